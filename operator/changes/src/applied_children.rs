@@ -1,8 +1,8 @@
-//! What an attempt at a revision applied, by its audits: whether anything, and which of it are appliers themselves.
+//! Finds out from audits what an attempt at a revision applied: whether it changed anything, and which of the changed objects
+//! are appliers.
 //!
-//! An audit is written before the status reports the end of the attempt, so one that is missing then is looked for again for a
-//! while: the API server may take it later.
-//! Elsewhere: writing audits (`windlass_runtime::audit`).
+//! An audit is written before the status reports the end of the attempt. If it is missing, windlass looks for it again for a
+//! while, because the API server may store it later. Elsewhere: writing audits (`windlass_runtime::audit`).
 
 use changes::member_lines::MemberKind;
 use crds::kustomize::Kustomization;
@@ -15,23 +15,24 @@ use windlass_cluster::object_pages::ObjectQuery;
 use windlass_runtime::audit::{SUBJECT_UID, resource};
 use windlass_runtime::run_context::RunContext;
 
-/// What an attempt applied.
+/// The objects that an attempt applied, as far as they matter for a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AppliedChanges {
     /// Whether an audit of the attempt was found.
     pub(crate) is_audited: bool,
-    /// Whether some objects are not listed in it.
+    /// Whether the audit omits some objects.
     pub(crate) is_incomplete: bool,
-    /// The appliers that it added or changed.
+    /// The appliers that the attempt added or changed.
     pub(crate) children: Vec<ObjectKey>,
 }
 
 impl AppliedChanges {
-    /// Adds what an audit says, if it is about a revision that the source has since a time.
+    /// Adds the content of an audit, if it is about this revision and not older than `since`, the time when the source got the
+    /// revision.
     fn add(&mut self, audit: &ReleaseAuditSpec, revision: &str, since: Time) {
         let is_of_revision =
             audit.to.as_ref().and_then(|it| it.revision.as_deref()) == Some(revision);
-        // A revision that comes back has audits of its first time.
+        // If a revision comes back, there are also audits of its first time.
         let is_of_change = audit.ended.as_ref().is_some_and(|it| it.0 >= since);
         if audit.operation != AuditOperation::Apply || !is_of_revision || !is_of_change {
             return;
@@ -49,10 +50,10 @@ impl AppliedChanges {
     }
 }
 
-/// What the attempts of a Kustomization at a revision applied that its source has since a time.
+/// The objects that the attempts of a Kustomization at a revision applied, since the source got the revision.
 ///
 /// # Errors
-/// The API server refuses the request, or does not respond.
+/// The API server refuses the request or does not respond.
 pub(crate) async fn applied_changes(
     context: &RunContext,
     object: &Kustomization,
@@ -71,7 +72,7 @@ pub(crate) async fn applied_changes(
     let mut pages = context.cluster.object_pages(query);
     while let Some(page) = pages.next().await? {
         for audit in page.objects {
-            // One that cannot be read was not written by this version.
+            // An audit that cannot be read was not written by this version of windlass.
             if let Ok(audit) = serde_json::from_value::<ReleaseAudit>(audit.into_value()) {
                 found.add(&audit.spec, revision, since);
             }
@@ -82,7 +83,7 @@ pub(crate) async fn applied_changes(
     Ok(found)
 }
 
-/// Whether a Kustomization applied appliers to this cluster, by its inventory.
+/// Whether the inventory of a Kustomization has appliers that it applied to this cluster.
 pub(crate) fn has_appliers(object: &Kustomization) -> bool {
     if object.spec.kube_config.is_some() {
         return false;

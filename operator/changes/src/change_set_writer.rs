@@ -1,7 +1,8 @@
-//! Writes ChangeSets: at most one status in two seconds, a verdict at once, and the newest of each source.
+//! Writes ChangeSets. A status is written at most every two seconds, but a new verdict at once. Only the newest ChangeSets of
+//! each source are kept.
 //!
-//! The name of a ChangeSet comes from the source and the sequence, so that after a crash the same one is found instead of created
-//! twice. Elsewhere: what its status says (`followed_change`).
+//! The name of a ChangeSet comes from the source and a sequence number. So after a crash, windlass finds the same object and
+//! creates no second one. Elsewhere: the content of the status (`followed_change`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,60 +23,60 @@ use super::followed_change::FollowedChange;
 /// The field manager of ChangeSets.
 const MANAGER: &str = "windlass";
 
-/// How often the status of a ChangeSet is written while its verdict stays.
+/// How often the status of a ChangeSet is written while its verdict stays the same.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a ChangeSet is not written after the API server refused that.
+/// How long a ChangeSet is not written after the API server refused a write.
 const REFUSAL_DELAY: Duration = Duration::from_secs(10);
 
-/// The same after it said that it will reject that again, such as for a revision that is too long.
+/// How long a ChangeSet is not written after a refusal that will repeat, such as for a revision that is too long.
 const REJECTION_DELAY: Duration = Duration::from_secs(60);
 
-/// How long nothing is written where the CustomResourceDefinition is not installed.
+/// How long nothing is written if the CRD is not installed.
 const ABSENT_DELAY: Duration = Duration::from_secs(60);
 
-/// How many writes a pass may make, so that each comes to its end soon.
+/// The most writes in one pass, so that each pass ends soon.
 const MAX_WRITES_PER_PASS: usize = 64;
 
-/// How many ChangeSets of a source are kept.
+/// The most ChangeSets of a source that are kept.
 const MAX_KEPT: usize = 10;
 
-/// What of a ChangeSet was written, and when.
+/// The status of a ChangeSet that was last written, and when.
 #[derive(Debug, Default)]
 struct WrittenStatus {
     status: Value,
     verdict: Option<ChangeVerdict>,
     at: Option<Instant>,
-    /// Until when nothing is written.
+    /// Until when the ChangeSet is not written.
     paused_until: Option<Instant>,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeSetWrite {
-    /// Nothing is to be written.
+    /// There was nothing to write.
     None,
-    /// It is written later.
+    /// The status will be written later.
     Later,
-    /// The status was written; whether with another verdict than before.
+    /// The status was written. `is_verdict` says whether its verdict is new.
     Written { is_verdict: bool },
-    /// It could not be written.
+    /// The write failed.
     Failed,
 }
 
-/// The writer of the ChangeSets of this process.
+/// The writer of all ChangeSets of this process.
 pub(crate) struct ChangeSetWriter {
     context: Arc<RunContext>,
     table: Arc<WatchedObjectCache<ChangeSet>>,
-    /// By namespace and name.
+    /// The last writes, by namespace and name.
     written: BTreeMap<[String; 2], WrittenStatus>,
-    /// Until when the kind is taken for absent.
+    /// Until when windlass assumes that the CRD is not installed.
     absent_until: Option<Instant>,
-    /// How many writes this pass may still make.
+    /// How many more writes this pass may do.
     left: usize,
 }
 
-/// The ChangeSets of a source, the oldest first.
+/// The ChangeSets of a source. The oldest is the first.
 pub(crate) fn of_source(
     table: &WatchedObjectCache<ChangeSet>,
     namespace: &str,
@@ -87,7 +88,7 @@ pub(crate) fn of_source(
     own
 }
 
-/// The verdict that an object has; [`ChangeSetVerdict::Progressing`] before the first one.
+/// The verdict in the status of a ChangeSet. It is [`ChangeSetVerdict::Progressing`] before the first verdict.
 pub(crate) fn verdict_of(object: &ChangeSet) -> ChangeSetVerdict {
     object.status.as_ref().map(|it| it.verdict).unwrap_or_default()
 }
@@ -99,33 +100,33 @@ impl ChangeSetWriter {
         Self { context, table, written, absent_until: None, left: MAX_WRITES_PER_PASS }
     }
 
-    /// Begins a pass.
+    /// Begins a new pass.
     pub(crate) fn pass(&mut self) {
         self.left = MAX_WRITES_PER_PASS;
         self.absent_until = self.absent_until.filter(|until| *until > Instant::now());
     }
 
-    /// Whether ChangeSets can be written: they were listed, and their kind is served as far as that is known.
+    /// Whether ChangeSets can be written. They were listed, and the API server serves their kind as far as windlass knows.
     pub(crate) fn is_kept(&self) -> bool {
         self.table.current().is_ok() && self.absent_until.is_none()
     }
 
-    /// Whether this pass may still write what the beginning of a change writes: the end of the one before, and itself.
+    /// Whether this pass may still begin a change. That takes two writes: the end of the last change, and the new one.
     pub(crate) fn may_begin(&self) -> bool {
         self.left >= 2
     }
 
-    /// The ChangeSets as the watch saw them last.
+    /// The ChangeSets as the watch last saw them.
     pub(crate) fn table(&self) -> &WatchedObjectCache<ChangeSet> {
         &self.table
     }
 
-    /// Forgets what was written about changes that are not followed any more.
+    /// Forgets the writes of changes that are no longer followed.
     pub(crate) fn retain(&mut self, is_followed: impl Fn(&[String; 2]) -> bool) {
         self.written.retain(|key, _| is_followed(key));
     }
 
-    /// Writes a change, if something of it is to be written now.
+    /// Writes the ChangeSet of a change, if a write is due.
     pub(crate) async fn write(
         &mut self,
         change: &FollowedChange,
@@ -151,7 +152,7 @@ impl ChangeSetWriter {
         let known = self.written.entry(key).or_default();
         match outcome {
             Ok(had) => {
-                // What an earlier process wrote was announced by it.
+                // An earlier process has announced its own verdicts.
                 let is_verdict = is_verdict && had != Some(verdict_text(verdict));
                 *known = WrittenStatus {
                     status,
@@ -162,7 +163,7 @@ impl ChangeSetWriter {
                 ChangeSetWrite::Written { is_verdict }
             }
             Err(error) => {
-                // An earlier process created it, and the watch has not reported it yet.
+                // An earlier process created the object, and the watch has not reported it yet.
                 let is_early = error.code() == Some(409);
                 let pause = match (is_early, error.is_permanent()) {
                     (true, _) => STATUS_INTERVAL,
@@ -176,7 +177,7 @@ impl ChangeSetWriter {
         }
     }
 
-    /// Writes the status, and creates the object before if it does not exist. Returns the verdict that it had.
+    /// Writes the status, and first creates the ChangeSet if it does not exist. Returns the earlier verdict.
     async fn write_status(
         &self,
         change: &FollowedChange,
@@ -235,7 +236,7 @@ impl ChangeSetWriter {
         );
     }
 
-    /// Writes that the source moved on to older changes of which an earlier process left no verdict.
+    /// Marks older changes as superseded if an earlier process left them without a verdict.
     pub(crate) async fn supersede(&mut self, older: &[Arc<ChangeSet>]) {
         for object in older {
             let has_none = matches!(
@@ -260,7 +261,7 @@ impl ChangeSetWriter {
         }
     }
 
-    /// Deletes the oldest ChangeSets of a source that has more than are kept.
+    /// Deletes the oldest ChangeSets of a source that has too many.
     pub(crate) async fn delete_oldest(&mut self, own: &[Arc<ChangeSet>]) {
         let surplus = own.len().saturating_sub(MAX_KEPT);
         for object in own.iter().take(surplus) {
@@ -284,7 +285,7 @@ impl ChangeSetWriter {
     }
 }
 
-/// A verdict as statuses have it.
+/// The name of a verdict in a status.
 pub(crate) const fn verdict_text(verdict: ChangeVerdict) -> &'static str {
     match verdict {
         ChangeVerdict::Progressing => ChangeSetVerdict::Progressing.as_str(),

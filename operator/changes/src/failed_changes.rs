@@ -1,7 +1,7 @@
-//! Changes that failed: the command that takes one back, and which change an object failed with.
+//! Failed changes: the command that rolls a change back, and the change with which an object failed.
 //!
-//! Members are found by their lines in ChangeSets, never by messages.
-//! Elsewhere: carrying a rollback out (`requested_rollback`), the event about a verdict ([`super::withheld_events`]).
+//! Members are found by their lines in ChangeSets, and never by messages. Elsewhere: carrying out a rollback
+//! (`requested_rollback`), and the event about a verdict ([`super::withheld_events`]).
 
 use changes::member_lines;
 use changes::member_state::MemberState;
@@ -14,7 +14,7 @@ use windlass_runtime::run_context::RunContext;
 
 use super::change_set_writer::verdict_of;
 
-/// The command that takes a change back, if members failed or make no progress and no user has asked for that.
+/// The command that rolls a change back. `None` if no member failed or stalled, or a user has already requested the rollback.
 #[must_use]
 pub fn way_back(change: &ChangeSet) -> Option<String> {
     let status = change.status.as_ref()?;
@@ -22,7 +22,7 @@ pub fn way_back(change: &ChangeSet) -> Option<String> {
     let has_failures = status.counts.failed > 0 || others > 0;
     let is_unwell = match status.verdict {
         ChangeSetVerdict::Failed | ChangeSetVerdict::Stalled => true,
-        // Who is on call need not wait for the last one, and one may have gone back by itself.
+        // An engineer on call need not wait for the last member. Some members may have rolled back by themselves.
         ChangeSetVerdict::Progressing | ChangeSetVerdict::RolledBack => has_failures,
         ChangeSetVerdict::Succeeded | ChangeSetVerdict::Superseded => false,
     };
@@ -33,7 +33,7 @@ pub fn way_back(change: &ChangeSet) -> Option<String> {
     changes::rollback_command(&change.name_any(), &namespace, change.spec.sequence)
 }
 
-/// Whether an object is a member of a change and failed with it.
+/// Whether an object is a member of a change and has failed with it.
 #[must_use]
 pub fn has_failed(change: &ChangeSet, object: &ObjectKey) -> bool {
     if change.namespace().as_deref() != Some(object.namespace.as_str()) {
@@ -43,14 +43,14 @@ pub fn has_failed(change: &ChangeSet, object: &ObjectKey) -> bool {
         return false;
     };
     let lines = change.status.iter().flat_map(|it| &it.members);
-    // Few of thousands of lines are read.
+    // The end of each line is compared first, so that only few of thousands of lines are parsed.
     lines
         .filter(|line| line.ends_with(subject.as_str()))
         .filter_map(|line| member_lines::read(line))
         .any(|it| it.state == MemberState::Failed && it.subject == subject)
 }
 
-/// What a change is and came to, with the command that takes it back; `None` if it is not to be taken back.
+/// A text about a change and its verdict, with the command that rolls it back. `None` if no rollback is advised.
 #[must_use]
 pub fn advice(change: &ChangeSet) -> Option<String> {
     let command = way_back(change)?;
@@ -67,7 +67,7 @@ pub fn advice(change: &ChangeSet) -> Option<String> {
     ))
 }
 
-/// What is said of an object that failed with the newest change of a source, by the ChangeSets as the watch saw them last.
+/// A text about an object that failed with the newest change of a source. It uses the ChangeSets that the watch last saw.
 #[must_use]
 pub fn advice_of_member(context: &RunContext, object: &ObjectKey) -> Option<String> {
     let changes = context.shared::<WatchedObjectCache<ChangeSet>>().of(&object.namespace);
@@ -76,7 +76,7 @@ pub fn advice_of_member(context: &RunContext, object: &ObjectKey) -> Option<Stri
             it.spec.source.uid == change.spec.source.uid && it.spec.sequence > change.spec.sequence
         })
     };
-    // The cheapest question first: a change may have thousands of lines.
+    // The cheapest check comes first, because a change may have thousands of lines.
     let mut failed = changes
         .iter()
         .filter(|it| way_back(it).is_some() && is_newest(it) && has_failed(it, object));

@@ -1,6 +1,6 @@
-//! One change that is followed: its members, as they were seen last, and the status of its ChangeSet.
+//! One change that is followed: its members with their last known states, and the status of its ChangeSet.
 //!
-//! Elsewhere: writing that (`change_set_writer`), which changes there are (the root of the crate).
+//! Elsewhere: writing the status (`change_set_writer`), and finding the changes (the root of the crate).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -21,42 +21,42 @@ use super::applied_children::{AppliedChanges, has_appliers};
 use super::observed_members::{EarlierState, child_state};
 use super::observed_sources::SourceConsumer;
 
-/// How long an audit is looked for that is not there when an attempt has ended.
+/// How long windlass looks for an audit after the attempt has ended.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long is tried to read what the API server refuses to tell.
+/// How long windlass retries a read that the API server refuses.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the watch has time to see an object that the API server has.
+/// How long the watch may take to see an object that exists.
 const WATCH_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many members of a change are followed. Those beyond that are counted as omitted.
+/// The most members of a change that are followed. Further members are counted as omitted.
 const MAX_MEMBERS: usize = 20_000;
 
-/// Longest message, in bytes.
+/// The longest message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1_000;
 
-/// A member.
+/// A member of a change: an applier that the change affects.
 #[derive(Debug, Clone)]
 struct Member {
     state: MemberState,
-    /// The generation of the spec that another member applied; `None` for an applier of the source.
+    /// The generation of the spec that another member applied. `None` if the member itself uses the source.
     child: Option<i64>,
-    /// Since when it is known.
+    /// When the member was found.
     known: Instant,
 }
 
-/// What is known of what a Kustomization applied.
+/// The state of the search for a Kustomization's audit.
 #[derive(Debug, Clone)]
 enum AuditLookup {
-    /// It is asked for, since this time.
+    /// The audit has been searched for since this time.
     Pending(Instant),
-    /// It is known.
+    /// The audit was found, or there is none.
     Done {
-        /// Whether the revision changed something.
+        /// Whether the revision changed any object.
         has_changed: bool,
     },
-    /// It could not be read.
+    /// The audit could not be read.
     Unreadable,
 }
 
@@ -65,30 +65,30 @@ pub(crate) struct FollowedChange {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) spec: ChangeSetSpec,
-    /// Since when the source has the revision.
+    /// When the source got the revision.
     pub(crate) since: Time,
     members: BTreeMap<ObjectKey, Member>,
     unchanged: BTreeSet<ObjectKey>,
-    /// Kustomizations that are known to build something else because of the revision.
+    /// Kustomizations that are known to have another build because of the revision.
     changed: BTreeSet<ObjectKey>,
     audits: BTreeMap<ObjectKey, AuditLookup>,
-    /// Children whose generation is not read yet, and since when.
+    /// Children whose generation was not read yet, with the time of the first try.
     unread: BTreeMap<ObjectKey, Instant>,
-    /// Whether children may be missing.
+    /// Whether some children may be missing.
     is_incomplete: bool,
     closed: Option<Time>,
     progressed: Time,
     verdict: ChangeVerdict,
     pub(crate) is_superseded: bool,
-    /// What a rollback that a user asked for left as it is; `None` if it was not carried out.
+    /// The members that a requested rollback left as they are. `None` if it was not carried out.
     pub(crate) left_by_rollback: Option<Vec<String>>,
-    /// When that was carried out.
+    /// When the rollback was carried out.
     rolled_back_at: Option<Time>,
-    /// The states of members before this process, by the lines about them.
+    /// The states of members before this process started, from the lines in the ChangeSet.
     earlier: BTreeMap<String, MemberState>,
-    /// How many appliers are not followed.
+    /// How many members are not followed.
     dropped: usize,
-    /// Whether the ChangeSet has the verdict.
+    /// Whether the ChangeSet has the current verdict.
     pub(crate) is_written: bool,
     /// Whether the API server rejected the last write.
     pub(crate) is_rejected: bool,
@@ -117,7 +117,7 @@ fn as_status(verdict: ChangeVerdict) -> ChangeSetVerdict {
 }
 
 impl FollowedChange {
-    /// A change that begins, or one that an earlier process began and of which `status` says how far it came.
+    /// A new change, or one that an earlier process began. In the second case, `status` has its progress.
     pub(crate) fn new(
         namespace: &str,
         name: &str,
@@ -129,7 +129,7 @@ impl FollowedChange {
         let read = lines.filter_map(|line| member_lines::read(line));
         let earlier = read.map(|it| (it.subject.to_owned(), it.state)).collect();
         let progressed = status.and_then(|it| it.progressed_at.as_ref()).map(|it| it.0);
-        // The verdict does not say it: a member may have gone back by itself before the user asked.
+        // The verdict does not show that. A member may have rolled back by itself before the user's request.
         let rolled_back_at = status.and_then(|it| it.rolled_back_at.as_ref()).map(|it| it.0);
         Self {
             namespace: namespace.to_owned(),
@@ -157,12 +157,12 @@ impl FollowedChange {
         }
     }
 
-    /// The verdict, as it was judged last.
+    /// The verdict of the last judgement.
     pub(crate) fn verdict(&self) -> ChangeVerdict {
         self.verdict
     }
 
-    /// Whether nothing changes any more unless a user or another revision asks for it.
+    /// Whether nothing will change any more without a user or another revision.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_written
             && matches!(self.verdict, ChangeVerdict::Succeeded | ChangeVerdict::Superseded)
@@ -173,30 +173,30 @@ impl FollowedChange {
         self.closed.is_some()
     }
 
-    /// The rollback that a user asked for was carried out, and left these members as they are.
+    /// Notes that a requested rollback was carried out, and that these members stay as they are.
     pub(crate) fn rolled_back(&mut self, left: Vec<String>, now: Time) {
         self.left_by_rollback = Some(left);
         self.rolled_back_at = Some(now);
     }
 
-    /// Whether a Kustomization is known to build something else because of the revision. Of the first change of a source, and
-    /// without audits after a restart, that is not known of all members.
+    /// Whether a Kustomization is known to have another build because of the revision. For the first change of a source, that
+    /// is not known of all members, nor after a restart without audits.
     pub(crate) fn is_known_to_change(&self, key: &ObjectKey) -> bool {
         self.changed.contains(key)
     }
 
-    /// How far a member is; `None` if the applier is none.
+    /// The state of an applier in this change. `None` if it is no member.
     pub(crate) fn state_of(&self, key: &ObjectKey) -> Option<MemberState> {
         self.members.get(key).map(|it| it.state)
     }
 
-    /// The members that did not come to their end, as `[kind, namespace, name]`.
+    /// The members that are still under way, as `[kind, namespace, name]`.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = [String; 3]> {
         let under_way = self.members.iter().filter(|(_, it)| !it.state.has_ended());
         under_way.map(|(key, _)| [key.kind.clone(), key.namespace.clone(), key.name.clone()])
     }
 
-    /// Takes in the states of members. Returns the Kustomizations whose audits tell more of them.
+    /// Updates the states of members. Returns the Kustomizations whose audits must be read.
     pub(crate) fn observe(
         &mut self,
         context: &RunContext,
@@ -232,7 +232,7 @@ impl FollowedChange {
                 self.unchanged.insert(key);
             }
         }
-        // What is deleted, or names another source, is no member any more.
+        // An applier that was deleted or uses another source now is no longer a member.
         self.members.retain(|key, it| it.child.is_some() || seen.contains(key));
         self.unchanged.retain(|key| seen.contains(key));
         self.observe_children(context, now);
@@ -242,12 +242,12 @@ impl FollowedChange {
         asked
     }
 
-    /// Whether all appliers of the source came to their end.
+    /// Whether all members that use the source themselves have ended.
     fn has_ended(&self) -> bool {
         self.members.values().all(|it| it.child.is_some() || it.state.has_ended())
     }
 
-    /// The state of a member before, also by the lines that an earlier process wrote.
+    /// The earlier state of a member, also from the lines that an earlier process wrote.
     fn before(&self, key: &ObjectKey) -> Option<MemberState> {
         let earlier = || {
             let subject = member_lines::subject_of(&key.group, &key.kind, &key.name)?;
@@ -270,8 +270,8 @@ impl FollowedChange {
         self.members.insert(key, Member { state, child, known });
     }
 
-    /// Whether the audits of an applier of the source have to be read, and whether it counts as a member: as long as it did not
-    /// come to its end it does.
+    /// Two facts about an applier of the source: whether its audits must be read, and whether it counts as a member. It counts
+    /// as long as it has not ended.
     fn change(
         &mut self,
         context: &RunContext,
@@ -286,7 +286,7 @@ impl FollowedChange {
         }
         let followed = object.uid().and_then(|uid| builds.get(&uid));
         let change = followed.map_or(BuildChange::Unknown, |it| it.change(&self.spec.revision));
-        // Nothing is known of what there was before the first change that is recorded.
+        // Before the first recorded change, the earlier build is not known.
         let is_first = self.spec.sequence <= 1;
         let is_unknown = change == BuildChange::Unknown && !is_first;
         if change == BuildChange::Unchanged {
@@ -313,10 +313,10 @@ impl FollowedChange {
         }
     }
 
-    /// Takes in what a Kustomization applied.
+    /// Adds the result of reading a Kustomization's audits.
     pub(crate) fn audited(&mut self, key: &ObjectKey, found: &AppliedChanges) {
         let Some(AuditLookup::Pending(since)) = self.audits.get(key) else { return };
-        // What has no audit may have changed nothing, or the API server did not take the audit yet.
+        // Without an audit, the attempt may have changed nothing. Or the API server has not stored the audit yet.
         if !found.is_audited && since.elapsed() < AUDIT_PATIENCE {
             return;
         }
@@ -331,8 +331,8 @@ impl FollowedChange {
         }
     }
 
-    /// Takes in that audits could not be read. After a while the change goes on without them, and says so: otherwise it would
-    /// have no verdict as long as that lasts.
+    /// Notes that audits could not be read. After a while the change continues without them and is marked as incomplete,
+    /// because it would otherwise never have a verdict.
     pub(crate) fn audit_failed(&mut self, key: &ObjectKey) {
         let Some(AuditLookup::Pending(since)) = self.audits.get(key) else { return };
         if since.elapsed() >= READ_PATIENCE {
@@ -341,7 +341,7 @@ impl FollowedChange {
         }
     }
 
-    /// Takes in that the generation of a child could not be read, likewise.
+    /// Notes that the generation of a child could not be read. After a while the change continues without it.
     pub(crate) fn generation_failed(&mut self, key: &ObjectKey) {
         if self.unread.get(key).is_some_and(|since| since.elapsed() >= READ_PATIENCE) {
             self.is_incomplete = true;
@@ -349,12 +349,12 @@ impl FollowedChange {
         }
     }
 
-    /// Children whose generation has to be read.
+    /// The children whose generation must be read.
     pub(crate) fn unread(&self) -> Vec<ObjectKey> {
         self.unread.keys().cloned().collect()
     }
 
-    /// Takes in the generation of a child; `None` if it does not exist any more.
+    /// Adds a child with its generation. `None` if the child no longer exists.
     pub(crate) fn generation_read(&mut self, key: &ObjectKey, generation: Option<i64>, now: Time) {
         self.unread.remove(key);
         if let Some(generation) = generation {
@@ -381,7 +381,7 @@ impl FollowedChange {
         }
     }
 
-    /// The counts of the namespace of the source, and of all others.
+    /// The member counts for the namespace of the source, and for all other namespaces.
     fn counts(&self) -> [MemberCounts; 2] {
         let mut counts = [MemberCounts::default(); 2];
         let [own, others] = &mut counts;
@@ -392,7 +392,7 @@ impl FollowedChange {
         counts
     }
 
-    /// The members of the namespace of the source.
+    /// The members in the namespace of the source.
     fn listed(&self) -> Vec<ListedMember> {
         let own = self.members.iter().filter(|(key, _)| key.namespace == self.namespace);
         own.filter_map(|(key, member)| {
@@ -406,7 +406,7 @@ impl FollowedChange {
         .collect()
     }
 
-    /// Judges the change.
+    /// Judges the change, and returns its verdict.
     pub(crate) fn judge(&mut self, now: Time) -> ChangeVerdict {
         let [own, others] = self.counts();
         let change = JudgedChange {
@@ -421,12 +421,13 @@ impl FollowedChange {
         self.verdict
     }
 
-    /// The command that takes the change back, if members failed or make no progress and no user has asked for that.
+    /// The command that rolls the change back. `None` if no member failed or stalled, or a user has already requested the
+    /// rollback.
     pub(crate) fn way_back(&self) -> Option<String> {
         let [own, others] = self.counts();
         let is_unwell = match self.verdict {
             ChangeVerdict::Failed | ChangeVerdict::Stalled => true,
-            // One went back by itself, and others did not.
+            // Some members rolled back by themselves, and others failed.
             ChangeVerdict::RolledBack => own.and(&others).failed > 0,
             ChangeVerdict::Progressing | ChangeVerdict::Succeeded | ChangeVerdict::Superseded => {
                 false
@@ -438,7 +439,7 @@ impl FollowedChange {
         changes::rollback_command(&self.name, &self.namespace, self.spec.sequence)
     }
 
-    /// The verdict in a sentence.
+    /// The verdict as a sentence for users.
     pub(crate) fn message(&self) -> String {
         let [own, others] = self.counts();
         let mut unwell = self.listed();
@@ -462,7 +463,7 @@ impl FollowedChange {
         said
     }
 
-    /// The status, as a patch of all its fields but those that users write.
+    /// The status as a patch. It has all fields except those that users write.
     pub(crate) fn status(&self) -> Value {
         let [own, others] = self.counts();
         let (lines, omitted) = member_lines::lines(self.listed());
@@ -482,13 +483,13 @@ impl FollowedChange {
         })
     }
 
-    /// Whether an object is this change.
+    /// Whether a ChangeSet is about this change.
     pub(crate) fn is(&self, object: &ChangeSet) -> bool {
         object.spec == self.spec && object.name_any() == self.name
     }
 }
 
-/// Counts with each field, since what a patch leaves out stays.
+/// The counts with every field, because a patch leaves omitted fields unchanged.
 fn written(counts: &ChangeSetCounts) -> Value {
     json!({
         "members": counts.members,

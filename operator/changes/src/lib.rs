@@ -1,14 +1,13 @@
-//! ChangeSets: which changes of sources there are, and what became of their members.
+//! ChangeSets: the changes of sources, and the results of their members.
 //!
-//! A change begins when a source has another artifact, and is derived from the objects as the watches see them: a process that
-//! takes over comes to the same from their statuses and audits. Members are the appliers that name the source and build something
-//! else than before, and the appliers whose spec these applied. A ConfigMap or a chart alone makes no change.
+//! A change begins when a source gets a new artifact. Its members are the appliers that use the source and have another build
+//! than before, and the appliers that these applied. A new ConfigMap or chart alone is no change. All facts come from watched
+//! objects, so a process that takes over gets the same result.
 //!
-//! Here: one pass over all sources. Below: sources and who names them (`observed_sources`), how far members are
-//! (`observed_members`), what an attempt applied (`applied_children`), one change (`followed_change`), writing
-//! (`change_set_writer`), rollbacks that users ask for (`requested_rollback`), which events the verdict replaces
-//! ([`withheld_events`]), which change an object failed with ([`failed_changes`]).
-//! Elsewhere: the decisions (engine `changes`), results that are not applied again (`windlass_quarantine`).
+//! Here: one pass over all sources. Below: sources and their users (`observed_sources`), states of members
+//! (`observed_members`), applied objects (`applied_children`), one change (`followed_change`), and writing
+//! (`change_set_writer`). Also rollbacks (`requested_rollback`), replaced events ([`withheld_events`]), and failed changes
+//! ([`failed_changes`]). Elsewhere: the decisions (engine `changes`), and Quarantines (`windlass_quarantine`).
 
 mod applied_children;
 mod change_set_writer;
@@ -49,29 +48,29 @@ use self::observed_sources::{
 };
 use self::withheld_events::{ChangesUnderWay, announce};
 
-/// How often sources are compared. What changes in between is one pass.
+/// How often sources are compared. All changes in between are handled in one pass.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long sources are not compared after that took a while, as a multiple of that time: a twentieth of a core.
+/// The rest after a slow pass, as a multiple of its duration. It limits the passes to a twentieth of a core.
 const COMPARISON_REST_FACTOR: u32 = 20;
 
-/// The longest such time.
+/// The longest rest after a pass.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// How long the first pass waits for kinds whose CustomResourceDefinitions need not be installed.
+/// How long the first pass waits for kinds whose CRDs may be missing.
 const OPTIONAL_KINDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// How many reads a pass makes: lists of audits, and children.
+/// The most reads in one pass, of audit lists and children.
 const MAX_READS_PER_PASS: usize = 64;
 
-/// How many reads of a pass may fail, since each may take its time.
+/// The most failed reads in one pass, because each may take long.
 const MAX_FAILED_READS_PER_PASS: usize = 4;
 
-/// Sources of whose changes a user asked for a rollback that is not carried out yet, by their uids.
+/// The uids of sources with a requested rollback that was not carried out yet.
 #[derive(Default)]
 struct RollbackRequests(Mutex<BTreeSet<String>>);
 
-/// Follows ChangeSets until `stop`.
+/// Watches ChangeSets until `stop`.
 pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let requests = context.shared::<RollbackRequests>();
     let changed = |_: &RunContext, change: CachedObjectChange<ChangeSet>| {
@@ -111,14 +110,14 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(work).await;
 }
 
-/// Waits until sources, appliers, ChangeSets and Quarantines were listed: before, one may only seem to be missing. False if a
-/// watch ended before.
+/// Waits until sources, appliers, ChangeSets and Quarantines were listed, because before that one may only seem to be missing.
+/// Returns false if a watch ended before.
 async fn are_listed(context: &RunContext) -> bool {
     let appliers = async {
         context.kept.listed::<Kustomization>().await && context.kept.listed::<HelmRelease>().await
     };
     let is_listed = context.sources.listed().await.is_some() && appliers.await;
-    // Without the CustomResourceDefinition there are none.
+    // Without the CRD there are no Helmfiles.
     let helmfiles = context.kept.listed::<Helmfile>();
     drop(tokio::time::timeout(OPTIONAL_KINDS_WITHIN, helmfiles).await);
     context.shared::<WatchedObjectCache<ChangeSet>>().known().await;
@@ -132,23 +131,23 @@ struct ChangeRun {
     under_way: Arc<ChangesUnderWay>,
     requests: Arc<RollbackRequests>,
     builds: BTreeMap<String, FollowedBuilds>,
-    /// The newest change of each source, by its uid.
+    /// The newest change of each source, by the uid of the source.
     changes: BTreeMap<String, FollowedChange>,
 }
 
-/// What a change says of the commit of an artifact.
+/// The commit of an artifact, for its ChangeSet.
 fn commit(artifact: &Artifact) -> Option<ChangeSetCommit> {
     let CommitDescription { subject, author, time } =
         CommitDescription::of_metadata(&artifact.metadata)?;
     Some(ChangeSetCommit { subject, author, time })
 }
 
-/// Whether a change is the one that brought an artifact.
+/// Whether a change belongs to this artifact.
 fn brought(spec: &ChangeSetSpec, artifact: &Artifact) -> bool {
     spec.revision == artifact.revision && spec.digest == artifact.digest
 }
 
-/// The change that brings an artifact.
+/// The spec of the ChangeSet for the artifact of a source.
 fn spec(source: &ObservedSource, sequence: i64) -> ChangeSetSpec {
     let artifact = &source.artifact;
     ChangeSetSpec {
@@ -175,10 +174,10 @@ impl ChangeRun {
             let known = changes.get(uid).filter(|it| brought(&it.spec, artifact));
             known.is_some_and(FollowedChange::is_settled) && !asked.contains(uid)
         });
-        // The changes of a source that is deleted go with it.
+        // The changes of a deleted source are deleted with it.
         self.changes.retain(|uid, _| sources.uids.contains(uid));
         self.requests.0.lock().retain(|uid| sources.uids.contains(uid));
-        // Without the Quarantines, a member that went back would be taken for one that failed.
+        // Without the Quarantines, a member that rolled back would look like a failed one.
         let quarantines = self.context.shared::<WatchedObjectCache<Quarantine>>();
         let is_kept = self.writer.is_kept() && quarantines.ready().is_ok();
         self.under_way.set_kept(is_kept);
@@ -200,7 +199,7 @@ impl ChangeRun {
         self.writer.retain(|key| followed.contains(key));
     }
 
-    /// Takes in what Kustomizations built last.
+    /// Records the last builds of Kustomizations.
     fn observe_builds(&mut self) {
         let mut seen = BTreeSet::new();
         for object in self.context.store::<Kustomization>().state() {
@@ -227,14 +226,14 @@ impl ChangeRun {
         let consumers = consumers.get(&source.node).unwrap_or(&none);
         let known = self.changes.get(&source.uid);
         if known.is_none_or(|it| !brought(&it.spec, &source.artifact)) {
-            // What no applier names changes nothing.
+            // A source that no applier uses has no change.
             if consumers.is_empty() || !self.writer.may_begin() {
                 return;
             }
             self.begin(source).await;
         }
         let Some(mut change) = self.changes.remove(&source.uid) else { return };
-        // A request that comes after the object is read is seen by the next pass.
+        // The next pass sees a request that comes after this read.
         self.requests.0.lock().remove(&source.uid);
         let object = self.writer.table().get(&change.namespace, &change.name);
         let asked = object.as_deref().and_then(requested_rollback::request);
@@ -253,7 +252,7 @@ impl ChangeRun {
         self.changes.insert(source.uid.clone(), change);
     }
 
-    /// Begins the change that brought the artifact of a source, or finds the one that an earlier process began.
+    /// Begins the change of a source's new artifact, or finds the one that an earlier process began.
     async fn begin(&mut self, source: &ObservedSource) {
         let namespace = &source.node.namespace;
         if let Some(mut before) = self.changes.remove(&source.uid) {
@@ -288,7 +287,7 @@ impl ChangeRun {
         self.changes.insert(source.uid.clone(), change);
     }
 
-    /// Takes in how far the members of a change are, and reads what statuses do not say.
+    /// Updates the states of a change's members, and reads the facts that their statuses do not have.
     async fn observe(
         &self,
         change: &mut FollowedChange,
@@ -325,7 +324,7 @@ impl ChangeRun {
         }
     }
 
-    /// Writes a change, and announces its verdict.
+    /// Writes the ChangeSet, and announces a new verdict.
     async fn write(&mut self, change: &mut FollowedChange, source: &ObservedSource) {
         let written = self.writer.write(change, source.owner.as_ref()).await;
         change.is_written =
@@ -348,7 +347,7 @@ impl ChangeRun {
     }
 }
 
-/// How many reads a pass may still make.
+/// How many more reads a pass may do.
 struct ReadBudget {
     left: usize,
     failures: usize,

@@ -1,6 +1,6 @@
-//! How far members are, by the objects as the watches saw them last.
+//! Determines the state of each member of a change, from the objects that the watches last saw.
 //!
-//! Elsewhere: what their statuses mean (`changes::member_state`).
+//! Elsewhere: the meaning of statuses (`changes::member_state`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use windlass_runtime::run_context::RunContext;
 
 use super::observed_sources::SourceConsumer;
 
-/// How long a Kustomization that is pinned by an earlier revision has time to build the revision of a change, which may be
-/// another result. What it builds is not in its status as long as it stays pinned.
+/// How long a Kustomization that is pinned to an earlier revision may take to build the revision of a change. While it stays
+/// pinned, its status does not show that build.
 const PINNED_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is known of a member from before.
+/// The earlier state of a member.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EarlierState {
     pub(crate) state: Option<MemberState>,
-    /// How long it is known.
+    /// How long the member has been known.
     pub(crate) age: Duration,
 }
 
@@ -45,7 +45,7 @@ struct StatusRevisions<'o> {
 }
 
 impl SourceConsumer {
-    /// Its group, kind, namespace and name.
+    /// The group, kind, namespace and name of the applier.
     pub(crate) fn key(&self) -> ObjectKey {
         match self {
             Self::Kustomization(object) => key_of(&**object),
@@ -53,7 +53,7 @@ impl SourceConsumer {
         }
     }
 
-    /// How far it is at a revision of its source.
+    /// The state of the applier for a revision of its source.
     pub(crate) fn state(
         &self,
         context: &RunContext,
@@ -96,7 +96,7 @@ fn key_of<K: WindlassKind>(object: &K) -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), &namespace, &object.name_any())
 }
 
-/// What a Kustomization built last of a revision; `None` if its history does not say.
+/// The digest of a Kustomization's last build of a revision. `None` if its history does not have one.
 pub(crate) fn built_of<'o>(object: &'o Kustomization, revision: &str) -> Option<&'o str> {
     let mut history = object.status.iter().flat_map(|status| &status.history);
     let built =
@@ -104,7 +104,7 @@ pub(crate) fn built_of<'o>(object: &'o Kustomization, revision: &str) -> Option<
     built.map(|it| it.digest.as_str())
 }
 
-/// The Quarantines in force of a Kustomization.
+/// The Quarantines of a Kustomization that are in force.
 fn quarantines_in_force(context: &RunContext, object: &Kustomization) -> Vec<Arc<Quarantine>> {
     let node = key_of(object);
     let table = context.shared::<WatchedObjectCache<Quarantine>>();
@@ -114,7 +114,7 @@ fn quarantines_in_force(context: &RunContext, object: &Kustomization) -> Vec<Arc
     own
 }
 
-/// The Quarantine of what a Kustomization built of a revision. With another variable it may build something else of it.
+/// The Quarantine of a Kustomization's build of a revision. With other variables, the same revision may have another build.
 fn quarantine_of<'q>(
     own: &'q [Arc<Quarantine>],
     object: &Kustomization,
@@ -127,7 +127,7 @@ fn quarantine_of<'q>(
     })
 }
 
-/// What a Quarantine does to its applier.
+/// The effect of a Quarantine on its applier.
 fn effect_of(quarantine: &Quarantine) -> QuarantineEffect<'_> {
     match (quarantine.spec.action, &quarantine.spec.last_good) {
         (QuarantineAction::RollBack, Some(good)) => QuarantineEffect::RollsBack(&good.revision),
@@ -135,7 +135,7 @@ fn effect_of(quarantine: &Quarantine) -> QuarantineEffect<'_> {
     }
 }
 
-/// Whether a Kustomization reports that it is pinned, and is at what a Quarantine goes back to.
+/// Whether a Kustomization reports that a Quarantine pins it, and has the revision that the Quarantine goes back to.
 fn has_gone_back(object: &Kustomization, quarantine: &Quarantine) -> bool {
     let ready = object.condition(reconcile::READY);
     let is_pinned = ready.is_some_and(|it| it.reason == reason::QUARANTINED.as_str());
@@ -144,7 +144,7 @@ fn has_gone_back(object: &Kustomization, quarantine: &Quarantine) -> bool {
     is_pinned && good.is_some() && attempted == good
 }
 
-/// What is observed of an object.
+/// The facts about an object that its state depends on.
 fn observed<'o, K: WindlassKind + ReconciledObject>(
     object: &'o K,
     revisions: StatusRevisions<'o>,
@@ -159,7 +159,7 @@ fn observed<'o, K: WindlassKind + ReconciledObject>(
     let reconciling = object.condition(reconcile::RECONCILING);
     ObservedMember {
         is_suspended: is_suspended(object, now),
-        // An attempt that failed has ended, also where it is repeated later.
+        // A failed attempt has ended, even if it is repeated later.
         is_reconciling: reconciling.is_some_and(|it| {
             it.status == "True" && it.reason != reason::PROGRESSING_WITH_RETRY.as_str()
         }),
@@ -172,7 +172,7 @@ fn observed<'o, K: WindlassKind + ReconciledObject>(
     }
 }
 
-/// How far a member is whose spec another member applied; `None` if the watch does not see it.
+/// The state of a member whose spec another member applied. `None` if the watch does not see it.
 pub(crate) fn child_state(
     context: &RunContext,
     key: &ObjectKey,
@@ -200,10 +200,11 @@ pub(crate) fn child_state(
     }
 }
 
-/// The generation of the spec of an object as it is now, which the watch may not have seen yet; `None` if it does not exist.
+/// The current generation of an object's spec, by a read. The watch may not have seen it yet. `None` if the object does not
+/// exist.
 ///
 /// # Errors
-/// The API server refuses the request, or does not respond.
+/// The API server refuses the request or does not respond.
 pub(crate) async fn generation_of(
     context: &RunContext,
     key: &ObjectKey,

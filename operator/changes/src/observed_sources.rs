@@ -1,6 +1,6 @@
-//! The sources of this process that have an artifact, and the appliers that name each of them.
+//! The sources of this process that have an artifact, and the appliers that use each of them.
 //!
-//! Elsewhere: how far an applier is (`observed_members`).
+//! Elsewhere: the states of appliers (`observed_members`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,33 +19,32 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
 use windlass_runtime::source_reference::source_node;
 
-/// A source whose artifact may be a change.
+/// A source whose artifact may be a new change.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedSource {
-    /// Its kind, namespace and name.
+    /// The kind, namespace and name of the source.
     pub(crate) node: ObjectKey,
     pub(crate) uid: String,
     pub(crate) artifact: Artifact,
-    /// What deletes a ChangeSet with it.
+    /// The owner reference that lets the API server delete the ChangeSet together with the source.
     pub(crate) owner: Option<OwnerReference>,
-    /// How events name it.
+    /// The reference to the source in events.
     pub(crate) about: EventObject,
-    /// Who reports about it.
+    /// The controller that reports events about the source.
     pub(crate) controller: &'static str,
 }
 
 /// The sources of this process.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedSources {
-    /// Those of which something may have to be done.
+    /// The sources that may have work for this pass.
     pub(crate) open: Vec<ObservedSource>,
-    /// The uids of all.
+    /// The uids of all sources.
     pub(crate) uids: BTreeSet<String>,
 }
 
 impl ObservedSources {
-    /// The sources whose labels assign them to this process. Of those for which nothing is to be done no more than the uid is
-    /// read.
+    /// The sources whose labels assign them to this process. For a source without work, only the uid is read.
     pub(crate) fn read(context: &RunContext, is_settled: impl Fn(&str, &Artifact) -> bool) -> Self {
         let mut found = Self::default();
         found.add::<Bucket>(context, &is_settled);
@@ -72,7 +71,7 @@ impl ObservedSources {
             }
             let namespace = object.namespace().unwrap_or_default();
             let node = ObjectKey::new(SOURCES, &K::kind(&()), &namespace, &object.name_any());
-            // The artifact in a status counts only if it is one of this object.
+            // The artifact in the status counts only if it belongs to this object.
             let found = context.sources.find(&node, &context.settings);
             let Some(artifact) = found.and_then(|it| it.artifact) else { continue };
             self.open.push(ObservedSource {
@@ -87,17 +86,17 @@ impl ObservedSources {
     }
 }
 
-/// An applier that names a source.
+/// An applier that uses a source.
 #[derive(Debug, Clone)]
 pub(crate) enum SourceConsumer {
     Kustomization(Arc<Kustomization>),
     Helmfile(Arc<Helmfile>),
 }
 
-/// The appliers that name each source, by its node.
+/// The appliers that use each source, by the key of the source.
 pub(crate) type ConsumersBySource = BTreeMap<ObjectKey, Vec<SourceConsumer>>;
 
-/// The node of the source that an applier names, if it may name it.
+/// The dependency graph node of the source that an applier names. `None` if the applier may not name it.
 pub(crate) fn source_of(
     context: &RunContext,
     namespace: &str,
@@ -108,7 +107,7 @@ pub(crate) fn source_of(
     (!is_denied).then_some(node)
 }
 
-/// The appliers of some sources.
+/// The appliers that use these sources.
 pub(crate) fn consumers(context: &RunContext, of: &[ObservedSource]) -> ConsumersBySource {
     let mut found: ConsumersBySource =
         of.iter().map(|source| (source.node.clone(), Vec::new())).collect();

@@ -1,8 +1,8 @@
-//! Rolls back a change that a user asked for: each Kustomization of the source in its namespace is pinned to what it had
-//! before, by a Quarantine of what it built of the revision. Children follow.
+//! Carries out the rollback of a change that a user requested. Each Kustomization of the source in its namespace is pinned to
+//! its earlier build, by a Quarantine of its build of the revision. Children follow.
 //!
-//! It is pinned until the source moves on, or a user lifts the Quarantine. Going back asks the same gates as any other result.
-//! Elsewhere: going back (`kustomize_controller`), asking for it (`windlass rollback`).
+//! A Kustomization stays pinned until the source has a new revision, or a user lifts the Quarantine. Going back passes the
+//! same gates as any other result. Elsewhere: going back (`kustomize_controller`), and the request (`windlass rollback`).
 
 use std::sync::Arc;
 
@@ -27,29 +27,30 @@ use super::observed_sources::SourceConsumer;
 use changes::member_lines::subject_of;
 use changes::member_state::MemberState;
 
-/// Users with this prefix are ServiceAccounts. windlass applies objects as ServiceAccounts, so a commit could roll back
-/// another.
+/// The prefix of the user names of ServiceAccounts, whose requests do not count. windlass applies objects as ServiceAccounts,
+/// so a commit could otherwise roll another one back.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// How many members are named that stay as they are.
+/// The most members that are listed as left unchanged.
 const MAX_LEFT: usize = 32;
 
-/// The rollback that a user asked for. One of a ServiceAccount does not count, also where no admission policy refuses it.
+/// The rollback that a user requested. The request of a ServiceAccount does not count, even if no admission policy refuses it.
 pub(crate) fn request(object: &ChangeSet) -> Option<&ChangeSetRollback> {
     let asked = object.status.as_ref()?.rollback.as_ref()?;
     let counts = !asked.user.is_empty() && !asked.user.starts_with(SERVICE_ACCOUNT_PREFIX);
     counts.then_some(asked)
 }
 
-/// What keeps a member from going back.
+/// The reason why a member is not rolled back.
 enum RollbackObstacle {
-    /// It stays as it is, for this reason.
+    /// The member stays as it is, for this reason.
     Stays(&'static str),
-    /// It is retried.
+    /// A request failed, so the rollback is retried.
     Failed(ClusterError),
 }
 
-/// Pins the members of a change to what they had before. It is carried out when all members are known and none is under way.
+/// Pins the members of a change to their earlier builds. The rollback is complete when all members are known and none is under
+/// way.
 pub(crate) async fn carry_out(
     context: &RunContext,
     change: &mut FollowedChange,
@@ -58,7 +59,7 @@ pub(crate) async fn carry_out(
 ) {
     let mut left = Vec::new();
     let mut elsewhere = 0_usize;
-    // What is pinned now is seen by the next pass.
+    // The next pass sees members that are pinned now.
     let mut is_unfinished = !change.is_closed();
     for consumer in consumers {
         let key = consumer.key();
@@ -66,7 +67,7 @@ pub(crate) async fn carry_out(
         if matches!(state, MemberState::RolledBack | MemberState::Skipped) {
             continue;
         }
-        // Who may roll back here may not decide about other namespaces.
+        // A user who may roll back in this namespace has no say in others.
         if key.namespace != change.namespace {
             elsewhere += 1;
             continue;
@@ -76,7 +77,7 @@ pub(crate) async fn carry_out(
             continue;
         }
         let ended = match consumer {
-            // It would go back to what there was before an earlier change.
+            // Otherwise the Kustomization would go back to a build before an earlier change.
             SourceConsumer::Kustomization(_) if !change.is_known_to_change(&key) => {
                 Err(RollbackObstacle::Stays("whether the revision changed it is not known"))
             }
@@ -114,7 +115,7 @@ pub(crate) async fn carry_out(
     change.rolled_back(left, jiff::Timestamp::now());
 }
 
-/// The entry of what a Kustomization applied last with success that is neither a result nor quarantined itself.
+/// The newest successful entry in a Kustomization's history that is another build than `result` and not quarantined.
 fn good_entry<'o>(
     object: &'o Kustomization,
     result: &str,
@@ -128,7 +129,7 @@ fn good_entry<'o>(
     })
 }
 
-/// What a Kustomization applied last with success that is not the result of a revision.
+/// The newest successful build of a Kustomization that is not its build of the revision.
 fn good_before(
     context: &RunContext,
     change: &FollowedChange,
@@ -140,7 +141,7 @@ fn good_before(
     if let Some(facts) = BuildFacts::of_entry(&good.digest, &good.metadata) {
         return Some(facts);
     }
-    // The change that brought it knows its artifact.
+    // The earlier change records the artifact of that revision.
     let revision = good.metadata.get("revision")?;
     let table = context.shared::<WatchedObjectCache<ChangeSet>>();
     let earlier = of_source(&table, &change.namespace, &change.spec.source.uid);
@@ -154,7 +155,7 @@ fn good_before(
     })
 }
 
-/// Has a Kustomization go back to what it had before a change.
+/// Pins a Kustomization to its build before a change.
 async fn pin(
     context: &RunContext,
     change: &FollowedChange,
@@ -198,7 +199,7 @@ async fn pin(
     let recorded = windlass_quarantine::record(&context.cluster, quarantine, &own).await;
     let recorded = recorded.map_err(RollbackObstacle::Failed)?;
     known_quarantines::insert_written(context, recorded);
-    // The watch does not announce what is known already.
+    // The watch does not announce a change that the cache already has.
     context.work_queue.wake(key, WakeReason::Waiting);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Events that the verdict about a change replaces, and the event about a verdict.
+//! Events that the verdict of a change replaces, and the event about the verdict.
 //!
-//! An Alert with the annotation is sent one event about the source when a change has a verdict, and no events about its members
-//! while they are under way. What is reported about them otherwise is sent to it as to any other.
-//! Elsewhere: which Alerts select an event (`notification_controller::delivery`).
+//! An Alert with the annotation gets one event about the source when its change has a verdict. It gets no events about members
+//! while they are under way. Other events about members are sent as usual. Elsewhere: which Alerts select an event
+//! (`notification_controller::delivery`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ use super::change_set_writer::{of_source, verdict_of};
 use super::followed_change::FollowedChange;
 use super::observed_sources::{ObservedSource, source_of};
 
-/// Annotation of an Alert: whether it is sent the verdict about a change in place of events about its members.
+/// The annotation of an Alert that gets the verdict of a change in place of events about members.
 const CHANGE_SETS: &str = "windlass.dev/change-sets";
 
 /// The reasons of events about verdicts.
@@ -37,21 +37,21 @@ const FAILED: &str = "ChangeFailed";
 const ROLLED_BACK: &str = "ChangeRolledBack";
 const STALLED: &str = "ChangeStalled";
 
-/// Longest message of an Event of the cluster: the rest is cut there.
+/// The longest message of a Kubernetes Event. A longer message is cut.
 const EVENT_MESSAGE_BYTES: usize = 1024;
 
-/// The members of changes that are under way, as the process that follows them saw them last.
+/// The members of changes that are under way, as the process that follows the changes last saw them.
 #[derive(Default)]
 pub(crate) struct ChangesUnderWay {
     is_kept: AtomicBool,
-    /// Kind, namespace and name.
+    /// The kind, namespace and name of each member.
     members: Mutex<BTreeSet<[String; 3]>>,
-    /// The uids of sources whose changes cannot be written, so that no verdict about them may come.
+    /// The uids of sources whose ChangeSets cannot be written, so that no verdict may come.
     rejected: Mutex<BTreeSet<String>>,
 }
 
 impl ChangesUnderWay {
-    /// Sets whether changes are followed, so that each has a verdict at last.
+    /// Sets whether changes are followed, so that each will have a verdict.
     pub(crate) fn set_kept(&self, is_kept: bool) {
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl ChangesUnderWay {
     }
 }
 
-/// Whether an Alert is sent verdicts.
+/// Whether an Alert gets verdicts.
 #[must_use]
 pub fn is_wanted(alert: &Alert) -> bool {
     alert.annotations().get(CHANGE_SETS).is_some_and(|text| text.trim() == "true")
@@ -77,22 +77,22 @@ pub fn is_about_verdict(reason: &str) -> bool {
     [SUCCEEDED, FAILED, ROLLED_BACK, STALLED].contains(&reason)
 }
 
-/// What of an event decides whether a verdict replaces it.
+/// The facts about an event that decide whether a verdict replaces it.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportedEvent<'e> {
     /// The kind of the object.
     pub kind: &'e str,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: &'e str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'e str,
-    /// The revision that the event is about, if it says it.
+    /// The revision in the event, if it has one.
     pub revision: Option<&'e str>,
-    /// Whether something failed.
+    /// Whether the event reports a failure.
     pub is_error: bool,
 }
 
-/// Whether an event is about a member of a change without a verdict, or about the source that brings it.
+/// Whether an event is about a member of a change without a verdict, or about its source.
 #[must_use]
 pub fn is_replaced_by_verdict(context: &RunContext, event: &ReportedEvent<'_>) -> bool {
     let under_way = context.shared::<ChangesUnderWay>();
@@ -114,7 +114,7 @@ pub fn is_replaced_by_verdict(context: &RunContext, event: &ReportedEvent<'_>) -
             let object = context.seen::<Helmfile>(namespace, name);
             object.and_then(|it| source_of(context, namespace, it.spec.source_ref.as_ref()?))
         }
-        // What keeps a source from bringing a change has no verdict, and what no applier names brings none.
+        // If a source fails to fetch, no change begins. Without users, a source has no change either.
         kind if !is_error => {
             let node = ObjectKey::new(SOURCES, kind, namespace, name);
             has_consumers(context, &node).then_some(node)
@@ -124,7 +124,7 @@ pub fn is_replaced_by_verdict(context: &RunContext, event: &ReportedEvent<'_>) -
     source.is_some_and(|source| awaits_verdict(context, &source, revision))
 }
 
-/// Whether an applier names a source.
+/// Whether an applier uses a source.
 fn has_consumers(context: &RunContext, source: &ObjectKey) -> bool {
     let names = |namespace: Option<String>, named: &CrossNamespaceSourceReference| {
         source_of(context, &namespace.unwrap_or_default(), named).as_ref() == Some(source)
@@ -138,7 +138,7 @@ fn has_consumers(context: &RunContext, source: &ObjectKey) -> bool {
             .any(|it| it.spec.source_ref.as_ref().is_some_and(|named| names(it.namespace(), named)))
 }
 
-/// Whether the change that a revision of a source brings has no verdict yet.
+/// Whether the change of this revision has no verdict yet.
 fn awaits_verdict(context: &RunContext, source: &ObjectKey, revision: &str) -> bool {
     let Some((uid, artifact)) = seen_source(context, source) else { return false };
     if context.shared::<ChangesUnderWay>().rejected.lock().contains(&uid) {
@@ -147,13 +147,13 @@ fn awaits_verdict(context: &RunContext, source: &ObjectKey, revision: &str) -> b
     let table = context.shared::<WatchedObjectCache<ChangeSet>>();
     let own = of_source(&table, &source.namespace, &uid);
     let Some(change) = own.iter().rev().find(|it| it.spec.revision == revision) else {
-        // It was not noticed yet.
+        // The change was not noticed yet.
         return true;
     };
     let is_newest = own.last().is_some_and(|it| it.spec.sequence == change.spec.sequence);
     match is_newest {
         true => verdict_of(change) == ChangeSetVerdict::Progressing,
-        // A revision that comes back brings another change.
+        // A revision that comes back is a new change.
         false => artifact.revision == revision,
     }
 }
@@ -176,8 +176,8 @@ fn seen_source(context: &RunContext, source: &ObjectKey) -> Option<(String, Arti
     }
 }
 
-/// Announces the verdict about a change on its source, if an Alert is sent verdicts. Nothing is said of a change that was
-/// superseded: the next one says what became of all.
+/// Announces the verdict of a change on its source, if an Alert gets verdicts. A superseded change is not announced, because
+/// the next verdict covers it.
 pub(crate) fn announce(context: &RunContext, change: &FollowedChange, source: &ObservedSource) {
     let Some(event) = event(change) else { return };
     if context.store::<Alert>().state().iter().any(|alert| is_wanted(alert)) {
@@ -185,7 +185,7 @@ pub(crate) fn announce(context: &RunContext, change: &FollowedChange, source: &O
     }
 }
 
-/// The event about the verdict of a change; `None` if it has none that is announced.
+/// The event about the verdict of a change. `None` if the verdict is not announced.
 fn event(change: &FollowedChange) -> Option<ObjectEvent> {
     let (reason, severity) = match change.verdict() {
         ChangeVerdict::Succeeded => (SUCCEEDED, EventSeverity::Info),
@@ -213,8 +213,8 @@ fn event(change: &FollowedChange) -> Option<ObjectEvent> {
     Some(ObjectEvent { severity, reason: reason.to_owned(), message, metadata })
 }
 
-/// A text that ends with the command that takes a change back: who is on call needs nothing but the message. The text is cut
-/// instead of the command, also where the author of the commit made it long.
+/// A text with the command that rolls a change back at its end, so that an engineer on call needs only the message. If the
+/// whole is too long, the text is cut and not the command.
 fn with_command(mut text: String, command: &str) -> String {
     const CUT: &str = " ...";
     let end = format!("; to take it back: {command}");

@@ -1,4 +1,4 @@
-//! Looking up the names of API servers and of proxies before them, by what may be asked.
+//! Resolves the names of API servers and proxies, and returns only addresses that the egress rules allow.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use http_client::EgressRules;
 use hyper_util::client::legacy::connect::dns::Name;
 
-/// Leaves out addresses that may not be asked, at each connection anew.
+/// A DNS resolver that leaves out addresses that the egress rules forbid. It checks them again for each connection.
 #[derive(Clone)]
 pub(super) struct EgressResolver(pub(super) EgressRules);
 

@@ -1,7 +1,7 @@
-//! What an API server can do, as charts ask it: its version, and every kind that it serves.
+//! The version of an API server and every kind that it serves. Charts read both as `.Capabilities`.
 //!
-//! Asked with aggregated discovery (Kubernetes 1.26 and later): two requests and one for the version, kept until a
-//! CRD changes.
+//! windlass asks for them by aggregated discovery, which Kubernetes has since 1.26. That takes two requests, and a third one
+//! for the version. The answer is kept for at most ten minutes, or until a CRD changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use serde_json::Value;
 use super::{ClusterConnection, ClusterError, throttled_requests};
 use helm::capabilities::{Capabilities, KubeVersion};
 
-/// What an API server can do.
+/// The version of an API server and the APIs that it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerCapabilities {
-    /// `gitVersion`, such as `v1.35.0`.
+    /// The full version (`gitVersion`), such as `v1.35.0`.
     pub version: String,
-    /// The first number, as the server says it.
+    /// The major version, as the API server writes it.
     pub major: String,
-    /// The second number, as the server says it.
+    /// The minor version, as the API server writes it.
     pub minor: String,
-    /// Such as `apps/v1` and `apps/v1/Deployment`.
+    /// The API versions and kinds, such as `apps/v1` and `apps/v1/Deployment`.
     pub api_versions: Vec<String>,
 }
 
 impl ServerCapabilities {
-    /// The capabilities of this API server as charts see them, under `.Capabilities`.
+    /// The capabilities of this API server in the form that charts see under `.Capabilities`.
     pub fn to_helm(&self) -> Capabilities {
         let Self { version, major, minor, api_versions } = self;
         Capabilities {
@@ -43,18 +43,18 @@ impl ServerCapabilities {
     }
 }
 
-/// How long an answer counts at most.
+/// How long an answer is used before the API server is asked again.
 const DISCOVERY_CACHE_TTL: Duration = Duration::from_secs(600);
 
-/// The last answer.
+/// The last answer, and when it was requested.
 pub(super) type CapabilitiesCache = parking_lot::Mutex<Option<(Instant, Arc<ServerCapabilities>)>>;
 
-/// What is accepted where aggregated discovery is asked for.
+/// The `Accept` header that requests aggregated discovery.
 pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 impl ClusterConnection {
-    /// The version and the APIs that an API server serves, as they were found out at most ten minutes ago.
+    /// The version and the APIs of this API server. The answer may be up to ten minutes old.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -82,7 +82,7 @@ impl ClusterConnection {
         Ok(served)
     }
 
-    /// One question beside those about objects.
+    /// Sends a GET request for a path that is not an object, such as a discovery document, and returns the JSON.
     pub(super) async fn ask(&self, path: &str, accept: &str) -> Result<Value, ClusterError> {
         let request = Request::get(path)
             .header(http::header::ACCEPT, accept)
@@ -92,7 +92,7 @@ impl ClusterConnection {
     }
 }
 
-/// Adds the groups, versions and kinds of an answer.
+/// Adds the groups, versions and kinds of a discovery document to a set.
 fn gather(answer: &Value, into: &mut BTreeSet<String>) -> Result<(), ClusterError> {
     if answer.get("kind").and_then(Value::as_str) != Some("APIGroupDiscoveryList") {
         let text =

@@ -1,6 +1,6 @@
-//! Our own client stack: HTTP/2, a time limit on every request with an answer, few and short retries.
+//! The HTTP client for API servers. It speaks HTTP/2, limits the time of every request except watches, and retries rarely.
 //!
-//! kube's own stack speaks HTTP/1.1 only, waits for ever and retries fifteen times (kube-client 5.0).
+//! kube's own client speaks HTTP/1.1 only, waits without a limit, and retries fifteen times (kube-client 5.0).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,26 +34,26 @@ use super::response_limit::{ANSWER_LIMIT, BoundedBody};
 use super::{ClusterConnection, ClusterError};
 use crate::metrics::{ApiRequestCounters, MetricsRegistry};
 
-/// Longest time that a request with an answer may take.
+/// The time limit of a request that is not a watch.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How often an idle HTTP/2 connection is asked whether it still lives.
+/// How often a ping checks that an idle HTTP/2 connection is still alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// The choice of a cluster; by default it is the one that the environment or the Pod names.
+/// Which cluster, context and user to connect with. The default is the cluster that the environment or the Pod names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClusterAccessOptions<'a> {
-    /// Path of a kubeconfig.
+    /// The path of the kubeconfig.
     pub kubeconfig: Option<&'a Path>,
-    /// One of its contexts, if not the current one.
+    /// The context of the kubeconfig, if it is not the current one.
     pub context: Option<&'a str>,
-    /// One of its clusters, if not that of the context.
+    /// The cluster of the kubeconfig, if it is not the cluster of the context.
     pub cluster: Option<&'a str>,
-    /// One of its users, if not that of the context.
+    /// The user of the kubeconfig, if it is not the user of the context.
     pub user: Option<&'a str>,
-    /// The user in whose name requests are sent.
+    /// The user to impersonate in every request.
     pub impersonate: Option<&'a str>,
-    /// Groups of that user.
+    /// The groups of the impersonated user.
     pub groups: &'a [String],
 }
 
@@ -88,7 +88,7 @@ impl ClusterAccessOptions<'_> {
         Ok(config)
     }
 
-    /// Refuses names that a kubeconfig does not have, and says which it has.
+    /// Refuses a context, cluster or user that the kubeconfig does not have. The error lists the names that it has.
     fn check(&self, kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
         let file = match self.kubeconfig {
             Some(path) => format!("kubeconfig {}", path.display()),
@@ -118,7 +118,7 @@ impl ClusterAccessOptions<'_> {
     }
 }
 
-/// Reads a kubeconfig: that at a path, or what `$KUBECONFIG` names.
+/// Reads the kubeconfig at a path, or the files that `$KUBECONFIG` names.
 fn read_kubeconfig(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
     let read = match path {
         Some(path) => Kubeconfig::read_from(path),
@@ -135,12 +135,13 @@ fn read_kubeconfig(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
     })
 }
 
-/// Connects to a cluster. Sends nothing yet.
+/// Connects to a cluster. Sends no request yet.
 ///
-/// `identity` is who this process says it is; writes are refused here while `leadership` does not allow them.
+/// `identity` is the name of this process for the API server. The client refuses writes while `leadership` does not allow
+/// them.
 ///
 /// # Errors
-/// Says which configuration cannot be used.
+/// The error says which configuration cannot be used.
 pub async fn connect(
     access: ClusterAccessOptions<'_>,
     identity: &str,
@@ -149,7 +150,7 @@ pub async fn connect(
 ) -> anyhow::Result<ClusterConnection> {
     let mut config = access.config().await?;
     config.headers.push((USER_AGENT, user_agent(identity)));
-    // The Lease has a connection of its own, which no other traffic can hold up and no term silences.
+    // The Lease has a connection of its own. Other traffic cannot delay it, and it may be written before this process leads.
     let unlimited = Leadership::unlimited();
     let anywhere = &EgressRules::Anywhere;
     let leasing = ApiServerConnection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
@@ -160,15 +161,15 @@ pub async fn connect(
     Ok(ClusterConnection::new(connection, [leasing, asking], identity.into())?)
 }
 
-/// How this process calls itself to the API server, so that its audit log tells replicas apart.
+/// The User-Agent of this process. It lets the audit log of the API server tell replicas apart.
 fn user_agent(identity: &str) -> HeaderValue {
     let version = env!("CARGO_PKG_VERSION");
     HeaderValue::from_str(&format!("windlass/{version} ({identity})"))
         .unwrap_or(HeaderValue::from_static(concat!("windlass/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Connects to the cluster of a kubeconfig from a Secret, where `egress` admits it, writing only while `home` may be
-/// written to. Sends nothing yet.
+/// Connects to the cluster of a kubeconfig from a Secret, if `egress` allows its addresses. Writes are allowed only while
+/// writes to the `home` cluster are allowed. Sends no request yet.
 ///
 /// # Errors
 /// Says what in the kubeconfig cannot be used.
@@ -194,19 +195,19 @@ pub async fn connect_to(
         .map_err(unusable)
 }
 
-/// Why no connection can be made from a configuration.
+/// Why a configuration cannot be used for a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
-    /// Certificates, keys or credentials.
+    /// The certificates, keys or credentials cannot be used.
     #[error(transparent)]
     Config(#[from] kube::Error),
-    /// A certificate or a key, for a person.
+    /// A certificate or key cannot be used. The text explains it to a user.
     #[error("{0}")]
     Tls(String),
-    /// A user name that fits in no header.
+    /// The user name contains characters that an HTTP header cannot have.
     #[error("`{0}` is not a valid user name")]
     User(String),
-    /// A token that is empty or fits in no header. It is not repeated.
+    /// The token is empty, or contains characters that an HTTP header cannot have. The message does not repeat the token.
     #[error("the token of the user is not valid")]
     Token,
 }
@@ -216,18 +217,18 @@ type HttpService = BoxCloneSyncService<http::Request<Body>, http::Response<Incom
 /// The HTTP connections to one API server, shared by all users.
 #[derive(Clone)]
 pub(super) struct ApiServerConnection {
-    /// Replacing them renews the credentials of all clients.
+    /// The credentials that new requests use. Replacing them renews the credentials of all clients.
     access: Arc<Mutex<Arc<ApiServerCredentials>>>,
     egress: EgressRules,
     leadership: Leadership,
     requests: ApiRequestCounters,
 }
 
-/// How the API server is reached, and with which credentials.
+/// The address of the API server, and the credentials for it.
 struct ApiServerCredentials {
     config: Config,
     proxy: Option<KubeconfigProxy>,
-    /// For requests with an answer. Watches, which last, have connections of their own.
+    /// For requests that are not watches. Watches stay open for long, so they have connections of their own.
     unary: HttpService,
 }
 
@@ -253,12 +254,12 @@ impl ApiServerConnection {
         self.access.lock().clone()
     }
 
-    /// A client for requests with an answer, whose end comes within bounds of time and length.
+    /// A client for requests that are not watches. Its requests have a limit of time and of length.
     fn unary(&self, user: Option<&str>) -> Result<Client, ConnectionError> {
         self.client(ConnectionSharing::Shared, user, Some(UNARY_TIMEOUT))
     }
 
-    /// Connections for watches, none of them open yet.
+    /// A pool of connections for watches. No connection is open yet.
     fn watches(&self) -> ConnectionPool {
         let this = self.clone();
         ConnectionPool::new(move || {
@@ -267,7 +268,7 @@ impl ApiServerConnection {
         })
     }
 
-    /// A client that speaks as the configuration's user, or as `user` in whose name that one may speak.
+    /// A client that sends requests as the configuration's user, or impersonates `user`.
     fn client(
         &self,
         way: ConnectionSharing,
@@ -285,7 +286,7 @@ impl ApiServerConnection {
             user,
             made: Arc::default(),
         };
-        // An unusable configuration fails here and not at the first request.
+        // This finds an unusable configuration now, and not at the first request.
         service.service()?;
         let namespace = self.credentials().config.default_namespace.clone();
         Ok(match timeout {
@@ -301,7 +302,7 @@ impl ApiServerConnection {
         })
     }
 
-    /// Requests with some credentials over a connection, in the name of `user`.
+    /// An HTTP service that sends requests with these credentials, and impersonates `user` if it is given.
     fn service(
         &self,
         credentials: &ApiServerCredentials,
@@ -315,7 +316,7 @@ impl ApiServerConnection {
         };
         let mut config = config.clone();
         if user.is_some() {
-            // The given user replaces every impersonation of the configuration.
+            // The given user replaces any impersonation that the configuration asks for.
             config.auth_info.impersonate = None;
             config.auth_info.impersonate_groups = None;
         }
@@ -332,7 +333,7 @@ impl ApiServerConnection {
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .layer(RetryAfterLayer)
-            // Innermost, so that nothing can take time between the check and the sending.
+            // This layer is the innermost one, so that no time passes between its check and the sending.
             .layer(self.leadership.clone())
             .map_err(BoxError::from)
             .service(http);
@@ -340,28 +341,28 @@ impl ApiServerConnection {
     }
 }
 
-/// Over which connection requests go.
+/// Whether a client shares its connection with other clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConnectionSharing {
-    /// That of all requests with an answer.
+    /// The connection of all requests that are not watches.
     Shared,
-    /// One that no other client has.
+    /// A connection that no other client uses.
     Own,
 }
 
 type SendingService = BoxCloneService<http::Request<Body>, http::Response<Incoming>, BoxError>;
 
-/// Sends requests with the credentials that count now.
+/// An HTTP client that uses the current credentials, also after they were renewed.
 #[derive(Clone)]
 struct CredentialRenewingHttpClient {
     connection: ApiServerConnection,
     way: ConnectionSharing,
     user: Option<HeaderValue>,
-    /// What was made last.
+    /// The service that was built last.
     made: Arc<Mutex<Option<ServiceOfCredentials>>>,
 }
 
-/// A way to send requests, and the credentials of which it was made.
+/// A service that sends requests, and the credentials from which it was built.
 struct ServiceOfCredentials {
     of: Arc<ApiServerCredentials>,
     service: SendingService,
@@ -430,7 +431,7 @@ fn http(
     })
 }
 
-/// HTTP and TLS over the connections that `connector` opens.
+/// An HTTP service with TLS over the connections that `connector` opens.
 fn over<C>(config: &Config, connector: C) -> Result<HttpService, ConnectionError>
 where
     C: tower::Service<http::Uri> + Clone + Send + Sync + 'static,
@@ -473,12 +474,13 @@ impl ClusterConnection {
         })
     }
 
-    /// The same cluster as the user whom a token names, and as no other one: the credentials and impersonations of the
-    /// configuration are not in it, and no connection of other users is used. Requests are sent whichever process leads, since
-    /// the API server decides what the token may do.
+    /// A connection to the same cluster that sends requests as the user of a bearer token, and as no other user. It has none
+    /// of the configuration's credentials and impersonations, and uses no connection of another user. Its writes do not depend
+    /// on the leader election, since the API server decides what the token may do.
     ///
     /// # Errors
-    /// The token is empty, which would be an anonymous user, or has what no header has; no client can be built.
+    /// The token is empty, which would be an anonymous user. It contains characters that an HTTP header cannot have. Or no
+    /// client can be built.
     pub fn with_bearer(
         &self,
         token: &RedactedValue<String>,
@@ -501,16 +503,16 @@ impl ClusterConnection {
         Ok(Self { reads_for_bearer: true, ..same })
     }
 
-    /// This cluster for requests to reconcile an object, which are sent even while another process leads: it does not
-    /// matter which process a webhook reaches.
+    /// This cluster for requests that ask for the reconciliation of an object. They are sent even while another process leads,
+    /// because a webhook may reach any replica.
     pub fn asking(&self) -> Self {
         Self { unary: self.asking.clone(), ..self.clone() }
     }
 
-    /// The same cluster and connections, with requests in the name of another user.
+    /// The same cluster and connections, but every request impersonates another user.
     ///
-    /// Watches stay windlass's own: a tenant could hardly ever list a kind in all namespaces, and an event of a watch
-    /// only triggers a run, whose requests are in the tenant's name.
+    /// Watches keep windlass's own identity, because few tenants may list a kind in all namespaces. An event of a watch only
+    /// triggers a run, and the run sends its requests as the tenant.
     ///
     /// # Errors
     /// No client can be built for that user.
@@ -521,20 +523,20 @@ impl ClusterConnection {
 }
 
 impl ClusterConnection {
-    /// Replaces the credentials of this connection and of all its clones by those of `renewed`, another connection to the
-    /// same cluster.
+    /// Replaces the credentials of this connection and of all its clones. The new ones are taken from `renewed`, another
+    /// connection to the same cluster.
     pub fn renew(&self, renewed: &Self) {
         let credentials = renewed.connection.credentials();
         let access = &self.connection.access;
         *access.lock() = credentials;
     }
 
-    /// The namespace of the kubeconfig's context.
+    /// The namespace that the context of the kubeconfig names.
     pub fn default_namespace(&self) -> &str {
         self.unary.default_namespace()
     }
 
-    /// Where the API server is, without what may be secret.
+    /// The address of the API server, without parts that may be secret.
     pub fn address(&self) -> String {
         let credentials = self.connection.credentials();
         let url = &credentials.config.cluster_url;
@@ -546,8 +548,7 @@ impl ClusterConnection {
         )
     }
 
-    /// Waits until the API server answers, and returns its version. A program that starts before the API server does not
-    /// fail.
+    /// Waits until the API server responds, and returns its version. A program may therefore start before the API server does.
     ///
     /// # Errors
     /// The last error, if the API server has not answered within `limit`.
@@ -578,7 +579,7 @@ mod tests {
     use crate::ClusterConnection;
     use crate::fake_cluster::answering;
 
-    /// A cluster with one Namespace, which has a uid.
+    /// A fake cluster whose Namespace `kube-system` has this uid.
     async fn cluster(uid: &'static str) -> ClusterConnection {
         answering(move |(request, _)| {
             let text = match request.split_once("/namespaces/") {
@@ -656,7 +657,7 @@ mod tests {
         }
     }
 
-    /// A kubeconfig of two contexts, of which the first is the current one.
+    /// A kubeconfig with two contexts. The first one is the current context.
     const TWO_CONTEXTS: &str = "
 current-context: dev
 contexts:
@@ -669,7 +670,7 @@ users:
 - {name: alice, user: {token: none}}
 ";
 
-    /// How the configuration of an access is refused, without the path of its kubeconfig.
+    /// The error of a refused kubeconfig, with its path replaced by `FILE`.
     async fn refusal(path: &Path, access: ClusterAccessOptions<'_>) -> String {
         let access = ClusterAccessOptions { kubeconfig: Some(path), ..access };
         let text = access.config().await.unwrap_err().to_string();

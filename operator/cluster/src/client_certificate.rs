@@ -1,8 +1,8 @@
-//! TLS to an API server, with the client certificate of the configuration's user.
+//! TLS to an API server, with the client certificate of the user in the kubeconfig.
 //!
-//! One of X.509 version 1, which `openssl x509 -req` makes by default, is presented as kubectl does: the API server decides.
-//! rustls parses a client certificate only to compare it with its key, and parses only version 3. Elsewhere: the connections
-//! ([`super::client`]).
+//! `openssl x509 -req` makes certificates of X.509 version 1 by default. rustls parses only version 3, and only to compare the
+//! certificate with its key. windlass presents such a certificate as kubectl does, and the API server decides. Elsewhere: the
+//! connections ([`super::client`]).
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::client::ConnectionError;
 
-/// What messages call the two.
+/// The name of the certificate and the key in error messages.
 const CERTIFICATE_AND_KEY: &str = "the client certificate and key of the kubeconfig's user";
 
-/// TLS as a configuration has it.
+/// The TLS settings of a kubeconfig's user.
 ///
 /// # Errors
-/// Says which certificate or key cannot be used.
+/// The error says which certificate or key cannot be used.
 pub(super) fn tls(config: &Config) -> Result<ClientConfig, ConnectionError> {
     let error = match config.rustls_client_config() {
         Ok(tls) => return Ok(tls),
@@ -41,7 +41,7 @@ pub(super) fn tls(config: &Config) -> Result<ClientConfig, ConnectionError> {
     }
 }
 
-/// The same configuration with a certificate that rustls does not parse.
+/// TLS settings with a client certificate that rustls does not parse.
 fn with_identity(
     config: &Config,
     identity: KubeconfigClientCertificate,
@@ -68,7 +68,7 @@ fn with_identity(
     Ok(tls)
 }
 
-/// Why TLS cannot be set up. The texts of the libraries repeat each other.
+/// The reason why TLS cannot be set up, for a user. The texts of the libraries repeat each other.
 fn in_words(error: &RustlsTlsError) -> String {
     match error {
         RustlsTlsError::InvalidPrivateKey(rustls::Error::InvalidCertificate(why)) => {
@@ -84,16 +84,16 @@ fn in_words(error: &RustlsTlsError) -> String {
     }
 }
 
-/// A certificate with its chain, and its key.
+/// A client certificate with its chain and its key.
 struct KubeconfigClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
 impl KubeconfigClientCertificate {
-    /// Those of a user; none if it has none, or they cannot be read.
+    /// The certificate and key of a user. `None` if the user has none, or they cannot be read.
     fn of(user: &AuthInfo) -> Option<Self> {
-        // Serialized, since the key has a type that kube does not export.
+        // The user is serialized first, because kube does not export the type of the key.
         let fields = serde_json::to_value(user).ok()?;
         let pem = |data: &str, file: &str| match fields[data].as_str() {
             Some(text) => BASE64.decode(text).ok(),
@@ -116,16 +116,16 @@ impl KubeconfigClientCertificate {
 const SEQUENCE_TAG: u8 = 0x30;
 /// The tag of an integer in DER.
 const INTEGER_TAG: u8 = 0x02;
-/// Set in the first byte of a length that has more bytes: the others say how many.
+/// A bit in the first byte of a DER length. It says that the other bits count the length bytes that follow.
 const LONG_LENGTH: u8 = 0x80;
 
-/// Whether a certificate is of X.509 version 1, which has no field for the version: the serial number comes first.
+/// Whether a certificate is of X.509 version 1. It has no version field, so its first field is the serial number.
 fn is_of_version_1(certificate: &[u8]) -> bool {
     let fields = sequence(certificate).and_then(sequence);
     fields.and_then(|fields| fields.first()) == Some(&INTEGER_TAG)
 }
 
-/// What a sequence begins with.
+/// The content of a DER sequence at the start of `der`.
 fn sequence(der: &[u8]) -> Option<&[u8]> {
     let (header, content) = der.split_first_chunk::<2>()?;
     let [tag, length] = *header;
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Made by `openssl x509 -req` of OpenSSL 3.0, for a hundred years.
+    /// A certificate of X.509 version 1. `openssl x509 -req` of OpenSSL 3.0 made it, valid for a hundred years.
     const CERTIFICATE_OF_VERSION_1: &str = "-----BEGIN CERTIFICATE-----
 MIIBTTCB9QIUPZJjXju3Dl9Ablp09X3FLME9B3owCgYIKoZIzj0EAwIwKTEXMBUG
 A1UECgwOc3lzdGVtOm1hc3RlcnMxDjAMBgNVBAMMBWFsaWNlMCAXDTI2MTEyOTEx
@@ -155,7 +155,7 @@ Y+5LpzYZWd8ZDmSWMe6QAiA8+gsMnPoIskiOe58YMAASnh9+0zh5xlgdmGmSqRQk
 Xw==
 -----END CERTIFICATE-----
 ";
-    /// Its key.
+    /// The private key of that certificate.
     const CLIENT_KEY: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgn5Dmm0w80+ACKDXl
 3I6/Q3lHs4QSd+1Sm6mgZkjx5a6hRANCAARSVOtE3lB2H4fd2IQZQguCTElF/lRj
@@ -170,7 +170,7 @@ btMnRhz20OwMsXV0Mn69F58SgW6epZpqZXafP/cIBp/dPf1S+Ijo/BNQ
 -----END PRIVATE KEY-----
 ";
 
-    /// The configuration of a kubeconfig whose user has a certificate and a key.
+    /// The client configuration of a kubeconfig whose user has this certificate and key.
     async fn config(certificate: &str, key: &str) -> Config {
         let kubeconfig: Kubeconfig = serde_json::from_value(json!({"current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],

@@ -1,8 +1,8 @@
-//! Connections for watches.
+//! A pool of connections for watches.
 //!
-//! An API server lets one HTTP/2 connection have so many streams (kube-apiserver: 100), and a request beyond them waits
-//! without a word until another ends, which a watch does not. So each connection carries fewer, and another is opened
-//! when all are full.
+//! An API server limits the streams of one HTTP/2 connection (kube-apiserver: 100). A request beyond the limit waits without
+//! an error until another request ends, and a watch does not end soon. So each connection carries fewer watches than that, and
+//! windlass opens another connection when all are full.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,17 +12,17 @@ use parking_lot::Mutex;
 
 use super::ClusterError;
 
-/// How many watches share a connection: fewer than any server allows that is known, with room for their lists.
+/// How many watches share a connection. Every known server allows more streams, so the lists of the watches fit as well.
 const MAX_WATCHES_PER_CONNECTION: usize = 64;
 
-/// Opens connections and shares them out.
+/// Opens connections for watches, and assigns each watch to one of them.
 #[derive(Clone)]
 pub(super) struct ConnectionPool {
     open: Arc<ClientFactory>,
     members: Arc<PooledConnections>,
 }
 
-/// Makes a client with a connection of its own.
+/// Opens a connection and returns its client.
 type ClientFactory = dyn Fn() -> Result<Client, ClusterError> + Send + Sync;
 
 #[derive(Default)]
@@ -31,11 +31,11 @@ struct PooledConnections(Mutex<Vec<Weak<PooledConnection>>>);
 struct PooledConnection {
     client: Client,
     streams: AtomicUsize,
-    /// How many it may have.
+    /// How many watches this connection may have.
     bound: AtomicUsize,
 }
 
-/// A slot on a connection, given back when it is dropped. The connection ends with the last.
+/// The place of one watch on a connection. Dropping it frees the place, and the last one closes the connection.
 pub(super) struct ConnectionSlot {
     member: Arc<PooledConnection>,
 }
@@ -47,10 +47,10 @@ impl ConnectionPool {
         Self { open: Arc::new(open), members: Arc::default() }
     }
 
-    /// A slot for one watch.
+    /// Assigns a watch to a connection that has room, or opens another one.
     ///
     /// # Errors
-    /// When no connection can be made of the configuration.
+    /// No connection can be made from the configuration.
     pub(super) fn place(&self) -> Result<ConnectionSlot, ClusterError> {
         self.members.place(|| (self.open)())
     }
@@ -83,7 +83,8 @@ impl ConnectionSlot {
         &self.member.client
     }
 
-    /// A request got no answer: the connection takes no more than it has, and this slot goes to another.
+    /// Frees the place of a watch whose request got no response. The connection then accepts no more watches than it still
+    /// has.
     pub(super) fn leave_crowded(self) {
         let others = self.member.streams.load(Ordering::Relaxed).saturating_sub(1);
         self.member.bound.fetch_min(others.max(1), Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl Drop for ConnectionSlot {
 mod tests {
     use super::*;
 
-    /// Opens connections that lead nowhere, and counts them.
+    /// Takes a slot in a pool whose connections lead nowhere, and counts the opened connections.
     fn place(members: &PooledConnections, opened: &mut usize) -> ConnectionSlot {
         let open = || {
             *opened += 1;

@@ -1,4 +1,5 @@
-//! Follows CustomResourceDefinitions: forgets where their kinds are served, and wakes objects that miss one.
+//! Watches CustomResourceDefinitions. A change makes windlass forget the discovery of the group, and wakes objects that wait
+//! for one of its kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -15,15 +16,16 @@ use super::object_decode::{MetadataOnly, ObjectDecodeForm as _};
 use super::watch::{WatchSelection, WatcherEvent};
 use super::work_queue::WorkQueue;
 
-/// How long after the change of a CRD the objects that miss a kind are woken once more.
+/// A CRD change wakes the waiting objects twice. This is the time until the second wake.
 const SERVED_AFTER: Duration = Duration::from_secs(2);
 
-/// The node that stands for the kinds of a group: objects that miss one of them wait for it.
+/// The dependency graph node that stands for all kinds of a group. Objects wait for this node while a kind of the group is not
+/// served.
 pub fn kinds_of(group: &str) -> ObjectKey {
     ObjectKey::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
 }
 
-/// Follows CRDs: forgets where their kinds are served, and wakes objects that wait for a kind.
+/// Follows CRDs until the process ends. Each change clears the discovery of its group and wakes the objects that wait for it.
 pub async fn follow_crds(cluster: ClusterConnection, work_queue: Arc<WorkQueue>) {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = ApiResourceLocation {
@@ -50,16 +52,17 @@ pub async fn follow_crds(cluster: ClusterConnection, work_queue: Arc<WorkQueue>)
     }
 }
 
-/// The CRDs that a watch saw, by name: their versions.
+/// The CRDs that the watch has seen, each with its version.
 #[derive(Default)]
 struct WatchedCrdVersions {
-    /// None before the first list has ended: it says nothing new.
+    /// `None` until the first list has ended, because the CRDs of that list are not changes.
     known: Option<BTreeMap<String, String>>,
     listing: BTreeMap<String, String>,
 }
 
 impl WatchedCrdVersions {
-    /// Groups whose CRDs came, changed or went, in a gap of the watch as well.
+    /// The groups whose CRDs were created, changed or deleted. After an interruption, the new list is compared with the old
+    /// one.
     fn changed_by(&mut self, event: WatcherEvent<MetadataOnly>) -> BTreeSet<String> {
         let group = |name: &str| name.split_once('.').map(|(_, group)| group.to_owned());
         match event {

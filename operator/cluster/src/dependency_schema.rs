@@ -1,26 +1,26 @@
-//! Whether the installed definitions have the fields by which an entry of `spec.dependsOn` names an object of another kind. Flux's
-//! own do not have them.
+//! Checks that the installed CRDs have the fields of `spec.dependsOn` that name an object of another kind. The CRDs that Flux
+//! installs do not have these fields.
 
 use objects::{Object, ObjectId};
 use serde_json::Value;
 
 use super::{ClusterConnection, ClusterError};
 
-/// The definitions, and the version of each that is used.
+/// The CRDs to check, each with the version that windlass uses.
 const DEFINITIONS: [[&str; 2]; 3] = [
     ["helmfiles.helmfile.windlass.dev", "v1alpha1"],
     ["helmreleases.helm.toolkit.fluxcd.io", "v2"],
     ["kustomizations.kustomize.toolkit.fluxcd.io", "v1"],
 ];
 
-/// Where the schema of a version has the fields of an entry.
+/// The path in a CRD version to the fields of an entry of `spec.dependsOn`.
 const ENTRY_FIELDS: &str =
     "/schema/openAPIV3Schema/properties/spec/properties/dependsOn/items/properties";
 
-/// The fields.
+/// The fields that an entry needs.
 const FIELDS: [&str; 3] = ["apiVersion", "kind", "ready"];
 
-/// Logs which of the installed definitions lack one of the fields.
+/// Logs a warning for each installed CRD that lacks one of the fields.
 pub async fn warn_of_missing_fields(cluster: &ClusterConnection) {
     for [definition, version] in DEFINITIONS {
         match is_lacking(cluster, definition, version).await {
@@ -38,7 +38,7 @@ pub async fn warn_of_missing_fields(cluster: &ClusterConnection) {
     }
 }
 
-/// Whether a definition is installed and lacks a field.
+/// Whether a CRD is installed and lacks one of the fields.
 async fn is_lacking(
     cluster: &ClusterConnection,
     definition: &str,
@@ -49,7 +49,7 @@ async fn is_lacking(
     Ok(found.is_some_and(|definition| lacks_fields(&definition, version)))
 }
 
-/// Whether the schema of a version lacks a field.
+/// Whether the schema of a CRD version lacks one of the fields.
 fn lacks_fields(definition: &Object, version: &str) -> bool {
     let versions = definition.get("spec").and_then(|it| it.get("versions")?.as_array());
     let is_it = |it: &&Value| it.get("name").and_then(Value::as_str) == Some(version);

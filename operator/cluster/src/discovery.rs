@@ -1,6 +1,6 @@
-//! Where kinds live: the path of a kind's objects, and whether they have namespaces.
+//! Discovery: the URL path of a kind's objects, and whether the kind is namespaced.
 //!
-//! Asked once for each group and version, forgotten when a CustomResourceDefinition of the group changes.
+//! windlass asks once for each group and version. It forgets the answer when a CustomResourceDefinition of the group changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,25 +16,25 @@ use serde_json::Value;
 use super::capabilities::{AGGREGATED, ServerCapabilities};
 use super::{ClusterConnection, ClusterError, throttled_requests};
 
-/// Where the objects of a kind are.
+/// The URL path of a kind, and whether the kind is namespaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiResourceLocation {
-    /// Group, version and kind.
+    /// The group, version and kind.
     pub gvk: Gvk,
-    /// Plural name in paths.
+    /// The plural name, as URL paths have it.
     pub plural: String,
-    /// Its objects live in namespaces.
+    /// Whether the kind is namespaced.
     pub namespaced: bool,
-    /// Its objects can be watched.
+    /// Whether the API server supports a watch of the kind.
     pub watchable: bool,
 }
 
 impl ApiResourceLocation {
-    /// The URL path of the collection of this kind, or of one object if `name` is given.
+    /// The URL path of all objects of this kind, or of one object if `name` is given.
     ///
     /// # Errors
-    /// The namespace or the name is one that no object can have; the message is as the API server would put it. Such a name
-    /// would lead to another object, or to another request.
+    /// The namespace or the name is not valid for any object. Such a name could make the path lead to another object or
+    /// another request. The message has the words of the API server.
     pub fn path(&self, namespace: &str, name: Option<&str>) -> Result<String, ClusterError> {
         let Gvk { group, version, .. } = &self.gvk;
         let mut path = if group.is_empty() {
@@ -56,11 +56,12 @@ impl ApiResourceLocation {
     }
 }
 
-/// What a path keeps as it is; names such as `system:node` need it.
+/// The characters that a path keeps unencoded. Names such as `system:node` need the colon.
 const KEPT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@');
 
-/// A name as a part of a path. The API server takes paths apart after it decoded them, so encoding is not enough.
+/// Encodes a name as one segment of a path. The names `.` and `..` are refused, because the API server decodes a path before
+/// it splits it.
 fn segment(field: &str, name: &str) -> Result<String, ClusterError> {
     let why = match name {
         "" => "may not be empty",
@@ -73,28 +74,28 @@ fn segment(field: &str, name: &str) -> Result<String, ClusterError> {
     Err(ClusterError::Refused(Status::failure(&message, "Invalid").with_code(422).boxed()))
 }
 
-/// Whether a text can be a group, a version, or a name of most kinds; no object has one that cannot.
+/// Whether a text has only characters that groups, versions and most names may have.
 pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
         && !matches!(text, "." | "..")
 }
 
-/// The kinds that an API server lists.
+/// The kinds that an API server serves.
 #[derive(Debug, Default)]
 pub struct ServedKinds {
-    /// Where the objects of each are.
+    /// The location of each kind.
     pub kinds: Vec<ApiResourceLocation>,
-    /// Versions of groups whose kinds may have changed or are not listed, because the API server behind them did not
-    /// respond: `metrics.k8s.io/v1beta1`.
+    /// The group versions, such as `metrics.k8s.io/v1beta1`, whose aggregated API server did not respond. Their kinds may be
+    /// outdated or missing here.
     pub stale_versions: Vec<String>,
 }
 
 type ResourcesByKind = Arc<BTreeMap<String, ApiResourceLocation>>;
 
-/// What is known so far.
+/// The discovery answers of one API server so far.
 #[derive(Default)]
 pub struct ApiDiscovery {
-    /// By `apiVersion`.
+    /// The kinds of each `apiVersion`.
     kinds: Mutex<BTreeMap<String, ResourcesByKind>>,
     served: super::capabilities::CapabilitiesCache,
     absent: super::object_existence::AbsenceCache,
@@ -110,7 +111,7 @@ impl ApiDiscovery {
         known.insert(api_version.to_owned(), kinds);
     }
 
-    /// What the server can do, and when that was asked.
+    /// The capabilities of the API server, and when they were requested.
     pub(super) fn served(&self) -> Option<(Instant, Arc<ServerCapabilities>)> {
         self.served.lock().clone()
     }
@@ -119,12 +120,12 @@ impl ApiDiscovery {
         *self.served.lock() = Some((at, served));
     }
 
-    /// Kinds that were found to be nowhere.
+    /// The kinds that were found to be absent.
     pub(super) fn absent(&self) -> &super::object_existence::AbsenceCache {
         &self.absent
     }
 
-    /// Forgets what was learned about a group, because its CRDs changed.
+    /// Forgets the discovery of a group, because one of its CRDs changed.
     pub fn forget_group(&self, group: &str) {
         *self.served.lock() = None;
         self.absent.forget_group(group);
@@ -134,7 +135,7 @@ impl ApiDiscovery {
 }
 
 impl ClusterConnection {
-    /// Where the objects of a kind live.
+    /// The location of a kind.
     ///
     /// # Errors
     /// [`ClusterError::NoSuchKind`] if the API server's discovery does not list the kind now. Any other error if the API
@@ -153,7 +154,7 @@ impl ClusterConnection {
         if !is_plain(&gvk.group) || !is_plain(&gvk.version) {
             return Err(missing());
         }
-        // A kind that was not there may have come since, so a miss is asked again.
+        // A kind that was missing may have been installed since, so a missing kind is always asked for again.
         let listed = if gvk.group.is_empty() {
             self.unary.list_core_api_resources(&gvk.version).await
         } else {
@@ -189,12 +190,12 @@ impl ClusterConnection {
         found.ok_or_else(missing)
     }
 
-    /// Whether the document of all versions has that of a kind. The API server has no document of a version that it does not
-    /// serve, and says so with a page that any proxy may send, too.
+    /// Whether the discovery document lists the version of a kind. A 404 on the path of that version would not prove that the
+    /// version is absent, because any proxy may answer 404.
     async fn is_version_listed(&self, gvk: &Gvk) -> Result<bool, ClusterError> {
         let path = if gvk.group.is_empty() { "/api" } else { "/apis" };
         let answer = match self.ask(path, "application/json").await {
-            // This path is served by every API server.
+            // Every API server serves this path.
             Err(error) if error.code() == Some(404) => {
                 return Err(unanswered(&gvk.api_version(), &error));
             }
@@ -205,8 +206,8 @@ impl ClusterConnection {
         })
     }
 
-    /// The kinds that a person may mean by a name: a kind, its plural or singular, or a short name, with or without
-    /// `.group`. In the version that each group prefers.
+    /// The kinds that a user may mean by a name. The name may be a kind, a plural, a singular or a short name, with or without
+    /// `.group`. Each kind is returned in the version that its group prefers.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -221,7 +222,7 @@ impl ClusterConnection {
         Ok(found)
     }
 
-    /// All kinds that the API server lists, in all versions.
+    /// All kinds that the API server serves, in all versions.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -233,7 +234,7 @@ impl ClusterConnection {
         Ok(served)
     }
 
-    /// See [`ApiDiscovery::forget_group`].
+    /// Forgets the discovery of a group; see [`ApiDiscovery::forget_group`].
     pub fn forget_group(&self, group: &str) {
         self.discovery.forget_group(group);
     }
@@ -243,8 +244,8 @@ fn unanswered(api_version: &str, why: &dyn fmt::Display) -> ClusterError {
     ClusterError::NoAnswer(format!("cannot tell which kinds {api_version} has: {why}"))
 }
 
-/// The versions in the document of all groups, aggregated or not, or in that of the core group; none where it is none of
-/// them.
+/// The group versions that a discovery document lists. `None` if the text is no such document. The document may be aggregated
+/// or not, and may be about all groups or the core group.
 fn listed_versions(document: &Value) -> Option<Vec<String>> {
     let list = |value: &Value, key: &str| value[key].as_array().cloned();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -267,7 +268,8 @@ fn listed_versions(document: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The kinds of a group of aggregated discovery that have a name; the first version with it is the preferred one.
+/// The kinds of a group that a name may mean. Each kind is returned in the first version that has it, which is the preferred
+/// one.
 fn called(group: &Value, name: &str) -> Vec<ApiResourceLocation> {
     let group_name = group["metadata"]["name"].as_str().unwrap_or_default();
     let versions = group["versions"].as_array().into_iter().flatten();
@@ -297,7 +299,7 @@ fn called(group: &Value, name: &str) -> Vec<ApiResourceLocation> {
     found
 }
 
-/// Where the objects of a resource of aggregated discovery are.
+/// The location of a resource from an aggregated discovery document.
 fn location(group: &str, version: &str, resource: &Value) -> ApiResourceLocation {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let verbs = resource["verbs"].as_array().into_iter().flatten();
@@ -313,10 +315,10 @@ fn location(group: &str, version: &str, resource: &Value) -> ApiResourceLocation
     }
 }
 
-/// Adds the kinds of a document of aggregated discovery.
+/// Adds the kinds of an aggregated discovery document.
 ///
 /// # Errors
-/// It is another document.
+/// The document is not one of aggregated discovery.
 fn add_served(document: &Value, served: &mut ServedKinds) -> Result<(), ClusterError> {
     if document["kind"] != "APIGroupDiscoveryList" {
         let text = "the list of kinds is no document of aggregated discovery";

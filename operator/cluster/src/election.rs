@@ -1,14 +1,16 @@
-//! A process that wants to act: the Leases that it has to hold for that, its own and those of the controllers that it
+//! The leader election of a process. The process has to hold its own Lease and the Leases of the Flux controllers that it
 //! replaces.
 //!
-//! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux, its
-//! source-watcher, and its notification-controller where windlass sends notifications, each act under a Lease of their own, so the process that
-//! holds these Leases excludes them. Their Deployments are a second sign, of controllers that run without leader
-//! election. Shards of Flux have Deployments and Leases whose names begin with those of the controllers: windlass
-//! cannot take these Leases, since it does not know their names before, so it waits until no process holds them.
+//! Two operators must never work on one object. The source-, kustomize- and helm-controller of Flux and its source-watcher
+//! each act under a Lease. So does its notification-controller, which counts where windlass sends notifications. A process
+//! that holds these Leases excludes the controllers. Their Deployments are a second sign, because a controller may run without
+//! leader election.
 //!
-//! Here: in which order the Leases are taken, how they are kept, and how the state is reported. Elsewhere: one Lease
-//! (`lease`), what a term allows (`leadership`).
+//! Shards of Flux have Deployments and Leases whose names begin with the name of the controller. windlass does not know these
+//! names in advance, so it cannot take their Leases, and waits until no process holds them.
+//!
+//! Here: in which order the Leases are taken, how they are renewed, and how the state is reported. Elsewhere: one Lease
+//! (`lease`), and what a term allows (`leadership`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +26,7 @@ use super::leadership::Leadership;
 use super::lease::{ElectionSettings, LeadershipLostError, LeaseAttempt, LeaseClaim};
 use super::{ClusterConnection, ClusterError};
 
-/// The controllers of Flux whose work windlass does: each has a Deployment of that name, and a Lease.
+/// The Flux controllers that windlass replaces. Each has a Deployment of this name and a Lease.
 pub const REPLACED_CONTROLLERS: [&str; 7] = [
     "source-controller",
     "kustomize-controller",
@@ -34,30 +36,31 @@ pub const REPLACED_CONTROLLERS: [&str; 7] = [
     NOTIFYING,
     "source-watcher",
 ];
-/// The one that may act beside a windlass that sends no notifications.
+/// The controller that may run beside windlass if windlass sends no notifications.
 const NOTIFYING: &str = "notification-controller";
 
-/// The controllers of Flux that must not act beside this process.
+/// The Flux controllers that must not run beside this process.
 pub fn replaced(notifies: bool) -> Vec<&'static str> {
     REPLACED_CONTROLLERS.into_iter().filter(|name| notifies || *name != NOTIFYING).collect()
 }
-/// Selects what is a part of Flux; windlass has this label, too, for the commands of Flux.
+/// The label selector for the parts of Flux. windlass has this label too, so that the commands of Flux find it.
 pub const FLUX: &str = "app.kubernetes.io/part-of=flux";
 /// The label that names the controller of a Deployment.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// What the names of Leases have after that of the controller. Parity(flux): a shard adds a hash of its selector.
 const ELECTION: &str = "-leader-election";
-/// Deployments and Leases in the namespace of Flux are listed in pages of so many.
+/// The page size for lists of Deployments and Leases in the namespace of Flux.
 const OBJECTS_PER_PAGE: u32 = 500;
-/// Each Lease of a shard is read again at every attempt, so more of them are refused.
+/// The most Leases of shards. Each one is read again at every attempt, so more of them are an error.
 const MAX_SHARD_LEASES: usize = 500;
 
-/// Where the next page of a list begins.
+/// The token of the next page of a list.
 fn next_page(metadata: &ListMeta) -> Option<String> {
     metadata.continue_.clone().filter(|it| !it.is_empty())
 }
 
-/// Which of these controllers a Deployment runs, a shard included, by its name and its label `app.kubernetes.io/component`.
+/// Which of these controllers a Deployment runs, judged by its name and its label `app.kubernetes.io/component`. A shard
+/// counts as its controller.
 pub fn controller_of(
     name: &str,
     component: Option<&str>,
@@ -71,7 +74,7 @@ pub fn controller_of(
     controllers.iter().find(|it| is_of(it)).copied()
 }
 
-/// Which of these controllers acts under a Lease, a shard included.
+/// Which of these controllers uses a Lease of this name. A shard counts as its controller.
 pub fn controller_of_lease(name: &str, controllers: &[&'static str]) -> Option<&'static str> {
     let is_of = |controller: &&'static str| {
         let rest = name.strip_prefix(*controller).and_then(|it| it.strip_prefix(ELECTION));
@@ -80,37 +83,38 @@ pub fn controller_of_lease(name: &str, controllers: &[&'static str]) -> Option<&
     controllers.iter().find(|it| is_of(it)).copied()
 }
 
-/// The elections that a process has to win before it may act.
+/// The leader elections that a process has to win before it may write.
 #[derive(Debug, Clone)]
 pub struct RequiredLeaseElections {
-    /// The election among processes of windlass; none where there is only one.
+    /// The election among windlass processes. `None` if only one process runs.
     pub own: Option<ElectionSettings>,
-    /// How Flux's Leases are held, but for their names; none where its controllers may act beside windlass.
+    /// The settings for the Leases of Flux's controllers, except their names. `None` if these controllers may run beside
+    /// windlass.
     pub flux: Option<ElectionSettings>,
-    /// Which of Flux's controllers these are.
+    /// The Flux controllers that this process replaces.
     pub replaced: Vec<&'static str>,
 }
 
-/// The state of a process in its elections.
+/// The state of a process in its leader elections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElectionState {
-    /// It may act.
+    /// The process leads and may write.
     Leading,
-    /// Another process of windlass acts.
+    /// Another windlass process leads.
     Standby,
-    /// Something else works on the same objects: the text names it.
+    /// Another controller works on the same objects. The text names its Lease or Deployment.
     Excluded(String),
 }
 
-/// A process that wants to act.
+/// A process that takes part in leader elections.
 pub struct ElectionCandidate {
-    /// Its own Lease, if there is an election.
+    /// The Lease of windlass, if there is an election among windlass processes.
     own: Option<LeaseClaim>,
-    /// Those of Flux's controllers.
+    /// The Leases of Flux's controllers.
     flux: Vec<LeaseClaim>,
-    /// How those of its shards are read; none where Flux may act.
+    /// The settings for reading Leases of shards. `None` if Flux's controllers may run beside windlass.
     shards: Option<ElectionSettings>,
-    /// Those of its shards that were seen, by name.
+    /// The Leases of shards that were seen, by name.
     sharded: BTreeMap<String, LeaseClaim>,
     replaced: Vec<&'static str>,
     client: Client,
@@ -120,8 +124,8 @@ pub struct ElectionCandidate {
 }
 
 impl RequiredLeaseElections {
-    /// The right to act that a process has when it starts: without limit if it needs no election, else none until one is
-    /// won.
+    /// The right to write with which a process starts. It is unlimited without an election. Otherwise there is none until the
+    /// process wins.
     pub fn leadership(&self) -> Leadership {
         match (&self.own, &self.flux) {
             (None, None) => Leadership::unlimited(),
@@ -131,8 +135,7 @@ impl RequiredLeaseElections {
 }
 
 impl ClusterConnection {
-    /// The candidate that takes part in the elections of `terms`; `None` if this process may act without any. Nothing is
-    /// sent yet.
+    /// The candidate for the elections of `terms`. `None` if this process needs no election. Sends no request yet.
     pub fn candidate(&self, terms: RequiredLeaseElections) -> Option<ElectionCandidate> {
         let RequiredLeaseElections { own, flux, replaced } = terms;
         let times = own.as_ref().or(flux.as_ref())?;
@@ -160,10 +163,10 @@ impl ClusterConnection {
 }
 
 impl ElectionCandidate {
-    /// Waits until this process may act, and keeps it so, telling each change of its standing. Ends only when that is
-    /// lost, which it cannot be without an election.
+    /// Waits until this process leads, and then renews its Leases. It calls `tell` at each change of the state, and ends only
+    /// when the leadership is lost. Without an election of its own, a process cannot lose it.
     ///
-    /// It may be dropped at any moment; the caller then calls [`Self::release`].
+    /// The caller may drop this future at any time, and then calls [`Self::release`].
     pub async fn lead(
         &mut self,
         mut tell: impl FnMut(&ElectionState) + Send,
@@ -184,7 +187,7 @@ impl ElectionCandidate {
                     changed(ElectionState::Leading);
                     return std::future::pending().await;
                 }
-                // An answer may have taken longer than the term that it gives.
+                // The answer may have taken longer than the term that it grants.
                 Ok(ElectionState::Leading) => {
                     if self.leadership.extend(end) {
                         break end;
@@ -210,7 +213,8 @@ impl ElectionCandidate {
         }
     }
 
-    /// One round: takes what is free, its own Lease first, and checks the others.
+    /// One attempt to lead. It first takes its own Lease, then the Leases of Flux's controllers if they are free. Then it
+    /// checks the shards and the Deployments.
     async fn stand(&mut self) -> Result<ElectionState, ClusterError> {
         let mut is_first = true;
         if let Some(own) = &mut self.own {
@@ -219,7 +223,7 @@ impl ElectionCandidate {
         let mut excluded = None;
         for claim in &mut self.flux {
             let lease = claim.election.lease();
-            // Without an election nothing renews a Lease, so it is not taken either.
+            // Without an election of its own, this process renews no Lease, so it takes none.
             let holder = match (is_first, &self.own) {
                 (true, Some(_)) => match claim.attempt(false).await? {
                     LeaseAttempt::Held => None,
@@ -242,7 +246,7 @@ impl ElectionCandidate {
         Ok(excluded.map_or(ElectionState::Leading, ElectionState::Excluded))
     }
 
-    /// A shard of Flux's controllers that holds its Lease.
+    /// The held Lease of a shard of a Flux controller, as a text for the user.
     async fn sharded(&mut self) -> Result<Option<String>, ClusterError> {
         let Some(election) = &self.shards else { return Ok(None) };
         let api = Api::<Lease>::namespaced(self.client.clone(), &election.namespace);
@@ -284,7 +288,7 @@ impl ElectionCandidate {
         Ok(excluded)
     }
 
-    /// A controller of Flux, or a shard of one, that is not scaled to zero.
+    /// A Flux controller or shard whose Deployment is not scaled to zero, as a text for the user.
     async fn deployed(&self) -> Result<Option<String>, ClusterError> {
         let Some(election) = &self.shards else { return Ok(None) };
         let api = Api::<Deployment>::namespaced(self.client.clone(), &election.namespace);
@@ -301,7 +305,7 @@ impl ElectionCandidate {
         }
     }
 
-    /// What a Deployment says that runs a controller which this process replaces.
+    /// A text about a Deployment that runs a replaced controller. `None` if it runs none or has no replicas.
     fn running_controller(&self, deployment: &Deployment) -> Option<String> {
         let name = deployment.name_any();
         let component = deployment.labels().get(COMPONENT).map(String::as_str);
@@ -311,14 +315,14 @@ impl ElectionCandidate {
         (replicas > 0).then(|| format!("Deployment {namespace}/{name} has {replicas} replica(s)"))
     }
 
-    /// Renews every Lease until that succeeds or the term has ended.
+    /// Renews every Lease, and repeats each renewal until it succeeds or the term has ended.
     async fn renew(&mut self, end: Instant) -> Result<Instant, LeadershipLostError> {
         let began = Instant::now();
         for claim in self.own.iter_mut().chain(&mut self.flux) {
             renew(claim, end, self.limit).await?;
         }
         let later = began + self.limit;
-        // The clock is read once more, so a term that ran out meanwhile is lost.
+        // The clock is read once more, so a term that ended during the renewal is lost.
         if self.leadership.extend(later) { Ok(later) } else { Err(self.expired()) }
     }
 
@@ -332,8 +336,8 @@ impl ElectionCandidate {
         }
     }
 
-    /// Ends the term: from here on this process writes nothing, and with `hand_over` its Leases are given up, so that
-    /// the next leader need not wait.
+    /// Ends the term, after which this process writes nothing. With `hand_over` it also releases its Leases, so that the next
+    /// leader does not have to wait.
     pub async fn release(self, hand_over: bool) {
         let led = self.leadership.may_act();
         self.leadership.end();
@@ -345,7 +349,7 @@ impl ElectionCandidate {
     }
 }
 
-/// Renews one Lease until it succeeds or the term has ended.
+/// Renews one Lease, and repeats that until it succeeds or the term has ended.
 async fn renew(
     claim: &mut LeaseClaim,
     end: Instant,

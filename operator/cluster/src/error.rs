@@ -1,44 +1,44 @@
-//! What a request to the API server can come to, in words for a person.
+//! Errors of requests to the API server, with messages for users.
 
 use std::time::Duration;
 
 use kube::core::Status;
 
-/// Why a request did not do what was asked.
+/// Why a request to the API server failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClusterError {
-    /// The API server answered with a refusal; its own words say why.
+    /// The API server refused the request. The text of its answer says why.
     #[error("{}", .0.message)]
     Refused(Box<Status>),
-    /// The kind is not served.
+    /// The API server does not serve the kind.
     #[error(
         "no matches for kind \"{kind}\" in version \"{api_version}\": is its CustomResourceDefinition installed?"
     )]
     NoSuchKind {
-        /// As the manifest has it.
+        /// The `apiVersion` in the manifest.
         api_version: String,
-        /// As the manifest has it.
+        /// The `kind` in the manifest.
         kind: String,
     },
-    /// There is an answer, and it is nothing that windlass can read: asking again brings the same.
+    /// windlass cannot read the answer of the API server. Repeating the request would bring the same answer.
     #[error("cannot decode the response of the API server: {0}")]
     Unreadable(String),
-    /// windlass has not sent it: by what it found, it would do harm.
+    /// windlass did not send the request, because it found that the request would do harm.
     #[error("{0}")]
     Withheld(String),
-    /// No answer: the network, TLS, or a time limit.
+    /// There was no answer, because of the network, TLS or a time limit.
     #[error("request to the API server failed: {0}")]
     NoAnswer(String),
 }
 
-/// Whether a 500 says that an object cannot be read by its schema, such as for a field that is not declared: a server-side
-/// apply of it fails as often as it is tried.
+/// Whether an error 500 says that an object does not fit its schema, such as for an undeclared field. A server-side apply of
+/// that object fails each time.
 fn is_about_schema(code: u16, message: &str) -> bool {
     code == 500 && message.starts_with("failed to create typed ")
 }
 
 impl ClusterError {
-    /// The HTTP status of a refusal.
+    /// The HTTP status with which the API server refused the request.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(status) => Some(status.code),
@@ -49,10 +49,10 @@ impl ClusterError {
         }
     }
 
-    /// Whether the server, or the way to it, is at fault and not the request: the same request may succeed later.
+    /// Whether the same request may succeed later, because the API server or the network is at fault.
     pub fn is_transient(&self) -> bool {
         match self {
-            // 401: a token expired, which its issuer renews.
+            // 401 means an expired token, which its issuer renews.
             Self::Refused(status) => {
                 matches!(status.code, 401 | 429)
                     || (status.code >= 500 && !is_about_schema(status.code, &status.message))
@@ -62,8 +62,8 @@ impl ClusterError {
         }
     }
 
-    /// Whether the server has not handled the request. An admission webhook that fails is another matter: its 500 says
-    /// which object it was about.
+    /// Whether the API server did not handle the request. The 500 of a failed admission webhook does not count, because it is
+    /// about one object.
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Refused(status) => matches!(status.code, 401 | 429 | 503 | 504),
@@ -72,30 +72,30 @@ impl ClusterError {
         }
     }
 
-    /// Whether what serves or admits this object is at fault, such as an aggregated API server or a webhook that is down.
-    /// The API server may well answer requests about other objects.
+    /// Whether something that serves or admits this one object may be at fault, such as a webhook or an aggregated API server
+    /// that is down. Requests about other objects may still succeed.
     pub fn is_of_object(&self) -> bool {
         matches!(self.code(), Some(500 | 503 | 504))
     }
 
-    /// Whether the server is at fault and not the request, so that the request is repeated. A webhook that fails is another
-    /// matter, since it fails for this object.
+    /// Whether to repeat the request, because the API server or the network is at fault. A failed webhook does not count,
+    /// since it fails for this object.
     pub fn is_of_server(&self) -> bool {
         let is_of_webhook =
             matches!(self, Self::Refused(status) if status.message.contains("webhook"));
         self.is_busy() || (self.is_transient() && !is_of_webhook)
     }
 
-    /// Whether a write that failed with this error may have taken effect: the server did not answer, or says that
-    /// something behind it did not answer in time. Only reading the object tells.
+    /// Whether a write may have taken effect although it failed. The API server did not answer, or reports that something
+    /// behind it timed out. Only reading the object shows the result.
     pub fn may_be_done(&self) -> bool {
         let is_put_off = matches!(self.code(), Some(401 | 429));
         self.is_of_server() && !is_put_off
     }
 
-    /// Whether the server says that the object itself does not exist.
+    /// Whether the API server says that the object itself does not exist.
     ///
-    /// The 404 of a path that is not served (a version that is gone, a proxy in between) says nothing about objects.
+    /// A 404 for a path that is not served says nothing about the object. A removed API version or a proxy can cause it.
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::Refused(status) => {
@@ -109,13 +109,13 @@ impl ClusterError {
         }
     }
 
-    /// Whether nothing is served at the path of the request.
+    /// Whether the API server serves nothing at the path of the request.
     pub fn is_unserved(&self) -> bool {
         self.code() == Some(404) && !self.is_not_found()
     }
 
-    /// Whether something was written in between, such as the quota of a namespace: the same request may succeed now. An
-    /// object that exists already is another matter.
+    /// Whether another write came in between, such as an update of a namespace's quota. The same request may succeed now. It
+    /// does not count if the object exists already.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused(status) if status.code == 409 && status.reason != "AlreadyExists")
     }
@@ -127,15 +127,15 @@ impl ClusterError {
         status.code == 403 && causes.into_iter().any(|it| it.reason == "NamespaceTerminating")
     }
 
-    /// The time for which the server wants no requests; `None` if it does not say one.
+    /// How long the API server wants no requests. `None` if it gave no time.
     pub fn retry_after(&self) -> Option<Duration> {
         let Self::Refused(status) = self else { return None };
         let seconds = status.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// Whether the server understood the request and would refuse it again: only a change of the manifest, of rights or of
-    /// a policy helps.
+    /// Whether the API server would refuse the same request again. Only another manifest, other rights or another policy
+    /// helps.
     pub fn is_permanent(&self) -> bool {
         matches!(self.code(), Some(400 | 403 | 422))
     }
@@ -153,11 +153,11 @@ impl From<kube::Error> for ClusterError {
                 }
                 Self::Refused(status)
             }
-            // Half an answer is none, and a proxy in between may answer with a page for people.
+            // An incomplete answer counts as no answer. A proxy may also answer with an HTML page.
             kube::Error::SerdeError(error) if error.is_syntax() && is_too_deep(&error) => {
                 Self::Unreadable("it is nested more than 127 levels deep".to_owned())
             }
-            // Its text may repeat what it met.
+            // The text of the library may quote the content that it could not read.
             kube::Error::SerdeError(error) => Self::NoAnswer(format!(
                 "unexpected response (line {}, column {})",
                 error.line(),
@@ -168,19 +168,19 @@ impl From<kube::Error> for ClusterError {
     }
 }
 
-/// `serde_json` has no other sign of it.
+/// Whether a JSON text was nested too deeply. `serde_json` shows this only in the text of its error.
 fn is_too_deep(error: &serde_json::Error) -> bool {
     error.to_string().starts_with("recursion limit exceeded")
 }
 
-/// Whether a refusal is an API server's. Answers of other servers are not repeated to the user: a kubeconfig may name
-/// any server, and its author may not be entitled to see what that server says.
+/// Whether a refusal comes from a Kubernetes API server. Answers of other servers are not shown to the user. A kubeconfig may
+/// name any server, and its author may not have the right to see what that server says.
 fn is_of_kubernetes(status: &Status) -> bool {
-    // How kube represents an answer that is not a Status; the code of a real Status is never zero.
+    // kube represents an answer that is not a Status in this way. The code of a real Status is never zero.
     status.reason != "Failed to parse error data" && status.code != 0
 }
 
-/// An error and its causes on one line, each said once, in words of the field.
+/// An error and its causes on one line, in the words of a Kubernetes user. A repeated cause appears once.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -194,7 +194,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     plain(&text)
 }
 
-/// What libraries say of themselves, and what it means to a person.
+/// Phrases in the error texts of libraries, and plain words that replace them.
 const WORDS: [(&str, &str); 9] = [
     ("ServiceError: ", ""),
     ("HyperError: ", ""),
@@ -207,7 +207,7 @@ const WORDS: [(&str, &str); 9] = [
     ("operation timed out", "timed out"),
 ];
 
-/// A text without the words of libraries, and without the numbers that an operating system has for what is said in words.
+/// An error text in plain words, without the phrases of libraries and the error numbers of the operating system.
 pub fn plain(text: &str) -> String {
     let mut text = text.to_owned();
     for (word, meaning) in WORDS {
@@ -330,7 +330,7 @@ mod tests {
         let details = serde_json::json!({"name": "web", "group": "apps", "kind": "deployments"});
         let of_object = serde_json::json!({"code": 404, "reason": "NotFound", "details": details});
         assert!(answer(of_object.clone()).is_not_found() && !answer(of_object).is_unserved());
-        // A path without a handler, as the API server and kube's client tell it, and a proxy's page.
+        // A 404 for a path without a handler, from the API server and from kube's client, and the page of a proxy.
         for (reason, message) in [
             ("NotFound", "the server could not find the requested resource"),
             ("Failed to parse error data", "404 page not found"),

@@ -1,9 +1,9 @@
-//! Events: what happened to objects, on the way to event sinks.
+//! Events about objects, and their way to event sinks.
 //!
-//! Here: an event, and a queue for each event sink ([`EventSink`]), so that a slow or dead sink delays no other. In the
-//! folder: the sink that posts events to Flux's notification-controller (`forwarder`). Elsewhere: the sink that records
-//! Kubernetes Events ([`crate::kubernetes_events`]), the endpoint at which other controllers post events
-//! (crate `windlass-http-server`).
+//! Here: an event, and a queue for each event sink ([`EventSink`]), so that a slow sink delays no other sink. In the folder:
+//! the sink that posts events to Flux's notification-controller (`forwarder`). Elsewhere: the sink that records Kubernetes
+//! Events ([`crate::kubernetes_events`]), and the endpoint at which other controllers post events (crate
+//! `windlass-http-server`).
 
 pub mod forwarder;
 
@@ -23,44 +23,44 @@ use crate::metrics::MetricsRegistry;
 /// The severity of an event, as Flux has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventSeverity {
-    /// Something happened as it should.
+    /// Something happened as expected.
     Info,
     /// Something needs attention.
     Error,
 }
 
-/// Something that happened to an object, worth reporting.
+/// An event about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectEvent {
-    /// Info or error.
+    /// The severity, which is info or error.
     pub severity: EventSeverity,
-    /// One CamelCase word.
+    /// The reason, as one CamelCase word.
     pub reason: String,
-    /// What happened, for a person; in full, of any length.
+    /// What happened, in words for a user. The text is complete and may have any length.
     pub message: String,
-    /// Machine-readable facts, such as the revision.
+    /// Data for programs, such as the revision.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// The object to which it happened.
+/// The object that an event is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventObject {
-    /// Group and version.
+    /// The group and version of the object.
     pub api_version: String,
-    /// Its kind.
+    /// The kind of the object.
     pub kind: String,
-    /// Empty for an object of the whole cluster.
+    /// The namespace of the object. Empty if the object is cluster-scoped.
     pub namespace: String,
-    /// `metadata.name`.
+    /// The name of the object.
     pub name: String,
-    /// `metadata.uid`.
+    /// The uid of the object.
     pub uid: String,
-    /// `metadata.resourceVersion` when it happened.
+    /// The resourceVersion of the object at the time of the event.
     pub resource_version: String,
 }
 
 impl EventObject {
-    /// An object of a typed kind.
+    /// The reference to an object of a typed kind.
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
             api_version: K::api_version(&()).into_owned(),
@@ -73,23 +73,23 @@ impl EventObject {
     }
 }
 
-/// Where an event comes from.
+/// Which process reported an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventOrigin {
-    /// This process reconciles the object.
+    /// This process, which reconciles the object.
     Own,
-    /// Another controller posted it.
+    /// Another controller, which posted the event to windlass.
     Posted,
 }
 
-/// An event, who reports it and when.
+/// An event with the reporting controller and the time.
 #[derive(Debug, Clone)]
 pub struct EventRecord {
-    /// Whether this process reconciles the object.
+    /// Whether this process or another controller reported the event.
     pub origin: EventOrigin,
-    /// The object to which it happened.
+    /// The object that the event is about.
     pub about: EventObject,
-    /// What happened.
+    /// The severity, reason and message.
     pub event: ObjectEvent,
     /// When it happened.
     pub at: jiff::Timestamp,
@@ -100,7 +100,7 @@ pub struct EventRecord {
 }
 
 impl EventRecord {
-    /// About how much memory it takes.
+    /// About how many bytes of memory the event takes.
     fn bytes(&self) -> usize {
         let EventObject { api_version, kind, namespace, name, uid, resource_version } = &self.about;
         let about = [api_version, kind, namespace, name, uid, resource_version];
@@ -111,33 +111,33 @@ impl EventRecord {
     }
 }
 
-/// A receiver of events, one after the other.
+/// A receiver of events. It gets them one after the other.
 pub trait EventSink: Send + 'static {
-    /// What it is called in metrics and logs.
+    /// The name of the sink in metrics and logs.
     const NAME: &'static str;
-    /// Whether it also receives the events that other controllers post.
+    /// Whether the sink also receives events that other controllers post.
     const TAKES_POSTED: bool;
 
-    /// Handles one event; errors are logged and counted here. `is_last` while the process ends.
+    /// Handles one event. The sink logs and counts its errors itself. `is_last` is true while the process shuts down.
     fn tell(&mut self, record: &EventRecord, is_last: bool) -> impl Future<Output = ()> + Send;
 
-    /// Finishes pending work; no further events come.
+    /// Finishes pending work. No further events follow.
     fn end(&mut self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// How many events wait at most in a queue: two for each of several thousand objects that one commit touches. With their
-/// longest messages that is some twenty MiB, usually a tenth of it; the queues share them.
+/// The most events in a queue. One commit may touch several thousand objects, with two events for each. Even with the longest
+/// messages they take some twenty MiB, which the queues share.
 const MAX_QUEUED_EVENTS: usize = 10_000;
 
-/// How many bytes they have at most: others may post events of any length.
+/// The most bytes of events in a queue, because other controllers may post events of any length.
 const WAITING_BYTES: usize = 64 << 20;
 
-/// What an entry of the metadata takes besides its texts.
+/// About how many bytes a metadata entry takes besides its texts.
 const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
 
-/// Longest time for delivering queued events when the process ends.
+/// How long the shutdown waits for the delivery of queued events.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Annotations of an object that are part of every event about it. Parity(flux).
@@ -148,26 +148,26 @@ struct EventSinkQueue {
     name: &'static str,
     takes_posted: bool,
     way: Sender<Arc<EventRecord>>,
-    /// The length of what waits.
+    /// How many bytes of events are in the queue.
     bytes: Arc<AtomicUsize>,
     worker: JoinHandle<()>,
 }
 
-/// Distributes events to all sinks.
+/// Copies each event to the queues of all sinks.
 pub struct EventDistributor {
-    /// Closed when the process ends.
+    /// The queues, which are closed at shutdown.
     lanes: Mutex<Vec<EventSinkQueue>>,
     instance: Arc<str>,
     metrics: Arc<MetricsRegistry>,
 }
 
 impl EventDistributor {
-    /// Without sinks. `instance` is this process, as the reporting instance of its events.
+    /// A distributor without sinks. `instance` is the name of this process in its events.
     pub fn new(instance: &str, metrics: Arc<MetricsRegistry>) -> Self {
         Self { lanes: Mutex::default(), instance: instance.into(), metrics }
     }
 
-    /// Adds a sink, which receives events from now on.
+    /// Adds a sink, which receives all events from now on.
     pub fn add<S: EventSink>(&self, sink: S) {
         let (way, waiting) = channel(MAX_QUEUED_EVENTS);
         let bytes = Arc::new(AtomicUsize::new(0));
@@ -191,7 +191,7 @@ impl EventDistributor {
         self.announce_about(EventObject::of(object), controller, event);
     }
 
-    /// The same, about an object of which only the reference is known.
+    /// As [`Self::announce`], for an object of which only the reference is known.
     pub fn announce_about(&self, about: EventObject, controller: &'static str, event: ObjectEvent) {
         self.put(EventRecord {
             origin: EventOrigin::Own,
@@ -203,7 +203,7 @@ impl EventDistributor {
         });
     }
 
-    /// Puts an event into the queues of the sinks that take it; one that finds no room is counted and dropped.
+    /// Puts an event into the queue of each sink that accepts it. If a queue is full, the event is dropped and counted.
     pub fn put(&self, record: EventRecord) {
         let record = Arc::new(record);
         let bytes = record.bytes();
@@ -217,7 +217,7 @@ impl EventDistributor {
         }
     }
 
-    /// Waits a short time until every sink has handled its events; events after that are dropped.
+    /// Waits a short time until every sink has handled its events. Later events are dropped.
     pub async fn settle(&self) {
         let lanes = std::mem::take(&mut *self.lanes.lock());
         let (ways, workers): (Vec<_>, Vec<_>) =
@@ -232,7 +232,7 @@ impl EventDistributor {
     }
 }
 
-/// Hands events to a sink until its queue is closed.
+/// Passes events to a sink until its queue is closed.
 async fn work<S: EventSink>(
     mut sink: S,
     mut waiting: Receiver<Arc<EventRecord>>,
@@ -280,7 +280,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A sink that passes its events on, or never answers.
+    /// A sink that sends its events to a channel, or never handles any.
     struct RecordingSink<const POSTED: bool>(UnboundedSender<EventRecord>, bool);
 
     impl<const POSTED: bool> EventSink for RecordingSink<POSTED> {
@@ -319,7 +319,7 @@ pub(crate) mod tests {
         for at in 0..MAX_QUEUED_EVENTS + 7 {
             assert_eq!(records.recv().await.unwrap().event.message, at.to_string());
         }
-        // One of them was taken out of its queue.
+        // The sink took one event out of its queue.
         let text = metrics.text();
         assert!(text.contains("windlass_dropped_events_total{sink=\"own\"} 6"), "{text}");
         assert!(!text.contains("sink=\"all\""), "{text}");

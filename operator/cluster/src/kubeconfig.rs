@@ -1,7 +1,6 @@
-//! Kubeconfigs that come from Secrets: everything that would run a program, read a file of ours or skip a check is
-//! taken out.
+//! Kubeconfigs from Secrets. windlass removes every part that would run a program, read a local file or skip a check.
 //!
-//! Elsewhere: connecting ([`super::client`]), which Secret it is (`windlass_runtime::cluster_target`).
+//! Elsewhere: connecting ([`super::client`]), and finding the Secret (`windlass_runtime::cluster_target`).
 
 use std::collections::BTreeMap;
 
@@ -13,62 +12,62 @@ use kube::config::{AuthInfo, Kubeconfig};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-/// A cluster that a Secret names, with nothing dangerous left in its kubeconfig.
+/// The kubeconfig of a remote cluster, without its dangerous parts.
 #[derive(Clone)]
 pub struct RemoteKubeconfig {
     pub(super) kubeconfig: Kubeconfig,
     pub(super) proxy: Option<KubeconfigProxy>,
-    /// Names the content of the kubeconfig.
+    /// The digest of the kubeconfig's content.
     pub digest: String,
-    /// Names the cluster and the identity of its user, without the credentials, which are renewed.
+    /// The digest of the server and the user, without the credentials, because those are renewed.
     pub identity: String,
-    /// What was taken out, for a person: it explains why a request is refused later.
+    /// The parts that were removed. They explain to a user why the API server later refuses a request.
     pub stripped: Vec<String>,
 }
 
-/// A proxy between windlass and a cluster.
+/// A proxy between windlass and an API server.
 #[derive(Clone)]
 pub(super) enum KubeconfigProxy {
-    /// `http://`: a tunnel by CONNECT.
+    /// An `http://` proxy, with a tunnel by CONNECT.
     Http { address: Uri, credentials: Option<HeaderValue> },
-    /// `socks5://`.
+    /// A `socks5://` proxy.
     Socks { address: Uri },
 }
 
-/// Which dangerous things are allowed after all.
+/// Which dangerous parts of a kubeconfig the operator of windlass allows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KubeconfigPolicy {
-    /// `--insecure-kubeconfig-tls`: servers whose certificate is not checked.
+    /// `--insecure-kubeconfig-tls`: whether servers are allowed whose certificate is not checked.
     pub insecure_tls: bool,
 }
 
-/// Why a kubeconfig cannot be used. Never repeats its content.
+/// Why a kubeconfig cannot be used. The messages never repeat its content.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum KubeconfigError {
-    /// The Secret lacks the key.
+    /// The Secret does not have the key.
     #[error("it has no kubeconfig in key `{0}`")]
     NoKey(String),
-    /// Not a kubeconfig.
+    /// The value is not a kubeconfig.
     #[error("its key `{key}` is not a kubeconfig: {why}")]
     Malformed {
-        /// Key of the Secret.
+        /// The key of the Secret.
         key: String,
         /// What is wrong, without values.
         why: String,
     },
-    /// Nothing of what identifies us is left.
+    /// The kubeconfig has no credentials left after the removal of the dangerous parts.
     #[error(
         "its kubeconfig has no credentials that are allowed: {0}; use a token, or a client certificate and key as \
          data"
     )]
     NothingLeft(String),
-    /// A proxy of a sort that is not known.
+    /// The proxy is neither an HTTP nor a SOCKS5 proxy.
     #[error("its proxy-url is not an http:// or socks5:// address")]
     Proxy,
-    /// Its server is at an address that may not be asked.
+    /// The egress rules forbid the address of the server or the proxy.
     #[error("the server of its kubeconfig is not allowed: {0}")]
     OffLimits(String),
-    /// No connection can be made from it.
+    /// No connection can be made from the kubeconfig.
     #[error("its kubeconfig is invalid: {0}")]
     Unusable(String),
 }
@@ -98,10 +97,11 @@ impl RemoteKubeconfig {
         Self::parse(key, bytes, allowed)
     }
 
-    /// Checks the server and the proxy, where they are given as addresses; names are checked when they are looked up.
+    /// Checks the addresses of the server and the proxy against the egress rules. Host names are checked later, when DNS
+    /// resolves them.
     ///
     /// # Errors
-    /// Either may not be asked.
+    /// The egress rules forbid an address.
     pub(super) fn check(&self, egress: &EgressRules) -> Result<(), KubeconfigError> {
         let clusters = self.kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref());
         let servers = clusters.filter_map(|cluster| cluster.server.clone());
@@ -111,7 +111,7 @@ impl RemoteKubeconfig {
             }
         });
         for place in servers.chain(proxy) {
-            // Connecting reports an address that is not a URL.
+            // An address that is not a URL is reported when windlass connects.
             let Ok(place) = Url::parse(&place) else { continue };
             let refused =
                 |refused: EgressDeniedError| KubeconfigError::OffLimits(refused.to_string());
@@ -123,7 +123,7 @@ impl RemoteKubeconfig {
     fn parse(key: &str, bytes: &[u8], allowed: KubeconfigPolicy) -> Result<Self, KubeconfigError> {
         let malformed =
             |why: &str| KubeconfigError::Malformed { key: key.to_owned(), why: why.to_owned() };
-        // Parser messages may quote what they met, and here that may be a password.
+        // The messages of the parser may quote the content, which may be a password.
         let value = goyaml::to_json(bytes).map_err(|_| malformed("it is not YAML"))?;
         let mut kubeconfig: Kubeconfig = serde_json::from_value(value)
             .map_err(|_| malformed("its fields do not have the shape of a kubeconfig"))?;
@@ -135,7 +135,7 @@ impl RemoteKubeconfig {
     }
 }
 
-/// Takes out what a kubeconfig from a Secret may not have, and says what that was.
+/// Removes the parts that a kubeconfig from a Secret may not have, and returns their names.
 fn strip(
     kubeconfig: &mut Kubeconfig,
     allowed: KubeconfigPolicy,
@@ -173,14 +173,14 @@ fn strip(
     Ok(stripped.into_iter().map(str::to_owned).collect())
 }
 
-/// Whether a user can still say who it is.
+/// Whether a user still has credentials.
 fn identifies(user: &AuthInfo) -> bool {
     let password = user.username.is_some() && user.password.is_some();
     let certificate = user.client_certificate_data.is_some() && user.client_key_data.is_some();
     user.token.is_some() || password || certificate
 }
 
-/// Names of the cluster and the user of the current context.
+/// The names of the cluster and the user of the current context.
 fn current(kubeconfig: &Kubeconfig) -> (Option<String>, Option<String>) {
     let context = kubeconfig
         .contexts
@@ -190,7 +190,7 @@ fn current(kubeconfig: &Kubeconfig) -> (Option<String>, Option<String>) {
     (context.map(|c| c.cluster.clone()), context.and_then(|c| c.user.clone()))
 }
 
-/// Names the current cluster and whom the current user speaks for.
+/// The digest of the current cluster and of the identity of the current user.
 fn identity(kubeconfig: &Kubeconfig) -> String {
     let (cluster, user) = current(kubeconfig);
     let clusters = kubeconfig.clusters.iter().filter(|it| Some(&it.name) == cluster.as_ref());
@@ -208,7 +208,8 @@ fn identity(kubeconfig: &Kubeconfig) -> String {
     hex::encode(Sha256::digest(parts.to_string()))
 }
 
-/// The proxy of the current cluster; it is ours to use, so kube does not see it.
+/// Removes the proxy of the current cluster from the kubeconfig and returns it. windlass uses the proxy itself, so kube must
+/// not see it.
 fn proxy(kubeconfig: &mut Kubeconfig) -> Result<Option<KubeconfigProxy>, KubeconfigError> {
     let (name, _) = current(kubeconfig);
     let mut chosen = None;

@@ -1,4 +1,4 @@
-//! Kubernetes Events, as Flux's controllers record them (core/v1, so that `flux events` finds them).
+//! Records Kubernetes Events as Flux's controllers do. They are core/v1 Events, so that `flux events` finds them.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use kube::api::{Api, PostParams};
 use super::ClusterConnection;
 use crate::events::{EventObject, EventRecord, EventSeverity, EventSink};
 
-/// Longest message of a core/v1 Event.
+/// The longest message of a core/v1 Event.
 const MESSAGE_LIMIT: usize = 1024;
 
-/// Pause after each, so that recording many changes does not slow down the changes that follow.
+/// The pause after each Event, so that a record of many changes does not slow down the changes that follow.
 const EVENT_WRITE_DELAY: Duration = Duration::from_millis(4);
 
-/// Records events in a cluster.
+/// An event sink that records Kubernetes Events in a cluster.
 pub struct KubernetesEventRecorder {
     client: kube::Client,
 }
 
 impl ClusterConnection {
-    /// A recorder of events in this cluster.
+    /// An event sink that records Kubernetes Events in this cluster.
     pub fn recorder(&self) -> KubernetesEventRecorder {
         KubernetesEventRecorder { client: self.unary.clone() }
     }
@@ -29,7 +29,7 @@ impl ClusterConnection {
 
 impl EventSink for KubernetesEventRecorder {
     const NAME: &'static str = "kubernetes";
-    /// The controller that posts an event has recorded it itself.
+    /// The controller that posts an event has also recorded it.
     const TAKES_POSTED: bool = false;
 
     async fn tell(&mut self, record: &EventRecord, is_last: bool) {
@@ -44,7 +44,7 @@ impl EventSink for KubernetesEventRecorder {
     }
 }
 
-/// An event as Kubernetes has it.
+/// An event as a core/v1 Event.
 fn recorded(record: &EventRecord) -> CoreEvent {
     let EventRecord { about, event, at, controller, instance, .. } = record;
     let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
@@ -81,7 +81,7 @@ fn recorded(record: &EventRecord) -> CoreEvent {
     }
 }
 
-/// A message as a core/v1 Event takes it; other sinks get the whole text.
+/// A message cut to the longest length of a core/v1 Event. Other sinks get the whole text.
 fn shortened(mut message: String) -> String {
     const CUT: &str = " ...";
     if message.len() > MESSAGE_LIMIT {

@@ -1,13 +1,14 @@
-//! Label selectors of specs, as what labels are compared with.
+//! Compiles the label selectors of specs, so that they can be compared with labels.
 //!
-//! Elsewhere: selectors as text (`objects::LabelSelector`), those that Lifecycles have (crate `windlass-runtime`).
+//! Elsewhere: selectors as text (`objects::LabelSelector`), and the selectors of Lifecycles (crate `windlass-runtime`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// Reads a selector, by way of its text, whose reader knows which keys and values labels have.
+/// Compiles a label selector. It is written as text and parsed again, because the parser checks which keys and values are
+/// valid.
 ///
 /// # Errors
-/// The selector is not valid; the message says which part.
+/// The selector is not valid. The message says which part.
 pub fn compiled(selector: &LabelSelector) -> Result<objects::LabelSelector, String> {
     let mut requirements = Vec::new();
     for (key, value) in selector.match_labels.iter().flatten() {
@@ -38,7 +39,7 @@ pub fn compiled(selector: &LabelSelector) -> Result<objects::LabelSelector, Stri
     objects::LabelSelector::parse(&requirements.join(","))
 }
 
-/// A key, without which a requirement would be none.
+/// Checks the key of a requirement, which must not be empty.
 fn label_key(text: &str) -> Result<&str, String> {
     word(text).and_then(|key| match key.is_empty() {
         true => Err("key: Invalid value: \"\": name part must be non-empty".to_owned()),
@@ -46,7 +47,7 @@ fn label_key(text: &str) -> Result<&str, String> {
     })
 }
 
-/// A key or value that cannot be taken for more than one in a text.
+/// Checks that a key or value has no character that would split it into several in the text of a selector.
 fn word(text: &str) -> Result<&str, String> {
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     match text.chars().all(is_of_word) {

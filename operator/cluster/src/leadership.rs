@@ -1,10 +1,10 @@
-//! Whether this process may act, and the two places that keep it from acting when it may not.
+//! Whether this process may write to the API server. A layer and a connection stop its requests when it may not.
 //!
-//! Here: the term of a leader, the layer that refuses requests, the connection that falls silent.
-//! Elsewhere: how a term is won and kept (`lease`), what waits for it (`windlass_runtime::object_run`).
+//! Here: the term of a leader, the layer that refuses requests, and the connection that stops sending. Elsewhere: how a term
+//! is won and renewed (`lease`), and the runs that wait for it (`windlass_runtime::object_run`).
 //!
-//! A term ends by the clock, not by a message, so a process that was stopped for a while and goes on afterwards
-//! finds itself out of office before it can send anything.
+//! A term ends by the clock and not by a message. A process that was paused and continues later therefore finds its term ended
+//! before it can send anything.
 
 use std::future::{Ready, ready};
 use std::pin::Pin;
@@ -22,24 +22,24 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-/// Why a write was not sent.
+/// The error of a write that was not sent, because this process is not the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this process is not the leader; write not sent")]
 pub struct NotLeadingError;
 
 #[derive(Debug, Clone, Copy)]
 enum LeadershipTerm {
-    /// Another process may be leading.
+    /// Another process may lead.
     Standby,
-    /// This process leads until then, unless it renews before.
+    /// This process leads until this moment, unless it renews its Lease before.
     Until(Instant),
     /// There is no leader election.
     Unlimited,
-    /// This process has led and never will again.
+    /// The term of this process has ended. It will never lead again.
     Over,
 }
 
-/// The right to act, shared by everything that acts. Cheap to clone.
+/// The right to write, shared by all parts of the process that write. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Leadership(Arc<LeadershipState>);
 
@@ -50,12 +50,12 @@ struct LeadershipState {
 }
 
 impl Leadership {
-    /// For a process without rivals: it may act from the start to the end.
+    /// For a process without leader election, which may write until it ends.
     pub fn unlimited() -> Self {
         Self::new(LeadershipTerm::Unlimited)
     }
 
-    /// For a process that has to be elected first.
+    /// For a process that has to win an election first.
     pub(crate) fn standby() -> Self {
         Self::new(LeadershipTerm::Standby)
     }
@@ -65,7 +65,7 @@ impl Leadership {
         Self(Arc::new(LeadershipState { term: Mutex::new(term), begun }))
     }
 
-    /// The term, after reading the clock.
+    /// The current term. This reads the clock, so a term that ran out has ended.
     fn term(&self) -> LeadershipTerm {
         let mut term = self.0.term.lock();
         if let LeadershipTerm::Until(end) = *term
@@ -81,12 +81,12 @@ impl Leadership {
         matches!(self.term(), LeadershipTerm::Until(_) | LeadershipTerm::Unlimited)
     }
 
-    /// Whether a term has begun and ended.
+    /// Whether the term of this process has ended.
     fn is_over(&self) -> bool {
         matches!(self.term(), LeadershipTerm::Over)
     }
 
-    /// Begins a term or makes it longer. Returns false when the term ran out before, which nothing can undo.
+    /// Begins or prolongs the term. Returns false if the term has already run out, and then it stays ended.
     pub(super) fn extend(&self, end: Instant) -> bool {
         if Instant::now() >= end {
             self.end();
@@ -99,7 +99,7 @@ impl Leadership {
         true
     }
 
-    /// Begins a term without an end; one that is over stays so.
+    /// Begins a term without an end. A term that has ended stays ended.
     pub(super) fn unlimit(&self) {
         let mut term = self.0.term.lock();
         if !matches!(*term, LeadershipTerm::Over) {
@@ -108,19 +108,19 @@ impl Leadership {
         }
     }
 
-    /// Gives the right up for good.
+    /// Ends the term for good.
     pub fn end(&self) {
         *self.0.term.lock() = LeadershipTerm::Over;
     }
 
-    /// Waits until the term begins; a process that never leads waits for ever.
+    /// Waits until the term begins. If this process never leads, it waits forever.
     pub async fn begun(&self) {
-        // The sender is held by `self`, so it cannot be gone.
+        // `self` owns the sender, so it still exists.
         self.0.begun.subscribe().wait_for(|begun| *begun).await.map(drop).unwrap_or_default();
     }
 }
 
-/// Refuses requests that write while this process may not act.
+/// An HTTP layer that refuses writes while this process may not write.
 impl<S> Layer<S> for Leadership {
     type Service = LeaderOnlyHttpService<S>;
 
@@ -129,7 +129,7 @@ impl<S> Layer<S> for Leadership {
     }
 }
 
-/// See the `Layer` of [`Leadership`].
+/// The HTTP service behind the layer of [`Leadership`], which refuses writes while this process may not write.
 #[derive(Debug, Clone)]
 pub struct LeaderOnlyHttpService<S> {
     inner: S,
@@ -158,10 +158,10 @@ where
     }
 }
 
-/// A connection over which nothing is sent any more once a term has ended.
+/// A connection that sends nothing once the term has ended.
 ///
-/// Requests are checked before they are queued for a connection; a process that is stopped in between would send what
-/// is queued when it goes on, in the term of another leader.
+/// The layer checks a request before the request is queued for a connection. A process that is paused in between would
+/// otherwise send the queued request later, in the term of another leader.
 #[derive(Debug)]
 pub(super) struct LeaderOnlyConnection {
     stream: TcpStream,
@@ -169,7 +169,7 @@ pub(super) struct LeaderOnlyConnection {
 }
 
 impl LeaderOnlyConnection {
-    /// Puts a new connection under the guard.
+    /// Wraps a new connection, so that it checks the term.
     pub(super) fn wrap(stream: TokioIo<TcpStream>, leadership: Leadership) -> TokioIo<Self> {
         TokioIo::new(Self { stream: stream.into_inner(), leadership })
     }

@@ -1,11 +1,11 @@
-//! Election of a leader by a Lease (`coordination.k8s.io/v1`), by the protocol of client-go.
+//! Leader election by a Lease (`coordination.k8s.io/v1`), with the protocol of client-go.
 //!
-//! Here: reading, taking, renewing and releasing one Lease. Elsewhere: who has to hold which Leases to act (`election`),
+//! Here: reading, acquiring, renewing and releasing one Lease. Elsewhere: which Leases a process has to hold (`election`), and
 //! what a term allows (`leadership`).
 //!
-//! Clocks of different machines are never compared: a rival's Lease is taken only after it was seen unchanged for
-//! its duration by the clock of this process. Writes carry the resourceVersion that was seen, so of two who take it
-//! at once one is refused.
+//! The clocks of different machines are never compared. This process takes another process's Lease only after it has seen the
+//! Lease unchanged for its whole duration, by its own clock. Each write carries the resourceVersion that was read. If two
+//! processes write at once, the API server therefore refuses one of them.
 
 use std::time::Duration;
 
@@ -17,30 +17,30 @@ use tokio::time::Instant;
 
 use super::ClusterError;
 
-/// Longest time that giving up the Lease may take: the next leader waits a second, not for ever.
+/// How long the release of a Lease may take. If it fails, the next leader only waits until the Lease expires.
 const RELEASE_LIMIT: Duration = Duration::from_millis(1500);
 
-/// How an election is held.
+/// The settings of a leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElectionSettings {
-    /// Namespace of the Lease.
+    /// The namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
+    /// The name of the Lease.
     pub name: String,
-    /// Who this process is; the same after a restart, another for every process that runs beside it.
+    /// The identity of this process. It stays the same after a restart, and differs from every process that runs beside it.
     pub identity: String,
-    /// How long rivals wait after the last renewal that they saw.
+    /// How long other processes wait after the last renewal that they saw.
     pub duration: Duration,
-    /// How long after its last renewal a leader stops acting.
+    /// How long after its last renewal the leader stops writing.
     pub renew_deadline: Duration,
-    /// How often the Lease is checked or renewed.
+    /// The interval at which the Lease is checked or renewed.
     pub retry: Duration,
 }
 
-/// Why a term ended against the leader's will. It has to end the process.
+/// Why a process lost its leadership. The process has to end then.
 #[derive(Debug, thiserror::Error)]
 pub enum LeadershipLostError {
-    /// The renewals were not answered in time.
+    /// No renewal succeeded before the deadline.
     #[error(
         "Lease {lease} could not be renewed for {limit:?} ({why}); exiting, because another process may be the \
          leader now"
@@ -50,20 +50,20 @@ pub enum LeadershipLostError {
         lease: String,
         /// The renew deadline.
         limit: Duration,
-        /// The last answer.
+        /// The last error of a renewal.
         why: String,
     },
-    /// Another process holds it.
+    /// Another process acquired the Lease.
     #[error(
         "Lease {lease} was acquired by '{holder}'; exiting, because only one process may be the leader"
     )]
     Taken {
         /// `namespace/name`.
         lease: String,
-        /// Who holds it.
+        /// The identity of the process that holds the Lease.
         holder: String,
     },
-    /// Another process holds it under this process' name.
+    /// Another process with the same identity renewed the Lease.
     #[error(
         "Lease {lease} was renewed by another process with the same identity '{holder}'; exiting, because only one \
          process may be the leader: set a unique --leader-election-identity for each"
@@ -71,7 +71,7 @@ pub enum LeadershipLostError {
     Namesake {
         /// `namespace/name`.
         lease: String,
-        /// The name that both have.
+        /// The identity that both processes use.
         holder: String,
     },
 }
@@ -80,31 +80,32 @@ pub enum LeadershipLostError {
 pub(super) struct LeaseClaim {
     pub(super) election: ElectionSettings,
     api: Api<Lease>,
-    /// The Lease as last seen, and when it was first seen so.
+    /// The Lease as it was last read, and when it was first seen with this content.
     seen: Option<(Lease, Instant)>,
-    /// What was sent since the Lease was last seen to be ours: a reply may have been lost.
+    /// The specs that this process sent since it last saw the Lease as its own. The answer to one of them may have been lost.
     sent: Vec<LeaseSpec>,
 }
 
 /// What a process that wants a Lease does next.
 #[derive(Debug, Clone, PartialEq)]
 enum LeaseAction {
-    /// Another process holds it.
+    /// Another process holds the Lease, so this process waits.
     Wait,
-    /// It is free, expired, or ours.
+    /// The Lease is free, expired or held by this process, so the process writes this spec.
     Write(LeaseSpec),
 }
 
-/// Who holds a Lease after an attempt to get it.
+/// Who holds a Lease after an attempt to acquire it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LeaseAttempt {
-    /// The Lease is ours from now on.
+    /// This process holds the Lease from now on.
     Held,
-    /// It belongs to the one who is named.
+    /// The process with this identity holds the Lease.
     HeldBy(String),
 }
 
-/// The time as a Lease can hold it: what comes back is compared with what was sent.
+/// The current time in microseconds, as a Lease stores it. So the spec that the API server returns equals the spec that was
+/// sent.
 fn now() -> jiff::Timestamp {
     let now = jiff::Timestamp::now();
     jiff::Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
@@ -115,7 +116,7 @@ fn holder(spec: &LeaseSpec) -> &str {
 }
 
 impl ElectionSettings {
-    /// What a Lease says that was acquired by this process now.
+    /// The spec of a Lease that this process acquires now.
     fn claim(&self, now: jiff::Timestamp) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
@@ -129,7 +130,7 @@ impl ElectionSettings {
         }
     }
 
-    /// What to do about a Lease that was first seen as it is `age` ago.
+    /// The next action about a Lease that has had this content for `age`.
     fn next(&self, seen: &LeaseSpec, age: Duration, now: jiff::Timestamp) -> LeaseAction {
         let claim = self.claim(now);
         let transitions = seen.lease_transitions.unwrap_or_default();
@@ -152,7 +153,7 @@ impl ElectionSettings {
         })
     }
 
-    /// What a Lease says that its holder gave up.
+    /// The spec of a Lease that its holder releases.
     fn released(seen: &LeaseSpec, now: jiff::Timestamp) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(String::new()),
@@ -171,17 +172,17 @@ impl ElectionSettings {
 }
 
 impl LeaseClaim {
-    /// A claim to a Lease. Nothing is sent yet.
+    /// A claim to a Lease. Sends no request yet.
     pub(super) fn new(election: ElectionSettings, client: Client) -> Self {
         let api = Api::namespaced(client, &election.namespace);
         Self { election, api, seen: None, sent: Vec::new() }
     }
 
-    /// Reads the Lease, so that its time counts; returns its holder, if that is another process and the Lease has not
-    /// expired.
+    /// Reads the Lease and tracks how long it stays unchanged. Returns the holder if another process holds the Lease and it
+    /// has not expired.
     ///
     /// # Errors
-    /// The API server did not say.
+    /// The API server refuses the request or does not respond.
     pub(super) async fn check(&mut self) -> Result<Option<String>, ClusterError> {
         let limit = self.election.renew_deadline / 2;
         let found = tokio::time::timeout(limit, self.api.get_opt(&self.election.name)).await;
@@ -195,14 +196,15 @@ impl LeaseClaim {
         Ok((!is_free).then(|| holder(&spec).to_owned()))
     }
 
-    /// One check of the Lease and one attempt to have it.
+    /// Checks the Lease once, and tries once to acquire or renew it.
     ///
-    /// With `leads`, the term has begun: a Lease that another process has held since is lost.
+    /// `leads` says that the term of this process has begun. If another process has held the Lease since, the leadership is
+    /// lost.
     ///
     /// # Errors
-    /// The API server refused or did not respond.
+    /// The API server refuses a request or does not respond.
     pub(super) async fn attempt(&mut self, leads: bool) -> Result<LeaseAttempt, ClusterError> {
-        // Two attempts at least fit into a term, however slow the API server is.
+        // The limit leaves time for at least two attempts within a term, even if the API server is slow.
         let limit = self.election.renew_deadline / 2;
         match tokio::time::timeout(limit, self.try_once(leads)).await {
             Ok(outcome) => outcome,
@@ -211,7 +213,7 @@ impl LeaseClaim {
     }
 
     async fn try_once(&mut self, leads: bool) -> Result<LeaseAttempt, ClusterError> {
-        // The version of the last renewal is most likely still the current one, so the Lease is not read again.
+        // The version after the last renewal is probably still current, so the Lease is not read again.
         if leads
             && self.sent.is_empty()
             && let Some((lease, _)) = self.seen.clone()
@@ -247,7 +249,7 @@ impl LeaseClaim {
         Ok(LeaseAttempt::Held)
     }
 
-    /// Sends what should follow upon a Lease that was seen; its resourceVersion goes with it.
+    /// Writes the next spec for a Lease that was read, with its resourceVersion.
     async fn write(&mut self, mut lease: Lease) -> Result<(), ClusterError> {
         let spec = lease.spec.take().unwrap_or_default();
         let LeaseAction::Write(next) = self.election.next(&spec, self.age(), now()) else {
@@ -266,7 +268,7 @@ impl LeaseClaim {
         LeaseAttempt::Held
     }
 
-    /// Remembers a Lease; its time counts from when it was first seen with this content.
+    /// Remembers a Lease that was read. Its age counts from the moment when it was first seen with this content.
     fn see(&mut self, lease: Lease) {
         let is_same = lease.spec.as_ref().is_some_and(|spec| self.is_seen(spec));
         let since = match &self.seen {
@@ -284,8 +286,8 @@ impl LeaseClaim {
         self.seen.as_ref().map(|(_, since)| since.elapsed()).unwrap_or_default()
     }
 
-    /// Gives the Lease up if it is ours, so that the next process need not wait. A failure is logged: the Lease then
-    /// expires.
+    /// Releases the Lease if this process holds it, so that the next process does not wait. A failure is only logged, since
+    /// the Lease then expires.
     pub(super) async fn release(mut self) {
         let lease = self.election.lease();
         match tokio::time::timeout(RELEASE_LIMIT, self.give_up()).await {
@@ -301,7 +303,7 @@ impl LeaseClaim {
     }
 
     async fn give_up(&mut self) -> Result<(), ClusterError> {
-        // A renewal may be on its way still, so the version seen last need not be the current one.
+        // A renewal may still be on its way, so the Lease may have a newer version than the one last read.
         let Some(mut lease) = self.api.get_opt(&self.election.name).await? else { return Ok(()) };
         let spec = lease.spec.take().unwrap_or_default();
         if holder(&spec) != self.election.identity {

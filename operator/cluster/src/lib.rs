@@ -1,21 +1,23 @@
-//! The Kubernetes client, events and metrics: the only crate that holds a `kube::Client`.
+//! The Kubernetes client, with events and metrics. This is the only crate that has a `kube::Client`.
 //!
-//! Here: the connection ([`client`]) and its TLS (`client_certificate`), where kinds live ([`discovery`]), reading and
-//! writing any object ([`objects`]), what containers print ([`logs`]), lists of any size ([`list_pager`], as objects
-//! [`object_pages`]), whether an object exists
-//! (`object_existence`), statuses and finalizers ([`status_writes`]), events on their way to those who follow them
-//! ([`events`]) and as Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a
-//! [`connection_pool`], object by object as [`object_decode`] reads them, of our kinds with what is needed of `managed_fields`), which objects changes wake ([`work_queue`]) and how often
-//! (`wake_interval`), and how many run at once ([`run_permits`]) and prepare ([`preparing_permit`]), applied and awaited objects ([`object_watcher`]), Namespaces
-//! ([`namespace_policies`]), also
-//! changes of definitions ([`crd_watch`]) and of rights ([`rbac_watch`]), whether definitions have our fields
-//! ([`dependency_schema`]), what an answer may cost
-//! ([`response_limit`]), when a server wants to be asked again (`request_retry`), which requests of a run it throttled ([`throttled_requests`]), which kinds do not respond
-//! ([`silent_kinds`]), kubeconfigs from Secrets
-//! ([`kubeconfig`]), what specs name ([`spec_references`]), selectors of labels ([`label_selectors`]), which of several
-//! processes acts ([`election`], [`lease`], [`leadership`]), metrics ([`metrics`]),
-//! what of kube's runtime the program uses ([`kube_runtime`]). Elsewhere: what to write and when (`controllers`,
-//! engines `apply` and `reconcile`).
+//! Connections: [`client`] and its TLS (`client_certificate`), a [`connection_pool`] for watches, and kubeconfigs from Secrets
+//! ([`kubeconfig`]). Requests: limits of answers ([`response_limit`]), repetition (`request_retry`), throttled requests of a
+//! run ([`throttled_requests`]), and kinds that do not respond ([`silent_kinds`]).
+//!
+//! Objects: discovery of kinds ([`discovery`]), reads and writes ([`objects`]), existence (`object_existence`), and statuses
+//! and finalizers ([`status_writes`]). Also long lists ([`list_pager`], [`object_pages`]), decoding ([`object_decode`],
+//! `managed_fields`), label selectors ([`label_selectors`]), and container logs ([`logs`]).
+//!
+//! Watches: [`watch`], applied and awaited objects ([`object_watcher`]), objects that specs name ([`spec_references`]),
+//! Namespaces ([`namespace_policies`]), CRDs ([`crd_watch`]) and their fields ([`dependency_schema`]), and RBAC
+//! ([`rbac_watch`]).
+//!
+//! Runs: the [`work_queue`] that wakes objects, how often it does (`wake_interval`), and the permits for runs
+//! ([`run_permits`]) and their preparation ([`preparing_permit`]).
+//!
+//! Also here: leader election ([`election`], [`lease`], [`leadership`]), [`events`] and Kubernetes Events
+//! ([`kubernetes_events`]), [`metrics`], and the parts of kube's runtime that the program uses ([`kube_runtime`]). Elsewhere:
+//! the decisions what to write and when (`controllers`, engines `apply` and `reconcile`).
 
 mod address_resolver;
 pub mod capabilities;
@@ -67,35 +69,35 @@ use kube::Client;
 
 pub use error::ClusterError;
 
-/// Stores of objects, the events that fill them, and what runs their objects: parts of kube's runtime, which depends on kube's
-/// client, and which no other crate of the program may depend on.
+/// The parts of kube's runtime that windlass uses: stores of objects, the watches that fill them, and controllers. kube's
+/// runtime depends on kube's client, so no other crate may depend on it.
 pub mod kube_runtime {
     pub use kube::runtime::{controller, reflector, watcher};
 }
 
-/// A cluster and everything known about reaching it. Cheap to clone.
+/// A connection to a cluster, with its clients and its discovery. Cloning is cheap.
 #[derive(Clone)]
 pub struct ClusterConnection {
-    /// For requests with an answer.
+    /// For requests that are not watches.
     unary: Client,
-    /// The same as the configuration's own user, also where the other clients impersonate another one.
+    /// As `unary`, but always as the configuration's own user, even if `unary` impersonates another one.
     ourselves: Client,
-    /// For watches of our own kinds: nothing else can fill their connection.
+    /// For watches of windlass's kinds. No other watch can fill their connections.
     own_watches: connection_pool::ConnectionPool,
     /// For all other watches.
     watches: connection_pool::ConnectionPool,
-    /// For the Lease: never held up by anything else.
+    /// For the Lease. No other traffic can delay it.
     leasing: Client,
-    /// For requesting reconciliations, also while another process leads.
+    /// For requests to reconcile an object, which are sent even while another process leads.
     asking: Client,
     /// Whether this process may write.
     pub leadership: leadership::Leadership,
-    /// Where kinds live.
+    /// The discovery answers so far.
     discovery: Arc<discovery::ApiDiscovery>,
-    /// The connections under all of them.
+    /// The HTTP connections that all clients share.
     connection: client::ApiServerConnection,
-    /// Our name in Events.
+    /// The name of this process in Events.
     instance: Arc<str>,
-    /// Whether it reads for a user who is not that of the configuration, so that nothing else may be asked in their stead.
+    /// Whether the connection reads as the user of a bearer token. Then no request may use windlass's own identity instead.
     pub reads_for_bearer: bool,
 }

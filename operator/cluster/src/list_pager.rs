@@ -1,6 +1,6 @@
-//! Lists of any size, page by page, and how long they are.
+//! Reads lists of any size page by page, and counts objects.
 //!
-//! Elsewhere: lists that are small (`objects`), lists that are followed (`watch`).
+//! Elsewhere: small lists (`objects`), and watched lists (`watch`).
 
 use std::marker::PhantomData;
 
@@ -17,12 +17,12 @@ use super::{ClusterConnection, ClusterError};
 
 const WHOLE: &str = "application/json";
 
-/// Which part of each object is read.
+/// Whether whole objects or only their metadata are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectProjection {
-    /// All of them.
+    /// Whole objects.
     Whole,
-    /// Their metadata.
+    /// Only the metadata.
     Metadata,
 }
 
@@ -35,21 +35,21 @@ impl ObjectProjection {
     }
 }
 
-/// How many objects of a page of [`ClusterConnection::verbatim_pages`]: each is in memory up to three times until it is
+/// The page size of [`ClusterConnection::verbatim_pages`]. Each object of a page is in memory up to three times until it is
 /// packed.
 const RAW_OBJECTS_PER_PAGE: usize = 64;
 
-/// A page is not made smaller than this.
+/// The smallest page size.
 const MIN_OBJECTS_PER_PAGE: usize = 8;
 
-/// Most pages in a row without an object. A list may have some, but not nothing else.
+/// The most pages in a row without an object. A list may have some empty pages, but must end.
 const MOST_EMPTY: usize = 1000;
 
-/// A list of any size, page by page.
+/// A reader that returns a list of any size page by page.
 pub struct ListPager<'a, T> {
     cluster: &'a ClusterConnection,
     path: String,
-    /// What selects objects, as it follows other parameters of a query.
+    /// The selector, as a part of the query.
     selector: String,
     accept: &'static str,
     /// How many objects the next page may have.
@@ -60,7 +60,7 @@ pub struct ListPager<'a, T> {
     items: PhantomData<T>,
 }
 
-/// Where the next page begins.
+/// The position of the next page in the list.
 enum PageCursor {
     First,
     After(String),
@@ -68,12 +68,12 @@ enum PageCursor {
 }
 
 impl<T: ObjectDecodeForm> ListPager<'_, T> {
-    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after
-    /// it; a server that is busy is asked again a few times, after the delay of its `Retry-After`.
+    /// Reads the next page, or returns `None` after the last page. If a page is too large to read, this and the later pages
+    /// become smaller. If the API server is busy, the request is repeated a few times after the delay of its `Retry-After`.
     ///
     /// # Errors
-    /// The API server refuses the request, for example with 410 because the list has changed too much since it began, or
-    /// does not respond; [`ClusterError::Unreadable`] for a list that does not end.
+    /// The API server refuses the request or does not respond. It answers 410 if the list changed too much since it began. A
+    /// list without an end is [`ClusterError::Unreadable`].
     pub async fn next(&mut self) -> Result<Option<Vec<T>>, ClusterError> {
         let after = match &self.place {
             PageCursor::First => String::new(),
@@ -83,7 +83,7 @@ impl<T: ObjectDecodeForm> ListPager<'_, T> {
         let page = loop {
             let path = format!("{}?limit={}{}{after}", self.path, self.limit, self.selector);
             match self.cluster.page_at::<T>(&path, self.accept).await {
-                // Few objects of the largest size are more than many usual ones.
+                // A few objects of the largest size need more memory than many usual ones.
                 Err(ClusterError::NoAnswer(_)) if self.limit > MIN_OBJECTS_PER_PAGE => {
                     self.limit /= 8;
                 }
@@ -112,10 +112,11 @@ impl<T: ObjectDecodeForm> ListPager<'_, T> {
 }
 
 impl ClusterConnection {
-    /// The objects of a kind, in a namespace or in all of them (`""`). What lies too deep in one is null.
+    /// Pages of the objects of a kind in a namespace, or in all namespaces (`""`). Values that are nested too deeply become
+    /// null.
     ///
     /// # Errors
-    /// A namespace that no path can have.
+    /// The namespace is not a valid name.
     pub fn pages(
         &self,
         resource: &ApiResourceLocation,
@@ -125,10 +126,10 @@ impl ClusterConnection {
         Ok(self.pages_of(resource.path(namespace, None)?, part.accept(), OBJECTS_PER_PAGE))
     }
 
-    /// The metadata of the objects in a namespace that a label selector matches.
+    /// Pages of the metadata of the objects in a namespace that match a label selector.
     ///
     /// # Errors
-    /// As those of [`ClusterConnection::pages`].
+    /// The namespace is not a valid name.
     pub fn metadata_pages(
         &self,
         resource: &ApiResourceLocation,
@@ -140,7 +141,7 @@ impl ClusterConnection {
         Ok(pages)
     }
 
-    /// The objects of a kind in all namespaces, each as the API server sent it.
+    /// Pages of the objects of a kind in all namespaces, each object as the API server sent it.
     ///
     /// # Errors
     /// As those of [`ClusterConnection::pages`].
@@ -158,8 +159,7 @@ impl ClusterConnection {
         ListPager { cluster: self, path, selector, accept, limit, place, read: 0, empty: 0, items }
     }
 
-    /// The metadata of the objects in a namespace that a label selector matches: of at most 500, and whether there are
-    /// more.
+    /// The metadata of up to 500 objects in a namespace that match a label selector, and whether there are more.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -179,7 +179,7 @@ impl ClusterConnection {
         ))
     }
 
-    /// How many objects of a kind there are.
+    /// How many objects of a kind exist in all namespaces.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -189,7 +189,7 @@ impl ClusterConnection {
         Ok(page.items.len() as u64 + page.remaining)
     }
 
-    /// Whether an object is in a list by its name, for those who may list and not get.
+    /// Whether an object exists, by a list with its name. This serves users who may list objects but not get them.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -212,7 +212,7 @@ impl ClusterConnection {
         let request = Request::get(path).header(http::header::ACCEPT, accept).body(Vec::new());
         let request = request
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
-        // No answer may mean that the page is too large: it is asked for again when it is made smaller.
+        // No answer may mean that the page is too large. Then the caller asks again for a smaller page.
         let text = self.send_while_busy(&request, 0).await?;
         ObjectListPage::read(text.as_bytes())
             .map_err(|error| ClusterError::Unreadable(format!("{path}: {error}")))
@@ -237,7 +237,7 @@ mod tests {
         ApiResourceLocation { gvk, plural, namespaced: true, watchable: true }
     }
 
-    /// A server of a list of two pages, which sends no more than so many objects at once, and what it was asked for.
+    /// A fake server with a list of two pages, and a record of the queries. A page of more than `most` objects is interrupted.
     async fn server(most: usize) -> (ClusterConnection, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let recorded = asked.clone();
@@ -250,7 +250,7 @@ mod tests {
                 .and_then(|it| it.parse().ok())
                 .unwrap();
             if limit > most {
-                // It ends in the middle.
+                // The answer ends in the middle.
                 let broken =
                     stream::iter([Ok("{\"items\": ["), Err(std::io::Error::other("too long"))]);
                 return (200, Body::from_stream(broken));

@@ -1,6 +1,6 @@
-//! What containers printed, as the kubelet has it: the last lines, or all of them one by one.
+//! Container logs from the kubelet: the last lines, or all lines as a stream.
 //!
-//! Elsewhere: whose logs are read (`cli`, `controllers`), how lines are shown (`cli`).
+//! Elsewhere: which containers' logs are read (`cli`, `controllers`), and how lines are shown (`cli`).
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,32 +15,32 @@ use super::discovery::ApiResourceLocation;
 use super::objects::url_encode;
 use super::{ClusterConnection, ClusterError};
 
-/// Most bytes of a line. What is behind them is left out.
+/// The most bytes of a line. The rest of the line is dropped.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// How much of a log is wanted.
+/// The query for the last lines of a log.
 const LAST_LINES: &str = "tailLines=5&limitBytes=8192";
 
-/// Which lines of a container are wanted.
+/// Which lines of a container's log to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Also those that are still to be printed.
+    /// Whether the stream goes on with lines that are printed later.
     pub follows: bool,
-    /// None that are older.
+    /// Only lines that are not older than this.
     pub since: Option<Duration>,
-    /// No more of the last ones.
+    /// Only so many of the last lines.
     pub tail: Option<u32>,
 }
 
 impl LogOptions {
-    /// Each line comes with its time.
+    /// The query of the request. Each line is requested with its timestamp.
     fn query(self) -> String {
         let mut query = "timestamps=true".to_owned();
         if self.follows {
             query.push_str("&follow=true");
         }
         if let Some(since) = self.since {
-            // The API takes whole seconds, at least one.
+            // The API accepts whole seconds, at least one.
             let seconds = since.as_millis().div_ceil(1000).max(1);
             query.push_str(&format!("&sinceSeconds={seconds}"));
         }
@@ -54,9 +54,9 @@ impl LogOptions {
 /// A line that a container printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerLogLine {
-    /// When; none if the kubelet does not say.
+    /// When the container printed the line. `None` if the kubelet does not say.
     pub at: Option<jiff::Timestamp>,
-    /// What, of at most 64 KiB; control characters are as the container printed them.
+    /// The text of at most 64 KiB, with the control characters that the container printed.
     pub text: String,
 }
 
@@ -66,7 +66,7 @@ impl ContainerLogLine {
         let text = text.strip_suffix('\r').unwrap_or(&text);
         match text.split_once(' ').map(|(at, rest)| (at.parse().ok(), rest)) {
             Some((at @ Some(_), rest)) => Self { at, text: rest.to_owned() },
-            // Nothing was printed but the end of the line.
+            // The line is empty, so only its timestamp is there.
             _ if text.parse::<jiff::Timestamp>().is_ok() => {
                 Self { at: text.parse().ok(), text: String::new() }
             }
@@ -76,10 +76,11 @@ impl ContainerLogLine {
 }
 
 impl ClusterConnection {
-    /// The last lines that a container printed, cut after some KiB. It is not asked again: nothing depends on it.
+    /// The last lines that a container printed, of at most a few KiB. The request is not repeated, because nothing depends on
+    /// it.
     ///
     /// # Errors
-    /// The API server refuses the request, for example because it does not reach the kubelet, or it does not respond.
+    /// The API server refuses the request or does not respond, for example because it does not reach the kubelet.
     pub async fn last_lines(
         &self,
         namespace: &str,
@@ -90,12 +91,12 @@ impl ClusterConnection {
         Ok(self.unary.request_text(request).await?)
     }
 
-    /// The lines of a container, over a connection of its own kind: neither their number nor the time until the last is
-    /// limited. Only one line is in memory.
+    /// Streams the lines of a container over a connection for watches. Neither the number of lines nor the time is limited.
+    /// Only one line is in memory at a time.
     ///
     /// # Errors
-    /// The first item is an error if the API server refuses the request or does not respond; a later one, if the connection
-    /// was lost.
+    /// The first item is an error if the API server refuses the request or does not respond. A later item is an error if the
+    /// connection is lost.
     pub fn lines(
         &self,
         namespace: &str,
@@ -120,13 +121,13 @@ impl ClusterConnection {
     }
 }
 
-/// A request that was not sent yet.
+/// A log request that was not sent yet.
 struct LogStreamRequest {
     pool: super::connection_pool::ConnectionPool,
     request: Option<Result<Request<Vec<u8>>, ClusterError>>,
 }
 
-/// An answer that is being read, and its place on a connection.
+/// A log answer that is being read, with its place on a connection.
 struct OpenLogStream {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
     _place: ConnectionSlot,
@@ -161,7 +162,7 @@ fn request(
     request.map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))
 }
 
-/// The next line without its end, of at most so many bytes; none at the end.
+/// The next line without its line end, cut to `most` bytes. `None` at the end of the log.
 async fn next_line(
     body: &mut (impl AsyncBufRead + Unpin + ?Sized),
     most: usize,
@@ -227,7 +228,7 @@ mod tests {
         let recorded = asked.clone();
         let cluster = answering(move |(request, _)| {
             *recorded.lock() = request;
-            // The answer does not end.
+            // This answer does not end.
             let parts = stream::iter([Ok::<_, std::io::Error>("a\nb"), Ok("c\n")]);
             (200, Body::from_stream(parts.chain(stream::pending())))
         });

@@ -1,8 +1,9 @@
-//! What is kept of `metadata.managedFields` of the objects of our kinds. They are most of an object in memory, and little of them
-//! is used: who suspended or resumed the object, who wrote the spec or an annotation, which labels and annotations an apply set.
+//! Drops the parts of `metadata.managedFields` that windlass does not use, for objects of its own kinds. They are most of an
+//! object in memory. windlass uses only who suspended or resumed an object, who wrote its spec or an annotation, and which
+//! labels and annotations an apply set.
 //!
-//! Elsewhere: what uses it (`object_hold`, `audit` and `chart_template` of the controllers), the fields of applied objects, of
-//! which a watch keeps a fingerprint (`apply::fingerprint`).
+//! Elsewhere: the users of these fields (`object_hold`, `audit` and `chart_template` of the controllers), and the fields of
+//! applied objects, of which a watch keeps a fingerprint (`apply::fingerprint`).
 
 use kube::core::Resource;
 use serde_json::{Map, Value};
@@ -13,11 +14,12 @@ const ANNOTATIONS: &str = "f:annotations";
 const SPEC: &str = "f:spec";
 const SUSPEND: &str = "f:suspend";
 
-/// Drops all but what is used. Of the spec it stays whether a manager has anything of it, and `spec.suspend`.
+/// Keeps only the managed fields that windlass uses: labels, annotations, `spec.suspend`, and whether a manager wrote any
+/// field of the spec.
 pub(crate) fn keep_needed<K: Resource>(object: &mut K) {
     let Some(entries) = &mut object.meta_mut().managed_fields else { return };
     entries.retain_mut(|entry| {
-        // A subresource, such as the status, has nothing of spec, labels and annotations.
+        // A subresource, such as the status, has no fields of spec, labels and annotations.
         let fields = entry.fields_v1.as_mut().filter(|_| entry.subresource.is_none());
         let Some(fields) = fields else { return false };
         let needed = needed(fields.0.take());
@@ -61,7 +63,7 @@ mod tests {
         entry
     }
 
-    /// What is kept of these entries, as manager and fields.
+    /// The managed fields that are kept of these entries, as manager and fields.
     fn kept(entries: &[Value]) -> Vec<(String, Value)> {
         let mut object: Kustomization = serde_json::from_value(json!({
             "metadata": {"name": "a", "managedFields": entries},

@@ -1,7 +1,8 @@
-//! Every metric, once.
+//! All metrics of windlass. Each is defined here once.
 //!
-//! `gotk_*` are Flux's names, so that its dashboards keep working; `windlass_*` are ours. What is measured of single objects is
-//! measured of kinds as well, and of single objects only while there are not too many ([`MAX_OBJECTS_WITH_SERIES`]).
+//! `gotk_*` are the names of Flux, so that its dashboards keep working. `windlass_*` are new names. Each metric about single
+//! objects also exists per kind. The series of single objects exist only while there are few objects
+//! ([`MAX_OBJECTS_WITH_SERIES`]).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -17,7 +18,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use reconcile::ObjectKey;
 
-/// Which object a duration is about.
+/// The labels of a metric about one object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ObjectMetricLabels {
     kind: String,
@@ -32,20 +33,20 @@ impl ObjectMetricLabels {
     }
 }
 
-/// Why a node was reconciled.
+/// Why an object was reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum WakeReason {
-    /// Its spec, or a request annotation, changed.
+    /// The spec of the object or an annotation that requests a run changed.
     Spec,
-    /// A dependency changed.
+    /// An object that it depends on changed.
     Dependency,
-    /// Its source has another artifact.
+    /// Its source has a new artifact.
     Source,
-    /// A Secret or ConfigMap that it names changed.
+    /// A Secret or ConfigMap that its spec names changed.
     Reference,
-    /// A managed object that it waits for changed.
+    /// An applied object whose readiness it waits for changed.
     Waiting,
-    /// A managed object was changed by another manager.
+    /// Another manager changed an object that it applied.
     Drift,
 }
 
@@ -65,12 +66,12 @@ struct KindMetricLabels {
     kind: String,
 }
 
-/// What became of an event that another controller posted.
+/// The outcome of an event that another controller posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum ReceivedEventOutcome {
-    /// It was understood.
+    /// windlass accepted the event.
     Accepted,
-    /// It is none.
+    /// The request was not a valid event.
     Refused,
 }
 
@@ -79,20 +80,20 @@ struct ReceivedEventMetricLabels {
     outcome: ReceivedEventOutcome,
 }
 
-/// What became of a notification, or of an attempt to send it.
+/// The outcome of a notification or of an attempt to send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum NotificationOutcomeLabel {
-    /// The service took it.
+    /// The service accepted the notification.
     Delivered,
-    /// It will be tried again.
+    /// The attempt failed, and windlass will try again.
     Retried,
-    /// It was given up.
+    /// windlass gave the notification up.
     Failed,
-    /// There was no room for it.
+    /// The queue had no room for the notification.
     Dropped,
     /// The same notification was sent a moment ago.
     Repeated,
-    /// Its Alert or its Provider was deleted or suspended meanwhile.
+    /// The Alert or the Provider was deleted or suspended meanwhile.
     Unwanted,
 }
 
@@ -101,18 +102,18 @@ struct NotificationMetricLabels {
     outcome: NotificationOutcomeLabel,
 }
 
-/// Whether an audit was written, and if not, why.
+/// Whether an audit record was written, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum AuditOutcome {
-    /// It was written.
+    /// The record was written.
     Written,
-    /// It was there already.
+    /// The record existed already.
     Exists,
-    /// The namespace of its subject is being deleted.
+    /// The namespace of the audited object is being deleted.
     Terminating,
-    /// There is no such kind.
+    /// The API server does not serve the kind of audit records.
     NotInstalled,
-    /// It was not written.
+    /// The record could not be written.
     Failed,
 }
 
@@ -126,7 +127,7 @@ struct ApiVerbMetricLabels {
     verb: &'static str,
 }
 
-/// Requests to the API server by verb.
+/// Counts requests to the API server by verb.
 #[derive(Debug, Clone, Default)]
 pub struct ApiRequestCounters(Family<ApiVerbMetricLabels, Counter>);
 
@@ -152,31 +153,32 @@ type DurationHistograms = Family<ObjectMetricLabels, Histogram, fn() -> Histogra
 
 type KindDurationHistograms = Family<KindMetricLabels, Histogram, fn() -> Histogram>;
 
-/// The most objects of which each has series of its own.
+/// The most objects for which each object has its own series.
 ///
 /// Differs(flux): it has thirteen series for each object however many there are, which is 18 MB for each scrape of ten thousand.
 const MAX_OBJECTS_WITH_SERIES: usize = 2_000;
 
-/// Objects have series again when there are so few: a number that goes up and down must not end and begin them each time.
+/// Objects get their own series again when there are only this many. The gap keeps a varying number of objects from creating
+/// and dropping the series each time.
 const OBJECTS_WITH_SERIES_AGAIN: usize = 1_500;
 
-/// Whether objects have series of their own.
+/// Whether each object has its own series.
 struct ObjectSeries {
     /// How many objects this process reconciles.
     objects: usize,
     are_kept: bool,
 }
 
-/// All metrics, and the registry that writes them.
+/// All metrics, with the registry that writes them as text.
 pub struct MetricsRegistry {
     registry: Registry,
     reconcile_duration: DurationHistograms,
     kind_reconcile_duration: KindDurationHistograms,
     objects: Family<KindMetricLabels, Gauge<i64, AtomicI64>>,
     object_series: Mutex<ObjectSeries>,
-    /// Requests to the API server.
+    /// Counts requests to the API server.
     pub api_requests: ApiRequestCounters,
-    /// Runs under way now.
+    /// How many runs are under way.
     pub running: Gauge<i64, AtomicI64>,
     wakes: Family<WakeMetricLabels, Counter>,
     queue_depth: Family<KindMetricLabels, Gauge<i64, AtomicI64>>,
@@ -199,7 +201,7 @@ fn duration_buckets() -> Histogram {
     Histogram::new([0.01, 0.038, 0.147, 0.56, 2.15, 8.2, 31.5, 120.0, 460.0, 1800.0])
 }
 
-/// A metric that the registry writes.
+/// Adds a metric to the registry and returns it.
 fn added<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
@@ -207,7 +209,7 @@ fn added<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help:
 }
 
 impl MetricsRegistry {
-    /// Registers every metric.
+    /// Creates and registers every metric.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::default();
         let reconcile_duration: DurationHistograms = Family::new_with_constructor(duration_buckets);
@@ -310,43 +312,43 @@ impl MetricsRegistry {
         })
     }
 
-    /// Counts a wake-up.
+    /// Counts a wake of an object.
     pub(crate) fn woke(&self, kind: &str, reason: WakeReason) {
         self.wakes.get_or_create(&WakeMetricLabels { kind: kind.to_owned(), reason }).inc();
     }
 
-    /// How many nodes of a kind wait for their turn.
+    /// How many objects of a kind wait in its queue.
     pub(crate) fn queued(&self, kind: &str) -> Gauge<i64, AtomicI64> {
         self.queue_depth.get_or_create_owned(&KindMetricLabels { kind: kind.to_owned() })
     }
 
-    /// Records whether the watch of a kind of windlass sees changes.
+    /// Records whether the watch of one of windlass's kinds is live.
     pub fn watch_is_live(&self, kind: &str, live: bool) {
         let labels = KindMetricLabels { kind: kind.to_owned() };
         self.watch_live.get_or_create(&labels).set(i64::from(live));
     }
 
-    /// Counts an event for which a queue had no room.
+    /// Counts an event that was dropped because the queue of its sink was full.
     pub(crate) fn dropped_event(&self, sink: &'static str) {
         self.dropped_events.get_or_create(&EventSinkMetricLabels { sink }).inc();
     }
 
-    /// Counts what became of a notification.
+    /// Counts the outcome of a notification.
     pub fn notified(&self, outcome: NotificationOutcomeLabel) {
         self.notifications.get_or_create(&NotificationMetricLabels { outcome }).inc();
     }
 
-    /// Counts an event that was posted.
+    /// Counts an event that another controller posted.
     pub fn posted(&self, outcome: ReceivedEventOutcome) {
         self.events.get_or_create(&ReceivedEventMetricLabels { outcome }).inc();
     }
 
-    /// Counts an audit.
+    /// Counts an audit record.
     pub fn audited(&self, outcome: AuditOutcome) {
         self.audits.get_or_create(&AuditMetricLabels { outcome }).inc();
     }
 
-    /// Counts an object that this process reconciles from now on. With too many of them, what was measured of single objects is
+    /// Counts an object that this process begins to reconcile. If there are too many objects, the series of single objects are
     /// dropped.
     pub fn object_came(&self, kind: &str) {
         self.objects.get_or_create(&KindMetricLabels { kind: kind.to_owned() }).inc();
@@ -363,7 +365,7 @@ impl MetricsRegistry {
         }
     }
 
-    /// Counts an object that this process reconciles no longer.
+    /// Counts an object that this process no longer reconciles.
     pub fn object_left(&self, kind: &str) {
         self.objects.get_or_create(&KindMetricLabels { kind: kind.to_owned() }).dec();
         let mut series = self.object_series.lock();
@@ -391,13 +393,13 @@ impl MetricsRegistry {
         }
     }
 
-    /// Drops what was measured about an object that is gone.
+    /// Drops the series of an object that is gone.
     pub fn forget(&self, node: &ObjectKey) {
         self.reconcile_duration.remove(&ObjectMetricLabels::of(node));
         self.builds.remove(&ObjectMetricLabels::of(node));
     }
 
-    /// The exposition text.
+    /// All metrics in the text format that Prometheus scrapes.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a String cannot fail.
@@ -410,7 +412,7 @@ impl MetricsRegistry {
 mod tests {
     use super::*;
 
-    /// How many series of single objects the exposition text has.
+    /// How many series of single objects the metrics text has.
     fn object_series(metrics: &MetricsRegistry) -> usize {
         metrics.text().lines().filter(|line| line.contains("name=\"")).count()
     }
@@ -427,7 +429,7 @@ mod tests {
             metrics.object_came("Kustomization");
         }
         run("a");
-        // Eleven buckets, their sum and their count; the builds.
+        // Eleven buckets, their sum and count, and the counter of builds.
         assert_eq!(object_series(&metrics), 14);
         metrics.object_came("HelmRelease");
         assert_eq!(object_series(&metrics), 0, "what was measured is dropped");

@@ -1,8 +1,8 @@
-//! What is known of all Namespaces: in which of them only what is verified is applied (`windlass.dev/require-verified`), their
-//! labels, and which are being deleted.
+//! The facts about all Namespaces that windlass uses: labels, deletion, and whether they require verified sources
+//! (`windlass.dev/require-verified`).
 //!
-//! Here: a watch of all. Elsewhere: what counts as verified (`windlass_runtime::source_catalog`), which lifecycles labels
-//! require (`windlass_runtime::lifecycle`), who asks (the appliers).
+//! Here: a watch of all Namespaces. Elsewhere: when a source counts as verified (`windlass_runtime::source_catalog`), and
+//! which lifecycles a label requires (`windlass_runtime::lifecycle`). The appliers ask for the policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -20,38 +20,38 @@ use crate::object_decode::MetadataOnly;
 use crate::watch::{WatchSelection, WatcherEvent};
 use crate::work_queue::WorkQueue;
 
-/// Annotation of a Namespace: with it, appliers there apply nothing that is not verified, unless it is `false`.
+/// The annotation of a Namespace that makes appliers in it apply only verified sources. The value `false` switches that off.
 const ANNOTATION: &str = "windlass.dev/require-verified";
 
-/// The policy of a namespace is not known.
+/// The condition reason for a Namespace whose policy is not known.
 const POLICY_UNKNOWN: ConditionReason = ConditionReason::new("VerificationPolicyUnknown");
 
-/// The node that stands for a Namespace: its appliers wait for changes of its policy.
+/// The dependency graph node that stands for a Namespace. Appliers wait for this node, and so for changes of the policy.
 pub fn node_of(namespace: &str) -> ObjectKey {
     ObjectKey::new("", "Namespace", "", namespace)
 }
 
-/// The node that stands for the labels of a Namespace. Objects wait for its changes if labels decide what they may do.
+/// The dependency graph node that stands for the labels of a Namespace. Objects wait for it if labels decide what they may do.
 pub fn labels_node_of(namespace: &str) -> ObjectKey {
     ObjectKey::new("", "NamespaceLabels", "", namespace)
 }
 
-/// What is known of all Namespaces.
+/// The list of Namespaces that require verified sources, as far as it is known.
 enum NamespaceListState {
-    /// Nothing yet.
+    /// The Namespaces were not listed yet.
     Nothing,
-    /// They could not be listed, for this reason.
+    /// The Namespaces could not be listed, for this reason.
     Failed(String),
-    /// Those with the annotation.
+    /// The Namespaces that have the annotation.
     Listed(BTreeSet<String>),
 }
 
-/// A Namespace, as far as others depend on it.
+/// The facts about a Namespace that other objects depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamespaceFacts {
-    /// Its labels.
+    /// The labels of the Namespace.
     pub labels: BTreeMap<String, String>,
-    /// Whether it is being deleted, so that nothing can be created in it.
+    /// Whether the Namespace is being deleted, so that no object can be created in it.
     pub is_terminating: bool,
 }
 
@@ -72,7 +72,7 @@ impl NamespaceFacts {
 pub struct NamespacePolicies {
     known: watch::Sender<NamespaceListState>,
     facts: Mutex<BTreeMap<String, NamespaceFacts>>,
-    /// Those with other labels than before.
+    /// The Namespaces whose labels changed.
     relabeled: Mutex<BTreeSet<String>>,
 }
 
@@ -87,14 +87,14 @@ impl Default for NamespacePolicies {
 }
 
 impl NamespacePolicies {
-    /// Returns once the Namespaces were listed, or it is known that they cannot be.
+    /// Waits until the Namespaces were listed, or could not be listed.
     pub async fn known(&self) {
         let mut known = self.known.subscribe();
-        // The sender is part of the value that is borrowed here, so it cannot be gone.
+        // `self` owns the sender, so it still exists.
         drop(known.wait_for(|known| !matches!(known, NamespaceListState::Nothing)).await);
     }
 
-    /// What is known of a namespace; `None` if it was not seen.
+    /// The facts about a Namespace. `None` if the watch did not see the Namespace.
     pub fn facts(&self, namespace: &str) -> Option<NamespaceFacts> {
         self.facts.lock().get(namespace).cloned()
     }
@@ -108,15 +108,15 @@ impl NamespacePolicies {
         }
     }
 
-    /// The namespaces that were seen with other labels since this was last called.
+    /// The Namespaces whose labels changed since the last call.
     fn relabeled(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.relabeled.lock())
     }
 
-    /// Whether only what is verified may be applied by the objects of a namespace.
+    /// Whether the appliers of a namespace may apply only verified sources.
     ///
     /// # Errors
-    /// It is not known, and so nothing may be applied.
+    /// The policy is not known, so nothing may be applied.
     pub fn is_verified_only(&self, namespace: &str) -> Result<bool, RunOutcome> {
         let why = match &*self.known.borrow() {
             NamespaceListState::Listed(all) => return Ok(all.contains(namespace)),
@@ -128,7 +128,7 @@ impl NamespacePolicies {
     }
 }
 
-/// Follows Namespaces, and wakes the appliers of one whose policy changes.
+/// Watches Namespaces, and wakes the appliers of a Namespace whose policy changes.
 pub async fn follow(
     cluster: ClusterConnection,
     work_queue: Arc<WorkQueue>,
@@ -157,13 +157,13 @@ pub async fn follow(
 }
 
 fn is_marked(namespace: &MetadataOnly) -> bool {
-    // What cannot be read does not weaken the policy that was meant.
+    // A value that cannot be read still counts as the policy.
     let value = namespace.metadata["annotations"][ANNOTATION].as_str();
     value.is_some_and(|value| value != "false")
 }
 
 impl NamespacePolicies {
-    /// Takes in what a watch says; gives those whose policy changed.
+    /// Handles an event of the watch. Returns the Namespaces whose policy changed.
     fn take(
         &self,
         event: WatcherEvent<MetadataOnly>,
@@ -211,13 +211,14 @@ impl NamespacePolicies {
             NamespaceListState::Listed(before) => {
                 before.symmetric_difference(&now).cloned().collect()
             }
-            // Earlier callers got an error instead of a list, so all namespaces count as changed, without the annotation, too.
+            // Earlier callers got an error instead of a list. So every Namespace counts as changed, also without the
+            // annotation.
             NamespaceListState::Failed(_) => self.facts.lock().keys().cloned().collect(),
             NamespaceListState::Nothing => BTreeSet::new(),
         }
     }
 
-    /// A list that was read before stays valid; without one, callers get the error.
+    /// Notes that the list failed. An earlier list stays valid, but without one callers get the error.
     fn failed(&self, why: &str) -> BTreeSet<String> {
         self.known.send_if_modified(|known| {
             let is_unknown = !matches!(known, NamespaceListState::Listed(_));

@@ -1,7 +1,7 @@
-//! Objects as they come over the wire, each decoded separately: an unreadable object does not affect the others.
+//! Decodes the objects of lists and watch events one by one, so that an unreadable object does not affect the others.
 //!
-//! Lists and watch events are taken apart without recursion, at any depth that an API server stores (it takes 10 000
-//! levels). What an object says about itself is read even where the object is not.
+//! Lists and events are split without recursion, at any depth that an API server stores (up to 10 000 levels). The metadata of
+//! an object is read even if the object itself cannot be read.
 
 use std::collections::BTreeMap;
 
@@ -11,43 +11,43 @@ use serde_json::Value;
 
 use super::managed_fields;
 
-/// Deepest nesting that is read into memory: what `serde_json` takes. Deeper values would be dropped, cloned and
-/// compared by recursion, on any thread.
+/// The deepest nesting that is read into memory, which is the limit of `serde_json`. Deeper values would be dropped, cloned
+/// and compared by recursion, which could overflow the stack.
 const MAX_NESTING_DEPTH: usize = 127;
 
-/// The form of a list that has the metadata of objects only.
+/// The `Accept` header for a list with only the metadata of objects.
 pub(super) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The form of an object that has its metadata only.
+/// The `Accept` header for an object with only its metadata.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// Objects of a page of a list.
+/// How many objects a page of a list has.
 pub(super) const OBJECTS_PER_PAGE: usize = 500;
 
-/// Most objects of a list.
+/// The most objects of a list.
 pub(super) const LIST_LIMIT: usize = 1_000_000;
 
-/// How deep an object is kept whose deeper parts are not used.
+/// The depth to which an object is kept if its deeper parts are not used.
 const MAX_RETAINED_DEPTH: usize = 100;
 
 /// The metadata that objects of every kind have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMetadata {
-    /// `metadata.name`.
+    /// The name of the object (`metadata.name`).
     pub name: String,
-    /// Empty for an object of the whole cluster.
+    /// The namespace. Empty if the object is cluster-scoped.
     pub namespace: String,
-    /// `metadata.uid`.
+    /// The uid of the object (`metadata.uid`).
     pub uid: String,
-    /// `metadata.generation`; 0 for kinds that have none.
+    /// The generation of the spec (`metadata.generation`). It is 0 for kinds that have none.
     pub generation: i64,
-    /// `metadata.resourceVersion`.
+    /// The resourceVersion of the object.
     pub resource_version: String,
-    /// `metadata.labels`.
+    /// The labels of the object.
     pub labels: Option<BTreeMap<String, String>>,
-    /// When its deletion began.
+    /// When the deletion of the object began.
     pub deletion_timestamp: Option<String>,
 }
 
@@ -57,62 +57,62 @@ struct MetadataEnvelope {
     metadata: ObjectMetadata,
 }
 
-/// An object that is there and cannot be read.
+/// An object that exists but cannot be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnreadableObject {
-    /// `metadata`, which can always be read.
+    /// The metadata, which can always be read.
     pub meta: ObjectMetadata,
-    /// `status.conditions`, where those can be read.
+    /// The `status.conditions` of the object, if they can be read.
     pub conditions: Value,
-    /// Why, in words for a person.
+    /// Why the object cannot be read, in words for a user.
     pub why: String,
 }
 
-/// An object of one of windlass's kinds, or what is known of one that cannot be read.
+/// An object of one of windlass's kinds. If it cannot be read, only its metadata and conditions are here.
 #[derive(Debug, Clone)]
 pub enum DecodedObject<K> {
-    /// All of it, but for what nothing uses of `managedFields`.
+    /// The object. Its `managedFields` have only the parts that windlass uses.
     Read(K),
-    /// It does not fit into its type.
+    /// The object does not fit into its type.
     Unreadable(Box<UnreadableObject>),
 }
 
 /// The metadata of an object of any kind.
 #[derive(Debug, Clone)]
 pub struct MetadataOnly {
-    /// Empty for an object of the whole cluster.
+    /// The namespace. Empty if the object is cluster-scoped.
     pub namespace: String,
-    /// `metadata.name`.
+    /// The name of the object.
     pub name: String,
     version: String,
-    /// Without `managedFields` where they are nested too deeply.
+    /// The metadata. Without `managedFields` if they are nested too deeply.
     pub metadata: Value,
 }
 
-/// An object of any kind in full.
+/// A whole object of any kind.
 #[derive(Debug, Clone)]
 pub struct FullObject {
     version: String,
-    /// None where it cannot be read.
+    /// The object. `None` if it cannot be read.
     pub value: Option<Value>,
 }
 
 impl FullObject {
-    /// An object that was read.
+    /// An object that was already read.
     pub fn of(value: Value) -> Self {
         Self { version: String::new(), value: Some(value) }
     }
 }
 
-/// The form in which a list or watch returns objects.
+/// A form in which objects of a list or watch are decoded, such as whole objects or only metadata.
 pub trait ObjectDecodeForm: Sized + Send + 'static {
-    /// Reads one object.
+    /// Decodes one object.
     ///
     /// # Errors
-    /// When it is not an object.
+    /// The JSON is not an object of this form.
     fn read(json: &[u8]) -> Result<Self, serde_json::Error>;
 
-    /// Its `metadata.resourceVersion`.
+    /// The resourceVersion of the object.
     fn version(&self) -> &str;
 }
 
@@ -151,7 +151,7 @@ impl ObjectDecodeForm for FullObject {
     }
 }
 
-/// An object of any kind, with nulls for what is nested too deeply.
+/// An object of any kind. Values that are nested too deeply are null.
 #[derive(Debug)]
 pub struct DepthPrunedObject(pub Value);
 
@@ -166,12 +166,12 @@ impl ObjectDecodeForm for DepthPrunedObject {
     }
 }
 
-/// An object of any kind as the API server sent it; only what it says about itself is read.
+/// An object of any kind as the API server sent it. Only its metadata is decoded.
 #[derive(Debug)]
 pub struct RawObject {
-    /// What it says about itself.
+    /// The metadata of the object.
     pub meta: ObjectMetadata,
-    /// The object, at any depth.
+    /// The JSON of the object, at any depth.
     pub json: Vec<u8>,
 }
 
@@ -194,7 +194,8 @@ impl ObjectDecodeForm for MetadataOnly {
         let meta = meta(json)?;
         let metadata = match serde_json::from_slice::<MetadataField>(json) {
             Ok(whole) => whole.metadata,
-            // What is nested deeply is `managedFields`; without them it is another fingerprint than any whole one.
+            // Only `managedFields` can be nested that deeply. Without them, the fingerprint differs from that of any whole
+            // metadata.
             Err(_) => serde_json::json!({"name": meta.name, "namespace": meta.namespace,
                 "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": meta.labels}),
         };
@@ -207,11 +208,11 @@ impl ObjectDecodeForm for MetadataOnly {
     }
 }
 
-/// Reads an object whole. One that is being deleted is read without what is nested too deeply: its end needs none of
-/// it, and must not wait until a user mends the object.
+/// Decodes a whole object. If the object is being deleted, values that are nested too deeply are left out. The deletion does
+/// not need them, and must not wait until a user repairs the object.
 ///
 /// # Errors
-/// When it is nested too deeply, or not what its type says.
+/// The object is nested too deeply or does not fit its type.
 pub fn object<K: DeserializeOwned>(json: &[u8]) -> Result<K, serde_json::Error> {
     match serde_json::from_slice(json) {
         Err(_) if depth(json) > MAX_NESTING_DEPTH && meta(json)?.deletion_timestamp.is_some() => {
@@ -237,7 +238,7 @@ fn conditions(json: &[u8]) -> Value {
     serde_json::from_slice::<StatusField>(json).map_or(Value::Null, |it| it.status.conditions)
 }
 
-/// Why an object cannot be read, in words for a person.
+/// Why an object cannot be read, in words for a user.
 pub fn why(json: &[u8], error: &serde_json::Error) -> String {
     match depth(json) {
         depth if depth > MAX_NESTING_DEPTH => {
@@ -249,7 +250,7 @@ pub fn why(json: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Walks over what is structure in a JSON text and not inside of a string; `each` gets position and byte.
+/// Calls `each` with the position and the byte of each structural character in a JSON text. Strings are skipped.
 fn walk(json: &[u8], mut each: impl FnMut(usize, u8)) {
     let mut is_text = false;
     let mut is_escaped = false;
@@ -279,7 +280,7 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// The same JSON with nulls for what lies deeper than is kept.
+/// The same JSON with null for every value below the kept depth.
 fn pruned(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     let mut now = 0_usize;
@@ -304,7 +305,7 @@ fn pruned(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Takes a JSON text apart, one level of it.
+/// Splits one level of a JSON text into its values.
 struct JsonLevelReader<'a> {
     rest: &'a [u8],
 }
@@ -323,7 +324,7 @@ impl<'a> JsonLevelReader<'a> {
         found
     }
 
-    /// One value, unread. `serde_json` skips it without recursion.
+    /// The next value as undecoded bytes. `serde_json` skips it without recursion.
     fn value(&mut self) -> Result<&'a [u8], serde_json::Error> {
         let mut values = serde_json::Deserializer::from_slice(self.rest).into_iter::<IgnoredAny>();
         match values.next() {
@@ -341,7 +342,7 @@ fn malformed(why: &str) -> serde_json::Error {
     serde::de::Error::custom(why)
 }
 
-/// The members of an object, their values unread.
+/// The fields of a JSON object, with undecoded values.
 fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, serde_json::Error> {
     let mut parts = JsonLevelReader { rest: json };
     let mut all = Vec::new();
@@ -361,7 +362,7 @@ fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, serde_json::Error> {
     Ok(all)
 }
 
-/// The elements of an array, unread; none of null.
+/// The undecoded elements of a JSON array. Null counts as an empty array.
 fn elements(json: &[u8]) -> Result<Vec<&[u8]>, serde_json::Error> {
     let mut parts = JsonLevelReader { rest: json };
     let mut all = Vec::new();
@@ -384,17 +385,19 @@ fn elements(json: &[u8]) -> Result<Vec<&[u8]>, serde_json::Error> {
 #[derive(Debug)]
 pub(super) struct ObjectListPage<T> {
     pub(super) items: Vec<T>,
-    /// Where the next page begins; none after the last.
+    /// The token of the next page. `None` after the last page.
     pub(super) next: Option<String>,
-    /// The version of the list.
+    /// The resourceVersion of the list.
     pub(super) version: Option<String>,
-    /// How many objects come after the page, as far as the server knows.
+    /// How many objects follow after this page, as far as the API server knows.
     pub(super) remaining: u64,
 }
 
 impl<T: ObjectDecodeForm> ObjectListPage<T> {
+    /// Decodes a page.
+    ///
     /// # Errors
-    /// When it is not a list.
+    /// The JSON is not a list.
     pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase", default)]
@@ -420,7 +423,7 @@ impl<T: ObjectDecodeForm> ObjectListPage<T> {
         let version = said(meta.resource_version);
         let remaining = meta.remaining_item_count.and_then(|it| u64::try_from(it).ok());
         let remaining = remaining.unwrap_or_default();
-        // What is on no page would be taken for deleted.
+        // Objects that are missing on every page would count as deleted.
         let items = items.ok_or_else(|| malformed("it has no items, so it is not a list"))?;
         if remaining > 0 && next.is_none() {
             return Err(malformed("it says that objects follow, and not where"));
@@ -429,22 +432,24 @@ impl<T: ObjectDecodeForm> ObjectListPage<T> {
     }
 }
 
-/// A line of a watch.
+/// One line of a watch.
 #[derive(Debug)]
 pub(super) enum WatchLine<T> {
-    /// An object came or changed.
+    /// An object was created or changed.
     Applied(T),
-    /// An object is gone.
+    /// An object was deleted.
     Deleted(T),
-    /// Nothing happened up to this version.
+    /// Nothing happened up to this resourceVersion.
     Bookmark(String),
-    /// The watch has failed.
+    /// The watch failed.
     Error(Box<kube::core::Status>),
 }
 
 impl<T: ObjectDecodeForm> WatchLine<T> {
+    /// Decodes a line.
+    ///
     /// # Errors
-    /// When it is not an event of a watch.
+    /// The JSON is not a watch event.
     pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         let mut kind = String::new();
         let mut object = None;
@@ -452,7 +457,7 @@ impl<T: ObjectDecodeForm> WatchLine<T> {
             match name.as_str() {
                 "type" => kind = serde_json::from_slice(value)?,
                 "object" => object = Some(value),
-                // A refusal instead of events.
+                // The API server sent a refusal instead of events.
                 "kind" if value == b"\"Status\"" => {
                     return Ok(Self::Error(serde_json::from_slice(json)?));
                 }

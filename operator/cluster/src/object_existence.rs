@@ -1,7 +1,7 @@
-//! Whether an object exists, in any version of its kind that is served now.
+//! Finds out whether an object exists, in any served version of its kind.
 //!
-//! Absence is concluded from an answer about the object itself, or from a discovery that is complete and has no such
-//! kind, together with the absence of its CRD; never from a path that nothing is served at.
+//! windlass concludes that an object is absent from a 404 about the object itself. If its kind is not served, the discovery
+//! must be complete and no CRD of the kind may exist. A path at which nothing is served proves nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use super::capabilities::AGGREGATED;
 use super::object_decode::{METADATA, METADATA_LIST};
 use super::{ClusterConnection, ClusterError, throttled_requests};
 
-/// How long it counts that a kind is not there, for the many objects of it that are asked about together.
+/// How long the absence of a kind is remembered, because windlass often asks about many objects of one kind.
 const ABSENCE_CACHE_TTL: Duration = Duration::from_secs(5);
 
-/// Longest time that a question about CRDs may take.
+/// The time limit of a request about CRDs.
 const CRD_REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Longest time that a cluster may take to say which one it is.
+/// The time limit of the request that identifies a cluster.
 const UID_LIMIT: Duration = Duration::from_secs(5);
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Kinds that were found to be absent, by group and kind.
+/// The kinds that were found to be absent, by group and kind.
 #[derive(Default)]
 pub(super) struct AbsenceCache(Mutex<BTreeMap<(String, String), Instant>>);
 
@@ -43,23 +43,23 @@ impl AbsenceCache {
         known.insert((id.group.clone(), id.kind.clone()), Instant::now());
     }
 
-    /// CRDs of a group changed.
+    /// Forgets the absent kinds of a group, because one of its CRDs changed.
     pub(super) fn forget_group(&self, group: &str) {
         self.0.lock().retain(|(of, _), _| of != group);
     }
 }
 
-/// How a group serves a kind.
+/// The versions in which a group serves a kind.
 #[derive(Debug, PartialEq, Eq)]
 struct KindAvailability {
-    /// Versions that serve the kind, the preferred one first.
+    /// The versions that serve the kind. The preferred version is the first.
     versions: Vec<String>,
-    /// Versions of the group about which discovery could not find out anything new.
+    /// The versions of the group whose discovery is outdated, because their API server does not respond.
     stale: Vec<String>,
 }
 
 impl KindAvailability {
-    /// Reads an answer of aggregated discovery.
+    /// Reads this from the answer of aggregated discovery.
     fn of(answer: &Value, group: &str, kind: &str) -> Result<Self, ClusterError> {
         if answer.get("kind").and_then(Value::as_str) != Some("APIGroupDiscoveryList") {
             let text =
@@ -91,12 +91,11 @@ impl KindAvailability {
 }
 
 impl ClusterConnection {
-    /// An object as it is now, in `version` or whichever version of its kind is served; `None` when it is not there.
+    /// Reads an object in `version`, or in any other version that serves its kind. `None` if the object does not exist.
     ///
     /// # Errors
-    /// The API server does not respond, or refuses the request for another reason than "not found". A kind that is not
-    /// served means that the object is not there only when discovery is complete and no CRD of the kind is left: where an
-    /// aggregated API server is down or a CRD serves no version, the objects live on.
+    /// The API server does not respond, or refuses the request for another reason than "not found". For a kind that is not
+    /// served, it is an error if the discovery is incomplete or a CRD of the kind exists. The objects may then still exist.
     pub async fn get_by_id(
         &self,
         id: &ObjectId,
@@ -140,8 +139,8 @@ impl ClusterConnection {
         self.get(&resource, &id.namespace, &id.name).await
     }
 
-    /// Distinguishes this cluster from another at its address: the uid of the namespace `kube-system`; `None` if the
-    /// API server does not answer that.
+    /// The uid of the namespace `kube-system`, which distinguishes this cluster from another one at the same address. `None`
+    /// if the API server does not return it.
     pub async fn system_uid(&self) -> Option<String> {
         let asked = self.ask_ourselves("/api/v1/namespaces/kube-system", "application/json");
         let answer = tokio::time::timeout(UID_LIMIT, asked).await.ok()?.ok()?;
@@ -149,10 +148,10 @@ impl ClusterConnection {
         uid.filter(|uid| !uid.is_empty()).map(str::to_owned)
     }
 
-    /// Whether a kind is being removed with all its objects: its CRD is being deleted, or is gone.
+    /// Whether a kind is being removed with all its objects, because its CRD is being deleted or is gone.
     ///
     /// # Errors
-    /// The API server did not say whether the kind is being removed; the caller must conclude neither.
+    /// The API server gives no clear answer. The caller must then assume neither.
     pub async fn is_kind_leaving(&self, crd: &str) -> Result<bool, ClusterError> {
         match self.ask_ourselves(&format!("{CRDS}/{crd}"), METADATA).await {
             Ok(found) => {
@@ -163,7 +162,7 @@ impl ClusterConnection {
         }
     }
 
-    /// The name of the CRD of a kind, if there is one.
+    /// The name of the CRD that defines a kind, if one exists.
     async fn crd_of(&self, id: &ObjectId) -> Result<Option<String>, ClusterError> {
         let suffix = format!(".{}", id.group);
         let unanswered = |error: ClusterError| {
@@ -196,7 +195,7 @@ impl ClusterConnection {
         Ok(None)
     }
 
-    /// Asks as windlass, or as the kubeconfig's own user: a tenant could hardly ever read CRDs.
+    /// Sends the request as windlass itself, or as the kubeconfig's own user. Few tenants may read CRDs.
     async fn ask_ourselves(&self, path: &str, accept: &str) -> Result<Value, ClusterError> {
         let request = Request::get(path)
             .header(http::header::ACCEPT, accept)

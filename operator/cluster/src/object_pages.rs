@@ -1,6 +1,6 @@
-//! Lists of any size as objects, page by page: for callers that check each object and keep few.
+//! Reads lists of any size page by page, for callers that check each object and keep only a few.
 //!
-//! Elsewhere: lists that are kept as a whole (`objects`), metadata and what is stored as it was sent (`list_pager`).
+//! Elsewhere: lists that are kept as a whole (`objects`), and lists of metadata or undecoded objects (`list_pager`).
 
 use objects::Object;
 
@@ -8,54 +8,55 @@ use super::discovery::ApiResourceLocation;
 use super::objects::ObjectPage;
 use super::{ClusterConnection, ClusterError};
 
-/// How many objects of a list are read at once.
+/// How many objects a page has.
 const OBJECTS_PER_REQUEST: usize = 64;
 
-/// The same where that many are too large.
+/// How many objects a page has if larger pages cannot be read.
 const LEAST_OBJECTS_PER_REQUEST: usize = 8;
 
-/// Most requests for a list: a server may send pages that are empty.
+/// The most requests for one list, because an API server may send empty pages.
 const MOST_REQUESTS: usize = 10_000;
 
-/// Which objects are listed.
+/// A query for the objects of a kind.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectQuery<'a> {
-    /// Their kind.
+    /// The kind of the objects.
     pub resource: &'a ApiResourceLocation,
-    /// Where they are; all namespaces if it is empty.
+    /// The namespace of the objects. Empty for all namespaces.
     pub namespace: &'a str,
-    /// What their labels match; anything if it is empty.
+    /// The label selector. Empty for any labels.
     pub label_selector: &'a str,
-    /// What their fields match; anything if it is empty.
+    /// The field selector. Empty for any fields.
     pub field_selector: &'a str,
 }
 
 impl<'a> ObjectQuery<'a> {
-    /// All objects of a kind.
+    /// A query for all objects of a kind.
     #[must_use]
     pub fn all(resource: &'a ApiResourceLocation) -> Self {
         Self { resource, namespace: "", label_selector: "", field_selector: "" }
     }
 }
 
-/// A list of any size, page by page.
+/// A reader that returns a list of any size page by page.
 pub struct ObjectPages<'a> {
     cluster: &'a ClusterConnection,
     query: ObjectQuery<'a>,
     limit: usize,
-    /// Where the next page begins.
+    /// The token of the next page.
     from: Option<String>,
     is_over: bool,
     requests: usize,
 }
 
 impl ObjectPages<'_> {
-    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it.
+    /// Reads the next page, or returns `None` after the last page. If a page is too large to read, this and the later pages
+    /// become smaller.
     ///
     /// # Errors
-    /// The API server refuses the request, for example with 410 because the list has changed too much since it began, or
-    /// does not respond; [`ClusterError::NoSuchKind`] if discovery says that the kind is not served any more;
-    /// [`ClusterError::Unreadable`] for a list that does not end.
+    /// The API server refuses the request or does not respond. It answers 410 if the list changed too much since it began.
+    /// [`ClusterError::NoSuchKind`] if discovery says that the kind is no longer served. [`ClusterError::Unreadable`] for a
+    /// list without an end.
     pub async fn next(&mut self) -> Result<Option<ObjectPage>, ClusterError> {
         if self.is_over {
             return Ok(None);
@@ -69,7 +70,7 @@ impl ObjectPages<'_> {
             }
             let from = self.from.as_deref();
             match self.cluster.list_at_most(self.query, from, self.limit).await {
-                // Few objects of the largest size are more than many usual ones.
+                // A few objects of the largest size need more memory than many usual ones.
                 Err(ClusterError::NoAnswer(_)) if self.limit > LEAST_OBJECTS_PER_REQUEST => {
                     self.limit = LEAST_OBJECTS_PER_REQUEST;
                 }
@@ -83,15 +84,15 @@ impl ObjectPages<'_> {
 }
 
 impl ClusterConnection {
-    /// The objects that a query selects. What lies too deep in one is null, and the others are whole.
+    /// The objects that a query selects, page by page. Values that are nested too deeply become null.
     #[must_use]
     pub fn object_pages<'a>(&'a self, query: ObjectQuery<'a>) -> ObjectPages<'a> {
         let limit = OBJECTS_PER_REQUEST;
         ObjectPages { cluster: self, query, limit, from: None, is_over: false, requests: 0 }
     }
 
-    /// What `check` returns for the first object for which it returns anything. Of a longer list about the first `most`
-    /// objects are read, and no more than a page of them is in memory at a time.
+    /// Calls `check` for each object and returns its first result. It stops after about `most` objects. Only one page is in
+    /// memory at a time.
     ///
     /// # Errors
     /// As those of [`ObjectPages::next`].

@@ -1,8 +1,9 @@
-//! Notices when a managed object stops being what was applied, and when an awaited object changes.
+//! Watches the objects that windlass applied, and wakes their owner when one of them drifts. It also wakes objects that wait
+//! for another object, or whose spec names one, when that object changes.
 //!
-//! One metadata-only watch for each kind in use and ownership label; objects without a label of ours are watched
-//! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
-//! Nothing here survives a restart: each node verifies its objects once after a start.
+//! There is one metadata-only watch for each ownership label of a kind. Objects without such a label are watched by name. The
+//! watcher remembers a digest of each applied manifest and a fingerprint of the live object. It keeps nothing across a
+//! restart, so each owner verifies its objects once after a start.
 
 mod reference_reads;
 mod references;
@@ -34,24 +35,24 @@ use crate::watch::WatchSelection;
 use crate::work_queue::WorkQueue;
 use crate::{ClusterConnection, ClusterError, throttled_requests};
 
-/// The marks on the objects that a kind applies.
+/// The labels and the field manager that a kind of applier sets on the objects that it applies.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnershipMarks {
-    /// Label with the owner's name, by which they are watched.
+    /// The label with the name of the owner. The watches select objects by this label.
     pub name: &'static str,
-    /// Label with the owner's namespace.
+    /// The label with the namespace of the owner.
     pub namespace: &'static str,
-    /// Field manager whose fields are ours; Flux's, so that what it applied stays ours.
+    /// The field manager whose fields windlass owns. It is Flux's, so that fields that Flux applied stay owned.
     pub manager: &'static str,
 }
 
-/// The part of a node that stands for the objects of other kinds on which it depends.
+/// The part of an applier that stands for its dependencies on objects of other kinds.
 const DEPENDENCIES: &str = "dependsOn";
 
-/// The marks by group and kind.
+/// The ownership marks of each group and kind.
 type OwnershipByKind = BTreeMap<[String; 2], OwnershipMarks>;
 
-/// The marks of all kinds.
+/// The ownership marks of all kinds.
 #[derive(Debug, Default)]
 struct KindOwnershipMarks {
     all: OwnershipByKind,
@@ -66,14 +67,14 @@ impl KindOwnershipMarks {
         Self { all, managers, labels }
     }
 
-    /// The label by which the objects of a node are watched. It is empty, and so no object has it, if the kind owns no
-    /// objects.
+    /// The label by which the objects of an owner are watched. It is empty if the owner's kind owns no objects, and no object
+    /// has an empty label.
     fn label_of(&self, owner: &ObjectKey) -> &'static str {
         self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
-    /// Whether a write by another node of the same kind is not in what a watch saw of an object: a write replaces the labels of
-    /// the owner.
+    /// Whether the observed metadata is older than a write by another owner of the same kind. That write replaces the owner
+    /// labels, so labels that still name the first owner show an older version.
     fn is_before_write(&self, owner: &ObjectKey, writer: &ObjectKey, metadata: &Value) -> bool {
         let marks = |node: &ObjectKey| self.all.get(&[node.group.clone(), node.kind.clone()]);
         let (Some(own), Some(of_writer)) = (marks(owner), marks(writer)) else { return false };
@@ -84,7 +85,7 @@ impl KindOwnershipMarks {
             && label(own.namespace) == Some(owner.namespace.as_str())
     }
 
-    /// The version and the fingerprint of an object, from its live metadata.
+    /// The version and the fingerprint of a live object, from its metadata.
     fn sighting_of(&self, metadata: &Value) -> LiveObjectSighting {
         LiveObjectSighting {
             version: of_metadata(metadata),
@@ -93,14 +94,14 @@ impl KindOwnershipMarks {
     }
 }
 
-/// A watcher of managed and referenced objects, which wakes their users when an object drifts or changes.
-/// It keeps nothing across a restart.
+/// A watcher of applied, awaited and referenced objects. It wakes the objects that depend on them after a change or drift, and
+/// keeps nothing across a restart.
 pub struct ObjectWatcher {
     cluster: ClusterConnection,
     work_queue: Arc<WorkQueue>,
     marks: Arc<KindOwnershipMarks>,
     state: Mutex<ObjectWatcherState>,
-    /// What runs read a moment ago of the objects that specs name.
+    /// Recent reads of the objects that specs name.
     reads: ReferenceReads,
     pace: WakeIntervals,
     myself: Weak<Self>,
@@ -115,7 +116,7 @@ impl Drop for ObjectWatcher {
 }
 
 impl ObjectWatcher {
-    /// Watches nothing yet.
+    /// A watcher without watches.
     pub fn new(
         cluster: ClusterConnection,
         work_queue: Arc<WorkQueue>,
@@ -138,7 +139,7 @@ impl ObjectWatcher {
         Self::new(cluster, self.work_queue.clone(), self.marks.all.clone())
     }
 
-    /// The cluster that is watched.
+    /// The cluster of this watcher.
     pub fn cluster(&self) -> &ClusterConnection {
         &self.cluster
     }
@@ -147,7 +148,7 @@ impl ObjectWatcher {
         self.state.lock()
     }
 
-    /// What is known about a live object without a request.
+    /// What the watcher knows about a live object, without a request to the API server.
     pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> LiveObjectKnowledge {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id) else { return LiveObjectKnowledge::None };
@@ -162,40 +163,40 @@ impl ObjectWatcher {
         }
     }
 
-    /// Whether a manifest was applied; the object may have changed or gone since.
+    /// Whether the owner applied this manifest. The object may have changed or been deleted since.
     pub fn had_applied(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> bool {
         let manifest = Some(ManifestDigest::of(digest));
         let is_it = |it: &TrackedObject| *it.owner == *owner && it.manifest == manifest;
         self.state().tracked.get(id).is_some_and(is_it)
     }
 
-    /// Whether a watch has seen that an object is not as a node applied it any more.
+    /// Whether a watch has seen that an applied object drifted from what its owner applied.
     pub fn has_moved(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
         self.state().tracked.get(id).is_some_and(|it| *it.owner == *owner && it.dirty)
     }
 
-    /// Whether no watch has seen a change of an object that a node applied, and no write is in progress.
+    /// Whether no object of an owner has drifted or is being written, as far as the watches have seen.
     pub fn is_calm(&self, owner: &ObjectKey) -> bool {
         self.state().tracked_of(owner).all(|(_, t)| !t.dirty && t.writer.is_none())
     }
 
-    /// Whether everything that a node applied is watched, and none of it changed in any way since it was compared.
+    /// Whether all objects of an owner are watched, and none of them has changed in any way since it was compared.
     pub fn is_unmoved(&self, owner: &ObjectKey) -> bool {
         let state = self.state();
         let mut tracked = state.tracked_of(owner);
         tracked.all(|(id, t)| !t.dirty && t.writer.is_none() && state.is_unmoved(id, t))
     }
 
-    /// The current moment. Take it before a run or a write, for [`Self::applied`].
+    /// The current moment. Callers take it before a run or a write, and pass it to [`Self::applied`].
     pub fn now(&self) -> WatchMoment {
         self.state().losses.now()
     }
 
-    /// Notes that a write to an object begins. [`Self::applied`] or [`Self::write_failed`] ends it.
+    /// Notes that a write to an object begins. The caller ends it with [`Self::applied`] or [`Self::write_failed`].
     pub fn writing(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         let owner = state.shared_node(owner);
-        // A watch may see a new object before its creation is answered, so it is known from here on.
+        // A watch may see a new object before the API server answers its creation, so the object is remembered now.
         match state.tracked.get_mut(id) {
             Some(tracked) => tracked.writer = Some(owner),
             None => {
@@ -212,8 +213,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Remembers an object as it is after a manifest was applied, and watches it for drift. The request that returned
-    /// `live` began at `since`.
+    /// Remembers an object after its manifest was applied, and watches it for drift. `live` is the answer to the apply, and
+    /// `since` is the moment before that request.
     pub fn applied(
         &self,
         owner: &ObjectKey,
@@ -228,7 +229,7 @@ impl ObjectWatcher {
         let mut state = self.state();
         let label = self.marks.label_of(owner);
         let seen = state.sighted(label, &id);
-        // A watch may have been faster than the answer, with this change or already with a later one.
+        // A watch may have been faster than the answer. It may have seen this change or already a later one.
         let dirty =
             seen.is_some_and(|seen| seen.is_drift_from(applied)) || state.losses.since(&id, since);
         let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
@@ -248,7 +249,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// Whether a live watch has seen an object of an owner, and no version later than a resourceVersion.
+    /// Whether a live watch has seen an object, in this version and in no later one.
     pub fn confirms(&self, owner: &ObjectKey, id: &ObjectId, version: u64) -> bool {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id).filter(|it| *it.owner == *owner) else {
@@ -258,8 +259,8 @@ impl ObjectWatcher {
         seen.is_some_and(|seen| !is_later(seen.version, version)) && state.is_watched(tracked)
     }
 
-    /// Stops waking an owner for the drift of an object until it is applied again: the owner has a run planned for
-    /// that.
+    /// Stops waking an owner for the drift of an object until the object is applied again, because a run of the owner is
+    /// already planned.
     pub fn hush(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         if state.tracked.get(id).is_some_and(|it| *it.owner == *owner) {
@@ -267,21 +268,21 @@ impl ObjectWatcher {
         }
     }
 
-    /// Stops remembering an object of an owner: it was deleted, skipped or given away. Another node that applied it before
-    /// wakes when it goes.
+    /// Stops tracking an object for an owner that deleted, skipped or gave it away. If another owner applied it before, the
+    /// object is tracked for that owner again.
     pub fn released(&self, owner: &ObjectKey, id: &ObjectId) {
         self.state().untrack(owner, id);
     }
 
-    /// Ends a write to an object that failed. The object is no longer remembered for the node; another node that applied it
-    /// before has it again, and wakes if it drifted meanwhile.
+    /// Notes that a write to an object failed, and stops tracking the object for its owner. If another owner applied it
+    /// before, the object is tracked for that owner again. That owner wakes if the object drifted.
     pub fn write_failed(&self, owner: &ObjectKey, id: &ObjectId) {
         let drifted = self.state().fail(owner, id);
         self.tell(drifted, BTreeSet::new());
     }
 
-    /// Notes that an object of an owner cannot be compared. If it drifted, and another node applied it before, that one has it
-    /// again and wakes; else nothing changes.
+    /// Notes that an object cannot be compared. If it drifted and another owner applied it before, the object is tracked for
+    /// that owner again, and that owner wakes. Otherwise nothing changes.
     pub fn comparison_failed(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         let drifted = state.hides_drift(owner, id).then(|| state.fail(owner, id)).flatten();
@@ -289,13 +290,13 @@ impl ObjectWatcher {
         self.tell(drifted, BTreeSet::new());
     }
 
-    /// Stops remembering the objects of an owner that `is_wanted` does not choose: they left what it applies, also if
-    /// another client deleted them.
+    /// Stops tracking the objects of an owner that `is_wanted` does not choose. The owner no longer applies them, or another
+    /// client deleted them.
     pub fn release_unwanted(&self, owner: &ObjectKey, is_wanted: impl Fn(&ObjectId) -> bool) {
         self.state().untrack_others(owner, is_wanted);
     }
 
-    /// Forgets the objects that a node applied or waited for. The objects that its spec names stay.
+    /// Stops tracking the objects that an applier applied or waits for. The objects that its spec names stay watched.
     pub fn release_objects(&self, owner: &ObjectKey) {
         let mut state = self.state();
         state.untrack_all(owner);
@@ -304,7 +305,7 @@ impl ObjectWatcher {
         state.release_unused(owner);
     }
 
-    /// Forgets a node and stops the watches that no other node needs.
+    /// Forgets a reconciled object, and stops the watches that no other reconciled object needs.
     pub fn forget(&self, owner: &ObjectKey) {
         let mut state = self.state();
         state.untrack_all(owner);
@@ -315,17 +316,17 @@ impl ObjectWatcher {
         }
     }
 
-    /// Replaces the objects that a node waits for. Any event about one of them wakes the node, also an event that came
-    /// after the run read the object and before this call.
+    /// Replaces the objects that a reconciled object waits for. Any event about one of them wakes the reconciled object. That
+    /// includes events that came between the run's read of the object and this call.
     ///
-    /// Objects that carry the label of their owner are seen by the watch of their kind; others get one of their own.
+    /// Objects with an owner label are seen by the watch of that label. Each other object gets a watch by name.
     pub fn await_objects(&self, owner: &ObjectKey, awaited: &[AwaitedObject]) {
         let mut state = self.state();
         state.stop_waiting(owner, |_| true);
         let mut moved = false;
         for AwaitedObject { resource, id, labelled, version, since } in awaited {
             state.wait(owner, id);
-            // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
+            // A watch by name starts here and lists the object first, so only watches by label may be ahead of the run.
             let seen = state.sighted(self.marks.label_of(owner), id);
             moved |= seen.is_some_and(|seen| is_later(seen.version, *version));
             moved |= *version > 0 && state.losses.since(id, *since);
@@ -342,22 +343,22 @@ impl ObjectWatcher {
         }
     }
 
-    /// Notes that a run begins that will read every object its node waits for. Until [`Self::await_objects`] watches by
-    /// label do not wake the node: the run sees these changes, or that call notices them.
+    /// Notes that a run begins that will read every object its reconciled object waits for. Until [`Self::await_objects`] is
+    /// called, watches by label do not wake the reconciled object. The run sees those changes, or that call notices them.
     pub fn begins_observing(&self, owner: &ObjectKey) {
         let mut state = self.state();
-        // What watches by name have seen is not remembered, so they go on to wake.
+        // Versions that watches by name saw are not remembered, so these watches keep waking the reconciled object.
         let named = state.named_by(owner);
         state.stop_waiting(owner, |id| !named.contains(id));
     }
 
-    /// The current moment. Take it before an object is read that a spec names, for [`Self::refer_to`].
+    /// The current moment. Callers take it before they read an object that a spec names, and pass it to [`Self::refer_to`].
     pub fn before_reading(&self) -> WatchMoment {
         self.state().references.now()
     }
 
-    /// An object that a spec names, and the moment before it was read, for [`Self::refer_to`]: as `ask` reads it, or as another
-    /// run read it if it is still like that. If it is to be read `anew`, only a request counts that is sent after this call.
+    /// Reads an object that a spec names, and returns the moment before the read for [`Self::refer_to`]. The content may come
+    /// from another run's recent read if a live watch confirms it. With `anew`, only a request sent after this call counts.
     pub(crate) async fn read_reference(
         &self,
         id: &ObjectId,
@@ -373,7 +374,7 @@ impl ObjectWatcher {
         let _asking = slot.asking.lock().await;
         if let Some(answer) = slot.asked_since(wanted) {
             if let Err(error) = &answer.found {
-                // It was noted for the run that asked. This one fails by it as little.
+                // The error was noted for the run that sent the request. It must not fail this run either.
                 throttled_requests::note(error, matches!(error, ClusterError::NoAnswer(_)));
             }
             return (answer.found, answer.since);
@@ -387,7 +388,7 @@ impl ObjectWatcher {
         (answer.found, answer.since)
     }
 
-    /// What was read a moment ago of an object, if a live watch has seen that version and no other; and the present moment.
+    /// The recent read of an object, if a live watch confirms that its version is still the latest, with the current moment.
     fn confirmed_reference(
         &self,
         id: &ObjectId,
@@ -400,8 +401,8 @@ impl ObjectWatcher {
         state.confirms_reference(id, version).then(|| (found, state.references.now()))
     }
 
-    /// Replaces the objects that the spec of a node names, with the versions that its run read. A change of one wakes
-    /// the node, also a change since it was read.
+    /// Replaces the objects that the spec of a reconciled object names, with the versions that its run read. Any later change
+    /// of them wakes the reconciled object.
     pub fn refer_to(&self, owner: &ObjectKey, referred: &[RunReferenceRead]) {
         let mut state = self.state();
         let kept = referred.iter().map(|one| &one.id).collect();
@@ -420,22 +421,22 @@ impl ObjectWatcher {
         }
     }
 
-    /// Replaces the objects of other kinds on which a node depends, with the versions that its run read. A later version of one
-    /// wakes the node; of one that was read in [`LATEST_VERSION`] only its deletion does. What the spec of the node names
-    /// besides ([`Self::refer_to`]) stays.
+    /// Replaces the objects of other kinds that an applier depends on, with the versions that its run read. A later version
+    /// wakes the applier. If the run passes [`LATEST_VERSION`], only the deletion of the object does. The objects of
+    /// [`Self::refer_to`] stay.
     ///
     /// [`LATEST_VERSION`]: crate::resource_version::LATEST_VERSION
     pub fn depend_on(&self, owner: &ObjectKey, dependencies: &[RunReferenceRead]) {
         let user = owner.part(DEPENDENCIES);
-        // Most nodes depend on nothing of another kind, at any run.
+        // Most appliers never depend on an object of another kind.
         if dependencies.is_empty() && !self.state().references.has(&user) {
             return;
         }
         self.refer_to(&user, dependencies);
     }
 
-    /// Wakes a node because of an object that its spec names. Objects on which it depends may change at any rate, so those wakes
-    /// keep their distance.
+    /// Wakes a reconciled object because an object changed that its spec names. Objects that it depends on may change at any
+    /// rate, so their wakes are spaced out.
     fn wake_referring(&self, node: &ObjectKey) {
         if node.is_part() {
             // No run asks whether this part was woken.
@@ -445,8 +446,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Begins the watches for the objects that the specs of these nodes name, and stops watches that no node needs any
-    /// more.
+    /// Starts the watches for the objects that the specs of these reconciled objects name. Stops the watches that no
+    /// reconciled object needs any more.
     fn watch_references(&self, state: &mut ObjectWatcherState, users: &BTreeSet<ObjectKey>) {
         for user in users {
             for (resource, id) in state.references.of(user) {
@@ -460,8 +461,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Whether a watch ends that the API server refuses: there are narrower ones, or only nodes need it that depend on its object
-    /// and ask for that again anyway.
+    /// Whether to end a watch that the API server forbids. It ends if a narrower watch may replace it. It also ends if only
+    /// dependent appliers use it, because they read the object again anyway.
     fn ends_if_refused(&self, key: &WatchKey) -> bool {
         let state = self.state();
         let is_awaited = |id: &ObjectId| !state.waiting_for(id).is_empty();
@@ -471,7 +472,7 @@ impl ObjectWatcher {
             || (is_for_dependents && key.named_object().is_some_and(|id| !is_awaited(&id)))
     }
 
-    /// Handles the refusal of a watch for references by the API server. Narrower watches may be allowed.
+    /// Ends a watch for references that the API server forbids, and tries narrower watches.
     fn refused(&self, key: &WatchKey, error: &ClusterError) {
         tracing::info!(
             kind = key.kind,
@@ -510,7 +511,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// A watch saw an object.
+    /// Handles an object that a watch saw.
     fn saw(&self, key: &WatchKey, id: &ObjectId, metadata: &Value) {
         let seen = self.marks.sighting_of(metadata);
         let mut state = self.state();
@@ -535,9 +536,9 @@ impl ObjectWatcher {
         self.saw_reference(key, id, Some(seen.version));
     }
 
-    /// A watch saw how an object is that specs may refer to; none: it is gone.
+    /// Handles the version of an object that specs may name. `None` says that the object is gone.
     fn saw_reference(&self, key: &WatchKey, id: &ObjectId, now: Option<u64>) {
-        // One by a label does not know whether what it no longer sees is gone.
+        // An object that leaves a watch by label may only have lost the label.
         if matches!(key.selection, WatchSelection::Labelled(_)) {
             return;
         }
@@ -547,7 +548,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// A watch saw that an object is gone, or lost the label by which it was watched.
+    /// Handles an object that is gone, or that lost the label of its watch.
     fn lost(&self, key: &WatchKey, id: &ObjectId) {
         let mut state = self.state();
         let mut drifted = None;
@@ -578,7 +579,7 @@ impl ObjectWatcher {
         }
     }
 
-    /// Wakes a node for which something moved that it waits for.
+    /// Wakes a reconciled object because an object changed that it waits for. Frequent wakes are spaced out.
     fn wake_waiting(&self, node: &ObjectKey) {
         let pause = match self.pace.call(node, Instant::now()) {
             WakeDecision::Now => return self.work_queue.wake(node, WakeReason::Waiting),
@@ -596,7 +597,7 @@ impl ObjectWatcher {
         });
     }
 
-    /// A watch listed everything: what it should have seen and did not is gone.
+    /// Handles the end of a watch's list. Expected objects that are not in the list are gone.
     fn listed(&self, key: &WatchKey, seen: &BTreeSet<ObjectId>) {
         let missing: Vec<ObjectId> = {
             let state = self.state();
@@ -620,25 +621,25 @@ impl ObjectWatcher {
     }
 }
 
-/// An object that a node waits for.
+/// An object that a reconciled object waits for.
 pub struct AwaitedObject {
-    /// Its kind.
+    /// The kind of the object.
     pub resource: ApiResourceLocation,
-    /// Its id.
+    /// The id of the object.
     pub id: ObjectId,
-    /// Which watch sees it.
+    /// Whether the object has the owner label, which decides which watch sees it.
     pub labelled: OwnerLabel,
-    /// The resourceVersion in which the node saw it; 0 when it was not there.
+    /// The resourceVersion in which the run read the object. It is 0 if the object did not exist.
     pub version: u64,
-    /// The moment before that run.
+    /// The moment before the run read the object.
     pub since: WatchMoment,
 }
 
 /// Whether an object carries the owner label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerLabel {
-    /// The watch of its kind sees it.
+    /// The object has the label, so the watch of that label sees it.
     Yes,
-    /// It needs a watch by name.
+    /// The object does not have the label, so it needs a watch by name.
     No,
 }

@@ -1,4 +1,4 @@
-//! Reading and writing any object, as JSON and without types.
+//! Reads and writes objects of any kind as untyped JSON.
 
 use http::{Method, Request};
 use objects::{Gvk, Object};
@@ -12,64 +12,64 @@ use super::object_pages::ObjectQuery;
 use super::request_retry::{self, RetryAfterHint};
 use super::{ClusterConnection, ClusterError, throttled_requests};
 
-/// Attempts at a request that the server could not take right now.
+/// How often a request is sent at most if the API server is busy.
 const MAX_REQUEST_ATTEMPTS: u32 = 4;
 
-/// Longest list that is read as a whole.
+/// The most bytes of a list that is read as a whole.
 const LARGEST_LIST: usize = 64 << 20;
 
-/// Whether a write is only tried.
+/// Whether a write is a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DryRunMode {
-    /// The server answers as if it had written, and writes nothing.
+    /// The API server validates the write and answers, but stores nothing.
     DryRun,
-    /// The server writes.
+    /// The API server stores the write.
     Write,
 }
 
 /// A page of a list of objects.
 pub struct ObjectPage {
-    /// The objects.
+    /// The objects of the page.
     pub objects: Vec<Object>,
-    /// Where the next page begins; none after the last.
+    /// The token of the next page. `None` after the last page.
     pub next: Option<String>,
-    /// How long the answer was.
+    /// The length of the answer in bytes.
     pub bytes: usize,
 }
 
-/// A user as the API server knows it.
+/// A user name and groups, as the API server knows them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuthenticatedUser {
-    /// The name.
+    /// The user name.
     pub name: String,
     /// The groups.
     pub groups: Vec<String>,
 }
 
-/// What an access review says.
+/// The answer to an access review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessAnswer {
-    /// Whether it is allowed.
+    /// Whether the access is allowed.
     pub is_allowed: bool,
-    /// Which rule says so, if the API server names one.
+    /// The reason that the API server gives, such as the RBAC rule. It may be empty.
     pub reason: String,
 }
 
-/// A verb on one object.
+/// An access of one verb to one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessToObject<'a> {
-    /// The verb.
+    /// The verb, such as `get`.
     pub verb: &'a str,
     /// The API group of the object.
     pub group: &'a str,
-    /// Its resource, such as `planpolicies`.
+    /// The resource of the object, such as `planpolicies`.
     pub resource: &'a str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'a str,
 }
 
 impl ClusterConnection {
-    /// Sends a request and reads the answer as JSON; a server that is busy is asked again a few times.
+    /// Sends a request and reads the answer as JSON. If the API server is busy, the request is repeated a few times.
     async fn send(
         &self,
         method: Method,
@@ -81,7 +81,7 @@ impl ClusterConnection {
         serde_json::from_str(&answer).map_err(|error| kube::Error::SerdeError(error).into())
     }
 
-    /// As [`ClusterConnection::send`]; the answer is not read.
+    /// As [`ClusterConnection::send`], but returns the answer as text.
     async fn send_for_text(
         &self,
         method: Method,
@@ -96,14 +96,15 @@ impl ClusterConnection {
             .header(http::header::CONTENT_TYPE, content_type)
             .body(body)
             .map_err(|e| ClusterError::NoAnswer(format!("{path} is not a path: {e}")))?;
-        // A reply may have been lost after the write, and every write here may be repeated.
+        // The answer to a write may be lost after it took effect. Every write here may safely be repeated.
         self.send_while_busy(&request, 1).await
     }
 
-    /// Sends a request, again a few times while the server is busy, and at most `repeats` times more where no answer comes.
+    /// Sends a request. While the API server is busy, the request is repeated a few times. If no answer comes, it is repeated
+    /// up to `repeats` times.
     ///
     /// # Errors
-    /// The last answer.
+    /// The error of the last attempt.
     pub(super) async fn send_while_busy(
         &self,
         request: &Request<Vec<u8>>,
@@ -124,7 +125,8 @@ impl ClusterConnection {
             let error = hint.into(ClusterError::from(error));
             let busy = matches!(error.code(), Some(429 | 503 | 504));
             let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt <= repeats;
-            // A creation has no version, so what conflicts is something else that was written in between, such as a quota.
+            // A creation has no resourceVersion. So a conflict means that another write came in between, such as that of a
+            // quota.
             let conflicted = request.method() == Method::POST && error.is_conflict();
             let is_repeated = attempt < MAX_REQUEST_ATTEMPTS && (busy || lost || conflicted);
             let delay = request_retry::delay(&error, attempt, &path).filter(|_| is_repeated);
@@ -136,18 +138,18 @@ impl ClusterConnection {
         }
     }
 
-    /// One object as it is now; `None` when it is not there.
+    /// Reads an object. `None` if it does not exist.
     ///
     /// # Errors
-    /// The API server does not respond, or refuses the request for another reason than "not found";
-    /// [`ClusterError::NoSuchKind`] when discovery says that the kind is not served any more.
+    /// The API server does not respond, or refuses the request for another reason than "not found".
+    /// [`ClusterError::NoSuchKind`] if discovery says that the kind is no longer served.
     pub async fn get(
         &self,
         resource: &ApiResourceLocation,
         namespace: &str,
         name: &str,
     ) -> Result<Option<Object>, ClusterError> {
-        // No object has a name that no path can have.
+        // No object can have a name that is not valid in a path.
         let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(None) };
         match self.send(Method::GET, &path, "application/json", Vec::new()).await {
             Ok(value) => to_object(value).map(Some),
@@ -156,8 +158,8 @@ impl ClusterConnection {
         }
     }
 
-    /// What a refusal comes to that may be that of a path that is not served any more: what was known of its group is
-    /// forgotten, and discovery says whether the kind is missing. A proxy and an admission webhook answer 404, too.
+    /// Finds out whether a 404 means that the kind is no longer served. It clears the discovery of the group and asks again.
+    /// Without that check, a proxy or an admission webhook that answers 404 would be misread.
     async fn unserved(&self, resource: &ApiResourceLocation, error: ClusterError) -> ClusterError {
         if !error.is_unserved() {
             return error;
@@ -166,10 +168,11 @@ impl ClusterConnection {
         self.resource(&resource.gvk).await.err().unwrap_or(error)
     }
 
-    /// Objects of a kind; none where discovery says that the kind is not served. An empty `namespace` stands for all.
+    /// The objects of a kind that match a label selector. Empty if discovery says that the kind is not served. An empty
+    /// `namespace` means all namespaces.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond: then nothing is known of the objects.
+    /// The API server refuses the request or does not respond. Then nothing is known about the objects.
     pub async fn list_of_kind(
         &self,
         gvk: &Gvk,
@@ -188,13 +191,11 @@ impl ClusterConnection {
         }
     }
 
-    /// All objects of a kind in a namespace that a label selector matches, read page by page. Each is decoded
-    /// separately: what lies too deep in one is null, and the others are whole. For callers that need whole objects in
-    /// memory.
+    /// All objects of a kind in a namespace that match a label selector, for callers that need whole objects in memory. They
+    /// are read page by page, and each is decoded separately. Values that are nested too deeply become null.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; [`ClusterError::Unreadable`] for a list that does not fit
-    /// into memory.
+    /// The API server refuses the request or does not respond. [`ClusterError::Unreadable`] if the list is larger than 64 MiB.
     pub async fn list(
         &self,
         resource: &ApiResourceLocation,
@@ -218,8 +219,8 @@ impl ClusterConnection {
         Ok(objects)
     }
 
-    /// A page of the objects that a query selects, as [`ClusterConnection::list`] reads them: the first, or the one
-    /// that begins where another ended.
+    /// One page of the objects that a query selects. `from` is the token of a later page. The objects are decoded as
+    /// [`ClusterConnection::list`] does it.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -231,7 +232,7 @@ impl ClusterConnection {
         self.list_at_most(query, from, OBJECTS_PER_PAGE).await
     }
 
-    /// Like [`ClusterConnection::list_part`], but a page of at most `limit` objects.
+    /// As [`ClusterConnection::list_part`], with a page of at most `limit` objects.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -267,7 +268,7 @@ impl ClusterConnection {
         Ok(ObjectPage { objects, next: page.next, bytes: answer.len() })
     }
 
-    /// Server-side apply, taking ownership of every field sent.
+    /// Applies an object by server-side apply, and takes the ownership of every field that it sends.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -281,7 +282,7 @@ impl ClusterConnection {
         self.apply_checked(resource, object, manager, mode, false).await
     }
 
-    /// Like [`ClusterConnection::apply`]; if `strict`, fields that the server does not know are an error.
+    /// As [`ClusterConnection::apply`]. With `strict`, the API server refuses unknown fields.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -321,11 +322,11 @@ impl ClusterConnection {
         to_object(self.send(Method::PATCH, &path, "application/json-patch+json", body).await?)
     }
 
-    /// Creates an object; `strict` refuses fields that the server does not know.
+    /// Creates an object. With `strict`, the API server refuses unknown fields.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; the code is 409 if the object exists already. A reply that
-    /// was lost is asked for again, so this may also be the object that the first attempt made.
+    /// The API server refuses the request or does not respond. The code is 409 if the object exists already. If an answer is
+    /// lost, the request is repeated, and then the existing object may be the one that this call created.
     pub async fn create_object(
         &self,
         resource: &ApiResourceLocation,
@@ -339,11 +340,10 @@ impl ClusterConnection {
         to_object(self.send(Method::POST, &path, "application/json", body_of(object)?).await?)
     }
 
-    /// Whether an object could be created; nothing is.
+    /// Checks by a dry run whether an object could be created. Creates nothing.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; the code is 409 if the object is valid and its name is
-    /// taken.
+    /// The API server refuses the request or does not respond. The code is 409 if the object is valid but already exists.
     pub async fn try_create(
         &self,
         resource: &ApiResourceLocation,
@@ -354,7 +354,7 @@ impl ClusterConnection {
         self.create_object(resource, object, &tried, false).await.map(drop)
     }
 
-    /// Whether this user may do something with all objects of a resource.
+    /// Whether this user may use a verb on all objects of a resource.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -362,8 +362,8 @@ impl ClusterConnection {
         self.may_in("", verb, group, resource).await.map(|answer| answer.is_allowed)
     }
 
-    /// Whether this user may do something with all objects of a resource in a namespace, and which rule says so. In all
-    /// namespaces if it is empty; `resource` may have a subresource, such as `pods/log`.
+    /// Whether this user may use a verb on all objects of a resource in a namespace, with the reason. An empty `namespace`
+    /// means all namespaces. `resource` may have a subresource, such as `pods/log`.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -378,8 +378,8 @@ impl ClusterConnection {
         self.may_access(namespace, access).await
     }
 
-    /// As [`ClusterConnection::may_in`], with the one object that `access` names: a rule may allow that one only. With all
-    /// objects if it has no name.
+    /// As [`ClusterConnection::may_in`], for the one object that `access` names, because a rule may allow only that object.
+    /// Without a name, it is about all objects.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -410,7 +410,7 @@ impl ClusterConnection {
         Ok(AccessAnswer { is_allowed: status["allowed"] == true, reason })
     }
 
-    /// Whether another user may do something with an object. An answer that does not clearly say so is no.
+    /// Whether another user may use a verb on an object. Only a clear "allowed" of the API server counts as yes.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -433,7 +433,7 @@ impl ClusterConnection {
         Ok(status["allowed"] == true && status["denied"] != true)
     }
 
-    /// The name that the API server has for the user of this connection.
+    /// The user name of this connection, as the API server knows it.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -441,7 +441,7 @@ impl ClusterConnection {
         self.own_user().await.map(|user| user.name)
     }
 
-    /// The user of this connection, as the API server knows it.
+    /// The user and the groups of this connection, as the API server knows them.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -458,7 +458,7 @@ impl ClusterConnection {
         })
     }
 
-    /// Replaces an object. Its `resourceVersion`, if it has one, makes sure that no other client changed it meanwhile.
+    /// Replaces an object. If it has a `resourceVersion`, the API server refuses the write after another client's change.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -489,11 +489,10 @@ impl ClusterConnection {
         self.send_patch(MERGE, &format!("{path}?fieldManager={manager}"), patch).await
     }
 
-    /// Sets an annotation of an object that was read. One that does not exist any more is not an error; another object of its
-    /// name is one, and is not changed.
+    /// Sets an annotation of an object that was read before. If the object is gone, nothing happens.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond.
+    /// The API server refuses the request or does not respond. It refuses to change another object of the same name.
     pub async fn annotate(
         &self,
         resource: &ApiResourceLocation,
@@ -511,7 +510,7 @@ impl ClusterConnection {
         }
     }
 
-    /// Sends a patch of a content type to a path.
+    /// Sends a patch with this content type to a path.
     async fn send_patch(
         &self,
         as_type: &str,
@@ -522,7 +521,7 @@ impl ClusterConnection {
         to_object(self.send(Method::PATCH, path, as_type, body).await?)
     }
 
-    /// Like [`ClusterConnection::merge_patch`], but fields that the server does not know are an error.
+    /// As [`ClusterConnection::merge_patch`], but the API server refuses unknown fields.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -555,7 +554,7 @@ impl ClusterConnection {
             .map(drop)
     }
 
-    /// Changes the status of an object by a JSON patch (RFC 6902); fields that the server does not know are refused.
+    /// Changes the status of an object by a JSON patch (RFC 6902). The API server refuses unknown fields.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -572,7 +571,7 @@ impl ClusterConnection {
         self.send_patch("application/json-patch+json", &path, operations).await
     }
 
-    /// The object that a merge patch would make; nothing is changed.
+    /// The object that a merge patch would result in, by a dry run. Changes nothing.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -588,17 +587,16 @@ impl ClusterConnection {
         self.merge_patch(resource, namespace, name, patch, &manager).await
     }
 
-    /// Deletes an object that no Kustomization, HelmRelease or Helmfile manages, with background propagation, if its uid is
-    /// still the one that was read.
+    /// Deletes an object that no Kustomization, HelmRelease or Helmfile manages. The propagation is `Background`, and the uid
+    /// must be the one that was read.
     ///
-    /// No gate is asked about: what windlass keeps for itself (Secrets of Helm's records and of exports, audits, incidents,
-    /// events of lifecycles, the HelmChart of a HelmRelease, the ExternalArtifact of an HTTPArchive), the object of a hook,
-    /// which belongs to the operation that creates it and is deleted by Helm's policy, and what the user of a command names.
-    /// A test lists the files that do so (`xtask/src/tidy/removals.rs`). Anything else takes
-    /// [`ClusterConnection::delete_managed`].
+    /// This call passes no gate. It is for windlass's own records, for hook objects, which Helm's policy deletes, and for
+    /// objects that the user of a command names. Records are Secrets of Helm and exports, audits, incidents, events of
+    /// lifecycles, and generated HelmCharts and ExternalArtifacts. A test lists the callers (`xtask/src/tidy/removals.rs`).
+    /// All others use [`ClusterConnection::delete_managed`].
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; an object that is gone already is not an error.
+    /// The API server refuses the request or does not respond. It is no error if the object is already gone.
     pub async fn delete_unmanaged(
         &self,
         resource: &ApiResourceLocation,
@@ -609,11 +607,11 @@ impl ClusterConnection {
         self.delete_read(resource, namespace, name, uid, "Background").await
     }
 
-    /// Deletes an object that is applied by us, only if it is still the one that was read. The propagation is `Background`,
-    /// `Foreground` or `Orphan`.
+    /// Deletes an object that windlass applied, only if its uid is still the one that was read. The propagation is
+    /// `Background`, `Foreground` or `Orphan`.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; an object that is gone already is not an error.
+    /// The API server refuses the request or does not respond. It is no error if the object is already gone.
     pub async fn delete_managed(
         &self,
         _: RemovalPermit,
@@ -637,11 +635,11 @@ impl ClusterConnection {
         self.delete_by(resource, namespace, name, &options).await
     }
 
-    /// Deletes an object that is applied by us, only if it is still as it was read.
+    /// Deletes an object that windlass applied, only if it has not changed since it was read.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; the error is a conflict if the object has changed; an
-    /// object that is gone already is not an error.
+    /// The API server refuses the request or does not respond. It answers with a conflict if the object has changed. It is no
+    /// error if the object is already gone.
     pub async fn delete_unchanged(
         &self,
         _: RemovalPermit,
@@ -655,7 +653,7 @@ impl ClusterConnection {
         self.delete_by(resource, object.namespace(), object.name(), &options).await
     }
 
-    /// Checks whether a deletion would be accepted; the object stays.
+    /// Checks by a dry run whether the API server would accept a deletion. The object stays.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -690,7 +688,7 @@ impl ClusterConnection {
     }
 }
 
-/// The path of a page of a list.
+/// The path and query of one page of a list.
 fn page_path(
     query: ObjectQuery<'_>,
     from: Option<&str>,
@@ -706,7 +704,7 @@ fn page_path(
 
 /// The content type of a merge patch.
 const MERGE: &str = "application/merge-patch+json";
-/// The part of a query that makes the server refuse fields that it does not know.
+/// The query parameter that makes the API server refuse unknown fields.
 const STRICT: &str = "&fieldValidation=Strict";
 
 fn body_of(object: &Object) -> Result<Vec<u8>, ClusterError> {
@@ -718,10 +716,10 @@ fn to_object(value: Value) -> Result<Object, ClusterError> {
         .map_err(|e| ClusterError::NoAnswer(format!("the response is not an object: {e}")))
 }
 
-/// What stands for itself in a query.
+/// The characters that a query keeps unencoded.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Percent-encodes what may stand in a selector and not in a query.
+/// Percent-encodes a text, such as a selector, for a query.
 pub(super) fn url_encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }

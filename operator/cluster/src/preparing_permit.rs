@@ -1,8 +1,8 @@
-//! The permit under which a run prepares: under it the run reads what its spec names and makes the desired state of that.
+//! The permit under which a run prepares. With it, the run reads the objects that its spec names and builds the desired state.
 //!
-//! There are few of these permits for each cluster, so that the memory of Secrets, ConfigMaps, values and builds does not depend
-//! on how many objects are woken at once. Elsewhere: the queue, which is fair by namespace ([`super::run_permits`]), the permits of
-//! each cluster and the run that takes one (crate `windlass-runtime`).
+//! Each cluster has only a few of these permits. They bound the memory for Secrets, ConfigMaps, values and builds, however
+//! many objects wake at once. Elsewhere: the queue, which is fair by namespace ([`super::run_permits`]), and the runs that
+//! take these permits (crate `windlass-runtime`).
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 
 use super::run_permits::{PermitPriority, RunPermit, RunPermits};
 
-/// The permit of one run. Clones share it, so that any part of the run may give it back.
+/// The preparing permit of one run. Clones share it, so that any part of the run may give it back.
 #[derive(Debug, Clone, Default)]
 pub struct PreparingPermit(Arc<Mutex<Option<RunPermit>>>);
 
 impl PreparingPermit {
-    /// Waits in the queue of a namespace for a permit, unless the run holds one already.
+    /// Waits in the queue of a namespace for a permit. Returns at once if the run already holds one.
     pub async fn acquire(&self, permits: &RunPermits, priority: PermitPriority, namespace: &str) {
         if self.0.lock().is_some() {
             return;
@@ -24,13 +24,14 @@ impl PreparingPermit {
         *self.0.lock() = Some(permit);
     }
 
-    /// Gives the permit back for good: what comes next is bounded by other permits, such as those of a cluster for applying.
+    /// Gives the permit back for the rest of the run. Other permits, such as those for applying, bound the later steps.
     pub fn end(&self) {
         let permit = self.0.lock().take();
         drop(permit);
     }
 
-    /// Waits for another server without the permit, and takes one again before it returns. A run that has no permit just waits.
+    /// Waits for another server without the permit, and takes a permit again before it returns. A run without a permit only
+    /// waits.
     pub async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {
         let permit = self.0.lock().clone();
         match permit {

@@ -1,4 +1,4 @@
-//! Wakes objects whose requests were forbidden (403) when roles or bindings change.
+//! Wakes objects whose requests were forbidden (403) when RBAC roles or bindings change.
 //!
 //! Differs(flux): there they are retried at the retry interval only.
 
@@ -17,7 +17,7 @@ use super::work_queue::WorkQueue;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Kind, plural, and whether its objects live in namespaces.
+/// The RBAC kinds: kind, plural, and whether the kind is namespaced.
 const KINDS: [(&str, &str, bool); 4] = [
     ("Role", "roles", true),
     ("RoleBinding", "rolebindings", true),
@@ -25,23 +25,23 @@ const KINDS: [(&str, &str, bool); 4] = [
     ("ClusterRoleBinding", "clusterrolebindings", false),
 ];
 
-/// For how long changes are gathered: a role comes with its binding.
+/// How long changes are collected before they wake objects, because a role usually comes with its binding.
 const CHANGE_DEBOUNCE_DELAY: Duration = Duration::from_secs(5);
 
-/// Longest pause between two wakes. A tenant who keeps changing roles must not have rejected objects applied again
-/// without rest, so each change that follows soon waits twice as long as the one before it.
+/// The longest pause between two wakes. A tenant who keeps changing roles must not cause constant applies of forbidden
+/// objects. So each change that follows soon waits twice as long as the last one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The node that stands for the RBAC objects of a namespace of a cluster, or for those of the whole cluster (`""`).
-/// Forbidden objects wait for it. `place` is that of the target.
+/// The dependency graph node that stands for the RBAC objects of a namespace. An empty namespace means the cluster-wide ones.
+/// Objects wait for it while their requests are forbidden. `place` names the target cluster.
 pub fn rights(place: &str, namespace: &str) -> ObjectKey {
     let name = if place.is_empty() { "*" } else { place };
     let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
     ObjectKey::new(GROUP, kind, namespace, name)
 }
 
-/// Follows roles and bindings of a cluster. Forbidden objects are retried after the first list, too: it may have what they
-/// lacked.
+/// Watches the roles and bindings of a cluster. The first list also wakes forbidden objects, because it may contain the rights
+/// that they lacked.
 pub async fn follow_rights(cluster: ClusterConnection, work_queue: Arc<WorkQueue>, place: String) {
     let watches = KINDS.map(|(kind, plural, namespaced)| {
         let gvk = Gvk::new(&format!("{GROUP}/v1"), kind);
@@ -51,7 +51,7 @@ pub async fn follow_rights(cluster: ClusterConnection, work_queue: Arc<WorkQueue
         Box::pin(events.filter_map(|event| {
             let namespace = match event {
                 Ok(WatcherEvent::Applied(it) | WatcherEvent::Deleted(it)) => Some(it.namespace),
-                // What came or went meanwhile may have been anywhere.
+                // Roles in any namespace may have changed since the last list.
                 Ok(WatcherEvent::ListEnded) => Some(String::new()),
                 Ok(_) | Err(_) => None,
             };
@@ -80,16 +80,16 @@ pub async fn follow_rights(cluster: ClusterConnection, work_queue: Arc<WorkQueue
     }
 }
 
-/// Namespaces in which rights changed, and when that is reported.
+/// The namespaces whose rights changed, and when the change will wake objects.
 #[derive(Default)]
 struct PendingRbacChanges(BTreeMap<String, RbacChange>);
 
 struct RbacChange {
-    /// When the change is reported; none if it was.
+    /// When this change will wake objects. `None` if it already did.
     due: Option<Instant>,
-    /// When the one before it was.
+    /// When the last change woke objects.
     reported_at: Option<Instant>,
-    /// How long after that one.
+    /// The least time between that wake and the next one.
     pause: Duration,
 }
 
@@ -113,12 +113,12 @@ impl PendingRbacChanges {
         change.due = Some(due);
     }
 
-    /// When the next change is to be reported.
+    /// When the next change is due.
     fn next(&self) -> Option<Instant> {
         self.0.values().filter_map(|it| it.due).min()
     }
 
-    /// The namespaces whose changes are to be reported now.
+    /// The namespaces whose changes are due now.
     fn take(&mut self, now: Instant) -> Vec<String> {
         let due = self.0.iter_mut().filter(|(_, it)| it.due.is_some_and(|due| due <= now));
         let namespaces = due.map(|(namespace, it)| {
@@ -133,7 +133,7 @@ impl PendingRbacChanges {
 mod tests {
     use super::*;
 
-    /// When changes are reported that come in one namespace each second, in seconds.
+    /// The seconds at which changes wake objects, if one change comes each second in a namespace.
     fn reports_within(
         namespace: &str,
         pending: &mut PendingRbacChanges,
@@ -157,7 +157,7 @@ mod tests {
         let often = reports_within("shop", &mut pending, begin, 3600);
         assert_eq!(often[..4], [5, 15, 35, 75]);
         assert!(often.len() < 20, "{often:?}");
-        // That does not delay other namespaces, and is over some time after the last change.
+        // The long pause does not affect other namespaces, and ends some time after the last change.
         let now = begin + Duration::from_secs(3600);
         pending.add("other".to_owned(), now);
         assert_eq!(pending.take(now + CHANGE_DEBOUNCE_DELAY), ["other"]);

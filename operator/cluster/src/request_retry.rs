@@ -1,7 +1,8 @@
-//! How long a request waits before it is sent again: as long as the server says, else a little longer each time, and
-//! spread so that requests to different paths do not coincide.
+//! How long windlass waits before it repeats a request: the time that the API server asks for, or a growing delay. The delay
+//! varies by path, so that requests do not coincide.
 //!
-//! Here: hearing `Retry-After`, which kube's client drops, and the delays. Elsewhere: what is sent again (`objects`).
+//! Here: reading `Retry-After`, which kube's client ignores, and the delays. Elsewhere: which requests are repeated
+//! (`objects`).
 
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -15,19 +16,19 @@ use tower::{Layer, Service};
 
 use super::ClusterError;
 
-/// Longest time that a request is held back here; a longer `Retry-After` is an error to the caller, which releases its
+/// The longest time that a request waits here. A longer `Retry-After` becomes an error, so that the caller releases its
 /// permit.
 const MAX_HELD_REQUEST_DELAY: Duration = Duration::from_secs(3);
 
-/// Longest time that a server is believed.
+/// The longest `Retry-After` that windlass respects.
 const MAX_RETRY_AFTER_DELAY: Duration = Duration::from_secs(15 * 60);
 
-/// What a server said about when to ask again, for the request that carries this among its extensions.
+/// The `Retry-After` of the answer to a request. The request carries this value in its extensions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RetryAfterHint(Arc<OnceLock<Duration>>);
 
 impl RetryAfterHint {
-    /// Puts what was said into the error, where [`ClusterError::retry_after`] finds it.
+    /// Adds the `Retry-After` to the error, where [`ClusterError::retry_after`] finds it.
     pub(super) fn into(self, error: ClusterError) -> ClusterError {
         let (Some(retry_after), ClusterError::Refused(mut status)) = (self.0.get(), error.clone())
         else {
@@ -46,20 +47,20 @@ impl RetryAfterHint {
     }
 }
 
-/// The header in seconds. Dates, which API servers do not write, say nothing.
+/// The `Retry-After` header in seconds. Dates are ignored, because API servers do not send them.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER_DELAY))
 }
 
-/// How long to wait before attempt number `attempt + 1` at a path; `None` if that is too long to hold a permit for.
+/// How long to wait before the next attempt at a path. `None` if that is too long to hold a permit.
 pub(super) fn delay(error: &ClusterError, attempt: u32, path: &str) -> Option<Duration> {
-    // The same path and attempt always give the same, and neighbours something else.
+    // The same path and attempt always give the same delay. Similar paths get other delays.
     let seed = path.bytes().fold(u64::from(attempt), |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     match error.retry_after() {
-        // Never earlier than was asked for.
+        // Never earlier than the API server asked for.
         Some(retry_after) if retry_after <= MAX_HELD_REQUEST_DELAY => {
             Some(retry_after + reconcile::jittered(retry_after / 4, 99, seed))
         }
@@ -68,7 +69,7 @@ pub(super) fn delay(error: &ClusterError, attempt: u32, path: &str) -> Option<Du
     }
 }
 
-/// Listens for `Retry-After` on behalf of requests that carry a [`RetryAfterHint`].
+/// An HTTP layer that reads `Retry-After` for requests that carry a [`RetryAfterHint`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryAfterLayer;
 
@@ -80,7 +81,7 @@ impl<S> Layer<S> for RetryAfterLayer {
     }
 }
 
-/// See [`RetryAfterLayer`].
+/// The HTTP service of [`RetryAfterLayer`].
 #[derive(Debug, Clone)]
 pub(super) struct RetryAfterService<S>(S);
 
@@ -111,7 +112,7 @@ where
             if let (true, Some(hint)) = (is_put_off, hint)
                 && let Some(by) = retry_after(answer.headers())
             {
-                // A request is sent once, so nothing was said before.
+                // Each request is sent once, so no value was set before.
                 let _ = hint.0.set(by);
             }
             Ok(answer)

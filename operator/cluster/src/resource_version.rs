@@ -1,16 +1,16 @@
-//! resourceVersions as numbers: Kubernetes' can be compared (1.35), those of other API servers may be any text.
+//! resourceVersions as numbers. Those of Kubernetes can be compared since 1.35. Other API servers may use any text.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::Value;
 
-/// Marks the hash of a version that is not a number. etcd's revisions do not reach this bit.
+/// The bit that marks the hash of a version that is not a number. The revisions of etcd never reach it.
 const OPAQUE_BIT: u64 = 1 << 63;
 
-/// Nothing is later than this.
+/// A version that no other version is later than.
 pub const LATEST_VERSION: u64 = u64::MAX;
 
-/// The number for a version: its value, or a hash if it is not a number; 0 if there is none.
+/// The number of a resourceVersion. It is the value itself, a hash if the text is not a number, or 0 if the text is empty.
 pub fn number_of(version: &str) -> u64 {
     if version.is_empty() {
         return 0;
@@ -20,7 +20,7 @@ pub fn number_of(version: &str) -> u64 {
         Ok(_) | Err(_) => {
             let mut hash = DefaultHasher::new();
             version.hash(&mut hash);
-            // Not the latest.
+            // Never equal to [`LATEST_VERSION`].
             (hash.finish() | OPAQUE_BIT) & !1
         }
     }
@@ -31,7 +31,7 @@ pub fn of_metadata(metadata: &Value) -> u64 {
     number_of(metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Whether one version may be later than another: if one of them is not a number, every other version may.
+/// Whether one version may be later than another. If one of them is not a number, any other version counts as later.
 pub(crate) fn is_later(version: u64, than: u64) -> bool {
     if than == LATEST_VERSION || version == than {
         return false;

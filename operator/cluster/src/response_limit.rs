@@ -1,4 +1,4 @@
-//! Answers have an end: so many bytes, and so much time for all of them.
+//! Limits the length and the time of answers.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -9,21 +9,22 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 
-/// Most bytes of one answer. An object has 1.5 MiB in etcd; the longest lists are the records of a release.
+/// The most bytes of one answer. An object has at most 1.5 MiB in etcd. The longest answers are lists of Helm's release
+/// records.
 pub(super) const ANSWER_LIMIT: usize = 64 << 20;
 
-/// Why an answer was not read to its end.
+/// Why an answer was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponseBodyError {
-    /// Too many bytes.
+    /// The answer has too many bytes.
     #[error("the response is larger than {0} bytes")]
     TooLong(usize),
-    /// Too much time.
+    /// The answer took too long.
     #[error("the response was not complete after {} s", .0.as_secs())]
     TooSlow(Duration),
 }
 
-/// A body that ends with an error when it is too long, or takes too long.
+/// A response body that ends with an error if it is too long or takes too long.
 pub(super) struct BoundedBody<B> {
     body: B,
     limit: usize,
@@ -69,7 +70,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for BoundedBody<
     }
 }
 
-/// The next piece of a body; none at its end.
+/// The next piece of a body. `None` at its end.
 pub(super) async fn piece<B: Body<Data = Bytes> + Unpin>(
     body: &mut B,
 ) -> Option<Result<Bytes, B::Error>> {
@@ -77,7 +78,7 @@ pub(super) async fn piece<B: Body<Data = Bytes> + Unpin>(
         let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
         match frame.map(Frame::into_data) {
             Ok(Ok(data)) => return Some(Ok(data)),
-            // Trailers.
+            // Trailers are skipped.
             Ok(Err(_)) => {}
             Err(error) => return Some(Err(error)),
         }
@@ -88,7 +89,7 @@ pub(super) async fn piece<B: Body<Data = Bytes> + Unpin>(
 mod tests {
     use super::*;
 
-    /// A body that never ends: a kilobyte at once, or nothing at all.
+    /// A body that never ends. It sends a kilobyte at a time, or nothing at all.
     struct EndlessBody(bool);
 
     impl Body for EndlessBody {

@@ -1,11 +1,11 @@
-//! Permits, of which there are few, shared by all namespaces: for builds, for fetching, for applying to a cluster.
+//! Permits for work that many namespaces share: builds, fetches, and applies to a cluster. There are few of them.
 //!
-//! A run that waits for a permit waits in the queue of its namespace. Of the namespaces with waiting runs, the one that holds the
-//! fewest permits gets the next; equals take turns. So a tenant with many objects delays only its own, also where each of them
-//! takes long. Where work is mostly waiting for others, a namespace has a bound of its own besides, so that
-//! servers which never end cannot take all permits.
-//! A run that waits for others gives its permit back meanwhile ([`RunPermit::aside`]). What has begun ends before much
-//! else begins: of the two queues of a namespace, one is for runs that go on, and they take turns.
+//! A run waits for a permit in the queue of its namespace. The next permit goes to the waiting namespace that holds the fewest
+//! permits, and equal namespaces take turns. So a tenant with many or slow objects delays only its own runs. Where work mostly
+//! waits for servers, each namespace also has a limit of its own, because a server may never respond.
+//!
+//! A run gives its permit back while it waits for another server ([`RunPermit::aside`]). Each namespace has two queues, one
+//! for new runs and one for runs that continue earlier work, and they take turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// Permits and the runs that wait for one. Clones share them.
+/// A pool of permits with the queues of waiting runs. Clones share it.
 #[derive(Debug, Clone)]
 pub struct RunPermits(Arc<Mutex<PermitQueues>>);
 
 #[derive(Debug)]
 struct PermitQueues {
     free: usize,
-    /// How many of all permits a namespace may have.
+    /// The most permits that one namespace may hold.
     each: usize,
-    /// The waiting runs, by namespace.
+    /// The waiting runs of each namespace.
     waiting: BTreeMap<String, NamespacePermitQueues>,
-    /// The namespaces with waiting runs, in the order in which they take turns.
+    /// The namespaces with waiting runs, in the order of their turns.
     turns: VecDeque<String>,
     held: BTreeMap<String, usize>,
 }
@@ -32,10 +32,10 @@ struct PermitQueues {
 /// In which queue of its namespace a run waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermitPriority {
-    /// For a run that begins something.
+    /// For a run that begins new work.
     New,
-    /// For a run that continues the work of an earlier run. It has little left to do, and other objects may wait for
-    /// its end.
+    /// For a run that continues the work of an earlier run. Little of that work is left, and other objects may wait for its
+    /// end.
     Resume,
 }
 
@@ -53,7 +53,7 @@ impl NamespacePermitQueues {
         self.begin.is_empty() && self.go_on.is_empty()
     }
 
-    /// Whether one of them still waits.
+    /// Whether any run in these queues still waits.
     fn is_awaited(&self) -> bool {
         self.begin.iter().chain(&self.go_on).any(|waiting| !waiting.is_closed())
     }
@@ -84,7 +84,7 @@ impl NamespacePermitQueues {
     }
 }
 
-/// A permit; given back when it is dropped.
+/// A permit. Dropping it gives it back.
 #[derive(Debug)]
 pub struct GrantedPermit {
     permits: RunPermits,
@@ -107,8 +107,8 @@ impl Drop for GrantedPermit {
     }
 }
 
-/// Sends each permit to the run that waited for it. A run that stopped waiting drops its permit, which goes to the
-/// next.
+/// Sends each permit to the run that waited for it. If that run has stopped waiting, the permit is dropped and goes to the
+/// next run.
 fn hand_out(granted: Vec<(oneshot::Sender<GrantedPermit>, GrantedPermit)>) {
     for (waiting, permit) in granted {
         drop(waiting.send(permit));
@@ -121,7 +121,7 @@ impl RunPermits {
         Self::shared(all, all)
     }
 
-    /// A pool of `all` permits, of which one namespace may hold `each` at most.
+    /// A pool of `all` permits. One namespace may hold at most `each` of them.
     pub fn shared(all: usize, each: usize) -> Self {
         Self(Arc::new(Mutex::new(PermitQueues {
             free: all,
@@ -136,7 +136,7 @@ impl RunPermits {
         self.0.lock()
     }
 
-    /// A permit, when it is the namespace's turn.
+    /// Waits for a permit until it is the namespace's turn.
     pub async fn acquire(&self, namespace: &str) -> GrantedPermit {
         self.acquire_in(PermitPriority::New, namespace).await
     }
@@ -150,14 +150,14 @@ impl RunPermits {
                 self.grant(&mut queues)
             };
             hand_out(granted);
-            // Its sender is in the queue until a permit is sent.
+            // The sender stays in the queue until it sends a permit.
             if let Ok(permit) = receiver.await {
                 return permit;
             }
         }
     }
 
-    /// A permit for a run. The run can give it back while it waits for others.
+    /// Waits for the permit of a run. The run can give it back while it waits for other servers.
     pub async fn run_permit(&self, namespace: &str) -> RunPermit {
         self.run_permit_in(PermitPriority::New, namespace).await
     }
@@ -171,7 +171,7 @@ impl RunPermits {
         RunPermit(Arc::new(RunPermitState { permits, namespace, held }))
     }
 
-    /// Takes the free permits for the runs whose turn it is.
+    /// Assigns the free permits to the runs whose turn it is.
     fn grant(
         &self,
         queues: &mut PermitQueues,
@@ -230,7 +230,7 @@ impl PermitQueues {
         None
     }
 
-    /// The place in `turns` of the namespace with the fewest permits; none if each has all that it may have.
+    /// The position in `turns` of the namespace with the fewest permits. `None` if every waiting namespace is at its limit.
     fn turn(&self) -> Option<usize> {
         let mut fewest: Option<NamespaceTurn> = None;
         for (place, namespace) in self.turns.iter().enumerate() {
@@ -238,7 +238,7 @@ impl PermitQueues {
             if held < self.each && fewest.as_ref().is_none_or(|it| held < it.held) {
                 fewest = Some(NamespaceTurn { place, held });
             }
-            // No namespace holds fewer, and of those that hold some there are no more than permits.
+            // No namespace can hold fewer. The namespaces that hold a permit are at most as many as the permits.
             if held == 0 {
                 break;
             }
@@ -247,15 +247,15 @@ impl PermitQueues {
     }
 }
 
-/// A namespace that may be the next.
+/// A namespace whose turn it may be.
 struct NamespaceTurn {
-    /// Its place.
+    /// Its position in `turns`.
     place: usize,
     /// How many permits it holds.
     held: usize,
 }
 
-/// The permit of one run, for all that it does at the same time.
+/// The permit of one run. All parts of the run that work at the same time share it.
 #[derive(Debug, Clone)]
 pub struct RunPermit(Arc<RunPermitState>);
 
@@ -269,7 +269,7 @@ struct RunPermitState {
 #[derive(Debug)]
 struct HeldPermit {
     permit: Option<GrantedPermit>,
-    /// How many parts of the run wait for others.
+    /// How many parts of the run wait for other servers.
     aside: usize,
 }
 
@@ -278,12 +278,12 @@ impl RunPermit {
         self.0.held.lock()
     }
 
-    /// The namespace that it is granted to.
+    /// The namespace that holds this permit.
     pub fn namespace(&self) -> &str {
         &self.0.namespace
     }
 
-    /// Waits without the permit, and takes one again before it returns.
+    /// Gives the permit back while `wait` runs, and takes one again before it returns.
     ///
     /// While one part of a run waits, the other parts continue without a permit.
     pub async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {
@@ -302,7 +302,7 @@ impl RunPermit {
         if is_last {
             let permit = self.0.permits.acquire_in(PermitPriority::Resume, &self.0.namespace).await;
             let mut held = self.held();
-            // Another part may wait by now.
+            // Another part of the run may be waiting by now.
             if held.aside == 0 && held.permit.is_none() {
                 held.permit = Some(permit);
             } else {

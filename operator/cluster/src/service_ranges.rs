@@ -1,5 +1,5 @@
-//! Where the cluster's Services are: their ranges, which tenants must not reach by URL, and what one of them answers
-//! to a client outside of the cluster.
+//! Finds the IP ranges of the cluster's Services, which tenants must not reach by URL. It also sends requests to a Service
+//! through the API server.
 
 use futures::AsyncReadExt as _;
 use http::Request;
@@ -22,18 +22,18 @@ pub struct ServicePort {
     pub port: u16,
 }
 
-/// The ranges of Services, and how they are known.
+/// The IP ranges of Services, and whether they are a guess.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRanges {
-    /// What they are.
+    /// The ranges.
     pub nets: Vec<IpNet>,
-    /// They were guessed around the address of the API server's own Service.
+    /// Whether the ranges were guessed from the address of the Service `kubernetes`.
     pub is_guess: bool,
 }
 
 impl ClusterConnection {
-    /// The ranges that Services have addresses from: those of the ServiceCIDRs, and before Kubernetes 1.33, or where
-    /// they may not be read, a guessed network around the Service `kubernetes`.
+    /// The IP ranges of Services, from the ServiceCIDRs. Before Kubernetes 1.33, or without the right to read them, the range
+    /// is guessed around the Service `kubernetes`.
     ///
     /// # Errors
     /// The API server does not respond, or refuses to show the Service `kubernetes`.
@@ -66,11 +66,11 @@ impl ClusterConnection {
         Ok(ServiceRanges { nets, is_guess: true })
     }
 
-    /// The answer of a Service to GET, which the API server passes on; `most` bytes at most.
+    /// Sends a GET request to a Service through the API server, and returns an answer of up to `most` bytes.
     ///
     /// # Errors
-    /// The API server refuses the request, for example because this user has no right to it, or does not respond;
-    /// [`ClusterError::Unreadable`] for a longer answer.
+    /// The API server refuses the request, for example because this user has no right to it, or does not respond.
+    /// [`ClusterError::Unreadable`] if the answer is longer.
     pub async fn ask_service(
         &self,
         at: &ServicePort,
@@ -87,7 +87,7 @@ impl ClusterConnection {
         let request = Request::get(&path).body(Vec::new());
         let request = request
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
-        // It may be as long as an artifact, so it has neither the time nor the length of other answers.
+        // The answer may be as long as an artifact. So it gets other limits of time and length than usual answers.
         let place = self.watches.place()?;
         let body = place.client().request_stream(request).await?;
         let mut bytes = Vec::new();
@@ -100,7 +100,7 @@ impl ClusterConnection {
     }
 }
 
-/// The networks in a list of a spec; an address is the network of itself.
+/// The networks in a list of a spec. A single address counts as a network of one address.
 fn parsed<'o>(objects: impl Iterator<Item = &'o Object>, field: &str) -> Vec<IpNet> {
     let listed = objects.filter_map(|object| object.fields().get("spec")?.get(field)?.as_array());
     let strings = listed.flatten().filter_map(Value::as_str);
@@ -110,7 +110,8 @@ fn parsed<'o>(objects: impl Iterator<Item = &'o Object>, field: &str) -> Vec<IpN
     strings.filter_map(net).collect()
 }
 
-/// What ranges of Services usually are: 65 536 addresses, and of IPv6 as many as an API server takes.
+/// The usual range of Services around an address: 65 536 addresses for IPv4, and for IPv6 the largest range that an API server
+/// accepts.
 fn around(own: IpNet) -> Option<IpNet> {
     let bits = match own {
         IpNet::V4(_) => 16,

@@ -1,7 +1,7 @@
-//! Kinds whose API server did not respond a moment ago: the next requests about their objects need not wait as long.
+//! Remembers kinds whose API server did not respond a moment ago, so that the next requests about them fail at once.
 //!
-//! An aggregated API server or a conversion webhook that is dead keeps each request until its limit, and requests share one
-//! connection that carries so many at once.
+//! A dead aggregated API server or conversion webhook blocks each request until its time limit. The requests share one
+//! connection, which carries only a limited number at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use objects::Gvk;
 use parking_lot::Mutex;
 
-/// For how long no request is sent about a kind after one had no response.
+/// For how long no request about a kind is sent after one got no response.
 const SILENT_FOR: Duration = Duration::from_secs(10);
 
-/// The kinds, each with the moment at which a request had no response.
+/// The kinds, each with the time when a request got no response.
 #[derive(Debug, Default)]
 pub struct SilentKinds(Mutex<BTreeMap<Gvk, Instant>>);
 
 impl SilentKinds {
-    /// Notes that a request about a kind had no response.
+    /// Notes that a request about a kind got no response.
     pub fn add(&self, kind: &Gvk, now: Instant) {
         let mut all = self.0.lock();
         all.retain(|_, at| now.saturating_duration_since(*at) < SILENT_FOR);
         all.insert(kind.clone(), now);
     }
 
-    /// Whether a request about a kind had no response a moment ago.
+    /// Whether a request about a kind got no response a moment ago.
     #[must_use]
     pub fn has(&self, kind: &Gvk, now: Instant) -> bool {
         let at = self.0.lock().get(kind).copied();

@@ -1,8 +1,8 @@
-//! Secrets, ConfigMaps and ServiceAccounts that a spec names: read for a run, and watched so that a change wakes the object.
+//! Reads the Secrets, ConfigMaps and ServiceAccounts that a spec names, and watches them, so that a change wakes the object.
 //!
-//! They are read with windlass's own identity (Parity(flux)). Runs that read the same object at nearly the same time share what
-//! was read, and nothing of it is kept for longer than a few seconds (`object_watcher::reference_reads`). Without a cluster they
-//! are those that a repository declares ([`DeclaredReferences`]).
+//! They are read with windlass's own identity (Parity(flux)). Runs that read the same object at nearly the same time share one
+//! read, which is kept for a few seconds (`object_watcher::reference_reads`). Without a cluster, the manifests of a repository
+//! are used instead ([`DeclaredReferences`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::object_watcher::{
 /// The most image pull secrets of a ServiceAccount that are read for a run. Differs(flux): there is no limit.
 const MAX_PULL_SECRETS: usize = 64;
 
-/// Of the image pull secrets that a ServiceAccount names, those that are read: each once, in its order.
+/// The image pull secrets of a ServiceAccount that are read: each name once, in the given order.
 ///
 /// # Errors
-/// They are too many, each of which may have a megabyte.
+/// There are too many, and each may have a megabyte.
 pub fn distinct_pull_secrets(names: Vec<String>) -> Result<Vec<String>, String> {
     let mut known = BTreeSet::new();
     let names: Vec<String> = names.into_iter().filter(|name| known.insert(name.clone())).collect();
@@ -36,25 +36,25 @@ pub fn distinct_pull_secrets(names: Vec<String>) -> Result<Vec<String>, String> 
     Ok(names)
 }
 
-/// ConfigMaps and Secrets with their data.
+/// The data of ConfigMaps and Secrets, by object.
 type DataByObject = BTreeMap<ObjectId, BTreeMap<String, Vec<u8>>>;
 
-/// The ConfigMaps and Secrets that manifests declare, with the data that the API server would store of them.
+/// The ConfigMaps and Secrets that manifests declare, with the data that the API server would store.
 #[derive(Default, Clone)]
 pub struct DeclaredReferences {
     declared: DataByObject,
-    /// What a cluster had earlier, for those that no manifest declares.
+    /// The data that a cluster had earlier, for objects that no manifest declares.
     of_cluster: Arc<DataByObject>,
 }
 
 impl DeclaredReferences {
-    /// Nothing is declared, and what a cluster had earlier is known: these objects.
+    /// No declared objects, but the objects that a cluster had earlier.
     pub fn with_cluster_objects(of_cluster: Self) -> Self {
         Self { declared: DataByObject::new(), of_cluster: Arc::new(of_cluster.declared) }
     }
 
-    /// Adds an object if it is a ConfigMap or Secret whose data can be read: one that SOPS encrypted is not. The last one of an
-    /// id counts. Values of a Secret that are not base64 stay as they are written.
+    /// Adds an object if it is a ConfigMap or Secret whose data can be read. Objects that SOPS encrypted are skipped. A later
+    /// object replaces one with the same id. A value of a Secret that is not base64 stays as written.
     pub fn add(&mut self, object: &Object) {
         let is_secret = match (object.api_version(), object.kind()) {
             ("v1", "Secret") => true,
@@ -81,7 +81,7 @@ impl DeclaredReferences {
         self.declared.contains_key(&ObjectId::new(namespace, name, "", kind))
     }
 
-    /// What the Secrets hold that are declared, or that a cluster is known to have had.
+    /// The values of all Secrets that manifests declare or that a cluster had earlier.
     pub fn secret_values(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.declared
             .iter()
@@ -90,7 +90,7 @@ impl DeclaredReferences {
             .flat_map(|(_, data)| data.values())
     }
 
-    /// The data of a ConfigMap or Secret; `None` if it is not declared, and a cluster is not known to have had it.
+    /// The data of a ConfigMap or Secret. `None` if no manifest declares it and no cluster had it earlier.
     pub fn data(
         &self,
         kind: &str,
@@ -102,27 +102,27 @@ impl DeclaredReferences {
     }
 }
 
-/// Where references are read.
+/// Where a run reads the objects that a spec names.
 enum ReferenceOrigin {
-    /// The cluster that is watched.
+    /// The cluster of this watcher.
     Cluster(Arc<ObjectWatcher>),
-    /// Manifests; a cluster may have more.
+    /// Manifests. The cluster may have objects that they do not declare.
     Manifests(Arc<DeclaredReferences>),
 }
 
-/// The objects that a run read because a spec names them. [`ReadReferences::watch`] ends the reading.
+/// The objects that a run read because a spec names them. The run ends its reading with [`ReadReferences::watch`].
 #[must_use = "what was read is to be watched"]
 pub struct ReadReferences {
     origin: ReferenceOrigin,
-    /// Whether what earlier runs read does not count.
+    /// Whether recent reads of other runs are ignored.
     is_anew: bool,
     read: Vec<RunReferenceRead>,
-    /// What was asked for and is not declared by the manifests.
+    /// The objects that the run wanted to read and the manifests do not declare.
     undeclared: BTreeSet<ObjectId>,
 }
 
 impl ReadReferences {
-    /// An empty list for a run that reads from the cluster of `watcher`.
+    /// An empty list, for a run that reads from the cluster of `watcher`.
     pub fn new(watcher: &Arc<ObjectWatcher>) -> Self {
         Self {
             origin: ReferenceOrigin::Cluster(watcher.clone()),
@@ -132,12 +132,12 @@ impl ReadReferences {
         }
     }
 
-    /// If a user requested the run, everything is read as it is now, whatever other runs read a moment ago.
+    /// If a user requested the run, every object is read anew, and recent reads of other runs are ignored.
     pub fn reading_anew(self, is_requested: bool) -> Self {
         Self { is_anew: is_requested, ..self }
     }
 
-    /// An empty list for a run that reads from manifests, without a cluster. No ServiceAccount is known.
+    /// An empty list, for a run that reads from manifests without a cluster. ServiceAccounts are then unknown.
     pub fn of_manifests(declared: Arc<DeclaredReferences>) -> Self {
         Self {
             origin: ReferenceOrigin::Manifests(declared),
@@ -147,17 +147,17 @@ impl ReadReferences {
         }
     }
 
-    /// Whether an object that is not found does not exist. Else a cluster may have it.
+    /// Whether an object that is not found surely does not exist. With manifests, a cluster may still have it.
     pub fn is_complete(&self) -> bool {
         matches!(self.origin, ReferenceOrigin::Cluster(_))
     }
 
-    /// The objects that a run wanted to read and the manifests do not declare; none if a cluster was read.
+    /// The objects that the run wanted to read and the manifests do not declare. Empty if the run read from a cluster.
     pub fn undeclared(&self) -> &BTreeSet<ObjectId> {
         &self.undeclared
     }
 
-    /// The data of an object that manifests declare.
+    /// The data of an object from the manifests.
     fn declared(
         &mut self,
         kind: &str,
@@ -172,7 +172,7 @@ impl ReadReferences {
         data.cloned()
     }
 
-    /// The data of a Secret; `None` when there is none of that name.
+    /// The data of a Secret. `None` if it does not exist.
     pub async fn secret(
         &mut self,
         namespace: &str,
@@ -197,7 +197,7 @@ impl ReadReferences {
         })
     }
 
-    /// The strings of a ConfigMap; `None` when there is none of that name.
+    /// The strings of a ConfigMap. `None` if it does not exist.
     pub async fn config_map(
         &mut self,
         namespace: &str,
@@ -224,7 +224,7 @@ impl ReadReferences {
         })
     }
 
-    /// The names of a ServiceAccount's image pull secrets; `None` when there is no ServiceAccount of that name.
+    /// The names of a ServiceAccount's image pull secrets. `None` if the ServiceAccount does not exist.
     pub async fn pull_secrets(
         &mut self,
         namespace: &str,
@@ -249,7 +249,7 @@ impl ReadReferences {
         })
     }
 
-    /// Reads an object from a cluster, or takes what another run read if it is still like that, and notes its version.
+    /// Reads an object from the cluster, or reuses another run's recent read if it is still current. Notes the version.
     async fn read_in(
         &mut self,
         watcher: &ObjectWatcher,
@@ -262,13 +262,13 @@ impl ReadReferences {
         Ok(content)
     }
 
-    /// Adds what another part of the same run read.
+    /// Adds the objects that another part of the same run read.
     pub fn join(&mut self, other: Self) {
         self.read.extend(other.read);
         self.undeclared.extend(other.undeclared);
     }
 
-    /// The version in which an object was read; `None` if it was not read or does not exist.
+    /// The version in which an object was read. `None` if it was not read or does not exist.
     pub fn version(&self, kind: &str, namespace: &str, name: &str) -> Option<u64> {
         let id = ObjectId::new(namespace, name, "", kind);
         self.read.iter().find(|it| it.id == id).and_then(|it| it.version)
@@ -286,8 +286,8 @@ impl ReadReferences {
         Ok(())
     }
 
-    /// Watches all objects that were read: their changes wake the node. Objects that only an earlier run read are watched
-    /// no longer.
+    /// Watches all objects that were read, so that their changes wake the object `node`. Objects that only an earlier run read
+    /// are no longer watched.
     pub fn watch(self, node: &ObjectKey) {
         if let ReferenceOrigin::Cluster(watcher) = &self.origin {
             watcher.refer_to(node, &self.read);
@@ -307,7 +307,7 @@ mod tests {
     use crate::metrics::MetricsRegistry;
     use crate::work_queue::WorkQueue;
 
-    /// The watcher of a cluster with one ConfigMap, and how often that was read.
+    /// The watcher of a fake cluster with one ConfigMap, and a count of its reads.
     async fn cluster_with_config_map() -> (Arc<ObjectWatcher>, Arc<AtomicUsize>) {
         let reads = Arc::new(AtomicUsize::new(0));
         let count = reads.clone();

@@ -1,4 +1,4 @@
-//! Writing statuses and finalizers of our own kinds, and ending holds.
+//! Writes the statuses and finalizers of windlass's own kinds, and ends holds.
 
 use http::Request;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -15,8 +15,8 @@ impl ClusterConnection {
         Api::namespaced(self.unary.clone(), namespace)
     }
 
-    /// Has an object of a kind of ours patched. The answer is read as watches read it: one that is being deleted may be
-    /// nested as deeply as it likes.
+    /// Patches an object of one of windlass's kinds. The answer is decoded like a watch event, so an object that is being
+    /// deleted may be nested at any depth.
     async fn patch<K: WindlassKind>(
         &self,
         namespace: &str,
@@ -47,10 +47,10 @@ impl ClusterConnection {
         Ok(Some(object))
     }
 
-    /// Replaces fields in the status of an object that cannot be read, as `manager`.
+    /// Replaces fields in the status of an object that cannot be read, with `manager` as field manager.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; an object that is gone is not an error.
+    /// The API server refuses the request or does not respond. It is no error if the object is gone.
     pub async fn write_status_of_unreadable<K: WindlassKind>(
         &self,
         meta: &super::object_decode::ObjectMetadata,
@@ -61,14 +61,14 @@ impl ClusterConnection {
         let namespace = &meta.namespace;
         let name = &meta.name;
         match self.patch::<K>(namespace, name, Some("status"), manager, patch).await {
-            // It is written, and cannot be read now as before.
+            // The status was written. The object is as unreadable as before.
             Ok(_) | Err(ClusterError::Unreadable(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// An object that a spec may name. No object has a name that a path cannot have as it is, and such a name would ask for
-    /// something else.
+    /// Reads an object that a spec may name. A name that is not valid in a path belongs to no object, and could make the path
+    /// lead to something else.
     async fn named<K: WindlassKind>(
         &self,
         namespace: &str,
@@ -80,7 +80,7 @@ impl ClusterConnection {
         found(self.api::<K>(namespace).get(name).await)
     }
 
-    /// An object of a kind of ours as it is now; `None` when there is none of that name.
+    /// Reads an object of one of windlass's kinds. `None` if it does not exist.
     ///
     /// # Errors
     /// The API server does not respond, or refuses the request for another reason than "not found".
@@ -92,10 +92,10 @@ impl ClusterConnection {
         self.named(namespace, name).await
     }
 
-    /// Makes an object that must not be there yet.
+    /// Creates an object that must not exist yet.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; the code is 409 if the object exists already.
+    /// The API server refuses the request or does not respond. The code is 409 if the object exists already.
     pub async fn create<K: WindlassKind>(
         &self,
         object: &K,
@@ -108,11 +108,11 @@ impl ClusterConnection {
         created.map_err(throttled_requests::noted)
     }
 
-    /// Replaces the fields of a status that `status` names, as `manager`; others stay. With a `version` only as long as the
-    /// object has it.
+    /// Replaces the status fields that `status` names, with `manager` as field manager. Other fields stay. With a `version`,
+    /// the write succeeds only if the object still has that version.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; an object that is gone is not an error and gives `None`.
+    /// The API server refuses the request or does not respond. If the object is gone, the result is `None` and no error.
     pub async fn write_status<K: WindlassKind>(
         &self,
         object: &K,
@@ -121,7 +121,7 @@ impl ClusterConnection {
         version: Option<&str>,
     ) -> Result<Option<K>, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
-        // The uid makes sure that a status never lands on a namesake that was created since.
+        // The uid makes sure that the status never reaches another object of the same name that was created since.
         let mut patch = json!({"metadata": {"uid": object.uid()}, "status": status});
         if let Some(version) = version {
             patch["metadata"]["resourceVersion"] = version.into();
@@ -129,10 +129,10 @@ impl ClusterConnection {
         self.patch(&namespace, &object.name_any(), Some("status"), manager, patch).await
     }
 
-    /// Adds or removes our finalizer, provided that the object has not changed since it was read.
+    /// Adds or removes windlass's finalizer, if the object has not changed since it was read.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; an object that is gone is not an error and gives `None`.
+    /// The API server refuses the request or does not respond. If the object is gone, the result is `None` and no error.
     pub async fn write_finalizers<K: WindlassKind>(
         &self,
         object: &K,
@@ -145,11 +145,11 @@ impl ClusterConnection {
         self.patch(&namespace, &object.name_any(), None, manager, patch).await
     }
 
-    /// Takes annotations away, and sets `spec.suspend` to false if it is to `resume`, provided that the object has not
-    /// changed since it was read.
+    /// Removes annotations, and with `resume` also sets `spec.suspend` to false. Both need that the object has not changed
+    /// since it was read.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; an object that is gone is not an error and gives `None`.
+    /// The API server refuses the request or does not respond. If the object is gone, the result is `None` and no error.
     pub async fn end_hold<K: WindlassKind>(
         &self,
         object: &K,
@@ -164,11 +164,11 @@ impl ClusterConnection {
         if resume {
             patch["spec"] = json!({"suspend": false});
         }
-        // A name of our own: this is neither what a controller of Flux does nor what a user did.
+        // The field manager is windlass's own name, because neither a Flux controller nor a user makes this change.
         self.patch(&namespace, &object.name_any(), None, "windlass", patch).await
     }
 
-    /// The data of a Secret and its version; `None` when there is none of that name.
+    /// The data of a Secret and its version. `None` if it does not exist.
     ///
     /// # Errors
     /// The API server does not respond, or refuses the request for another reason than "not found".
@@ -185,7 +185,7 @@ impl ClusterConnection {
         }))
     }
 
-    /// The strings of a ConfigMap and its version; `None` when there is none of that name.
+    /// The strings of a ConfigMap and its version. `None` if it does not exist.
     ///
     /// # Errors
     /// The API server does not respond, or refuses the request for another reason than "not found".
@@ -201,8 +201,7 @@ impl ClusterConnection {
         }))
     }
 
-    /// The names of a ServiceAccount's image pull secrets and its version; `None` when there is no ServiceAccount of
-    /// that name.
+    /// The names of a ServiceAccount's image pull secrets, and its version. `None` if the ServiceAccount does not exist.
     ///
     /// # Errors
     /// The API server does not respond, or refuses the request for another reason than "not found".
@@ -221,7 +220,7 @@ impl ClusterConnection {
     }
 }
 
-/// What stands for the version of an object.
+/// The version of an object, as a number.
 fn version_of<K: kube::Resource>(object: &K) -> u64 {
     number_of(&object.resource_version().unwrap_or_default())
 }
@@ -231,7 +230,7 @@ fn gone<K>(error: kube::Error) -> Result<Option<K>, ClusterError> {
     if error.is_not_found() { Ok(None) } else { Err(error) }
 }
 
-/// What was read; `None` where the server says of the object itself that it is not there.
+/// The object that was read. `None` if the API server says that this object does not exist.
 fn found<K>(answer: Result<K, kube::Error>) -> Result<Option<K>, ClusterError> {
     answer.map(Some).or_else(gone)
 }

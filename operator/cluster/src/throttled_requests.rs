@@ -1,8 +1,9 @@
-//! Whether an API server throttled a request of a run: it answered 429, or the connection was closed under the request.
+//! Notes whether an API server throttled a request of a run. That is an answer 429, or a connection that closed under the
+//! request.
 //!
-//! That says nothing about the objects of the run, so the run is repeated, and does not fail by it. A server to which no
-//! connection can be made is another matter: that may last. Here: whether a request of a run was throttled, and when the run is
-//! repeated. Elsewhere: repeating one request (`request_retry`), the run (crate `windlass-runtime`).
+//! Throttling says nothing about the run's objects, so windlass repeats the run and does not count it as failed. If no
+//! connection can be made at all, that may last, so it does not count as throttling. Here: noting throttled requests, and when
+//! the run is repeated. Elsewhere: repeating one request (`request_retry`), and the run (crate `windlass-runtime`).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,24 +19,24 @@ tokio::task_local! {
     static OF_RUN: ThrottledRequests;
 }
 
-/// What is known of the requests of one run. Clones share it.
+/// Whether requests of one run were throttled. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ThrottledRequests(Arc<Mutex<Option<Throttling>>>);
 
-/// That at least one request was throttled.
+/// The throttling of at least one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Throttling {
-    /// The longest time for which the server wants no request; zero if it did not say one.
+    /// The longest time for which the API server wants no request. Zero if it gave no time.
     pub retry_after: Duration,
 }
 
 impl ThrottledRequests {
-    /// Does the work of a run. Requests that it sends in the same task and that a server throttles are noted here.
+    /// Runs the work of a run, and notes each throttled request that the work sends in the same task.
     pub async fn watch<T>(&self, work: impl Future<Output = T>) -> T {
         OF_RUN.scope(self.clone(), work).await
     }
 
-    /// What was noted; `None` if no request was throttled.
+    /// The throttling that was noted. `None` if no request was throttled.
     pub fn throttling(&self) -> Option<Throttling> {
         *self.0.lock()
     }
@@ -47,23 +48,24 @@ impl ThrottledRequests {
     }
 }
 
-/// The time until the first repetition. It doubles up to the longest.
+/// The time until the first repetition. It doubles up to the longest time.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
-/// For how long runs are repeated whose spec gives them no time for it.
+/// For how long throttled runs are repeated if their spec gives no time for that.
 pub const DEFAULT_REPETITION_TIME: Duration = Duration::from_secs(300);
 
-/// The runs of an object in a row of which requests were throttled.
+/// The consecutive runs of an object in which requests were throttled.
 #[derive(Debug, Default)]
 pub struct ThrottledRuns {
-    /// When the first of them ended.
+    /// When the first of these runs ended.
     since: Option<Time>,
     runs: u32,
 }
 
 impl ThrottledRuns {
-    /// The time until a run is repeated that ended now; `None` if they were repeated for so long that the last one has failed.
+    /// The time until a throttled run is repeated. `None` if runs were repeated for so long that the last one counts as
+    /// failed.
     pub fn again(
         &mut self,
         now: Time,
@@ -75,13 +77,13 @@ impl ThrottledRuns {
         let spent = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         self.runs = self.runs.saturating_add(1);
         let grown = reconcile::backoff(self.runs, FIRST_DELAY, LONGEST_DELAY);
-        // Runs that end at the same moment are not repeated at the same moment, nor earlier than the server wants them.
+        // The delay varies, so that runs do not repeat at the same moment. It is never shorter than the API server wants.
         let delay = throttling.retry_after + reconcile::jittered(grown, 50, seed);
         (spent.saturating_add(delay) <= timeout).then_some(delay)
     }
 
-    /// The time until the run of this task is repeated, if it failed and one of its requests was throttled: then it has not failed,
-    /// and nothing is reported. `None` if its outcome counts. For objects whose spec gives no time for it.
+    /// The time until this task's run is repeated. It is repeated if it failed and one of its requests was throttled. Then the
+    /// failure is not reported. `None` if the outcome counts. For objects whose spec gives no time for repetitions.
     ///
     /// Differs(flux): there, each such run makes `Ready` False, of all objects at once when an API server is busy.
     pub fn postpone<K: ResourceExt>(
@@ -108,7 +110,7 @@ impl ThrottledRuns {
     }
 }
 
-/// Whether a connection was there and ended before the answer did.
+/// Whether an open connection was closed before the answer was complete.
 pub(crate) fn is_closed(error: &kube::Error) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -123,8 +125,7 @@ pub(crate) fn is_closed(error: &kube::Error) -> bool {
     false
 }
 
-/// Notes for the run of this task how a request ended: with this error, its connection closed or not. Outside of runs nothing is
-/// noted.
+/// Notes for the current run that a request was throttled. Does nothing for other errors, or outside of a run.
 pub(crate) fn note(error: &ClusterError, is_closed: bool) {
     if is_closed || error.code() == Some(429) {
         let retry_after = error.retry_after().unwrap_or_default();
@@ -132,7 +133,7 @@ pub(crate) fn note(error: &ClusterError, is_closed: bool) {
     }
 }
 
-/// The error of a request that is not repeated, noted for the run of this task.
+/// Converts the error of a request that is not repeated, and notes it for the current run.
 pub(crate) fn noted(error: kube::Error) -> ClusterError {
     let is_closed = is_closed(&error);
     let error = ClusterError::from(error);
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(ThrottledRequests::default().throttling(), None, "each run has its own");
     }
 
-    /// Reads a Secret at an address, and returns what was noted.
+    /// Reads a Secret from the server at an address, and returns the noted throttling.
     async fn throttling_at(address: &str) -> Option<Throttling> {
         let kubeconfig = serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "a",
             "clusters": [{"name": "a", "cluster": {"server": address}}],

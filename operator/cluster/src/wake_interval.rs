@@ -1,5 +1,5 @@
-//! Objects that a node waits for change several times until they are well, and each change costs a run and a read. The first
-//! one wakes at once; those that follow soon wake together.
+//! Spaces out the wakes of an object whose awaited objects change often. Each wake costs a run and a read. The first change
+//! wakes the object at once, and changes that follow soon share one wake.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,36 +7,36 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 
-/// How long after a wake the next one comes at the earliest.
+/// The least time between two wakes of an object.
 const MIN_WAKE_INTERVAL: Duration = Duration::from_millis(400);
 
-/// From how many nodes on those are forgotten that were woken long ago.
+/// With this many objects or more, those that were woken long ago are forgotten.
 const MAX_UNPRUNED_OBJECTS: usize = 1000;
 
-/// When nodes were woken last.
+/// When each object was woken last.
 #[derive(Debug, Default)]
 pub(crate) struct WakeIntervals(Mutex<BTreeMap<ObjectKey, LastWake>>);
 
 #[derive(Debug, Clone, Copy)]
 struct LastWake {
     at: Instant,
-    /// Another wake is on its way.
+    /// Whether another wake is already planned.
     is_due: bool,
 }
 
-/// Whether a node is woken now, later, or by a wake that is on its way.
+/// Whether an object is woken now, later, or by an already planned wake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeDecision {
-    /// The node is to be woken now.
+    /// Wake the object now.
     Now,
-    /// The node is to be woken after a time; the caller then calls [`WakeIntervals::called`].
+    /// Wake the object after this time, and then call [`WakeIntervals::called`].
     After(Duration),
-    /// One that is on its way serves this one as well.
+    /// A wake is already planned and serves this change, too.
     Joined,
 }
 
 impl WakeIntervals {
-    /// When a node is woken that is to be woken.
+    /// Decides when to wake an object after a change.
     #[must_use]
     pub(crate) fn call(&self, node: &ObjectKey, now: Instant) -> WakeDecision {
         let mut all = self.0.lock();
@@ -59,7 +59,7 @@ impl WakeIntervals {
         }
     }
 
-    /// A node is woken that was to be woken later.
+    /// Notes that a delayed wake happened.
     pub(crate) fn called(&self, node: &ObjectKey, now: Instant) {
         let mut all = self.0.lock();
         all.insert(node.clone(), LastWake { at: now, is_due: false });

@@ -1,9 +1,8 @@
-//! Watches: our own kinds in full, everything else by its metadata.
+//! Watches of windlass's own kinds as whole objects, and of all other kinds by their metadata.
 //!
 //! A watcher lists objects and then follows their changes without end. It decodes each object separately
-//! ([`super::object_decode`]), and its stream says when the watch is live and when it is not. kube's watcher gives up a
-//! whole list for one object of it, reads lines of any length, and says nothing while its request waits for a
-//! connection.
+//! ([`super::object_decode`]), and reports when the watch is live and when not. kube's watcher would fail a whole list because
+//! of one object, and has no limit for the length of a line.
 
 mod lines;
 
@@ -28,53 +27,53 @@ use super::response_limit::{ANSWER_LIMIT, piece};
 use super::windlass_kind::WindlassKind;
 use super::{ClusterConnection, ClusterError};
 
-/// What to watch among the objects of a kind.
+/// Which objects of a kind to watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchSelection {
-    /// Those that carry a label, in every namespace.
+    /// The objects with this label, in every namespace.
     Labelled(&'static str),
-    /// One, by namespace (empty for cluster-scoped kinds) and name.
+    /// One object, by namespace and name. The namespace is empty for cluster-scoped kinds.
     Named(String, String),
-    /// All of a namespace.
+    /// All objects in this namespace.
     InNamespace(String),
-    /// All of them.
+    /// All objects.
     All,
 }
 
 /// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatcherEvent<T> {
-    /// A list begins: what it does not bring is gone.
+    /// A list begins. Objects that are missing in it are gone.
     Listing,
     /// An object of the list.
     Listed(T),
     /// The list has ended.
     ListEnded,
-    /// From now on every change is seen.
+    /// From now on the watch sees every change.
     Live,
-    /// An object came or changed.
+    /// An object was created or changed.
     Applied(T),
-    /// An object is gone, or no longer among the selected.
+    /// An object was deleted, or no longer matches the selection.
     Deleted(T),
-    /// Changes may go unseen until the next [`WatcherEvent::Live`], and are seen after it.
+    /// The watch may miss changes until the next [`WatcherEvent::Live`]. It reports them afterwards.
     Interrupted,
 }
 
-/// Longest time for the first byte of a watch, and for a page of a list.
+/// How long the first byte of a watch, or a page of a list, may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(40);
 
-/// How long the server is asked to keep a watch open.
+/// How long the API server is asked to keep a watch open.
 const WATCH_FOR: Duration = Duration::from_secs(290);
 
-/// A watch that is silent for longer has died without a word.
+/// A watch that is silent for longer than this has lost its connection.
 const SILENT_AFTER: Duration = Duration::from_secs(295);
 
-/// The forms in which a watch takes objects.
+/// The `Accept` headers of a watch.
 #[derive(Debug, Clone, Copy)]
 struct AcceptedForms {
-    /// That of a list.
+    /// The header for a list.
     list: &'static str,
-    /// That of an object in an event.
+    /// The header for a watch event.
     object: &'static str,
 }
 
@@ -88,7 +87,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
 impl ClusterConnection {
-    /// Every object of a kind of ours, from now on. Errors are items of the stream; the watch is retried with growing
+    /// Watches all objects of one of windlass's kinds. Errors are items of the stream, and the watch is retried with growing
     /// delays.
     pub fn watch_ours<K: WindlassKind>(
         &self,
@@ -99,7 +98,7 @@ impl ClusterConnection {
         KindWatch::new(self.own_watches.clone(), path, String::new(), FULL_OBJECTS).follow()
     }
 
-    /// Metadata of the selected objects of a kind, whenever they change.
+    /// Watches the metadata of the selected objects of a kind.
     pub fn watch_metadata(
         &self,
         resource: &ApiResourceLocation,
@@ -118,7 +117,8 @@ impl ClusterConnection {
         at(self.watches.clone(), path, query, METADATA_ONLY)
     }
 
-    /// The objects of a kind in a namespace that a label selector matches, in full; all namespaces if it is empty.
+    /// Watches the whole objects of a kind in a namespace that match a label selector. An empty namespace means all
+    /// namespaces.
     pub fn watch_objects(
         &self,
         resource: &ApiResourceLocation,
@@ -129,7 +129,7 @@ impl ClusterConnection {
         at(self.watches.clone(), resource.path(namespace, None), query, FULL_OBJECTS)
     }
 
-    /// One object in full, whenever it changes.
+    /// Watches one whole object.
     pub fn watch_object(
         &self,
         resource: &ApiResourceLocation,
@@ -140,7 +140,7 @@ impl ClusterConnection {
     }
 }
 
-/// Follows the objects at a path; without a path, the stream has that error as its only item.
+/// Watches the objects at a path. If the path is an error, the error is the only item of the stream.
 fn at<T: ObjectDecodeForm>(
     pool: ConnectionPool,
     path: Result<String, ClusterError>,
@@ -155,16 +155,16 @@ fn at<T: ObjectDecodeForm>(
     }
 }
 
-/// Selects one object.
+/// The field selector for one object.
 fn named(name: &str) -> String {
     format!("&fieldSelector={}", url_encode(&format!("metadata.name={name}")))
 }
 
-/// Where a watch is.
+/// The current step of a watch.
 enum WatchPhase {
-    /// The next page of a list.
+    /// Reading the next page of the list.
     Listing(Option<String>),
-    /// What followed this version.
+    /// The list was read. The watch will start after this version.
     Listed(String),
     Watching {
         version: String,
@@ -184,7 +184,7 @@ struct KindWatch<T> {
     page: usize,
     listed: usize,
     delay: Duration,
-    /// To be waited before anything is asked again.
+    /// How long to wait before the next request.
     pause: Option<Duration>,
 }
 
@@ -220,7 +220,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
         steps.boxed()
     }
 
-    /// The next attempt comes later than the last one did.
+    /// Delays the next attempt, longer each time.
     fn hold_back(&mut self) {
         self.pause = Some(self.delay);
         self.delay = (self.delay * 2).min(LONGEST_DELAY);
@@ -239,7 +239,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
         }
     }
 
-    /// Sends a request on the watch's own slot, and returns the body of a successful answer.
+    /// Sends a request on the connection of this watch, and returns the body of a successful answer.
     async fn ask(&mut self, query: &str, accept: &str) -> Result<Body, ClusterError> {
         let uri = format!("{}?{query}{}", self.path, self.query);
         let request = Request::get(&uri).header(http::header::ACCEPT, accept);
@@ -271,7 +271,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
         let body = self.ask(&query, self.accept.list).await?;
         let text = match whole(body).await? {
             Some(text) => text,
-            // Few objects of the largest size are more than many usual ones.
+            // A few objects of the largest size need more memory than many usual ones.
             None if self.page > 1 => {
                 self.page = (self.page / 8).max(1);
                 self.phase = WatchPhase::Listing(from);
@@ -322,7 +322,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
                 self.phase = WatchPhase::Watching { version, lines, since };
                 Ok(())
             }
-            // Too old: what happened since is only in a list.
+            // The version is too old, so only a new list shows the changes since.
             Err(error) if error.code() == Some(410) => Err(error),
             Err(error) => {
                 self.phase = WatchPhase::Listed(version);
@@ -339,7 +339,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
     ) -> Result<(), ClusterError> {
         let line = match timeout(SILENT_AFTER, lines.next()).await {
             Ok(Ok(Some(line))) => line,
-            // The end, or silence: it goes on where it was.
+            // The answer ended or was silent, so the watch continues after the last version.
             Ok(Ok(None)) | Err(_) => {
                 if since.elapsed() < LONGEST_DELAY {
                     self.hold_back();
@@ -353,7 +353,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
                 return Err(error);
             }
         };
-        // One that cannot be read would come again after the same version, so everything is listed.
+        // An event that cannot be read would come again after the same version. So everything is listed anew.
         let seen = match WatchLine::<T>::read(&line).map_err(unreadable)? {
             WatchLine::Error(status) if status.code == 410 => {
                 return Err(ClusterError::Refused(status));
@@ -386,7 +386,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
     }
 }
 
-/// An answer to its end; none where it is too long or takes too long.
+/// The complete body of an answer. `None` if it is too long or takes too long.
 async fn whole(mut body: Body) -> Result<Option<Vec<u8>>, ClusterError> {
     let read = async {
         let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! The bounds on the kinds that windlass reconciles.
+//! The trait bounds of the kinds that windlass reconciles.
 
 use kube::core::{NamespaceResourceScope, Resource};
 use serde::de::DeserializeOwned;

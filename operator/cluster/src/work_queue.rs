@@ -1,4 +1,4 @@
-//! The one place through which anything wakes a node: the dependency graph, and the queue of each kind's runs.
+//! The work queue: every wake of an object goes through it. It has the dependency graph, and a queue for each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::metrics::{MetricsRegistry, WakeReason};
 
-/// Wakes nodes, and knows which of them depend on which.
+/// Wakes objects, and knows the dependencies between them. Each object is known by its kind, namespace and name.
 pub struct WorkQueue {
     graph: Mutex<DependencyGraph>,
-    /// Which objects leave before others, of all that are seen.
+    /// The order in which objects are deleted, for all objects that windlass sees.
     deletion_order: Mutex<DeletionOrder>,
-    /// The queues by group and kind, because two groups may have kinds of the same name.
+    /// The queue of each group and kind, because two groups may have kinds of the same name.
     queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
-    /// The nodes that were woken and do not run yet.
+    /// The objects that were woken but do not run yet.
     queued: Mutex<BTreeSet<ObjectKey>>,
-    /// The nodes that run.
+    /// The objects whose run is under way.
     running: Mutex<BTreeSet<ObjectKey>>,
-    /// The parts of nodes that were woken since the last [`Self::woken_parts`].
+    /// The parts of objects that were woken since the last [`Self::woken_parts`].
     parts: Mutex<BTreeSet<ObjectKey>>,
     metrics: Arc<MetricsRegistry>,
 }
 
 impl WorkQueue {
-    /// A work queue without queues of kinds.
+    /// A work queue without kinds.
     pub fn new(metrics: Arc<MetricsRegistry>) -> Self {
         let graph = Mutex::default();
         let deletion_order = Mutex::default();
@@ -38,7 +38,7 @@ impl WorkQueue {
         Self { graph, deletion_order, queues, queued, running, parts, metrics }
     }
 
-    /// Opens the queue of a group and kind, which returns the woken nodes. A kind has one queue.
+    /// Opens the queue of a kind, which returns the woken objects. Each kind has one queue.
     pub fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<ObjectKey> {
         let (queue, woken) = unbounded_channel();
         let mut queues = self.queues.lock();
@@ -50,7 +50,8 @@ impl WorkQueue {
         self.graph.lock()
     }
 
-    /// Queues a node for reconciliation, or the node whose part it is; a wake during a run makes it run once more.
+    /// Queues an object for a run. The key may also name a part of the object. A wake during a run makes the object run once
+    /// more.
     pub fn wake(&self, node: &ObjectKey, why: WakeReason) {
         if node.is_part() {
             self.parts().insert(node.clone());
@@ -71,7 +72,7 @@ impl WorkQueue {
         self.parts.lock()
     }
 
-    /// The parts of a node that were woken since the last call.
+    /// The parts of an object that were woken since the last call.
     pub fn woken_parts(&self, whole: &ObjectKey) -> BTreeSet<ObjectKey> {
         let mut parts = self.parts();
         let of_it = parts.iter().filter(|part| part.whole() == *whole).cloned().collect();
@@ -83,41 +84,42 @@ impl WorkQueue {
         self.queued.lock()
     }
 
-    /// Notes that a run of a node begins.
+    /// Notes that a run of an object begins.
     pub fn run_begins(&self, node: &ObjectKey) {
-        // In this order there is no moment at which it is neither queued nor running.
+        // This order leaves no moment at which the object is neither queued nor running.
         self.running.lock().insert(node.clone());
         self.leaves_queue(node);
     }
 
-    /// Notes that a run of a node has ended.
+    /// Notes that a run of an object has ended.
     pub fn run_ends(&self, node: &ObjectKey) {
         self.running.lock().remove(node);
     }
 
-    /// Whether a node runs.
+    /// Whether a run of an object is under way.
     pub fn is_running(&self, node: &ObjectKey) -> bool {
         self.running.lock().contains(node)
     }
 
-    /// Whether a node runs or is woken to run.
+    /// Whether an object is queued or its run is under way.
     pub fn is_due(&self, node: &ObjectKey) -> bool {
         self.queued().contains(node) || self.running.lock().contains(node)
     }
 
-    /// Whether any node of a kind and namespace runs or is woken to run; `any` is the node that stands for all of them.
+    /// Whether any object of a kind in a namespace is queued or running. `any` is the key that stands for all of them.
     pub fn is_any_due(&self, any: &ObjectKey) -> bool {
         has_any(&self.queued(), any) || has_any(&self.running.lock(), any)
     }
 
-    /// Notes that a node is not queued any more: its run begins, or there is no object of that name.
+    /// Notes that an object is no longer queued, because its run begins or the object does not exist.
     pub fn leaves_queue(&self, node: &ObjectKey) {
         if self.queued().remove(node) {
             self.metrics.queued(&node.kind).dec();
         }
     }
 
-    /// Wakes the dependents of a node, and those of any node of its kind and namespace, because its state changed.
+    /// Wakes the objects that depend on this object, because its state changed. Objects that depend on any object of its kind
+    /// and namespace wake as well.
     pub fn changed(&self, node: &ObjectKey) {
         let mut dependents = self.graph().changed(node);
         dependents.extend(self.graph().changed(&node.any_of_namespace()));
@@ -132,35 +134,36 @@ impl WorkQueue {
         }
     }
 
-    /// Replaces one sort of edges of a node.
+    /// Replaces the edges of one sort that start at an object.
     pub fn set_edges(&self, from: &ObjectKey, edge: DependencyEdge, to: BTreeSet<ObjectKey>) {
         self.graph().set_edges_of(from, edge, to);
     }
 
-    /// Replaces what has to stay until a node is gone. A node that is gone needs nothing.
+    /// Replaces the objects that must not be deleted before this object is gone. An object that is gone needs none.
     pub fn set_needs(&self, node: &ObjectKey, needs: &BTreeSet<ObjectKey>) {
         self.deletion_order.lock().set(node, needs);
     }
 
-    /// The objects that leave before a node, wherever they are run.
+    /// The objects that have to be deleted before this object, in whichever process they run.
     pub fn dependents(&self, node: &ObjectKey) -> Vec<Arc<ObjectKey>> {
         self.deletion_order.lock().dependents(node)
     }
 
-    /// A node is gone, or is run by another process now.
+    /// Forgets an object that is gone, or that another process now runs.
     pub fn forget(&self, node: &ObjectKey) {
         self.leaves_queue(node);
         self.parts().retain(|part| part.whole() != *node);
         self.graph().forget(node);
     }
 
-    /// The cycle of dependencies that a node is part of.
+    /// The dependency cycle that an object is part of, if there is one.
     pub fn cycle(&self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
         self.graph().cycle(node)
     }
 }
 
-/// Whether there is a node among others for which `any` stands. Its name is empty, so that it comes before them.
+/// Whether any object belongs to the kind and namespace that `any` stands for. `any` has an empty name, so it sorts before
+/// them.
 fn has_any(nodes: &BTreeSet<ObjectKey>, any: &ObjectKey) -> bool {
     let first = nodes.range(any.clone()..).next();
     first.is_some_and(|node| node.any_of_namespace() == *any)

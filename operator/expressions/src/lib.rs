@@ -1,8 +1,8 @@
-//! CEL expressions of a spec, and the outcome if one is invalid.
+//! CEL expressions in specs, and the outcome of a run if one of them is invalid.
 //!
-//! Here: `healthCheckExprs` and every `readyExpr` read from the spec, and asked about objects, within what one run may
-//! use up. Below: the threads on which that is done (`threads`). Elsewhere: the language (engine `gocel`), whose health
-//! is waited for (each kind's `validated_spec`), what follows from a `readyExpr` (`dependency_gate`).
+//! Here: compiling `healthCheckExprs` and every `readyExpr`, and evaluating them within the limits of a run. Below: the
+//! threads for that work (`threads`). Elsewhere: the language (engine `gocel`), whose health a run waits for (each kind's
+//! `validated_spec`), and the consequences of a `readyExpr` (`dependency_gate`).
 
 mod threads;
 
@@ -20,14 +20,14 @@ use serde_json::Value;
 
 pub use threads::{ExpressionThreadError, run as on_thread};
 
-/// The work that all expressions of one run may cost together, without reading them: about half a second of a
-/// processor.
+/// The most work that all evaluations of one run may cost. It is about half a second of processor time. Compiling does not
+/// count.
 const EVALUATING: WorkAllowance = WorkAllowance { steps: 5_000_000, bytes: 256 << 20 };
 
-/// The expressions of a spec, or the outcome if one is invalid; with the uid and the generation of their object.
+/// The compiled expressions, or the outcome if one is invalid. They belong to an object with this uid and generation.
 type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, RunOutcome>);
 
-/// The expressions of an object's spec, kept from run to run.
+/// The compiled expressions of an object's spec, kept between runs.
 #[derive(Default, Clone)]
 pub struct ExpressionCache(Arc<Mutex<Option<CompileResult>>>);
 
@@ -35,11 +35,11 @@ pub struct ExpressionCache(Arc<Mutex<Option<CompileResult>>>);
 #[derive(Debug, Default)]
 struct CompiledExpressions {
     checks: SpecHealthChecks,
-    /// One for each entry of `dependsOn`.
+    /// The expression of each entry of `dependsOn`, if it has one.
     ready: Vec<Option<CelExpression>>,
 }
 
-/// The expressions that one run evaluates, and the work that remains for them.
+/// The expressions of one run, with the work that it may still spend on them.
 pub struct RunExpressions {
     namespace: String,
     kept: ExpressionCache,
@@ -47,11 +47,11 @@ pub struct RunExpressions {
     used: Mutex<WorkMeter>,
 }
 
-/// The result of a `readyExpr`; `None` without an expression, or without the object that it is about.
+/// The result of a `readyExpr`. `None` without an expression or without its object.
 pub type ReadinessResult = Option<Result<bool, String>>;
 
 impl RunExpressions {
-    /// The expressions of a run of an object in a namespace. [`Self::read`] compiles them.
+    /// The expressions for a run of an object in a namespace. [`Self::read`] compiles them.
     pub fn new(namespace: &str, kept: ExpressionCache) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -69,7 +69,7 @@ impl RunExpressions {
         self.used.lock()
     }
 
-    /// Reads the expressions of a spec, unless they are known from an earlier run of the same generation.
+    /// Compiles the expressions of a spec, unless an earlier run of the same generation did.
     ///
     /// # Errors
     /// An expression is invalid.
@@ -107,13 +107,13 @@ impl RunExpressions {
         Ok(())
     }
 
-    /// Whether there are expressions for the kind of an object.
+    /// Whether the spec has expressions for the kind of an object.
     pub fn judges(&self, object: &Object) -> bool {
         let kind = object.gvk();
         self.compiled().checks.supports(&kind.group, &kind.kind)
     }
 
-    /// The health of an object according to the expressions for its kind; `None` if there are none.
+    /// The health of an object by the expressions for its kind. `None` if there are none.
     ///
     /// Parity(flux): an expression without a value makes the health unknown, and the wait goes on.
     pub async fn report(&self, live: &Object) -> Option<HealthReport> {
@@ -121,7 +121,8 @@ impl RunExpressions {
             return None;
         }
         let compiled = self.compiled();
-        // Objects of one run may be judged at the same time: each gets what is left, and all of it is counted.
+        // Objects of one run may be judged at the same time. Each gets the remaining work as its limit, and all work is
+        // counted.
         let mut run = self.used().within(EVALUATING);
         let live = live.clone();
         let judge = move || {
@@ -144,7 +145,7 @@ impl RunExpressions {
         Some(HealthReport { status, message: String::new(), conditions: Vec::new() })
     }
 
-    /// The result of every `readyExpr` for its dependency, in the order of `dependsOn`.
+    /// The result of each `readyExpr` for its dependency, in the order of `dependsOn`.
     pub async fn readiness<K, D>(
         &self,
         own: &Arc<K>,
@@ -175,7 +176,7 @@ impl RunExpressions {
         }
     }
 
-    /// The result of one `readyExpr`: that of the entry of `dependsOn` at a place.
+    /// The result of the `readyExpr` at one position of `dependsOn`.
     pub async fn readiness_of<K, D>(
         &self,
         own: &Arc<K>,
@@ -198,7 +199,7 @@ fn ready_expr(dependency: &DependencyReference) -> Option<&str> {
 
 impl CompiledExpressions {
     /// # Assumes
-    /// It is called on one of [`threads`], as all that follows.
+    /// The caller is on one of the [`threads`] for expressions.
     fn read(
         exprs: &[CustomHealthCheck],
         depends_on: &[DependencyReference],
@@ -259,7 +260,7 @@ fn data<K: Serialize>(object: &K, run: &mut WorkMeter) -> Result<Value, String> 
         "the objects that readyExpr reads are too large in total; use fewer dependencies with readyExpr"
             .to_owned()
     };
-    // Nothing is begun with nothing left.
+    // If no work is left, nothing begins.
     run.steps(1).map_err(too_much)?;
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     let (nodes, bytes) = size(&value);
@@ -267,7 +268,7 @@ fn data<K: Serialize>(object: &K, run: &mut WorkMeter) -> Result<Value, String> 
     Ok(value)
 }
 
-/// Values in a value, and about how many bytes it takes.
+/// The number of values inside a JSON value, and about how many bytes it takes.
 fn size(value: &Value) -> (u64, u64) {
     let mut pending = vec![value];
     let mut nodes = 0;

@@ -1,4 +1,4 @@
-//! What expressions of a spec say, how they are refused, and what they may cost.
+//! Tests of the results, errors and costs of expressions in specs.
 
 use super::*;
 use serde_json::json;
@@ -94,6 +94,6 @@ async fn a_thousand_expensive_dependencies_are_ended_and_the_others_are_reported
     assert!(first.contains("the expression needs too many steps"), "{first}");
     let Some(Some(Err(last))) = said.last() else { panic!("{:?}", said.last()) };
     assert!(last.contains("too large in total"), "{last}");
-    // What the dependencies used up is missing for health checks of the same run.
+    // The work for dependencies is no longer available for health checks of the same run.
     assert!(expressions.used().left().steps < 1_000_000);
 }

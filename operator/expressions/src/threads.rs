@@ -1,8 +1,7 @@
-//! The threads on which expressions of specs are read and evaluated.
+//! The threads that compile and evaluate the expressions of specs.
 //!
-//! Here: who is next. An expression needs more stack than an async worker has, and may take a processor for a while, so
-//! runs wait for these threads instead of doing it themselves; they hold no permit for other work meanwhile.
-//! Elsewhere: how much the expressions of one run may use up (`super`).
+//! An expression needs more stack than an async worker has, and may use a processor for a while. So runs wait for these
+//! threads, and hold no other permit meanwhile. Here: which run is next. Elsewhere: the work limit of one run (`super`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -12,12 +11,12 @@ use std::sync::LazyLock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// How many threads there are: one long expression does not delay all others.
+/// How many threads there are, so that one long expression does not delay all others.
 const MAX_WORKER_THREADS: usize = 2;
 
 type EvaluationJob = Box<dyn FnOnce() + Send>;
 
-/// There was no thread, or the work panicked.
+/// The error if no thread could be started, or the work panicked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot evaluate expressions: {0}")]
 pub struct ExpressionThreadError(String);
@@ -25,13 +24,13 @@ pub struct ExpressionThreadError(String);
 #[derive(Default)]
 struct ThreadJobQueue {
     waiting: BTreeMap<String, VecDeque<EvaluationJob>>,
-    /// The namespace that had its turn last.
+    /// The namespace whose work was done last.
     served: String,
     started: usize,
 }
 
 impl ThreadJobQueue {
-    /// Namespaces take turns, however much one of them asks for.
+    /// The next work. The namespaces take turns, however much work each of them has.
     fn next(&mut self) -> Option<EvaluationJob> {
         let behind = (Bound::Excluded(self.served.as_str()), Bound::Unbounded);
         let turn =
@@ -72,7 +71,7 @@ impl EvaluationThreads {
                 .stack_size(gocel::REQUIRED_STACK_BYTES);
             match thread.spawn(|| self.serve()) {
                 Ok(_) => queue.started += 1,
-                // One is enough.
+                // One thread is enough.
                 Err(_) if queue.started > 0 => {}
                 Err(error) => {
                     return Err(ExpressionThreadError(format!(
@@ -97,16 +96,16 @@ impl EvaluationThreads {
                 }
             };
             drop(queue);
-            // A panic drops the sender of the work, and so ends the wait of its caller.
+            // A panic drops the sender of the result, which ends the wait of the caller.
             drop(std::panic::catch_unwind(AssertUnwindSafe(work)));
         }
     }
 }
 
-/// Does work for a namespace on one of the threads. Nothing is done for a run that ended meanwhile.
+/// Runs work for a namespace on one of the threads. The work is skipped if its run has ended meanwhile.
 ///
 /// # Errors
-/// When there is no thread, or the work panics.
+/// No thread could be started, or the work panicked.
 pub async fn run<T: Send + 'static>(
     namespace: &str,
     work: impl FnOnce() -> T + Send + 'static,

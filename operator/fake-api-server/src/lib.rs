@@ -1,6 +1,6 @@
-//! An API server on loopback for tests, which answers what a closure says, or by the objects that it has.
+//! A fake API server on loopback for tests. It answers with the result of a closure, or serves objects that it holds.
 //!
-//! It knows nothing of the client: tests connect with the kubeconfig that it writes.
+//! It does not depend on the client. Tests connect with the kubeconfig that it writes.
 
 #![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
 
@@ -15,27 +15,27 @@ use serde_json::{Value, json};
 
 use tempfile::TempDir;
 
-/// A request: `METHOD path?query`, and the body; null if there is none.
+/// A request as `METHOD path?query`, with its body. The body is null if there is none.
 pub type RecordedRequest = (String, Value);
 
-/// An API server that runs as long as the test.
+/// A fake API server that runs as long as the test.
 #[derive(Debug)]
 pub struct FakeApiServer {
     folder: TempDir,
 }
 
 impl FakeApiServer {
-    /// The kubeconfig of its only user.
+    /// The path of the kubeconfig with the only user of this server.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 }
 
-/// Answers requests, one after the other, with a status and a body.
+/// Starts a server that answers each request with the status and body that `answer` returns.
 ///
 /// # Panics
-/// Where no port or no folder can be had.
+/// If no port or no temporary folder is available.
 pub async fn answering(
     answer: impl Fn(RecordedRequest) -> (u16, Body) + Clone + Send + Sync + 'static,
 ) -> FakeApiServer {
@@ -62,7 +62,7 @@ pub async fn answering(
     server
 }
 
-/// Kinds that every cluster serves.
+/// The kinds that every fake API server serves.
 const KINDS: [(&str, &str, bool); 16] = [
     ("apps/v1", "Deployment", true),
     ("apps/v1", "StatefulSet", true),
@@ -82,16 +82,16 @@ const KINDS: [(&str, &str, bool); 16] = [
     ("coordination.k8s.io/v1", "Lease", true),
 ];
 
-/// The requests beyond discovery, lists and reads, in order.
+/// The recorded requests, in their order, without discovery, lists and reads.
 pub type RecordedWrites = Arc<Mutex<Vec<String>>>;
 
-/// Serves these objects, and their kinds beside those that every cluster has. What is deleted is gone, and any
-/// other write changes nothing.
+/// Starts a server with these objects. It serves their kinds in addition to those that every server has. A deletion removes
+/// the object, and all other writes change nothing.
 pub async fn with_objects(objects: Vec<Value>) -> (FakeApiServer, RecordedWrites) {
     with_shared_objects(Arc::new(Mutex::new(objects))).await
 }
 
-/// Like [`with_objects`], with objects that a test may change meanwhile.
+/// As [`with_objects`], with objects that the test may change later.
 pub async fn with_shared_objects(
     objects: Arc<Mutex<Vec<Value>>>,
 ) -> (FakeApiServer, RecordedWrites) {
@@ -121,12 +121,12 @@ pub async fn with_shared_objects(
     (server, writes)
 }
 
-/// Serves objects like [`with_shared_objects`], but merge patches change objects and statuses, and what is applied replaces
-/// labels, annotations and spec, as if all had one manager. Each counts up the version of its object. What is deleted is
-/// gone, with its last finalizer if it has any. Lists have a version and watches end at once, so that both can be followed.
+/// As [`with_shared_objects`], but merge patches change objects and statuses. An apply replaces labels, annotations and spec,
+/// as if there were only one field manager. Each write increases the resourceVersion. A deleted object disappears with its
+/// last finalizer. Lists have a version and watches end at once, so a client can follow both.
 ///
 /// # Panics
-/// Where no port or no folder can be had.
+/// If no port or no temporary folder is available.
 pub async fn with_patched_objects(objects: Arc<Mutex<Vec<Value>>>) -> FakeApiServer {
     answering(move |(request, body)| {
         let (method, target) = request.split_once(' ').unwrap();
@@ -148,7 +148,7 @@ pub async fn with_patched_objects(objects: Arc<Mutex<Vec<Value>>>) -> FakeApiSer
     .await
 }
 
-/// Does what a merge patch says of an object, or of its status.
+/// Applies a merge patch to an object or to its status.
 fn patched(objects: &mut Vec<Value>, target: &str, patch: &Value) -> (u16, Value) {
     let (path, _) = target.split_once('?').unwrap_or((target, ""));
     let of_object = path.strip_suffix("/status").unwrap_or(path);
@@ -170,7 +170,7 @@ fn patched(objects: &mut Vec<Value>, target: &str, patch: &Value) -> (u16, Value
     (200, object)
 }
 
-/// Makes an object, or gives it the labels, annotations and spec that are applied.
+/// Creates an object, or replaces its labels, annotations and spec with the applied ones.
 fn applied(objects: &mut Vec<Value>, target: &str, mut desired: Value) -> (u16, Value) {
     let (path, _) = target.split_once('?').unwrap_or((target, ""));
     let Some(object) = objects.iter_mut().find(|it| place(it) == path) else {
@@ -187,7 +187,7 @@ fn applied(objects: &mut Vec<Value>, target: &str, mut desired: Value) -> (u16, 
     (200, object.clone())
 }
 
-/// Deletes an object, or says that it is being deleted if it has finalizers.
+/// Deletes an object. If it has finalizers, it only gets a deletion timestamp.
 fn deleted(objects: &mut Vec<Value>, target: &str) -> (u16, Value) {
     let (path, _) = target.split_once('?').unwrap_or((target, ""));
     let Some(at) = objects.iter().position(|it| place(it) == path) else {
@@ -202,13 +202,13 @@ fn deleted(objects: &mut Vec<Value>, target: &str) -> (u16, Value) {
     (200, object.clone())
 }
 
-/// The version of an object after its next change.
+/// The resourceVersion of an object after its next change.
 fn next_version(object: &Value) -> Value {
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     json!((version.parse::<u64>().unwrap_or_default() + 1).to_string())
 }
 
-/// RFC 7386.
+/// Applies a merge patch (RFC 7386) to a value.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -227,7 +227,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The document of all versions of the core group, or of all other groups.
+/// The discovery document of the core group or of all other groups.
 fn versions(objects: &[Value], path: &str) -> Option<Value> {
     let kinds = served(objects);
     let all = kinds.iter().map(|(api_version, ..)| api_version.as_str());
@@ -295,7 +295,7 @@ fn answer(objects: &[Value], path: &str) -> (u16, Value) {
     (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
 }
 
-/// Kinds with their version and whether they are namespaced.
+/// The served kinds, with their version and whether they are namespaced.
 fn served(objects: &[Value]) -> Vec<(String, String, bool)> {
     let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
     let of_objects = objects.iter().map(|it| {

@@ -1,11 +1,11 @@
-//! Objects and explanations as tests of answers, and of how they are printed, have them.
+//! Example objects and explanations for tests of answers and of their output.
 
 use cause::{CauseAdvice, CauseKind, CauseStep, ExaminedObjectState, RootCause, StateExplanation};
 use objects::{Gvk, ObjectId};
 use serde_json::{Value, json};
 use windlass_cluster::discovery::ApiResourceLocation;
 
-/// Where objects of a kind are, as tests name the kind by its version and itself; it has no plural.
+/// The location of a kind, for tests that need no plural name.
 #[must_use]
 pub fn resource(version: &str, kind: &str) -> ApiResourceLocation {
     ApiResourceLocation {
@@ -16,7 +16,7 @@ pub fn resource(version: &str, kind: &str) -> ApiResourceLocation {
     }
 }
 
-/// An audit of an upgrade in the namespace `apps`, of an object of a kind, with the time when it ended.
+/// An example audit of an upgrade in the namespace `apps`, with the kind of its object and the time of its end.
 #[must_use]
 pub fn audit(name: &str, kind: &str, ended: &str) -> Value {
     json!({
@@ -32,7 +32,7 @@ pub fn audit(name: &str, kind: &str, ended: &str) -> Value {
     })
 }
 
-/// An Incident of a GitRepository in the namespace `apps`: its state, and when it was opened.
+/// An example Incident of a GitRepository in the namespace `apps`, with its state and the time of its begin.
 #[must_use]
 pub fn incident(name: &str, state: &str, opened: &str) -> Value {
     json!({
@@ -53,10 +53,10 @@ pub fn incident(name: &str, state: &str, opened: &str) -> Value {
     })
 }
 
-/// Why an object is in a state, with the cause of that.
+/// An example explanation of an object's state, with its cause.
 ///
 /// # Panics
-/// Never: its time is one.
+/// Never, because the time in it is valid.
 #[must_use]
 pub fn explanation(
     subject: ObjectId,

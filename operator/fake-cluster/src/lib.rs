@@ -1,5 +1,5 @@
-//! Clusters whose API server is that of tests (crate `fake-api-server`); what kinds promise of their fields ([`spec_field_check`]);
-//! Leases and Pods of operators ([`operator_objects`]); audits, Incidents and explanations ([`examples`]).
+//! Connections to fake API servers (crate `fake-api-server`) for tests. Also the test that a kind knows every field
+//! ([`spec_field_check`]), Leases and Pods of operators ([`operator_objects`]), and example objects ([`examples`]).
 //!
 //! Elsewhere: the same for tests of the client itself, which cannot use this crate (`operator/cluster`).
 
@@ -27,28 +27,28 @@ async fn connected(server: &FakeApiServer) -> ClusterConnection {
     connect(access, "test", &Leadership::unlimited(), &MetricsRegistry::new()).await.unwrap()
 }
 
-/// A cluster whose API server answers requests, one after the other, with a status and a body.
+/// A cluster whose API server answers each request with the status and body that `answer` returns.
 ///
 /// # Panics
-/// Where no port or no folder can be had.
+/// If no port or no temporary folder is available.
 pub async fn answering(
     answer: impl Fn(RecordedRequest) -> (u16, Body) + Clone + Send + Sync + 'static,
 ) -> ClusterConnection {
     connected(&fake_api_server::answering(answer).await).await
 }
 
-/// A cluster with these objects, whose kinds it serves beside those that every cluster has.
+/// A cluster with these objects. It serves their kinds in addition to those that every cluster has.
 ///
 /// # Panics
-/// Where no port or no folder can be had.
+/// If no port or no temporary folder is available.
 pub async fn with_objects(objects: Vec<Value>) -> (ClusterConnection, RecordedWrites) {
     with_shared_objects(Arc::new(Mutex::new(objects))).await
 }
 
-/// A cluster like that of [`with_objects`], with objects that a test may change meanwhile.
+/// As [`with_objects`], with objects that the test may change later.
 ///
 /// # Panics
-/// Where no port or no folder can be had.
+/// If no port or no temporary folder is available.
 pub async fn with_shared_objects(
     objects: Arc<Mutex<Vec<Value>>>,
 ) -> (ClusterConnection, RecordedWrites) {
@@ -56,10 +56,10 @@ pub async fn with_shared_objects(
     (connected(&server).await, writes)
 }
 
-/// A cluster with objects and statuses that merge patches change, and objects that are applied and deleted.
+/// A cluster whose objects and statuses merge patches change. Objects can also be applied and deleted.
 ///
 /// # Panics
-/// Where no port or no folder can be had.
+/// If no port or no temporary folder is available.
 pub async fn with_patched_objects(objects: Arc<Mutex<Vec<Value>>>) -> ClusterConnection {
     connected(&fake_api_server::with_patched_objects(objects).await).await
 }

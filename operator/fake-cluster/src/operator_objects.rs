@@ -1,8 +1,8 @@
-//! Leases and Pods of operators, for tests of what commands say about them.
+//! Leases and Pods of operators, for tests of commands that report on them.
 
 use serde_json::{Value, json};
 
-/// A Lease in the namespace `flux-system`, which counts for 35 s after its renewal.
+/// A Lease in the namespace `flux-system` that expires 35 s after its renewal.
 pub fn lease(name: &str, holder: &str, renewed: &str) -> Value {
     json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"namespace": "flux-system", "name": name},

@@ -1,13 +1,13 @@
-//! What every kind promises of the fields of its spec, for the tests of the kinds.
+//! Checks for the tests of kinds: every kind has to know all fields of its spec.
 //!
-//! Elsewhere: how a refusal of fields reads (`windlass_runtime::unsupported_fields`).
+//! Elsewhere: the message that refuses fields (`windlass_runtime::unsupported_fields`).
 
 use std::collections::BTreeSet;
 
 use reconcile::RunOutcome;
 use serde_json::Value;
 
-/// The spec of a kind has these fields and no others: the test that calls this names those that a run uses and those that
+/// Checks that the spec of a kind has exactly these fields. The calling test names the fields that a run uses and those that
 /// it refuses. A kind of another project is named with its group, such as `Helmfile.apps.mumoshu.github.io`.
 ///
 /// # Panics
@@ -24,16 +24,16 @@ pub fn knows_every_field<'f>(kind: &str, known: impl IntoIterator<Item = &'f str
     assert_eq!(fields, known.into_iter().collect(), "fields of {kind}");
 }
 
-/// What the tests call a kind: with its group if that is neither of Flux nor of windlass.
+/// The name of a kind in tests. It has the group if that is neither of Flux nor of windlass.
 fn called(group: &str, kind: &str) -> String {
     let is_of_flux_or_windlass = group.ends_with(".fluxcd.io") || group.ends_with(".windlass.dev");
     if is_of_flux_or_windlass { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
-/// A field without support ends the run until the spec changes, and the message names it.
+/// Checks that an outcome refuses a field: it stalls the object until the spec changes, and its message names the field.
 ///
 /// # Panics
-/// Where the run does not end so.
+/// If the outcome does not refuse the field.
 pub fn refuses(field: &str, outcome: &RunOutcome) {
     assert!(matches!(outcome, RunOutcome::Stalled(..)), "{field}: {outcome:?}");
     let text = outcome.text();

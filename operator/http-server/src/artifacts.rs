@@ -1,4 +1,4 @@
-//! Artifacts over HTTP, at the paths that statuses name.
+//! Serves artifacts over HTTP, at the paths in the statuses of sources.
 //!
 //! Differs(flux): folders are not listed, and nothing but stored artifacts is served.
 
@@ -14,7 +14,7 @@ use tokio_util::io::ReaderStream;
 
 use windlass_cluster::leadership::Leadership;
 
-/// Serves what is in the store.
+/// A router that serves the artifacts in the store.
 pub fn artifacts(store: Arc<artifacts::store::ArtifactStore>, leadership: Leadership) -> Router {
     // Parity(flux): a readiness probe of this path sends those who want artifacts to the leader, which has them.
     let root = move || {

@@ -1,5 +1,5 @@
-//! Connections that come in: so many at once, some of them from one address, and each only while its other side does
-//! something.
+//! Accepts connections within limits. There is a limit for all connections and for each address. A connection whose client is
+//! idle or stalls is closed.
 
 use std::collections::HashMap;
 use std::future::Future as _;
@@ -22,18 +22,18 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How many connections a server takes, and how long they may last.
+/// The limits of a server's connections.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
-    /// Connections at once; more wait in the kernel's queue.
+    /// The most connections at once. Further ones wait in the kernel's queue.
     pub(super) connections: usize,
-    /// How many of them one address may have; more are closed.
+    /// The most connections of one address. Further ones are closed.
     pub(super) each: usize,
-    /// How long a connection stays; what is under way then ends.
+    /// How long a connection may stay open. A request under way is then still answered.
     pub(super) lifetime: Duration,
-    /// Time for the headers of a request, from when one may begin: also how long an idle connection stays.
+    /// How long the headers of a request may take. It is also the longest time that a connection stays idle.
     pub(super) headers: Duration,
-    /// Time in which the other side has to take something of an answer.
+    /// How long a client may read nothing of an answer.
     pub(super) stalled: Duration,
 }
 
@@ -50,27 +50,27 @@ impl Default for ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Those of a server whose clients are browsers behind a proxy, which has one address for all of them.
+    /// The limits of a server for browsers behind a proxy, because all of them have the address of the proxy.
     pub(super) fn behind_proxy() -> Self {
         Self { connections: 1024, each: 1024, ..Self::default() }
     }
 }
 
-/// Largest head of a request.
+/// The most bytes of a request's headers.
 const HEAD_LIMIT: usize = 64 << 10;
 
-/// Pause after a connection could not be taken, mostly because too many files are open.
+/// The pause after a connection could not be accepted, mostly because too many files are open.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// Connections by the address from which they come.
+/// The number of connections of each address.
 #[derive(Clone, Default)]
 struct ConnectionsByAddress(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// One connection of an address.
+/// A counted connection of one address.
 struct PeerConnection(ConnectionsByAddress, IpAddr);
 
 impl ConnectionsByAddress {
-    /// Counts a connection, unless the address has as many as it may have.
+    /// Counts a connection. `None` if the address has reached its limit.
     fn enter(&self, address: IpAddr, most: usize) -> Option<PeerConnection> {
         let address = network(address);
         let mut all = self.0.lock();
@@ -94,7 +94,7 @@ impl Drop for PeerConnection {
     }
 }
 
-/// What one host has at least: an address of version 4, or 64 bits of version 6.
+/// The address range of one host: an IPv4 address, or a 64-bit prefix of IPv6.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -105,7 +105,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Serves until `stop`, and then what is under way.
+/// Serves requests until `stop`, and then finishes those under way.
 pub(super) async fn serve(
     name: &'static str,
     socket: TcpListener,
@@ -141,7 +141,7 @@ pub(super) async fn serve(
             (Err(_), Ok(_)) => break,
         }
     }
-    // The process after this one may take the address while the last answers are sent.
+    // The next process may use the address while the last answers are sent.
     drop(socket);
     under_way.close();
     under_way.wait().await;
@@ -177,7 +177,7 @@ async fn end_of_life(lifetime: Duration, stop: &CancellationToken) {
     stop.run_until_cancelled(sleep(lifetime)).await;
 }
 
-/// A stream that is aborted when the other side takes nothing for too long.
+/// A stream that is aborted when its client reads nothing for too long.
 struct StallAbortingStream<S> {
     stream: S,
     limit: Duration,
@@ -185,7 +185,7 @@ struct StallAbortingStream<S> {
 }
 
 impl<S> StallAbortingStream<S> {
-    /// Notes whether a write got on.
+    /// Notes whether a write made progress.
     fn judge<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -260,7 +260,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(600);
 
-    /// A server of a short answer at `/` and of one without end at `/endless`.
+    /// A server with a short answer at `/` and an endless answer at `/endless`.
     async fn server(limits: ConnectionLimits) -> (std::net::SocketAddr, CancellationToken) {
         let endless = || async {
             Body::from_stream(futures::stream::repeat_with(|| Ok::<_, io::Error>(vec![7; 65_536])))
@@ -343,7 +343,7 @@ mod tests {
         let second = TcpStream::connect(address).await.unwrap().read_to_end(&mut answer).await;
         assert!(second.is_err() || answer.is_empty());
         drop(first);
-        // The server may notice a moment later that the first is gone.
+        // The server may notice the end of the first connection a moment later.
         loop {
             let mut answer = String::new();
             let mut next = TcpStream::connect(address).await.unwrap();

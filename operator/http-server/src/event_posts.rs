@@ -1,6 +1,6 @@
-//! Events that others post, as Flux's controllers post them to the notification-controller (`POST /`).
+//! Receives events that other controllers post (`POST /`), as Flux's controllers post them to the notification-controller.
 //!
-//! Here: reading and answering. Elsewhere: the event sinks that receive them (`windlass_cluster::events`).
+//! Here: reading the request and answering. Elsewhere: the event sinks (`windlass_cluster::events`).
 //!
 //! Differs(flux): severities other than `error` are taken for `info`, which is all that controllers post; a repetition is
 //! answered like any other event, since who posts makes no difference between them.
@@ -30,19 +30,18 @@ const BODY_LIMIT: usize = 3 << 20;
 /// Longest time that sending a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// How many long bodies are in memory at once; more requests wait, but none with a short body (`bodies`).
+/// The most long bodies in memory at once. Further requests with long bodies wait, but none with a short body.
 const MAX_CONCURRENT_LONG_BODIES: usize = 16;
 
-/// Longest time for the rest of a long body, for which others may wait.
+/// The time limit for the rest of a long body, because other requests may wait for its place.
 const REST_LIMIT: Duration = Duration::from_secs(5);
 
-/// Most keys of the metadata of an event.
+/// The most metadata keys of an event.
 ///
 /// Differs(flux): it takes any number. Controllers write a few, and objects may add their annotations.
 const MOST_KEYS: usize = 1_000;
 
-/// An event of `github.com/fluxcd/pkg/apis/event/v1beta1`. As in Go, a field may be absent or null and never of
-/// another type.
+/// An event of `github.com/fluxcd/pkg/apis/event/v1beta1`. As in Go, a field may be absent or null, but never of another type.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PostedFluxEvent {
@@ -56,7 +55,7 @@ struct PostedFluxEvent {
     reporting_instance: Option<String>,
 }
 
-/// Metadata of at most [`MOST_KEYS`] keys; what has more is not read to its end.
+/// Event metadata of at most [`MOST_KEYS`] keys. With more keys, reading stops early.
 #[derive(Debug, Default)]
 struct BoundedEventMetadata(BTreeMap<String, String>);
 
@@ -123,7 +122,7 @@ impl PostedFluxEvent {
     }
 }
 
-/// What takes events.
+/// The state of the event endpoint.
 #[derive(Clone)]
 struct EventPostHandler {
     events: Arc<EventDistributor>,
@@ -132,7 +131,7 @@ struct EventPostHandler {
     rest: Duration,
 }
 
-/// Takes events.
+/// A router that receives events.
 pub fn events(events: Arc<EventDistributor>, metrics: Arc<MetricsRegistry>) -> Router {
     router(EventPostHandler {
         events,
@@ -160,7 +159,7 @@ async fn take(State(taking): State<EventPostHandler>, request: Request) -> Statu
     answer.err().unwrap_or(StatusCode::ACCEPTED)
 }
 
-/// The body of a request: a slow sender takes no place of others.
+/// Reads the body of a request. A slow sender takes no place of other requests.
 async fn body(taking: &EventPostHandler, request: Request) -> Result<Vec<u8>, StatusCode> {
     let mut reader = BodyReader::new(request.into_body(), BODY_LIMIT);
     let slow = |_| StatusCode::REQUEST_TIMEOUT;
@@ -176,7 +175,7 @@ async fn body(taking: &EventPostHandler, request: Request) -> Result<Vec<u8>, St
 
 fn read(body: &[u8]) -> Result<EventRecord, StatusCode> {
     let event = serde_json::from_slice::<PostedFluxEvent>(body).map_err(|error| {
-        // The text of an event may hold secrets, so only the position is logged.
+        // An event may contain secrets, so only the position of the error is logged.
         let line = error.line();
         let column = error.column();
         tracing::info!(line, column, "received a malformed event");

@@ -1,7 +1,7 @@
-//! HTTP: artifacts and events, health, metrics, each on the address that Flux uses for it.
+//! The HTTP servers of the operator: artifacts and events, health, and metrics. Each has the address that Flux uses for it.
 //!
-//! Here: listening ([`HttpListener`]) and what the operator itself serves; connections (`connections`), the bodies of requests
-//! ([`request_bodies`]). Elsewhere: the events and metrics themselves (crate `windlass-cluster`), webhooks
+//! Here: listening ([`HttpListener`]) and the operator's own endpoints. Below: connections (`connections`), and request bodies
+//! ([`request_bodies`]). Elsewhere: events and metrics (crate `windlass-cluster`), and webhooks
 //! (`notification_controller::receiver`).
 
 mod artifacts;
@@ -26,24 +26,24 @@ use tokio_util::sync::CancellationToken;
 use self::connections::ConnectionLimits;
 use windlass_cluster::metrics::MetricsRegistry;
 
-/// Whether the caches are filled and runs have begun.
+/// Whether the caches are filled and runs have begun, for `/readyz`.
 #[derive(Clone, Default)]
 pub struct ServerReadiness(Arc<ServerState>);
 
 #[derive(Debug, Default)]
 struct ServerState {
     is_up: AtomicBool,
-    /// What else works on the same objects.
+    /// The controller that works on the same objects, if there is one.
     excluded: Mutex<Option<String>>,
 }
 
 impl ServerReadiness {
-    /// From now on `/readyz` says yes.
+    /// Makes `/readyz` succeed from now on.
     pub fn ready(&self) {
         self.0.is_up.store(true, Ordering::Release);
     }
 
-    /// Makes `/readyz` fail and name `by`, which works on the same objects, until it is called with `None`.
+    /// Makes `/readyz` fail with the name of the controller `by`, which works on the same objects. `None` ends that.
     pub fn exclude(&self, by: Option<String>) {
         *self.0.excluded.lock() = by;
     }
@@ -60,25 +60,25 @@ impl ServerReadiness {
     }
 }
 
-/// How long an address may be in use at the start: by the process before this one, which ends what is under way.
+/// How long the start waits for an address that the earlier process still uses.
 const ADDRESS_IN_USE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause before an address is tried again.
+/// The pause before another attempt to listen on an address.
 const BIND_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A bound listener and what it serves; binding comes first so that a port in use ends the start.
+/// A bound listener with its name. The program binds all addresses first, so that an occupied port ends the start.
 pub struct HttpListener {
     name: &'static str,
     socket: TcpListener,
-    /// Where it listens, with the port that was chosen.
+    /// The address on which it listens, with the chosen port.
     pub address: SocketAddr,
 }
 
 impl HttpListener {
-    /// Listens on an address, as soon as the process that has it releases it.
+    /// Listens on an address, once an earlier process releases it.
     ///
     /// # Errors
-    /// Names the address and what it was wanted for.
+    /// Names the address and its purpose.
     pub async fn bind(name: &'static str, address: SocketAddr) -> anyhow::Result<Self> {
         let socket = bound(address, ADDRESS_IN_USE_TIMEOUT)
             .await
@@ -88,19 +88,19 @@ impl HttpListener {
         Ok(Self { name, socket, address })
     }
 
-    /// Serves until `stop`, to clients that mostly come from one address: that of a proxy in front.
+    /// Serves requests until `stop`, for clients behind a proxy, which all have its address.
     pub async fn serve_behind_proxy(self, router: Router, stop: CancellationToken) {
         let limits = ConnectionLimits::behind_proxy();
         connections::serve(self.name, self.socket, router, limits, stop).await;
     }
 
-    /// Serves until `stop`.
+    /// Serves requests until `stop`.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         connections::serve(self.name, self.socket, router, ConnectionLimits::default(), stop).await;
     }
 }
 
-/// A socket on an address, for which is waited at most so long.
+/// Binds a socket to an address, and retries for at most `limit` while the address is in use.
 async fn bound(address: SocketAddr, limit: Duration) -> std::io::Result<TcpListener> {
     let deadline = Instant::now() + limit;
     let mut is_logged = false;
@@ -118,7 +118,8 @@ async fn bound(address: SocketAddr, limit: Duration) -> std::io::Result<TcpListe
     }
 }
 
-/// `/healthz`: the process answers. `/readyz`: it also does its work, or would if it led.
+/// A router for health checks. `/healthz` succeeds if the process answers. `/readyz` succeeds if it also does its work, or
+/// would if it led.
 pub fn health(readiness: ServerReadiness) -> Router {
     let ready = move || {
         let answer = readiness.answer();
@@ -127,7 +128,7 @@ pub fn health(readiness: ServerReadiness) -> Router {
     Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
 }
 
-/// `/metrics` in the OpenMetrics text format.
+/// A router for `/metrics` in the OpenMetrics text format.
 pub fn metrics(metrics: Arc<MetricsRegistry>) -> Router {
     let text = move || {
         let text = metrics.text();

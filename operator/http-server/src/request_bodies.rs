@@ -1,13 +1,12 @@
-//! Bodies of requests, read part by part: a short one needs nothing but its connection, of which there are few, so a
-//! slow sender does not delay others.
+//! Reads request bodies part by part. A short body needs no permit, so a slow sender does not delay others.
 //!
-//! Elsewhere: connections (`connections`), how many longer bodies are in memory (who reads them).
+//! Elsewhere: connections (`connections`), and the number of longer bodies in memory (the callers).
 
 use axum::body::{Body, BodyDataStream};
 use axum::http::StatusCode;
 use futures::StreamExt as _;
 
-/// How much of a body is read without a permit: most are shorter.
+/// How many bytes of a body are read without a permit. Most bodies are shorter.
 pub const SHORT_BODY_BYTES: usize = 64 << 10;
 
 /// A body that is being read.
@@ -18,15 +17,15 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
-    /// Reads a body of at most so many bytes.
+    /// A reader of a body that may have `most` bytes.
     pub fn new(body: Body, most: usize) -> Self {
         Self { stream: body.into_data_stream(), read: Vec::new(), most }
     }
 
-    /// Reads until the end, or until more than `bytes` were read. Returns whether the end was reached.
+    /// Reads until the end, or until more than `bytes` bytes were read. Returns whether it reached the end.
     ///
     /// # Errors
-    /// The status of the response: the body is too long, or is interrupted.
+    /// The status code of the response: the body is too long, or the connection was interrupted.
     pub async fn up_to(&mut self, bytes: usize) -> Result<bool, StatusCode> {
         while self.read.len() <= bytes {
             let Some(part) = self.stream.next().await else { return Ok(true) };
@@ -39,7 +38,7 @@ impl BodyReader {
         Ok(false)
     }
 
-    /// The rest of the body.
+    /// Reads the rest of the body.
     ///
     /// # Errors
     /// As those of [`Self::up_to`].
@@ -47,7 +46,7 @@ impl BodyReader {
         self.up_to(self.most).await.map(drop)
     }
 
-    /// The part of the body that was read.
+    /// The bytes that were read so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.read
     }

@@ -1,6 +1,6 @@
-//! The elections that a process with some flags has to win before it may act.
+//! The leader elections that a process with certain flags has to win before it may write.
 //!
-//! Elsewhere: the flags (`windlass_serve::settings`), the elections themselves (`windlass_cluster::election`).
+//! Elsewhere: the flags (`windlass_serve::settings`), and the elections (`windlass_cluster::election`).
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use windlass_cluster::election::{RequiredLeaseElections, replaced};
 use windlass_cluster::lease::ElectionSettings;
 use windlass_serve::settings::{OperatorSettings, lease_name};
 
-/// The elections that a process with these settings has to win before it may act.
+/// The leader elections that a process with these settings has to win before it may write.
 ///
 /// # Errors
-/// The durations leave no time to step down before another process takes over.
+/// The durations leave no time to stop before another process takes over.
 pub fn required_lease_elections(
     settings: &OperatorSettings,
 ) -> anyhow::Result<RequiredLeaseElections> {
     let flags = &settings.leader_election;
     let selector = settings.watch_label_selector.text();
-    // A Lease counts whole seconds.
+    // A Lease stores its duration in whole seconds.
     let duration = Duration::from_secs(flags.leader_election_lease_duration.as_secs());
     let deadline = flags.leader_election_renew_deadline;
     let retry = flags.leader_election_retry_period;
@@ -43,7 +43,7 @@ pub fn required_lease_elections(
         renew_deadline: deadline,
         retry,
     };
-    // Objects that are divided by a selector may be divided between windlass and Flux, too.
+    // With a label selector, windlass and Flux may share the objects between them.
     let excludes = flags.exclude_flux && selector.is_empty();
     let flux = ElectionSettings { namespace: namespace(&flags.flux_namespace), ..own.clone() };
     Ok(RequiredLeaseElections {

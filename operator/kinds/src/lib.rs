@@ -1,8 +1,7 @@
-//! The one list of kinds that run, what all of them need to begin, and the elections before that ([`lease_elections`]). Below:
-//! following Quarantines (`quarantine_watch`), which several kinds read.
+//! The list of all kinds that windlass runs, and the start of their runs. Also the leader elections before that
+//! ([`lease_elections`]), and the watch of Quarantines, which several kinds read (`quarantine_watch`).
 //!
-//! Elsewhere: definitions of the kinds (`crds`), what other lists have to know of each (the tests here, and
-//! `xtask/src/tidy/kinds.rs`).
+//! Elsewhere: the types of the kinds (`crds`), and other lists of kinds (the tests here, and `xtask/src/tidy/kinds.rs`).
 
 pub mod lease_elections;
 mod quarantine_watch;
@@ -68,28 +67,28 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::{CatalogSourceKind, SourceCatalog};
 use windlass_serve::settings::OperatorSettings;
 
-/// What the program has to know of a kind.
+/// The facts about a kind that the program needs.
 #[derive(Clone, Copy)]
 struct KindRegistration {
-    /// Group and kind.
+    /// The group and the kind.
     name: fn() -> [String; 2],
-    /// Runs it until the token is cancelled.
+    /// Runs the kind until the token is cancelled.
     run: fn(Arc<RunContext>, CancellationToken) -> BoxFuture<'static, ()>,
-    /// Returns once its objects were listed; false if its watch ended before.
+    /// Waits until its objects were listed. Returns false if the watch ended before.
     listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
-    /// Fields of an object that this version does not support.
+    /// The fields of an object that this version of windlass does not support.
     unsupported: fn(Value) -> Result<Vec<&'static str>, serde_json::Error>,
-    /// Whether it is run under these flags.
+    /// Whether the kind runs with these flags.
     is_run: fn(&OperatorSettings) -> bool,
-    /// Whether the program is ready without it: its CRD need not be installed.
+    /// Whether the CRD of the kind may be missing. windlass is ready without it.
     is_optional: bool,
-    /// Makes its artifacts known to the objects that name one as a source.
+    /// Adds the kind to the catalog of sources, so that a spec may name its objects as a source.
     provide: Option<fn(&mut SourceCatalog)>,
-    /// Makes its objects known to the objects that depend on one.
+    /// Adds the kind to those on whose objects other objects may depend.
     depend: Option<fn(&mut DependencyTargets, OwnershipMarks)>,
-    /// The marks on the objects that it applies.
+    /// The ownership marks on the objects that it applies.
     ownership: Option<OwnershipMarks>,
-    /// What its objects report, for incidents.
+    /// How Incidents read the status of its objects.
     observed: Option<incident::ObservedKind>,
 }
 
@@ -111,7 +110,8 @@ impl KindRegistration {
         }
     }
 
-    /// Runs of other kinds read or write its objects, and it has none of its own: `run` follows them, or deletes old ones.
+    /// A kind without runs of its own, whose objects the runs of other kinds read or write. `run` watches them or deletes old
+    /// ones.
     const fn kept<K: kube_core::Resource<DynamicType = ()> + DeserializeOwned>(
         run: fn(Arc<RunContext>, CancellationToken) -> BoxFuture<'static, ()>,
     ) -> Self {
@@ -129,28 +129,28 @@ impl KindRegistration {
         }
     }
 
-    /// Its artifacts are named by `sourceRef` and the like.
+    /// The kind is a source that a `sourceRef` may name.
     const fn providing<K: CatalogSourceKind>(self) -> Self {
         Self { provide: Some(SourceCatalog::add::<K>), ..self }
     }
 
-    /// It applies objects with these marks, and others may depend on it.
+    /// The kind applies objects with these marks, and other objects may depend on it.
     const fn applying<K: DependableKind>(self, ownership: OwnershipMarks) -> Self {
         Self { ownership: Some(ownership), depend: Some(DependencyTargets::add::<K>), ..self }
     }
 
-    /// The program is ready without it, in a cluster that does not have its CRD.
+    /// The CRD of the kind may be missing.
     const fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
 
-    /// It is run under some flags only.
+    /// The kind runs only with certain flags.
     const fn only(self, is_run: fn(&OperatorSettings) -> bool) -> Self {
         Self { is_run, ..self }
     }
 }
 
-/// The list. `crds::all` has their definitions; a test compares both.
+/// All kinds. A test compares this list with `crds::all`.
 const KINDS: &[KindRegistration] = &[
     KindRegistration::of::<AlertController>().only(OperatorSettings::notifies).optional(),
     KindRegistration::of::<ArtifactGeneratorController>().optional(),
@@ -212,7 +212,7 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
 
-/// Follows Freezes until `stop`, and reads their calendars.
+/// Watches Freezes until `stop`, and reads their calendars.
 async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
     tokio::join!(
         freeze::follow_freezes(context.clone(), stop.clone()),
@@ -220,7 +220,7 @@ async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
     );
 }
 
-/// Follows Plans until `stop`, and has those approved that a reviewed pull request approves.
+/// Watches Plans until `stop`, and approves those that a reviewed pull request approves.
 async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
     let check_removal: RemovalCheck = |context, removal| check_removal(context, removal).boxed();
     tokio::join!(
@@ -229,7 +229,7 @@ async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
     );
 }
 
-/// Follows ChangeSets until `stop`, and writes those of the sources that change.
+/// Watches ChangeSets until `stop`, and writes those of sources with new artifacts.
 async fn follow_changes(context: Arc<RunContext>, stop: CancellationToken) {
     tokio::join!(
         windlass_changes::follow(context.clone(), stop.clone()),
@@ -237,7 +237,8 @@ async fn follow_changes(context: Arc<RunContext>, stop: CancellationToken) {
     );
 }
 
-/// Follows StagedRollouts until `stop`, and decides by them and by those of the cluster which appliers may take a new revision.
+/// Watches StagedRollouts until `stop`, and decides which appliers may take a new revision. The decisions also use
+/// ClusterStagedRollouts.
 async fn follow_rollouts(context: Arc<RunContext>, stop: CancellationToken) {
     tokio::join!(
         windlass_rollout::follow(context.clone(), stop.clone()),
@@ -245,7 +246,7 @@ async fn follow_rollouts(context: Arc<RunContext>, stop: CancellationToken) {
     );
 }
 
-/// Fields of an object that this version does not support; `None` if it is of no kind that runs here.
+/// The fields of an object that this version of windlass does not support. `None` if windlass does not run its kind.
 ///
 /// # Errors
 /// A field of the object cannot be read.
@@ -255,7 +256,7 @@ pub fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_jso
         (kind.name)() == [group, object["kind"].as_str().unwrap_or_default()]
     };
     let kind = KINDS.iter().find(is_its)?;
-    // Whether a kubeconfig can be used is decided where clusters are reached.
+    // The code that connects to clusters decides whether a kubeconfig can be used.
     let names_config_map = !object["spec"]["kubeConfig"]["configMapRef"].is_null();
     Some((kind.unsupported)(object.clone()).map(|mut fields| {
         fields.extend(names_config_map.then_some("spec.kubeConfig.configMapRef"));
@@ -263,21 +264,21 @@ pub fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_jso
     }))
 }
 
-/// The parts of the process that running kinds share with its HTTP servers.
+/// The parts of the process that runs of kinds share with its HTTP servers.
 pub struct ProcessComponents {
-    /// windlass's own cluster.
+    /// The connection to windlass's own cluster.
     pub cluster: ClusterConnection,
-    /// Where the artifacts of sources are stored, and served from.
+    /// The store of the artifacts, which are also served from it.
     pub artifacts: Arc<artifacts::store::ArtifactStore>,
-    /// Where events go.
+    /// The distributor of events.
     pub events: Arc<EventDistributor>,
-    /// Which objects are to be run.
+    /// The queue of the objects that have to run.
     pub work_queue: Arc<WorkQueue>,
-    /// What is counted.
+    /// The metrics of this process.
     pub metrics: Arc<MetricsRegistry>,
-    /// Whether every kind has listed its objects.
+    /// Whether every kind has listed its objects, for `/readyz`.
     pub readiness: ServerReadiness,
-    /// Where webhooks are received, unless another controller does it.
+    /// The listener for webhooks. `None` if another controller receives them.
     pub webhooks: Option<HttpListener>,
 }
 
@@ -376,7 +377,7 @@ async fn until(stop: &CancellationToken, work: impl Future<Output = ()>) {
     stop.run_until_cancelled(work).await;
 }
 
-/// Ready means that every kind has listed its objects once.
+/// Reports that the process is ready once every kind that may not be missing has listed its objects.
 async fn tell_ready(context: &RunContext, readiness: ServerReadiness) {
     let needed = KINDS.iter().filter(|kind| !kind.is_optional);
     let listed = join_all(needed.map(|kind| (kind.listed)(&context.kept))).await;
@@ -386,13 +387,13 @@ async fn tell_ready(context: &RunContext, readiness: ServerReadiness) {
     }
 }
 
-/// How many namespaces have to wait for remotes with all that one may have until others wait, too.
+/// How many shares the permits for remotes have. One namespace may hold one share, so that it cannot delay all others.
 const MIN_CONCURRENT_NAMESPACES: usize = 4;
 
-/// How many remotes are asked at once whether they have something new: mostly waiting, on a thread each.
+/// How many remotes are asked for new revisions at once. Each takes a thread, which mostly waits.
 const ASKING_AT_ONCE: usize = 64;
 
-/// How many builds may ask other servers at once; each holds what it got in memory, and a thread.
+/// How many builds may send requests to other servers at once. Each takes a thread, and memory for the answers.
 const REACHING_AT_ONCE: usize = 16;
 
 #[cfg(test)]

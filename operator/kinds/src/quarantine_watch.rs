@@ -1,6 +1,7 @@
-//! Follows Quarantines: a change wakes the applier and the ImagePolicies that skip its images, and a user who lifts one is announced.
+//! Watches Quarantines. A change wakes the applier, and the ImagePolicies that skip its images. If a user lifts a Quarantine,
+//! an event reports it.
 //!
-//! Elsewhere: which Quarantines count (`windlass_quarantine`), what follows from them (the crates of the appliers).
+//! Elsewhere: which Quarantines count (`windlass_quarantine`), and their consequences (the crates of the appliers).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::lifecycle::watched_object_cache::{self, CachedObjectChange};
 use windlass_runtime::run_context::RunContext;
 
-/// The reason of the event.
+/// The reason of the event about a lifted Quarantine.
 const QUARANTINE_LIFTED: &str = "QuarantineLifted";
 
-/// Follows Quarantines until `stop`.
+/// Watches Quarantines until `stop`.
 pub(crate) async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, change: CachedObjectChange<Quarantine>| {
         if let Some(message) = lifted(&change) {
@@ -43,7 +44,7 @@ pub(crate) async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Whether a Quarantine lists other images than before, which ImagePolicies skip.
+/// Whether a Quarantine now lists other images, which ImagePolicies skip.
 fn lists_others(change: &CachedObjectChange<Quarantine>) -> bool {
     let images = |of: &Option<Arc<Quarantine>>| -> Vec<String> {
         let listed = of.as_deref().into_iter().flat_map(quarantined_images);
@@ -52,7 +53,7 @@ fn lists_others(change: &CachedObjectChange<Quarantine>) -> bool {
     images(&change.before) != images(&change.after)
 }
 
-/// The message about a user who lifted a Quarantine; `None` if nothing of that is new.
+/// The message that a user lifted a Quarantine. `None` if this change does not lift it.
 fn lifted(change: &CachedObjectChange<Quarantine>) -> Option<String> {
     let before = change.before.as_ref()?;
     let after = change.after.as_ref()?;

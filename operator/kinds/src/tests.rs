@@ -1,7 +1,7 @@
-//! Every kind is in each list of other crates that has to know it. Where one is missing, the test names it and the file of
-//! the list.
+//! Tests that each list of kinds in other crates has every kind that it needs. The test of a missing kind names the kind and
+//! the file of the list.
 //!
-//! Elsewhere: that a test of the kind knows every field of its spec (`xtask/src/tidy/kinds.rs`).
+//! Elsewhere: the check that a test knows every field of a kind's spec (`xtask/src/tidy/kinds.rs`).
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use windlass_runtime::source_catalog::artifact_owner;
 
 use super::*;
 
-/// A kind, and the schemas of its spec and its status; that of the status is `null` if it has none.
+/// A kind with the schemas of its spec and its status. The schema of the status is `null` if the kind has none.
 struct DefinedKind {
     names: &'static KindNames,
     spec: Value,
@@ -37,13 +37,13 @@ impl DefinedKind {
         crds::names().zip(crds).map(|(names, crd)| of(names, &crd)).collect()
     }
 
-    /// Its entry in the list.
+    /// The entry of the kind in the list of kinds.
     fn registration(&self) -> &'static KindRegistration {
         let is_its = |it: &&KindRegistration| (it.name)() == [self.names.group, self.names.kind];
         KINDS.iter().find(is_its).unwrap()
     }
 
-    /// An object of the kind.
+    /// An object of the kind with this spec.
     fn object(&self, spec: &Value) -> Object {
         let KindNames { group, version, kind, .. } = self.names;
         let api_version = format!("{group}/{version}");
@@ -53,13 +53,13 @@ impl DefinedKind {
         Object::new(object).unwrap()
     }
 
-    /// Specs that have one reference each: the values that `reference` makes of a field and its schema.
+    /// Specs of the kind with one reference each. `reference` returns a value for a field that holds a reference.
     fn specs(&self, reference: fn(&str, &Value) -> Option<Value>) -> Vec<Value> {
         values("", &self.spec, reference)
     }
 }
 
-/// The values of a field that have one reference each; a list or map has one element.
+/// The values of a field with one reference each. A list or map in them has one element.
 fn values(field: &str, schema: &Value, reference: fn(&str, &Value) -> Option<Value>) -> Vec<Value> {
     let Some(parts) = schema.as_object() else { return Vec::new() };
     if let Some(value) = reference(field, schema) {
@@ -78,7 +78,7 @@ fn values(field: &str, schema: &Value, reference: fn(&str, &Value) -> Option<Val
         .collect()
 }
 
-/// A value of a field that names a Secret.
+/// A value for a field that names a Secret. `None` for any other field.
 fn secret(field: &str, _schema: &Value) -> Option<Value> {
     match field {
         "valuesFrom" | "substituteFrom" | "envFrom" => {
@@ -89,7 +89,7 @@ fn secret(field: &str, _schema: &Value) -> Option<Value> {
     }
 }
 
-/// A value of a field that names an object of one of several kinds, of which some are sources.
+/// A value for a field that names an object of several kinds, if sources are among them.
 fn source(_field: &str, schema: &Value) -> Option<Value> {
     let kinds = schema.pointer("/properties/kind/enum")?.as_array()?;
     let kind = kinds.iter().find(|it| *it == "GitRepository" || *it == "OCIRepository")?;
@@ -118,7 +118,7 @@ fn every_kind_with_a_definition_is_run() {
 fn every_kind_without_a_status_or_a_run_is_known_to_have_no_runs() {
     let mut wrong = Vec::new();
     for kind in DefinedKind::all() {
-        // The run of an ExternalArtifact is empty.
+        // The run of an ExternalArtifact does nothing.
         let is_run =
             kind.registration().observed.is_some() && kind.names.kind != "ExternalArtifact";
         let has_runs = is_run && !kind.status.is_null();
@@ -156,7 +156,7 @@ fn of_every_secret_that_a_spec_names_it_is_known_which_keys_it_needs() {
 fn every_source_that_a_spec_names_is_known_as_one() {
     let mut unknown = Vec::new();
     let mut count = 0;
-    // Alerts and Receivers are about objects of many kinds, and have no files.
+    // Alerts and Receivers concern objects of many kinds, and have no files.
     let has_files = |kind: &DefinedKind| kind.names.category != "fluxcd-notifications";
     for kind in DefinedKind::all().into_iter().filter(has_files) {
         for spec in kind.specs(source) {

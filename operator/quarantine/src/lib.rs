@@ -1,9 +1,9 @@
-//! Quarantines as objects: which of them count for an applier, how one is written, and which are deleted.
+//! Quarantine objects: which of them count for an applier, and how they are written and deleted.
 //!
-//! A Quarantine counts also after the annotation of its applier was removed: what a user of the namespace can write does not
-//! lift it. It is lifted by a user whose name the admission policy has proved (`deploy/policies/quarantines.yaml`).
-//! Elsewhere: what follows from a failure (engine `quarantine`), following the objects (`operator/kinds`), going back (the
-//! crates of the appliers), lifting by command (`cli/runtime`).
+//! A Quarantine still counts after the annotation of its applier was removed, so a user of the namespace cannot lift it that
+//! way. Only a user whose name the admission policy has proved can lift it (`deploy/policies/quarantines.yaml`). Elsewhere:
+//! the consequences of a failure (engine `quarantine`), the watch (`operator/kinds`), rollbacks (the appliers), and the
+//! command (`cli/runtime`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,66 +24,66 @@ use serde_json::json;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The artifact of the last good result is gone, and nothing brings it back.
+/// The reason of a condition: the artifact of the last good result no longer exists, and nothing can restore it.
 pub const ARTIFACT_LOST: ConditionReason = ConditionReason::new("ArtifactLost");
 
-/// The annotation that says what follows from a failure has a value without a meaning.
+/// The reason of a condition: the annotation about failures has an unknown value.
 pub const INVALID_ON_FAILURE: ConditionReason = ConditionReason::new("InvalidOnFailure");
 
 /// The field manager of Quarantines.
 const MANAGER: &str = "windlass";
 
-/// Users with this prefix are ServiceAccounts. windlass applies objects as ServiceAccounts, so a commit could lift its own
-/// Quarantine.
+/// The prefix of the user names of ServiceAccounts, which may not lift a Quarantine. windlass applies objects as
+/// ServiceAccounts, so a commit could otherwise lift its own Quarantine.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// How many Quarantines of an applier are kept.
+/// The most Quarantines of an applier that are kept.
 const MAX_QUARANTINES: usize = 20;
 
-/// The longest message and cause that a Quarantine has, in characters.
+/// The longest message and the longest cause in a Quarantine, in characters.
 const MAX_MESSAGE_LENGTH: usize = 1024;
 const MAX_CAUSE_LENGTH: usize = 512;
 
-/// The longest revision that a Quarantine has, in characters.
+/// The longest revision in a Quarantine, in characters.
 const MAX_REVISION_LENGTH: usize = 512;
 
-/// How many causes a Quarantine names.
+/// The most causes in a Quarantine.
 const MAX_CAUSES: usize = 8;
 
-/// How many images of a result are kept.
+/// The most images of a result that are stored.
 pub const MAX_IMAGES: usize = 64;
 
-/// The longest name of an image that a Quarantine has, in characters.
+/// The longest image name in a Quarantine, in characters.
 const MAX_IMAGE_LENGTH: usize = 512;
 
-/// A result that failed, and what follows from it.
+/// A failed result of an applier, with the consequence.
 #[derive(Debug)]
 pub struct FailedResult<'r> {
-    /// The applier.
+    /// The applier, as a node of the dependency graph.
     pub node: &'r ObjectKey,
-    /// Its uid.
+    /// The uid of the applier.
     pub uid: &'r str,
-    /// What the result was made from.
+    /// The inputs from which the result was built.
     pub facts: &'r BuildFacts,
-    /// Why it failed.
+    /// The condition reason of the failure.
     pub reason: ConditionReason,
-    /// The same for people, without values of Secrets.
+    /// The message about the failure, without values of Secrets.
     pub message: &'r str,
-    /// What follows.
+    /// The consequence of the failure.
     pub consequence: &'r FailureConsequence,
 }
 
-/// What the annotation of an applier asks for.
+/// The consequence of failures that the annotation of an applier asks for.
 ///
 /// # Errors
-/// The outcome of a run that cannot read it.
+/// The outcome of a run whose annotation cannot be read.
 pub fn on_failure<K: kube_core::Resource>(object: &K) -> Result<OnFailure, RunOutcome> {
     let annotation = object.annotations().get(ON_FAILURE).map(String::as_str);
     OnFailure::parse(annotation)
         .map_err(|error| RunOutcome::Stalled(INVALID_ON_FAILURE, error.to_string()))
 }
 
-/// The Quarantines of an applier among those of its namespace, in the order in which they were created.
+/// The Quarantines of an applier among those of its namespace, in the order of their creation.
 #[must_use]
 pub fn of_applier(
     known: Vec<Arc<Quarantine>>,
@@ -101,29 +101,29 @@ pub fn of_applier(
     own
 }
 
-/// Whether a Quarantine is in force: no user has lifted it. A ServiceAccount lifts none, also where no admission policy refuses
-/// that.
+/// Whether a Quarantine is in force because no user has lifted it. A ServiceAccount cannot lift it, even if no admission
+/// policy refuses that.
 #[must_use]
 pub fn is_in_force(quarantine: &Quarantine) -> bool {
     let lift = quarantine.status.as_ref().and_then(|status| status.lift.as_ref());
     lift.is_none_or(|it| it.user.is_empty() || it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
 }
 
-/// The Quarantine in force of a result; `None` if the result may be applied.
+/// The Quarantine in force for a result. `None` if the result may be applied.
 #[must_use]
 pub fn of_result<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Arc<Quarantine>> {
     own.iter().find(|it| it.spec.result.digest == digest && is_in_force(it))
 }
 
-/// The last good result that the newest Quarantine names. The history of a status is short, so many failures in a row push a
-/// good result out of it.
+/// The last good result in the newest Quarantine that names one. The history in a status is short, so many failures in a row
+/// would push a good result out of it.
 #[must_use]
 pub fn last_good(own: &[Arc<Quarantine>]) -> Option<BuildFacts> {
     let named = own.iter().rev().find_map(|it| it.spec.last_good.as_ref());
     named.map(facts)
 }
 
-/// What a result was made from, as a Quarantine names it.
+/// The inputs of a result, from a Quarantine.
 #[must_use]
 pub fn facts(result: &QuarantinedResult) -> BuildFacts {
     BuildFacts {
@@ -137,14 +137,14 @@ pub fn facts(result: &QuarantinedResult) -> BuildFacts {
     }
 }
 
-/// The artifact from which an earlier result was made, beside the newest one of its source; `None` if the place that is recorded is
-/// not one of this source.
+/// The artifact of an earlier result, stored beside the newest artifact of its source. `None` if the recorded path belongs to
+/// another source.
 #[must_use]
 pub fn artifact_of_result(current: &Artifact, good: &BuildFacts) -> Option<Artifact> {
     if !is_of_same_source(&good.artifact_path, &current.path) {
         return None;
     }
-    // Where another process has the artifacts of the source, it serves this one beside the current one.
+    // If another process has the source's artifacts, it serves this one beside the newest.
     let url = current.url.strip_suffix(current.path.as_str());
     Some(Artifact {
         digest: good.artifact_digest.clone(),
@@ -157,7 +157,7 @@ pub fn artifact_of_result(current: &Artifact, good: &BuildFacts) -> Option<Artif
     })
 }
 
-/// The Quarantine of a result that a user lifted, and that was not attempted since.
+/// The Quarantine of a result that a user has lifted, if the result was not attempted since.
 #[must_use]
 pub fn to_attempt<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Arc<Quarantine>> {
     let is_new = |it: &Arc<Quarantine>| {
@@ -166,8 +166,8 @@ pub fn to_attempt<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Ar
     own.iter().find(|it| it.spec.result.digest == digest && !is_in_force(it) && is_new(it))
 }
 
-/// The images that only a result has whose Quarantine is in force, and not the last good one that is applied in its place. Without
-/// a last good result, or if its images are not known, there are none: each of them may be one that always worked.
+/// The images of the failed result that its last good result does not have, while the Quarantine is in force. If the images of
+/// the last good result are not known, there are none, because each image may be one that always worked.
 pub fn quarantined_images(quarantine: &Quarantine) -> impl Iterator<Item = &str> {
     let spec = &quarantine.spec;
     let good = spec.last_good.as_ref().filter(|good| !good.images.is_empty());
@@ -177,14 +177,14 @@ pub fn quarantined_images(quarantine: &Quarantine) -> impl Iterator<Item = &str>
     failed.filter(is_new).map(String::as_str)
 }
 
-/// What is said of a result that is not applied, for people: which it is, what stays in its place, and how to lift that.
+/// The text about a result that is not applied: which result it is, what stays in its place, and how to lift the Quarantine.
 #[must_use]
 pub fn text(quarantine: &Quarantine) -> String {
     let good = quarantine.spec.last_good.as_ref();
     text_with(quarantine, good.map(|good| format!("revision {}", good.revision)).as_deref())
 }
 
-/// The same with what is applied in place of the result by now: it may have been replaced since.
+/// As [`text`], with the result that is now applied in its place, which may be another one by now.
 #[must_use]
 pub fn text_with(quarantine: &Quarantine, in_place: Option<&str>) -> String {
     let QuarantineSpec { subject, result, message, action, causes, .. } = &quarantine.spec;
@@ -216,7 +216,7 @@ fn cut(text: &str, length: usize) -> String {
 fn result(facts: &BuildFacts) -> QuarantinedResult {
     QuarantinedResult {
         digest: facts.digest.clone(),
-        // The version of a chart may be of any length.
+        // The version of a chart may have any length.
         revision: cut(&facts.revision, MAX_REVISION_LENGTH),
         artifact_digest: facts.artifact_digest.clone(),
         artifact_path: facts.artifact_path.clone(),
@@ -229,7 +229,7 @@ fn result(facts: &BuildFacts) -> QuarantinedResult {
     }
 }
 
-/// The Quarantine of a result that failed. The caller adds the owner with which it is deleted.
+/// A new Quarantine for a failed result. The caller adds the owner reference.
 #[must_use]
 pub fn quarantine(failed: &FailedResult<'_>) -> Quarantine {
     let FailedResult { node, uid, facts, reason, message, consequence } = failed;
@@ -267,11 +267,11 @@ pub fn quarantine(failed: &FailedResult<'_>) -> Quarantine {
     quarantine
 }
 
-/// Writes a Quarantine, and returns it as it is in the cluster. `own` are those of the applier. One that a user lifted is in
-/// force again, because the result failed again.
+/// Writes a Quarantine, and returns it as the API server stored it. `own` are the Quarantines of the applier. If a user had
+/// lifted it, it is in force again, because the result failed again.
 ///
 /// # Errors
-/// The API server refuses a request, or does not respond.
+/// The API server refuses a request or does not respond.
 pub async fn record(
     cluster: &ClusterConnection,
     quarantine: Quarantine,
@@ -281,7 +281,7 @@ pub async fn record(
     let Some(known) = own.iter().find(|it| it.name_any() == name) else {
         return cluster.create(&quarantine, MANAGER).await;
     };
-    // It goes back to another result than before, or does not go back any more.
+    // The Quarantine now goes back to another result, or to none.
     let is_another = known.spec.action != quarantine.spec.action
         || known.spec.last_good != quarantine.spec.last_good;
     if is_another {
@@ -297,11 +297,10 @@ pub async fn record(
     }
 }
 
-/// Notes that a result whose Quarantine a user lifted is attempted anew, and returns the Quarantine as it is then; `None` if it is
-/// gone.
+/// Notes that a result is attempted again after a user lifted its Quarantine. Returns the Quarantine. `None` if it is gone.
 ///
 /// # Errors
-/// The API server refuses the request, or does not respond.
+/// The API server refuses the request or does not respond.
 pub async fn note_attempt(
     cluster: &ClusterConnection,
     quarantine: &Quarantine,
@@ -312,11 +311,11 @@ pub async fn note_attempt(
     cluster.write_status(quarantine, MANAGER, &status, version.as_deref()).await
 }
 
-/// Deletes the oldest Quarantines of an applier that has more than are kept, and returns them. `newest` names the one that was
-/// written last: it may be an old one, whose result failed again.
+/// Deletes the surplus Quarantines of an applier, and returns them. `newest` names the one that was written last. It may be an
+/// old object whose result failed again.
 ///
 /// # Errors
-/// The API server refuses a request, or does not respond.
+/// The API server refuses a request or does not respond.
 pub async fn delete_oldest(
     cluster: &ClusterConnection,
     own: &[Arc<Quarantine>],
@@ -330,7 +329,7 @@ pub async fn delete_oldest(
     Ok(deleted)
 }
 
-/// The Quarantines that are not kept beside the newest one: those that users lifted first, then the oldest.
+/// The surplus Quarantines besides the newest one. Lifted ones come first, then the oldest.
 fn surplus<'q>(own: &'q [Arc<Quarantine>], newest: &str) -> Vec<&'q Arc<Quarantine>> {
     let mut others: Vec<&Arc<Quarantine>> =
         own.iter().filter(|it| it.name_any() != newest).collect();

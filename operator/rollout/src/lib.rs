@@ -1,10 +1,11 @@
 //! StagedRollouts: the waves in which Kustomizations and Helmfiles take a new revision of their source.
 //!
-//! A pass reads the statuses of all appliers that rollouts select, decides which of them may take the newest artifact of their source, writes
-//! what has to survive a restart into the status of each rollout, and then lets the appliers know. An applier asks before it takes
-//! anything new, and stays at what it has until it may ([`gate`]).
-//! Below: rollouts as they are decided about (`rollout_definition`), the appliers (`observed_appliers`), clusters that do not
-//! respond (`offline_clusters`), what is reported (`rollout_status`). Elsewhere: the decision (engine `rollout`).
+//! Each pass reads the statuses of all selected appliers, and decides which of them may take the newest artifact of their
+//! source. It first writes the decisions that must survive a restart into the status of each rollout. An applier asks before
+//! it takes a new artifact, and otherwise stays at its present one ([`gate`]).
+//!
+//! Below: parsed rollouts (`rollout_definition`), appliers (`observed_appliers`), clusters that do not respond
+//! (`offline_clusters`), and the status (`rollout_status`). Elsewhere: the decision (engine `rollout`).
 
 mod observed_appliers;
 mod offline_clusters;
@@ -42,31 +43,31 @@ use rollout_status::{RolloutReport, SourceRollout};
 use wave_gate::{DecidedApplier, RolloutDecisions};
 pub use wave_gate::{GatedApplier, WaveGate, gate, is_selected};
 
-/// The field manager of the statuses.
+/// The field manager of the statuses of rollouts.
 const MANAGER: &str = "windlass";
 
 /// How often appliers are compared with the artifacts of their sources.
 const PASS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a pass takes is at most a twentieth of a core.
+/// The rest after a pass, as a multiple of its duration. It limits the passes to a twentieth of a core.
 const PASS_REST_FACTOR: u32 = 20;
 
 /// The longest rest after a pass.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// How often a status is written of which only counts change.
+/// How often a status is written if only its counts change.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a status is not written after that failed.
+/// How long a status is not written after a failed write.
 const REFUSAL_DELAY: Duration = Duration::from_secs(10);
 
-/// How many statuses a pass writes: who writes many rollouts does not hold up those of others.
+/// The most statuses that a pass writes, so that a tenant with many rollouts does not delay others.
 const MAX_WRITES_PER_PASS: usize = 64;
 
-/// How long the first pass waits for kinds whose CustomResourceDefinitions need not be installed.
+/// How long the first pass waits for kinds whose CRDs may be missing.
 const OPTIONAL_KINDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Follows StagedRollouts until `stop`.
+/// Watches StagedRollouts until `stop`.
 pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<StagedRollout>| {
         if has_another_spec(&changed) {
@@ -76,7 +77,7 @@ pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Follows ClusterStagedRollouts until `stop`.
+/// Watches ClusterStagedRollouts until `stop`.
 pub async fn follow_of_cluster(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<ClusterStagedRollout>| {
         if has_another_spec(&changed) {
@@ -86,14 +87,14 @@ pub async fn follow_of_cluster(context: Arc<RunContext>, stop: CancellationToken
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Whether a change is one of the spec. Statuses are written by each pass, and would wake all that wait.
+/// Whether a change is about the spec. Each pass writes statuses, which must not wake all waiting appliers.
 fn has_another_spec<K: Resource>(change: &CachedObjectChange<K>) -> bool {
     let generation = |object: &Arc<K>| object.meta().generation;
     let before = change.before.as_ref().and_then(generation);
     before.is_none() || before != change.after.as_ref().and_then(generation)
 }
 
-/// Decides which appliers may take a new revision until `stop`.
+/// Decides which appliers may take a new revision, until `stop`.
 pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
     let work = async {
         context.cluster.leadership.begun().await;
@@ -112,7 +113,7 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
         loop {
             let began = Instant::now();
             run.pass().await;
-            // What waits for the API server takes no core.
+            // Waits for the API server use no processor.
             let worked = began.elapsed().saturating_sub(run.waited);
             let rest = worked.saturating_mul(PASS_REST_FACTOR);
             tokio::time::sleep(rest.clamp(PASS_INTERVAL, LONGEST_REST)).await;
@@ -121,7 +122,8 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(work).await;
 }
 
-/// Waits until sources, appliers and rollouts were listed: before, one may only seem to be missing. False if a watch ended before.
+/// Waits until sources, appliers and rollouts were listed, because before that one may only seem to be missing. Returns false
+/// if a watch ended before.
 async fn are_listed(context: &RunContext) -> bool {
     let is_listed =
         context.sources.listed().await.is_some() && context.kept.listed::<Kustomization>().await;
@@ -134,7 +136,7 @@ async fn are_listed(context: &RunContext) -> bool {
     is_listed
 }
 
-/// A status that was written, and when.
+/// The status of a rollout that was last written, and when.
 #[derive(Debug, Clone)]
 struct WrittenStatus {
     status: StagedRolloutStatus,
@@ -144,19 +146,20 @@ struct WrittenStatus {
 struct RolloutRun {
     context: Arc<RunContext>,
     offline: OfflineClusters,
-    /// By the uids of rollouts.
+    /// The last writes, by the uids of rollouts.
     written: BTreeMap<String, WrittenStatus>,
-    /// Until when no status is written, by the uids of rollouts.
+    /// Until when the status of a rollout is not written, by the uids of rollouts.
     paused: BTreeMap<String, Instant>,
-    /// By the uids of rollouts, and sources. A status has not all sources, and those that it lacks would soak for ever.
+    /// The soak times, by the uid of the rollout and the source. A status does not list all sources, and without this record
+    /// the missing ones would soak forever.
     soaks: BTreeMap<(String, ObjectKey), SourceSoak>,
-    /// How many statuses this pass may still write.
+    /// How many more statuses this pass may write.
     writes_left: usize,
-    /// How long this pass waited for the API server.
+    /// How long this pass has waited for the API server.
     waited: Duration,
 }
 
-/// Since when the waves of a rollout have an artifact, by the last pass.
+/// Since when the waves of a rollout have an artifact, as the last pass saw it.
 #[derive(Debug)]
 struct SourceSoak {
     generation: i64,
@@ -165,20 +168,20 @@ struct SourceSoak {
     updated_since: Vec<Option<Time>>,
 }
 
-/// The appliers that belong to a rollout, by their sources.
+/// The appliers of a rollout, by their sources.
 #[derive(Debug, Default)]
 struct SelectedAppliers {
     by_source: BTreeMap<ObjectKey, Vec<ObservedApplier>>,
-    /// Those that belong to a rollout that comes before.
+    /// The selected appliers that belong to another rollout, which takes precedence.
     overlapping: Vec<String>,
 }
 
-/// What was decided about the appliers of a rollout, before it is published.
+/// The decisions about the appliers of a rollout, before they are published.
 #[derive(Debug, Default)]
 struct DecidedRollout {
     report: RolloutReport,
     appliers: BTreeMap<ObjectKey, DecidedApplier>,
-    /// The clusters that it waits for, or left out.
+    /// The clusters that the rollout waits for or has skipped.
     awaited: BTreeMap<String, ClusterAccess>,
 }
 
@@ -187,7 +190,7 @@ impl RolloutRun {
         let now = jiff::Timestamp::now();
         self.writes_left = MAX_WRITES_PER_PASS;
         self.waited = Duration::ZERO;
-        // While they are not known, nothing begins, and what was decided stays.
+        // While rollouts are not known, nothing new begins and earlier decisions stay.
         let Ok(rollouts) = Rollout::all(&self.context, None) else { return };
         let selected = match rollouts.is_empty() {
             true => Ok(Vec::new()),
@@ -202,7 +205,7 @@ impl RolloutRun {
             let of_rollout = self.decide(rollout, &selected, &decisions, now);
             let is_written = self.write(rollout, &of_rollout.report, now).await;
             for (applier, it) in of_rollout.appliers {
-                // What is not written would be decided otherwise after a restart: nothing further begins by it.
+                // If the status is not written, a restart could decide otherwise. So no further applier is released.
                 let was_released = || is_released(&decisions, &applier, &it);
                 let is_released = it.is_released && (is_written || was_released());
                 decided.insert(applier, DecidedApplier { is_released, ..it });
@@ -226,14 +229,14 @@ impl RolloutRun {
         self.offline.probe(&self.context, &awaited);
     }
 
-    /// The appliers that belong to each rollout.
+    /// The appliers of each rollout.
     ///
     /// # Errors
     /// The labels of a namespace are not known.
     fn selected(&self, rollouts: &[Rollout]) -> Result<Vec<SelectedAppliers>, String> {
         let mut all: Vec<SelectedAppliers> =
             rollouts.iter().map(|_| SelectedAppliers::default()).collect();
-        // A rollout of a namespace is compared with the appliers of this namespace only, however many there are elsewhere.
+        // A namespaced rollout is compared only with the appliers of its namespace.
         let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (place, rollout) in rollouts.iter().enumerate() {
             places.entry(rollout.namespace.as_str()).or_default().push(place);
@@ -243,7 +246,7 @@ impl RolloutRun {
             let Some(source) = applier.source(&self.context) else { continue };
             let key = applier.key();
             let mut owner: Option<&Rollout> = None;
-            // Those of the cluster come first.
+            // ClusterStagedRollouts come first.
             for place in of("").iter().chain(of(&key.namespace)) {
                 let found = rollouts.get(*place).zip(all.get_mut(*place));
                 let Some((rollout, selected)) = found else { continue };
@@ -294,7 +297,7 @@ impl RolloutRun {
         decided
     }
 
-    /// Decides about the appliers of a source.
+    /// Decides about the appliers of one source.
     fn decide_source(
         &self,
         of: &AppliersOfSource<'_>,
@@ -323,7 +326,7 @@ impl RolloutRun {
             if is_present && *released && is_on_the_way {
                 awaited.push(key.to_string());
             }
-            // A cluster of an earlier wave that was left out stays left out only while it is known to be silent.
+            // A skipped cluster of an earlier wave stays skipped only while it is known not to respond.
             let is_awaited = decision_of_all.wave.is_none_or(|present| member.wave <= present)
                 && !matches!(member.progress, MemberProgress::Updated | MemberProgress::Suspended);
             if is_awaited && let Some(access) = ClusterAccess::of(applier) {
@@ -342,7 +345,7 @@ impl RolloutRun {
         });
     }
 
-    /// The appliers of a source as they are decided about.
+    /// The appliers of a source in the form of the engine.
     fn members(
         &self,
         of: &AppliersOfSource<'_>,
@@ -373,7 +376,7 @@ impl RolloutRun {
         {
             let wanted = decision(rollout, artifact, true, String::new());
             let progress = match applier.progress(artifact, now) {
-                // It went back to what it had.
+                // The applier went back to its earlier revision.
                 MemberProgress::Pending { .. }
                     if applier.is_quarantined(&self.context, artifact) =>
                 {
@@ -392,7 +395,7 @@ impl RolloutRun {
         members
     }
 
-    /// Since when the waves have an artifact, by the last pass, or by the status before the first one.
+    /// Since when the waves have an artifact, as the last pass saw it. Before the first pass, the status says it.
     fn updated_since(
         &self,
         rollout: &Rollout,
@@ -400,7 +403,7 @@ impl RolloutRun {
         artifact: &Artifact,
     ) -> Vec<Option<Time>> {
         if let Some(soak) = self.soaks.get(&(rollout.uid.clone(), source.clone())) {
-            // Waves that were changed begin anew.
+            // If the waves of the spec change, their times start anew.
             let is_same = soak.generation == rollout.generation
                 && soak.digest == artifact.digest
                 && soak.revision == artifact.revision;
@@ -419,11 +422,12 @@ impl RolloutRun {
         waves.iter().map(|wave| wave.updated_since.as_ref().map(|at| at.0)).collect()
     }
 
-    /// Writes the status of a rollout if it changed. Returns whether what has to survive a restart is written.
+    /// Writes the status of a rollout if it changed. Returns whether the facts that must survive a restart are stored.
     async fn write(&mut self, rollout: &Rollout, report: &RolloutReport, now: Time) -> bool {
         let known = self.written.get(&rollout.uid);
         let before = known.map_or(&rollout.status, |it| &it.status);
-        let shown = Rollout { status: before.clone(), ..rollout.clone() };
+        let mut shown = rollout.clone();
+        shown.status = before.clone();
         let status = report.status(&shown, now);
         if status == *before {
             return true;
@@ -447,7 +451,7 @@ impl RolloutRun {
                 true
             }
             Err(error) => {
-                // One that was deleted is not in the next pass.
+                // A deleted rollout is not in the next pass.
                 if error.code() != Some(404) {
                     tracing::warn!(rollout = %rollout, error = %error, "failed to write the status of a rollout, retrying later");
                 }
@@ -458,7 +462,7 @@ impl RolloutRun {
     }
 }
 
-/// The appliers of a source that belong to a rollout.
+/// The appliers of one source in a rollout.
 struct AppliersOfSource<'p> {
     rollout: &'p Rollout,
     waves: &'p RolloutWaves,
@@ -467,7 +471,7 @@ struct AppliersOfSource<'p> {
     artifact: Artifact,
 }
 
-/// What is decided about an applier.
+/// The decision about one applier.
 fn decision(
     rollout: &Rollout,
     artifact: &Artifact,
@@ -483,7 +487,7 @@ fn decision(
     }
 }
 
-/// Whether an applier was released for the artifact of a decision before.
+/// Whether an earlier decision already released an applier for this artifact.
 fn is_released(decisions: &RolloutDecisions, applier: &ObjectKey, wanted: &DecidedApplier) -> bool {
     decisions.get(applier).is_some_and(|it| {
         it.is_released && it.rollout == wanted.rollout && it.digest == wanted.digest
@@ -499,7 +503,7 @@ async fn write_status(
         true => resource::<StagedRollout>(),
         false => resource::<ClusterStagedRollout>(),
     };
-    // Where each namespace has a windlass of its own, they see different appliers, and would write over each other.
+    // If each namespace has its own windlass, these see different appliers and would overwrite each other's status.
     if !rollout.is_namespaced() && !context.settings.watch_all_namespaces {
         return Ok(());
     }

@@ -1,6 +1,6 @@
-//! Appliers with a source of their own, and how far they are with its artifact, by their statuses.
+//! Appliers with a source, and their progress with its artifact, as their statuses show it.
 //!
-//! Elsewhere: what a status means (`changes::member_state`).
+//! Elsewhere: the meaning of statuses (`changes::member_state`).
 
 use std::sync::Arc;
 
@@ -22,21 +22,22 @@ use windlass_runtime::source_reference::source_node;
 
 use super::rollout_definition::Labels;
 
-/// An applier with a source of its own.
+/// An applier with a source.
 #[derive(Debug, Clone)]
 pub(crate) enum ObservedApplier {
     Kustomization(Arc<Kustomization>),
     Helmfile(Arc<Helmfile>),
 }
 
-/// The revisions of a status that are about an artifact.
+/// The revisions in a status, if they are about this artifact.
 #[derive(Debug, Clone, Copy, Default)]
 struct StatusRevisions<'o> {
     attempted: Option<&'o str>,
     applied: Option<&'o str>,
 }
 
-/// What the newest good result of a revision was made from, by the history of a Kustomization; `None` if it does not say.
+/// The inputs of the newest good result of a revision, from the history of a Kustomization. `None` if the history does not
+/// have them.
 #[must_use]
 pub fn facts_of_revision(object: &Kustomization, revision: &str) -> Option<BuildFacts> {
     let history = object.status.iter().flat_map(|status| &status.history);
@@ -47,7 +48,7 @@ pub fn facts_of_revision(object: &Kustomization, revision: &str) -> Option<Build
 }
 
 impl ObservedApplier {
-    /// Those that the watches saw, but for those that are being deleted.
+    /// All appliers that the watches saw, except those that are being deleted.
     pub(crate) fn all(context: &RunContext) -> Vec<Self> {
         let kustomizations = context.store::<Kustomization>().state().into_iter();
         let helmfiles = context.store::<Helmfile>().state().into_iter();
@@ -80,7 +81,7 @@ impl ObservedApplier {
         }
     }
 
-    /// The source that it names, if it may name it.
+    /// The source that the applier names. `None` if it may not name it.
     pub(crate) fn source(&self, context: &RunContext) -> Option<ObjectKey> {
         let own = self.key().namespace;
         let node = source_node(&own, self.source_ref()?);
@@ -109,14 +110,14 @@ impl ObservedApplier {
         }
     }
 
-    /// Names the cluster, by the Secret with its kubeconfig; empty for the one of windlass.
+    /// The name of the applier's cluster, by the Secret with its kubeconfig. Empty for windlass's own cluster.
     pub(crate) fn cluster(&self) -> String {
         let secret = self.kube_config().and_then(|it| it.secret_ref.as_ref());
         let namespace = || self.key().namespace;
         secret.map(|it| format!("{}/{}", namespace(), it.name)).unwrap_or_default()
     }
 
-    /// Whether a Quarantine keeps it from an artifact, which it attempted before.
+    /// Whether a Quarantine keeps the applier from an artifact that it has attempted before.
     pub(crate) fn is_quarantined(&self, context: &RunContext, artifact: &Artifact) -> bool {
         let Self::Kustomization(object) = self else { return false };
         let key = self.key();
@@ -131,7 +132,7 @@ impl ObservedApplier {
         })
     }
 
-    /// How far it is with an artifact.
+    /// The progress of the applier with an artifact.
     pub(crate) fn progress(&self, artifact: &Artifact, now: Time) -> MemberProgress {
         match self {
             Self::Kustomization(object) => {
@@ -142,7 +143,7 @@ impl ObservedApplier {
                     attempted: status.and_then(|it| it.last_attempted_revision.as_deref()),
                     applied: status.and_then(|it| it.last_applied_revision.as_deref()),
                 };
-                // The same revision may have another artifact, such as with another `spec.ignore`.
+                // The same revision may have another artifact, for example after a change of `spec.ignore`.
                 let revisions = if is_other { StatusRevisions::default() } else { revisions };
                 progress(&**object, revisions, &artifact.revision, now)
             }
@@ -158,7 +159,7 @@ impl ObservedApplier {
     }
 }
 
-/// How far an object is with a revision.
+/// The progress of an object with a revision.
 fn progress<K: WindlassKind + ReconciledObject>(
     object: &K,
     revisions: StatusRevisions<'_>,

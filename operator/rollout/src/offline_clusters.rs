@@ -1,6 +1,6 @@
-//! Clusters that do not respond, by probes of those that a rollout waits for.
+//! Finds clusters that do not respond, by probes of the clusters that a rollout waits for.
 //!
-//! A status does not say it: what a cluster refuses has failed, and must not be skipped.
+//! A status is not enough for that. If a cluster refuses an object, the applier has failed and must not be skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use super::observed_appliers::ObservedApplier;
 /// How often a cluster is probed while a rollout waits for it.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long an answer may take.
+/// The time limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many clusters are probed at once.
 const MAX_PROBES_AT_ONCE: usize = 8;
 
-/// How many clusters are remembered.
+/// The most clusters that are remembered.
 const MAX_CLUSTERS: usize = 10_000;
 
-/// What is known of a cluster.
+/// The result of the last probe of a cluster.
 #[derive(Debug, Clone, Copy)]
 struct ProbedCluster {
     probed: Instant,
-    /// Since when it does not respond.
+    /// Since when the cluster has not responded. `None` if it responds.
     silent_since: Option<Instant>,
 }
 
-/// The clusters that rollouts wait for.
+/// The clusters that rollouts wait for, with their probes.
 #[derive(Debug, Default)]
 pub(crate) struct OfflineClusters {
     known: BTreeMap<String, ProbedCluster>,
-    /// No pass waits for them: a cluster that does not respond would hold up the rollouts of others.
+    /// The probes under way. No pass waits for them, because a dead cluster would delay the rollouts of others.
     probes: JoinSet<(String, bool)>,
-    /// The clusters of these probes.
+    /// The clusters whose probes are under way.
     under_way: BTreeSet<String>,
 }
 
-/// How a cluster is reached.
+/// The namespace, kubeconfig and account for reaching a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterAccess {
     namespace: String,
@@ -57,7 +57,7 @@ pub(crate) struct ClusterAccess {
 }
 
 impl ClusterAccess {
-    /// As an applier reaches its cluster; `None` for the cluster of windlass.
+    /// The access that an applier uses for its cluster. `None` for windlass's own cluster.
     pub(crate) fn of(applier: &ObservedApplier) -> Option<Self> {
         Some(Self {
             namespace: applier.key().namespace,
@@ -66,7 +66,7 @@ impl ClusterAccess {
         })
     }
 
-    /// Whether the cluster responds. One whose kubeconfig cannot be used does not.
+    /// Whether the cluster responds. A cluster whose kubeconfig cannot be used counts as not responding.
     async fn responds(&self, context: &RunContext) -> bool {
         let mut references = ReadReferences::new(&context.watcher);
         let account = self.account.as_deref();
@@ -85,14 +85,14 @@ impl ClusterAccess {
 }
 
 impl OfflineClusters {
-    /// Whether a cluster has not responded for so long.
+    /// Whether a cluster has not responded for the time `after`.
     pub(crate) fn is_offline(&self, cluster: &str, after: Duration) -> bool {
         let since = self.known.get(cluster).and_then(|it| it.silent_since);
         since.is_some_and(|since| since.elapsed() >= after)
     }
 
-    /// Takes in the probes that ended, forgets clusters that no rollout waits for, and begins to probe those whose last probe is a
-    /// while ago.
+    /// Collects the finished probes, and starts new ones for clusters whose last probe is old. Forgets clusters that no
+    /// rollout waits for.
     pub(crate) fn probe(
         &mut self,
         context: &Arc<RunContext>,
@@ -104,7 +104,7 @@ impl OfflineClusters {
                 self.note(&cluster, responds);
             }
         }
-        // A probe that panicked does not say which one it was.
+        // A probe that panicked does not tell its cluster.
         if self.probes.is_empty() {
             self.under_way.clear();
         }
@@ -122,7 +122,7 @@ impl OfflineClusters {
         }
     }
 
-    /// The clusters to probe, the one first whose last probe is the longest ago: dead ones leave room for all.
+    /// The clusters to probe. The one with the oldest probe is the first, so that dead clusters leave room for all others.
     fn due<'w, T>(&self, wanted: &'w BTreeMap<String, T>) -> Vec<&'w String> {
         let probed = |cluster: &String| self.known.get(cluster).map(|it| it.probed);
         let is_due = |cluster: &&String| {

@@ -1,6 +1,6 @@
-//! A StagedRollout or ClusterStagedRollout as it is decided about: which appliers it selects, and its waves.
+//! A parsed StagedRollout or ClusterStagedRollout: the appliers that it selects, and its waves.
 //!
-//! A rollout that cannot be read holds what it selects: a guard is not weakened by what is wrong with it.
+//! If a rollout cannot be read, all appliers that it selects are held. An error in the rollout must not weaken the guard.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,37 +21,37 @@ use windlass_cluster::namespace_policies::NamespacePolicies;
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::run_context::RunContext;
 
-/// How much of a wave may be unavailable, unless it says so.
+/// How much of a wave may be unavailable if the wave does not say it.
 const DEFAULT_MAX_UNAVAILABLE: MaxUnavailable = MaxUnavailable::Percent(25);
 
-/// How long a cluster does not respond before it counts as offline, unless the rollout says so.
+/// How long a cluster does not respond before it counts as offline, if the rollout does not say it.
 const DEFAULT_OFFLINE_AFTER: Duration = Duration::from_secs(300);
 
 /// Labels of an object.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// A rollout of either kind.
+/// A StagedRollout or ClusterStagedRollout.
 #[derive(Debug, Clone)]
 pub(crate) struct Rollout {
-    /// Its namespace; empty for a ClusterStagedRollout.
+    /// The namespace of the rollout. Empty for a ClusterStagedRollout.
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) generation: i64,
-    /// When it was created.
+    /// When the rollout was created.
     created: Option<Time>,
-    /// The status that it had when it was read.
+    /// The status of the rollout when it was read.
     pub(crate) status: StagedRolloutStatus,
-    /// `None` if a selector cannot be read: all are selected then.
+    /// The selectors. `None` if one of them cannot be read, and then all appliers are selected.
     selectors: Option<RolloutSelectors>,
     wave_label: String,
-    /// The waves, or why they cannot be used.
+    /// The waves, or the reason why they cannot be used.
     pub(crate) waves: Result<RolloutWaves, String>,
 }
 
 #[derive(Debug, Clone)]
 struct RolloutSelectors {
-    /// `None` for a StagedRollout.
+    /// The namespace selector. `None` for a StagedRollout.
     namespaces: Option<objects::LabelSelector>,
     appliers: objects::LabelSelector,
 }
@@ -104,7 +104,7 @@ impl RolloutWaves {
         })
     }
 
-    /// A wave as messages name it.
+    /// The name of a wave in messages.
     pub(crate) fn named(&self, index: usize) -> String {
         let name = self.names.get(index).map(String::as_str).unwrap_or_default();
         format!("wave {} of {} ({name})", index.saturating_add(1), self.names.len())
@@ -139,7 +139,7 @@ fn max_unavailable(text: &str) -> Result<MaxUnavailable, String> {
     }
 }
 
-/// The parts of a spec that both kinds have.
+/// The parts of a spec that both kinds of rollout have.
 struct RolloutParts<'s> {
     namespaces: Option<&'s LabelSelector>,
     appliers: &'s LabelSelector,
@@ -207,12 +207,12 @@ impl Rollout {
         Self::new(&object.metadata, &parts, object.status.as_ref())
     }
 
-    /// The rollouts of this process, also of one namespace only. One that comes before another has the appliers that both
-    /// select: those of the cluster come first, since who may write to a namespace must not get around them, and of others the
-    /// older one.
+    /// All rollouts that this process sees, or those that concern one namespace. The first one that selects an applier decides
+    /// about it. ClusterStagedRollouts come first, so that a user of a namespace cannot avoid them. Among others, older ones
+    /// come first.
     ///
     /// # Errors
-    /// Why it is not known which there are.
+    /// The reason why the rollouts are not known.
     pub(crate) fn all(context: &RunContext, namespace: Option<&str>) -> Result<Vec<Self>, String> {
         let of_cluster = context.shared::<WatchedObjectCache<ClusterStagedRollout>>();
         let of_namespaces = context.shared::<WatchedObjectCache<StagedRollout>>();
@@ -240,7 +240,7 @@ impl Rollout {
         !self.namespace.is_empty()
     }
 
-    /// Whether it selects an applier with these labels.
+    /// Whether the rollout selects an applier with these labels.
     ///
     /// # Errors
     /// The labels of the namespace are not known.
@@ -258,7 +258,7 @@ impl Rollout {
             return Ok(false);
         }
         let Some(namespaces) = &selectors.namespaces else { return Ok(true) };
-        // All namespaces are selected, also where their labels may not be read.
+        // All namespaces are selected, even if their labels may not be read.
         if namespaces.keys().next().is_none() {
             return Ok(true);
         }
@@ -268,7 +268,7 @@ impl Rollout {
         Ok(namespaces.selects(|key| facts.labels.get(key).map(String::as_str)))
     }
 
-    /// What an applier says that waits for a wave, if it is known which, for people.
+    /// The message of an applier that waits for a wave. It names the wave if that is known.
     pub(crate) fn waiting_text(&self, revision: &str, wave: Option<usize>) -> String {
         match (&self.waves, wave) {
             (Ok(waves), Some(wave)) => {
@@ -281,7 +281,7 @@ impl Rollout {
         }
     }
 
-    /// The wave of an applier, if its labels alone say it.
+    /// The wave of an applier, if its labels alone decide it.
     pub(crate) fn wave_by_label(&self, labels: &Labels) -> Option<usize> {
         let selections = &self.waves.as_ref().ok()?.selections;
         if selections.iter().any(|it| matches!(it, WaveSelection::Percent(_))) {
@@ -291,7 +291,7 @@ impl Rollout {
         assign(selections, &[member]).first().copied()
     }
 
-    /// What says in which wave an applier is.
+    /// The value of the label that assigns an applier to a wave.
     pub(crate) fn wave_of<'l>(&self, labels: &'l Labels) -> Option<&'l str> {
         labels.get(&self.wave_label).map(String::as_str)
     }

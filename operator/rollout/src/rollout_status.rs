@@ -1,4 +1,5 @@
-//! What a rollout reports: its conditions, and how far the newest revision of each source is. Pure.
+//! The status of a rollout: its conditions, and the progress of the newest revision of each source. These functions have no
+//! side effects.
 
 use crds::release::{RolloutSource, RolloutWaveStatus, StagedRolloutStatus};
 use reconcile::{
@@ -11,38 +12,38 @@ use windlass_runtime::object_status::{conditions_of, listed};
 
 use super::rollout_definition::{Rollout, RolloutWaves};
 
-/// The rollout selects nothing.
+/// The reason of a condition: the rollout selects no applier.
 const SELECTS_NOTHING: ConditionReason = ConditionReason::new("SelectsNothing");
 
-/// The spec cannot be used.
+/// The reason of a condition: the spec of the rollout cannot be used.
 const INVALID_ROLLOUT: ConditionReason = ConditionReason::new("InvalidRollout");
 
-/// Appliers belong to a rollout that comes before.
+/// The reason of a condition: some appliers belong to another rollout, which takes precedence.
 const OVERLAPPING: ConditionReason = ConditionReason::new("Overlapping");
 
-/// Appliers of the present wave failed.
+/// The reason of a condition: appliers of the present wave have failed.
 const WAVE_FAILED: ConditionReason = ConditionReason::new("WaveFailed");
 
-/// Clusters do not respond, so that no further applier takes the revision.
+/// The reason of a condition: clusters do not respond, so no further applier takes the revision.
 const CLUSTERS_OFFLINE: ConditionReason = ConditionReason::new("ClustersOffline");
 
-/// How many sources a status has.
+/// The most sources in a status.
 const MAX_SOURCES: usize = 64;
 
-/// How many appliers a message names.
+/// The most appliers that a message names.
 const MAX_NAMED: usize = 5;
 
-/// How long a name may be in a message, in characters: revisions may be of any length.
+/// The longest revision in a message, in characters, because revisions may have any length.
 const MAX_REVISION_LENGTH: usize = 128;
 
-/// How long a revision may be in a status, in characters.
+/// The longest revision in a status, in characters.
 const MAX_STATUS_REVISION_LENGTH: usize = 512;
 
-/// How long a digest may be in a status, in characters.
+/// The longest digest in a status, in characters.
 const MAX_STATUS_DIGEST_LENGTH: usize = 128;
 
-/// A revision and a digest as statuses have them. Who writes an ExternalArtifact gives it a revision of any length, and the API
-/// server would refuse the status of a rollout with it.
+/// A revision and a digest, cut to their lengths in a status. An ExternalArtifact may have a revision of any length, and the
+/// API server would refuse a status with it.
 pub(crate) fn as_in_status(revision: &str, digest: &str) -> [String; 2] {
     [
         revision.chars().take(MAX_STATUS_REVISION_LENGTH).collect(),
@@ -50,20 +51,20 @@ pub(crate) fn as_in_status(revision: &str, digest: &str) -> [String; 2] {
     ]
 }
 
-/// The rollout of the newest artifact of a source.
+/// The progress of the newest artifact of a source.
 #[derive(Debug)]
 pub(crate) struct SourceRollout {
     pub(crate) source: ObjectKey,
     pub(crate) revision: String,
     pub(crate) digest: String,
     pub(crate) decision: RolloutDecision,
-    /// The appliers of the present wave that failed.
+    /// The appliers of the present wave that have failed.
     pub(crate) failed: Vec<String>,
-    /// Those of the present wave that may take the artifact, and have neither it nor failed.
+    /// The appliers of the present wave that may take the artifact, and have neither applied it nor failed.
     pub(crate) awaited: Vec<String>,
 }
 
-/// Names a few of many.
+/// The first few of many names, and the number of further ones.
 pub(crate) fn named(all: &[String]) -> String {
     let few: Vec<&str> = all.iter().take(MAX_NAMED).map(String::as_str).collect();
     match all.len().saturating_sub(few.len()) {
@@ -72,7 +73,7 @@ pub(crate) fn named(all: &[String]) -> String {
     }
 }
 
-/// A number as statuses have it.
+/// A count in the integer type of statuses.
 fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -99,7 +100,7 @@ impl SourceRollout {
         }
     }
 
-    /// What it came to, for people.
+    /// The progress as a text for users.
     fn text(&self, waves: &RolloutWaves) -> String {
         let revision: String = self.revision.chars().take(MAX_REVISION_LENGTH).collect();
         let of = format!("{} at revision {revision}", self.source);
@@ -130,12 +131,12 @@ impl SourceRollout {
     }
 }
 
-/// What a rollout came to in a pass.
+/// The result of a pass for one rollout.
 #[derive(Debug, Default)]
 pub(crate) struct RolloutReport {
-    /// How many appliers are selected and belong to it.
+    /// How many selected appliers belong to this rollout.
     pub(crate) members: usize,
-    /// Those that belong to another rollout, with the name of that.
+    /// The selected appliers that belong to another rollout, with its name.
     pub(crate) overlapping: Vec<String>,
     pub(crate) sources: Vec<SourceRollout>,
 }
@@ -190,7 +191,7 @@ impl RolloutReport {
         let conditions = StatusConditions::since(&known, rollout.generation, now, &[])
             .finish(&self.outcome(rollout, now));
         let waves = rollout.waves.as_ref().ok();
-        // A source that is being rolled out is not displaced by others.
+        // Sources that are being rolled out come first, so that they are never dropped.
         let mut sources: Vec<&SourceRollout> = self.sources.iter().collect();
         sources.sort_by_key(|it| it.decision.wave.is_none());
         sources.truncate(MAX_SOURCES);
@@ -205,7 +206,7 @@ impl RolloutReport {
     }
 }
 
-/// The merge patch that makes a status of what a rollout has.
+/// The merge patch that writes the status of a rollout.
 pub(crate) fn patch(rollout: &Rollout, status: &StagedRolloutStatus) -> Value {
     json!({
         "metadata": {"uid": rollout.uid},
@@ -218,7 +219,8 @@ pub(crate) fn patch(rollout: &Rollout, status: &StagedRolloutStatus) -> Value {
     })
 }
 
-/// Whether two statuses differ in what has to survive a restart, and in what alerts people: everything but counts.
+/// Whether two statuses differ in facts that must survive a restart or that users are alerted about. These are all facts
+/// except counts.
 pub(crate) fn differs_in_state(one: &StagedRolloutStatus, other: &StagedRolloutStatus) -> bool {
     let source = |it: &RolloutSource| {
         let since: Vec<Option<crds::Time>> =
@@ -263,7 +265,7 @@ mod tests {
         RolloutReport { members: 2, overlapping: Vec::new(), sources: vec![source] }
     }
 
-    /// The condition `Ready` of a rollout, as status, reason and message.
+    /// The condition `Ready` of a rollout: status, reason and message.
     fn ready(report: &RolloutReport, waves: &Value) -> [String; 3] {
         let status = report.status(&rollout(waves), Time::UNIX_EPOCH);
         let found = status.conditions.into_iter().find(|it| it.type_ == "Ready").unwrap();

@@ -1,7 +1,8 @@
-//! What an applier may take now: the newest artifact of its source, or the one that it has, because its wave is not open.
+//! The gate of rollouts. An applier may take the newest artifact of its source, or has to stay at its present one until its
+//! wave opens.
 //!
-//! The decisions of the last pass are kept in memory, and made again from statuses after a restart: before, no applier takes
-//! anything new. Elsewhere: making them (`super`), which artifacts are kept (`kustomize_controller`).
+//! The decisions of the last pass are in memory. After a restart they are made again from statuses, and before that no applier
+//! takes a new artifact. Elsewhere: the decisions (`super`), and the stored artifacts (`kustomize_controller`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,35 +27,36 @@ use windlass_runtime::run_context::RunContext;
 
 use super::rollout_definition::{Labels, Rollout};
 
-/// It is not known which rollouts there are, so nothing new begins.
+/// The reason of a condition: the rollouts are not known, so nothing new begins.
 const ROLLOUTS_UNKNOWN: ConditionReason = ConditionReason::new("RolloutsUnknown");
 
-/// How long runs wait for the first decisions of a process, from the first of them on: more would hold their workers in turn.
+/// How long runs wait for the first decisions of a process, counted from the first run. A longer wait would block their
+/// workers in turn.
 const FIRST_DECISIONS_WITHIN: Duration = Duration::from_secs(10);
 
-/// What was decided about an applier.
+/// The decision about an applier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DecidedApplier {
     /// The uid of the rollout, and the generation of its spec.
     pub(crate) rollout: String,
     pub(crate) generation: i64,
-    /// The digest of the artifact.
+    /// The digest of the artifact that the decision is about.
     pub(crate) digest: String,
-    /// Whether it may take the artifact.
+    /// Whether the applier may take the artifact.
     pub(crate) is_released: bool,
-    /// What it waits for, for people.
+    /// What the applier waits for, for users.
     pub(crate) text: String,
 }
 
-/// What was decided last about all appliers that rollouts select.
+/// The last decisions about all selected appliers.
 #[derive(Debug)]
 pub(crate) struct RolloutDecisions {
     known: Mutex<Arc<BTreeMap<ObjectKey, DecidedApplier>>>,
-    /// Appliers that asked before anything was decided about them, and what they say they wait for.
+    /// The appliers that asked before there was a decision about them, each with the text about its wait.
     undecided: Mutex<BTreeMap<ObjectKey, String>>,
-    /// Whether a pass was made.
+    /// Whether a pass has been completed.
     has_passed: watch::Sender<bool>,
-    /// When they were first asked for.
+    /// When the first applier asked.
     since: Instant,
 }
 
@@ -74,7 +76,7 @@ impl RolloutDecisions {
         self.known.lock().get(applier).cloned()
     }
 
-    /// Replaces all decisions, and wakes the appliers that waited and need not wait any more, or wait for something else.
+    /// Replaces all decisions. Wakes the appliers that no longer wait or wait for something else.
     pub(crate) fn publish(
         &self,
         context: &RunContext,
@@ -103,51 +105,51 @@ impl RolloutDecisions {
     }
 }
 
-/// An applier that asks.
+/// An applier that asks whether it may take an artifact.
 #[derive(Debug, Clone)]
 pub struct GatedApplier<'o> {
-    /// Its group, kind, namespace and name.
+    /// The group, kind, namespace and name of the applier.
     pub node: &'o ObjectKey,
-    /// Its labels.
+    /// The labels of the applier.
     pub labels: &'o BTreeMap<String, String>,
-    /// The revision that it attempted last.
+    /// The revision that the applier attempted last.
     pub attempted: Option<&'o str>,
-    /// The revision that it applied last with success.
+    /// The revision that the applier last applied successfully.
     pub applied: Option<&'o str>,
-    /// What the newest good result of the revision that it applied last was made from, if its status says so.
+    /// The inputs of the newest good result of that revision, if the status has them.
     pub good: Option<BuildFacts>,
-    /// The digest of the artifact of the newest revision that it attempted, if its status says so.
+    /// The digest of the artifact that the applier attempted last, if the status has it.
     pub attempted_digest: Option<String>,
-    /// Whether an artifact may be applied that is not the newest one.
+    /// Whether the applier can apply an artifact that is not the newest.
     pub may_be_pinned: bool,
 }
 
 impl GatedApplier<'_> {
-    /// Whether it has attempted the artifact. What has begun is not taken back.
+    /// Whether the applier has attempted the artifact. An attempt that has begun is not taken back.
     fn has_attempted(&self, artifact: &Artifact) -> bool {
         self.attempted == Some(artifact.revision.as_str())
             && self.attempted_digest.as_ref().is_none_or(|digest| *digest == artifact.digest)
     }
 }
 
-/// What an applier may apply.
+/// Which artifact an applier may apply.
 #[derive(Debug, Clone)]
 pub enum WaveGate {
     /// The newest artifact of its source.
     Open,
-    /// The artifact that it has.
+    /// The artifact that it has at present.
     Pinned {
-        /// This artifact.
+        /// The present artifact.
         artifact: Box<Artifact>,
-        /// What it waits for, for people.
+        /// What the applier waits for, for users.
         text: String,
     },
 }
 
-/// What an applier may apply, if `artifact` is the newest one of its source.
+/// Which artifact an applier may apply, if `artifact` is the newest one of its source.
 ///
 /// # Errors
-/// The outcome of a run that applies nothing: it is not known which rollouts there are, or what the applier has is not known or
+/// The outcome of a run that applies nothing. The rollouts are not known, or the applier's present artifact is not known or
 /// was not applied completely.
 pub async fn gate(
     context: &RunContext,
@@ -206,7 +208,7 @@ pub async fn gate(
     }
 }
 
-/// Whether a rollout selects an applier; true if that is not known.
+/// Whether a rollout selects an applier. True if that is not known.
 pub fn is_selected(context: &RunContext, namespace: &str, labels: &Labels) -> bool {
     selecting(context, namespace, labels).map_or(true, |rollout| rollout.is_some())
 }
@@ -225,7 +227,7 @@ fn selecting(
     Ok(None)
 }
 
-/// The artifact that an applier has; `None` if that is not known, or if it is not applied completely.
+/// The present artifact of an applier. `None` if it is not known or was not applied completely.
 fn pinned(
     context: &RunContext,
     applier: &GatedApplier<'_>,
@@ -235,7 +237,7 @@ fn pinned(
     let revision = applier.applied.filter(|applied| Some(*applied) == applier.attempted)?;
     let known = applier.good.clone().filter(|it| it.revision == revision);
     let facts = known.or_else(|| {
-        // The change that brought it knows its artifact.
+        // The change that brought the revision records its artifact.
         let table = context.shared::<WatchedObjectCache<ChangeSet>>();
         let changes = table.of(&source.namespace);
         newest_change(&changes, source, revision).map(|change| BuildFacts {
@@ -248,7 +250,7 @@ fn pinned(
     artifact_of_result(newest, &facts)
 }
 
-/// The newest change of a source that brought a revision.
+/// The newest change of a source with this revision.
 fn newest_change<'c>(
     changes: &'c [Arc<ChangeSet>],
     source: &ObjectKey,

@@ -1,7 +1,7 @@
-//! Log lines: where they go, what they look like, which crates they come from.
+//! Sets up logging: the output, the format, and the crates that log.
 //!
-//! JSON lines carry the keys that `flux logs` reads, in a fixed order: `ts`, `level`, `msg`, the object
-//! (`controllerKind`, `namespace`, `name`), then everything else as it was given, and `logger`.
+//! JSON lines have the keys that `flux logs` reads, in a fixed order: `ts`, `level`, `msg`, then `controllerKind`, `namespace`
+//! and `name` of the object. All other fields follow in their original order, and `logger` is the last.
 
 use std::fmt;
 use std::io::IsTerminal as _;
@@ -16,7 +16,7 @@ use tracing_subscriber::{EnvFilter, fmt as layer};
 
 use crate::settings::{LogEncoding, LogLevel};
 
-/// Our crates that log; engines do not.
+/// The crates of windlass that log. Engines do not log.
 const CRATES: [&str; 8] = [
     "windlass",
     "sources",
@@ -31,7 +31,7 @@ const CRATES: [&str; 8] = [
 /// Starts logging to standard error.
 ///
 /// # Errors
-/// When logging was started before.
+/// Logging was started before.
 pub fn start(level: LogLevel, encoding: LogEncoding) -> anyhow::Result<()> {
     let level = match level {
         LogLevel::Trace => "trace",
@@ -51,10 +51,10 @@ pub fn start(level: LogLevel, encoding: LogEncoding) -> anyhow::Result<()> {
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }
 
-/// One flat JSON object a line.
+/// A format with one flat JSON object per line.
 struct FluxJsonFormat;
 
-/// The fields of an event, in the order in which they were given.
+/// The fields of a log event, in their original order.
 #[derive(Default)]
 struct LogEventFields(Vec<(String, Value)>);
 
@@ -86,10 +86,10 @@ impl Visit for LogEventFields {
     }
 }
 
-/// What comes before all other fields of an event.
+/// The keys that come first in a line, in this order.
 const FIRST: [&str; 4] = ["msg", "controllerKind", "namespace", "name"];
 
-/// Where a field stands in a line: by [`FIRST`], else where it was given.
+/// The position of a key in a line. Keys that are not in [`FIRST`] keep their original order after these.
 fn rank(key: &str) -> usize {
     FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len())
 }
@@ -97,7 +97,7 @@ fn rank(key: &str) -> usize {
 fn key(field: &Field) -> String {
     match field.name() {
         "message" => "msg".to_owned(),
-        // A Rust field cannot hold capitals without a lint, Flux's key does.
+        // A lint forbids capitals in the name of a Rust field, but Flux's key has one.
         "controller_kind" => "controllerKind".to_owned(),
         name => name.to_owned(),
     }
@@ -116,7 +116,7 @@ where
     ) -> fmt::Result {
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
-            // Flux's loggers know no warning.
+            // Flux's loggers have no level for warnings.
             Level::WARN | Level::INFO => "info",
             Level::DEBUG => "debug",
             Level::TRACE => "trace",
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What is written while something logs, in either encoding.
+    /// The log output of the closure `log` in this encoding.
     fn logged(encoding: LogEncoding, log: impl FnOnce()) -> String {
         let buffer = LogBuffer::default();
         let writer = buffer.clone();

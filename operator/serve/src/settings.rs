@@ -1,11 +1,11 @@
-//! Every flag of `windlass serve` and the environment variables behind them, once.
+//! All flags of `windlass serve`, with the environment variables behind them.
 //!
-//! Here: flags that do something. Elsewhere: those of the election ([`leader_election`]) and of pages ([`web_pages`]), those that Flux's controllers
-//! take and that mean nothing here or are refused ([`compatibility_flags`]), feature gates ([`feature_gates`]).
+//! Here: flags that have an effect. Elsewhere: flags of the leader election ([`leader_election`]) and of pages
+//! ([`web_pages`]), flags of Flux that have no effect or are refused ([`compatibility_flags`]), and feature gates
+//! ([`feature_gates`]).
 //!
-//! Modules receive values; nothing else reads the environment.
-//! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers), except the default of
-//! `--concurrent-ssa`.
+//! All other modules get values and never read the environment. Names and defaults are those of Flux if Flux has the flag
+//! (source: Flux 2.9, `--help` of its controllers). Only the default of `--concurrent-ssa` differs.
 
 mod compatibility_flags;
 mod feature_gates;
@@ -342,48 +342,48 @@ pub enum LogEncoding {
     Console,
 }
 
-/// How many sources are fetched at once, unless a flag says so.
+/// How many sources are fetched at once if no flag sets it.
 const DEFAULT_CONCURRENT_SOURCES: u16 = 2;
 
-/// The same for what applies.
+/// How many Kustomizations, helmfiles and releases are built at once if no flag sets it.
 const DEFAULT_CONCURRENT_APPLIERS: u16 = 4;
 
-/// Why the number of workers for releases changes nothing.
+/// The reason why the number of workers for releases has no effect.
 const NO_WORKERS: &str =
     "a release holds a permit only while it renders or writes, not while it waits";
 
 impl OperatorSettings {
-    /// The number of sources and charts of one namespace that are fetched at once.
+    /// How many sources and charts of one namespace are fetched at once.
     pub fn sources_at_once(&self) -> u16 {
         self.concurrent_source.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_SOURCES)
     }
 
-    /// The number of Kustomizations that are built, helmfiles that are read and releases that are rendered at once.
+    /// How many Kustomizations are built, helmfiles are read and releases are rendered at once, in total.
     pub fn kustomizations_at_once(&self) -> u16 {
         self.concurrent_kustomize.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_APPLIERS)
     }
 
-    /// Whether this process sends notifications and receives webhooks; with `--events-addr`, notification-controller
-    /// does that.
+    /// Whether this process sends notifications and receives webhooks. With `--events-addr`, the notification-controller does
+    /// that.
     pub fn notifies(&self) -> bool {
         self.events_addr.0.is_none()
     }
 
-    /// Whether an object with these labels is in this process' part of the cluster.
+    /// Whether an object with these labels belongs to the shard of this process.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.watch_label_selector.selects(|key| labels.get(key).map(String::as_str))
     }
 
-    /// The Secret with one of whose keys the images of a namespace with these labels have to be signed; `None` if the
-    /// platform does not ask for that.
+    /// The Secret with the keys for images of a namespace with these labels, which have to be signed. `None` if no flag
+    /// requires a signature.
     pub fn image_verification_secret(&self, labels: &BTreeMap<String, String>) -> Option<&str> {
         let namespaces = self.verify_images_namespaces.as_ref()?;
         let is_selected = namespaces.selects(|key| labels.get(key).map(String::as_str));
-        // Without a name no Secret is found, so that nothing is verified.
+        // An empty name finds no Secret, so no image is accepted as verified.
         is_selected.then(|| self.verify_images_secret.as_deref().unwrap_or_default())
     }
 
-    /// Whether a variable without value and default is an error in post-build substitution.
+    /// Whether a variable without a value and a default is an error in post-build substitution.
     pub fn strict_substitutions(&self) -> bool {
         self.gate("StrictPostBuildSubstitutions").unwrap_or(true)
     }
@@ -392,17 +392,17 @@ impl OperatorSettings {
         self.feature_gates.iter().rev().find_map(|gates| gates.value(name))
     }
 
-    /// Whether a dependency has to pass the usual check as well where a `readyExpr` asks about it.
+    /// Whether a dependency with a `readyExpr` has to pass the usual check as well.
     pub fn ready_expr_is_additive(&self) -> bool {
         self.gate(feature_gates::ADDITIVE_CEL).unwrap_or(false)
     }
 
-    /// Whether releases whose actions name no strategy are retried instead of remediated.
+    /// Whether failed releases without a strategy for their actions are retried and not remediated.
     pub fn retries_on_failure(&self) -> bool {
         self.gate(feature_gates::RETRY_ON_FAILURE).unwrap_or(false)
     }
 
-    /// Whether templates of releases may ask for addresses of hosts.
+    /// Whether templates of releases may resolve host names by DNS.
     pub fn allows_dns_lookups(&self) -> bool {
         self.gate(feature_gates::DNS_LOOKUPS).unwrap_or(false)
     }
@@ -417,23 +417,23 @@ impl OperatorSettings {
         !self.gate(feature_gates::NO_CHART_DIGEST).unwrap_or(false)
     }
 
-    /// Whether releases that do not say otherwise are made as Helm 3 makes them.
+    /// Whether releases use the defaults of Helm 3 if they do not say otherwise.
     pub fn has_helm3_defaults(&self) -> bool {
         self.gate(feature_gates::HELM3_DEFAULTS).unwrap_or(false)
     }
 
-    /// Whether an ImageUpdateAutomation makes its commits on top of the push branch where that exists, instead of what it
-    /// checks out.
+    /// Whether an ImageUpdateAutomation adds its commits to an existing push branch. Otherwise it starts from the branch that
+    /// it checks out.
     pub fn continues_push_branches(&self) -> bool {
         self.gate(feature_gates::ALL_BRANCH_REFERENCES).unwrap_or(true)
     }
 
-    /// Whether a push branch, and the references of `push.refspec`, are overwritten where they do not lead to the new commit.
+    /// Whether a push overwrites a push branch or a `push.refspec` reference that is not an ancestor of the new commit.
     pub fn forces_push_branches(&self) -> bool {
         self.gate(feature_gates::FORCE_PUSH_BRANCH).unwrap_or(true)
     }
 
-    /// Flags and gates that were set to something and change nothing, each with the reason.
+    /// Flags and feature gates that were set but have no effect, each with the reason.
     pub fn without_meaning(&self) -> Vec<(String, &'static str)> {
         let gates = self.feature_gates.iter().flat_map(FeatureGateFlag::notes);
         let flags = self.accepted.notes().map(|(flag, why)| (flag.to_owned(), why));
@@ -442,17 +442,17 @@ impl OperatorSettings {
         flags.chain(helm).chain(gates).collect()
     }
 
-    /// The settings that flags of `windlass serve` give.
+    /// Parses the settings from flags of `windlass serve`.
     ///
     /// # Errors
-    /// What is wrong with the flags, as the program says it.
+    /// The message of the program about a wrong flag.
     pub fn from_flags<F: AsRef<str>>(flags: &[F]) -> Result<Self, clap::Error> {
         let command = Self::augment_args(Command::new("serve").no_binary_name(true));
         let matches = command.try_get_matches_from(flags.iter().map(AsRef::as_ref))?;
         Ok(Self::from_arg_matches(&matches)?.normalized())
     }
 
-    /// The settings in which a text without content counts as not given.
+    /// The settings with every empty text removed, as if its flag was not set.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         for text in [
@@ -470,7 +470,7 @@ impl OperatorSettings {
     }
 }
 
-/// Reads `host:port`, or Go's `:port` for every address.
+/// Parses `host:port`, or `:port` as in Go, which means every address.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Some(port) = text.strip_prefix(':') {
         let port =
@@ -480,7 +480,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an address such as 127.0.0.1:9090 or :9090"))
 }
 
-/// Where events are posted; nowhere if it is empty.
+/// The URL to which events are posted. `None` if the flag is empty.
 #[derive(Debug, Clone, Default)]
 pub struct EventsAddr(pub Option<Url>);
 
@@ -494,7 +494,7 @@ fn parse_events_addr(text: &str) -> Result<EventsAddr, String> {
     })
 }
 
-/// Reads a boolean as Go's flags do.
+/// Parses a boolean as Go's flags do.
 fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -503,15 +503,15 @@ fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads a duration of a flag, as Go writes them.
+/// Parses the duration of a flag in Go's format.
 ///
 /// # Errors
-/// What is wrong with it, for `clap`.
+/// The text is no valid duration, as a message for `clap`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     reconcile::parse_duration(text).map_err(|e| e.to_string())
 }
 
-/// Reads a number of bytes, with one of Kubernetes' binary suffixes or without.
+/// Parses a number of bytes. It may have a binary suffix of Kubernetes, such as `Gi`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let bad = || format!("`{text}` is not a number of bytes such as 1073741824, 512Mi or 10Gi");
     let suffixes = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];

@@ -1,4 +1,4 @@
-//! Controllers of Flux exclude a process, and so do their shards.
+//! Tests that controllers of Flux and their shards keep windlass from leading.
 
 use axum::body::Body;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn deployment(name: &str, labels: &Value, replicas: i64) -> Value {
     })
 }
 
-/// A list whose objects are on its second page.
+/// A fake list whose objects are on its second page.
 fn second_page(request: &str, list: &Value, items: &Value) -> Value {
     if request.contains("continue=next") {
         json!({"apiVersion": list[0], "kind": list[1], "metadata": {}, "items": items})
@@ -37,7 +37,7 @@ fn second_page(request: &str, list: &Value, items: &Value) -> Value {
     }
 }
 
-/// Where a process stands beside Deployments, and a Lease of a shard with a holder.
+/// The election state of a process beside these Deployments and a shard's Lease with this holder.
 async fn standing(deployments: Value, holder: &'static str) -> ElectionState {
     let cluster = answering(move |(request, _)| {
         let lease = json!({
@@ -81,7 +81,7 @@ async fn a_shard_of_flux_excludes_like_its_controller() {
         let found = standing(json!([deployment(name, &labels, 0)]), "").await;
         assert_eq!(found, ElectionState::Leading, "{name}");
     }
-    // What is installed beside Flux, and windlass itself, work on other objects.
+    // Programs that are installed beside Flux, and windlass itself, work on other objects.
     for name in ["team-controller", "windlass-controller"] {
         let found = standing(json!([deployment(name, &flux, 1)]), "").await;
         assert_eq!(found, ElectionState::Leading, "{name}");

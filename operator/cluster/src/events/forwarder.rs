@@ -1,6 +1,6 @@
-//! Events for clusters that keep Flux's notification-controller: a POST each to `--events-addr`.
+//! Forwards events to Flux's notification-controller, for clusters that keep it. Each event is a POST to `--events-addr`.
 //!
-//! Semantics: `github.com/fluxcd/pkg/runtime/events`, with the retries of go-retryablehttp.
+//! The format is that of `github.com/fluxcd/pkg/runtime/events`, with the retries of go-retryablehttp.
 
 use std::time::{Duration, Instant};
 
@@ -10,24 +10,24 @@ use url::Url;
 
 use super::{EventRecord, EventSeverity, EventSink};
 
-/// Longest time for one attempt.
+/// The time limit of one attempt.
 const FORWARD_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Attempts in all.
+/// How many attempts an event gets.
 const MAX_FORWARD_ATTEMPTS: u32 = 5;
 
-/// Pauses between attempts; they double.
+/// The pauses between attempts. Each pause is twice as long as the last one, up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How often the same trouble is logged.
+/// How long the same problem is not logged again.
 const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
-/// A client that posts each event to Flux's notification-controller at `--events-addr`, with retries.
+/// An event sink that posts each event to Flux's notification-controller at `--events-addr`, with retries.
 pub struct EventForwarder {
     http: http_client::HttpClient,
     url: Url,
-    /// Events in a row that could not be delivered, and when that was logged last.
+    /// How many events in a row could not be delivered.
     failures: u64,
     logged: Option<Instant>,
     shortest_pause: Duration,
@@ -88,17 +88,17 @@ fn posted(record: &EventRecord) -> FluxEventPayload<'_> {
 #[derive(Debug, PartialEq, Eq)]
 enum EventForwardOutcome {
     Delivered,
-    /// It is worth another one, after so long if the server said so.
+    /// The event is worth another attempt, after the delay that the server asked for.
     Again(String, Option<Duration>),
-    /// Another one would come to the same.
+    /// Another attempt would have the same result.
     Rejected(String),
 }
 
 impl EventForwarder {
-    /// Events for the server at this address.
+    /// A forwarder to the server at this address.
     ///
     /// # Errors
-    /// When no HTTP client can be built.
+    /// No HTTP client can be built.
     pub fn new(url: Url) -> Result<Self, http_client::Error> {
         let http = http_client::client(&TlsConfig::default(), None)?;
         Ok(Self { http, url, failures: 0, logged: None, shortest_pause: SHORTEST_PAUSE })
@@ -125,7 +125,7 @@ impl EventForwarder {
         EventForwardOutcome::Again(text, after)
     }
 
-    /// Delivers an event, or says why not.
+    /// Delivers an event with retries, or returns the reason why it failed.
     async fn deliver(&self, body: &str, is_last: bool) -> Result<(), String> {
         let mut pause = self.shortest_pause;
         let mut why = String::new();
@@ -148,7 +148,7 @@ impl EventForwarder {
 
 impl EventSink for EventForwarder {
     const NAME: &'static str = "events-addr";
-    /// Other controllers post their events to notification-controller themselves.
+    /// Other controllers post their events to the notification-controller themselves.
     const TAKES_POSTED: bool = false;
 
     async fn tell(&mut self, record: &EventRecord, is_last: bool) {

@@ -1,4 +1,4 @@
-//! What is done about a Lease, as a table of Leases and ages. Elsewhere: real ones (`e2e/tests/leader.rs`).
+//! Tests of the next action about a Lease, for a table of Leases and ages. Elsewhere: real Leases (`e2e/tests/leader.rs`).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Reading lists and watch events item by item.
+//! Tests of decoding lists and watch events object by object.
 
 use crds::helm::HelmRelease;
 use serde_json::json;

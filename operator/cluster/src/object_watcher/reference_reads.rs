@@ -1,12 +1,12 @@
-//! What runs read of the Secrets, ConfigMaps and ServiceAccounts that specs name, kept for a few seconds: the runs that one push
-//! wakes read an object that all of them name once or twice, and not each for itself.
+//! A cache of the Secrets, ConfigMaps and ServiceAccounts that specs name. It keeps them for a few seconds. One push wakes
+//! many runs that read the same object, and they share one or two reads.
 //!
-//! An answer is shared in two cases. Its request was sent after a run wanted it, so it is as new as one of its own. Or a watch
-//! that is live has seen no other version than that of the answer; what a watch reports late, it reports also to the runs that
-//! read it. That an object is missing is never taken from here in the second case.
+//! An answer is shared in two cases. In the first, its request was sent after the run wanted the object, so it is as new as an
+//! answer of its own. In the second, a live watch has seen the same version as the latest. The second case never proves that
+//! an object is missing.
 //!
-//! There is one of these for each connection to a cluster, which reads as one identity: no answer reaches a run that reads as
-//! another. Elsewhere: which versions watches saw (`references.rs`).
+//! Each connection to a cluster has its own cache, and reads with one identity. So no run gets an answer that another identity
+//! read. Elsewhere: which versions the watches saw (`references.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -21,18 +21,18 @@ use crate::ClusterError;
 /// How long an answer is kept.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How many bytes of content are kept. Of more, the oldest answers go.
+/// How many bytes of content are kept. The oldest answers are dropped first.
 const MAX_CACHED_BYTES: usize = 16 << 20;
 
-/// What an answer takes besides its content.
+/// About how many bytes an answer takes besides its content.
 const BYTES_PER_ANSWER: usize = 512;
 
-/// The content of an object that a spec names.
+/// The parts of an object that a run uses because a spec names it.
 #[derive(Clone)]
 pub(crate) enum ReferenceContent {
-    /// Of a Secret.
+    /// The data of a Secret.
     Secret(Arc<BTreeMap<String, Vec<u8>>>),
-    /// Of a ConfigMap.
+    /// The data of a ConfigMap.
     ConfigMap(Arc<BTreeMap<String, String>>),
     /// The names of the image pull secrets of a ServiceAccount.
     PullSecrets(Arc<Vec<String>>),
@@ -51,18 +51,18 @@ impl ReferenceContent {
 /// The content and the version of an object; `None` if the API server says that it does not exist.
 pub(crate) type FoundReference = Option<(ReferenceContent, u64)>;
 
-/// An answer of the API server.
+/// An answer of the API server to a read of one object.
 #[derive(Clone)]
 pub(super) struct ReferenceAnswer {
-    /// When it was asked for.
+    /// When the request was sent.
     asked: Instant,
-    /// The moment of the watches before that.
+    /// The moment of the watches before the request.
     pub(super) since: WatchMoment,
     pub(super) found: Result<FoundReference, ClusterError>,
 }
 
 impl ReferenceAnswer {
-    /// The content and the version, if the object was found not long ago.
+    /// The content and the version, if the object exists and the answer is recent.
     pub(super) fn recent(&self, now: Instant) -> Option<(&ReferenceContent, u64)> {
         if now.saturating_duration_since(self.asked) > ANSWER_LIFETIME {
             return None;
@@ -72,27 +72,27 @@ impl ReferenceAnswer {
     }
 }
 
-/// One object.
+/// The cached answer for one object.
 #[derive(Default)]
 pub(super) struct ReferenceSlot {
-    /// One run asks, and those that want the same wait for its answer, as they would wait for one of their own.
+    /// One run sends the request while it holds this lock. The other runs that need the object wait for its answer.
     pub(super) asking: tokio::sync::Mutex<()>,
     last: Mutex<Option<ReferenceAnswer>>,
 }
 
 impl ReferenceSlot {
-    /// The last answer.
+    /// The last answer for this object.
     pub(super) fn last(&self) -> Option<ReferenceAnswer> {
         self.last.lock().clone()
     }
 
-    /// The last answer, if it was asked for at a time or later.
+    /// The last answer, if its request was sent at this time or later.
     pub(super) fn asked_since(&self, wanted: Instant) -> Option<ReferenceAnswer> {
         self.last().filter(|answer| answer.asked >= wanted)
     }
 }
 
-/// A slot with an answer, in the order in which they were asked for.
+/// An answer in the queue of the cache. The oldest answer is the first.
 struct KeptAnswer {
     slot: Arc<ReferenceSlot>,
     asked: Instant,
@@ -104,12 +104,12 @@ struct ReferenceReadsState {
     slots: BTreeMap<ObjectId, Weak<ReferenceSlot>>,
     kept: VecDeque<KeptAnswer>,
     bytes: usize,
-    /// Whether a task removes what is too old.
+    /// Whether a task is running that removes old answers.
     is_swept: bool,
 }
 
 impl ReferenceReadsState {
-    /// Removes the answers that are too old at a time, or too many.
+    /// Removes answers that are too old, and the oldest ones while the cache is too large.
     fn remove_old(&mut self, now: Instant) {
         while let Some(oldest) = self.kept.front() {
             let is_old = now.saturating_duration_since(oldest.asked) > ANSWER_LIFETIME;
@@ -125,7 +125,7 @@ impl ReferenceReadsState {
         }
     }
 
-    /// As [`Self::remove_old`], and forgets objects that no run wants. Returns whether anything is left.
+    /// Removes old answers, and slots that no run uses. Returns whether any answer is left.
     fn sweep(&mut self, now: Instant) -> bool {
         self.remove_old(now);
         self.slots.retain(|_, slot| slot.strong_count() > 0);
@@ -134,12 +134,12 @@ impl ReferenceReadsState {
     }
 }
 
-/// See the top of the file. Clones share everything.
+/// The cache that this file describes. Clones share their content.
 #[derive(Default, Clone)]
 pub(super) struct ReferenceReads(Arc<Mutex<ReferenceReadsState>>);
 
 impl ReferenceReads {
-    /// The slot of an object.
+    /// The slot of an object, shared by the runs that need the object.
     pub(super) fn slot(&self, id: &ObjectId) -> Arc<ReferenceSlot> {
         let mut state = self.0.lock();
         if let Some(known) = state.slots.get(id).and_then(Weak::upgrade) {
@@ -150,7 +150,8 @@ impl ReferenceReads {
         slot
     }
 
-    /// Keeps an answer that was asked for at a time and at a moment of the watches. Call it within the runtime.
+    /// Keeps an answer whose request was sent at `asked`, at the watch moment `since`. Must be called within the async
+    /// runtime.
     pub(super) fn keep(
         &self,
         slot: &Arc<ReferenceSlot>,
@@ -176,7 +177,7 @@ impl ReferenceReads {
     }
 }
 
-/// Removes answers when they are too old, until there are none.
+/// Removes old answers periodically, until the cache is empty.
 async fn sweep(reads: Weak<Mutex<ReferenceReadsState>>) {
     loop {
         tokio::time::sleep(ANSWER_LIFETIME).await;

@@ -1,7 +1,7 @@
-//! Secrets, ConfigMaps and ServiceAccounts that specs name: who read which version, and which watch sees them.
+//! The Secrets, ConfigMaps and ServiceAccounts that specs name: which run read which version, and which watch sees the object.
 //!
-//! One watch of a kind sees all that is named in a namespace, and one sees all namespaces where many are; a watch for
-//! each object would be thousands. Of what they see only what is named is remembered.
+//! A watch for each object would mean thousands of watches. So one watch of a kind covers a namespace, or all namespaces if
+//! many are needed. Only the objects that specs name are remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,29 +14,29 @@ use crate::discovery::ApiResourceLocation;
 use crate::resource_version::is_later;
 use crate::watch::WatchSelection;
 
-/// The most namespaces in which a kind has one watch for each. With more there is one watch for all namespaces.
+/// The most namespaces in which a kind has a watch of its own. With more namespaces, one watch covers all of them.
 const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
 
-/// The time until a refused watch is tried again.
+/// How long after a refusal a watch is tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
 
 /// An object that a spec names, as a run read it.
 pub struct RunReferenceRead {
-    /// Its kind.
+    /// The kind of the object.
     pub resource: ApiResourceLocation,
-    /// Its id.
+    /// The id of the object.
     pub id: ObjectId,
-    /// The version that was read; none if it was not there.
+    /// The version that the run read. `None` if the object did not exist.
     pub version: Option<u64>,
-    /// The moment before it was read.
+    /// The moment before the run read the object.
     pub since: WatchMoment,
 }
 
 struct WatchedReference {
     resource: ApiResourceLocation,
-    /// Who named it, and the version that was read.
+    /// The reconciled objects whose specs name the object, with the version that each of them read.
     users: BTreeMap<ObjectKey, Option<u64>>,
-    /// The state that a watch saw last: `Some(None)` if the object does not exist, `None` if no watch saw it yet.
+    /// The version that a watch saw last. `Some(None)` if the object does not exist, and `None` if no watch has seen it yet.
     seen: Option<Option<u64>>,
 }
 
@@ -48,15 +48,15 @@ type GroupKindKey = (String, String);
 #[derive(Default)]
 pub(super) struct WatchedReferences {
     named: BTreeMap<ObjectId, WatchedReference>,
-    /// What a node named.
+    /// The objects that each reconciled object names.
     by_user: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
-    /// How many objects of a kind are named in a namespace.
+    /// How many objects of each kind are named in each namespace.
     places: BTreeMap<GroupKindKey, BTreeMap<String, usize>>,
-    /// Kinds that are watched in all namespaces at once.
+    /// The kinds that are watched in all namespaces at once.
     wide: BTreeSet<GroupKindKey>,
-    /// Watches that the API server refused, and when.
+    /// The watches that the API server forbids, and since when.
     refused: BTreeMap<WatchKey, Instant>,
-    /// What watches for references saw last.
+    /// The last changes that the watches for references saw.
     recent: RecentObjectEvents,
 }
 
@@ -65,12 +65,12 @@ fn kind_of(id: &ObjectId) -> GroupKindKey {
 }
 
 impl WatchedReferences {
-    /// The moment before something is read.
+    /// The current moment, to be taken before a read.
     pub(super) fn now(&self) -> WatchMoment {
         self.recent.now()
     }
 
-    /// Notes that a node names an object. Returns whether the object is known to have changed since it was read.
+    /// Notes that a reconciled object names an object. Returns whether a watch has seen a change since the object was read.
     pub(super) fn add(&mut self, user: &ObjectKey, referred: &RunReferenceRead) -> bool {
         let RunReferenceRead { resource, id, version, since } = referred;
         self.by_user.entry(user.clone()).or_default().insert(id.clone());
@@ -80,29 +80,29 @@ impl WatchedReferences {
             *place.or_default() += 1;
             WatchedReference { resource: resource.clone(), users: BTreeMap::new(), seen: None }
         });
-        // Another user may name it in another version of its kind, which then stays.
+        // Another reconciled object may name the object in another version of its kind. Then that version stays.
         if reference.users.keys().all(|it| it == user) {
             reference.resource.clone_from(resource);
         }
         reference.users.insert(user.clone(), *version);
-        // That it is missing may be out of date: a watch lags, and reports it when it exists.
+        // A lagging watch may not know yet that an object exists, and reports it later. So an unseen object is no change.
         let is_newer = matches!(
             (reference.seen, version), (Some(Some(seen)), Some(read)) if is_later(seen, *read)
         );
         is_newer || self.recent.differs_since(id, *since, *version)
     }
 
-    /// Whether a version of an object is the last one that a watch saw.
+    /// Whether a watch saw this version of an object last.
     pub(super) fn is_seen_in(&self, id: &ObjectId, version: u64) -> bool {
         self.named.get(id).is_some_and(|reference| reference.seen == Some(Some(version)))
     }
 
-    /// Forgets the objects that a node names.
+    /// Forgets the objects that a reconciled object names.
     pub(super) fn forget(&mut self, user: &ObjectKey) {
         self.forget_others(user, &BTreeSet::new());
     }
 
-    /// Forgets the objects that a node names, but those that it names again: what is known of their watches stays.
+    /// Forgets the objects that a reconciled object names, except those in `kept`. The state of their watches stays.
     pub(super) fn forget_others(&mut self, user: &ObjectKey, kept: &BTreeSet<&ObjectId>) {
         let Some(own) = self.by_user.get_mut(user) else { return };
         let left: Vec<ObjectId> = own.extract_if(.., |id| !kept.contains(id)).collect();
@@ -123,7 +123,7 @@ impl WatchedReferences {
                 if *count == 0 {
                     places.remove(&id.namespace);
                     let is_all = places.is_empty();
-                    // No reference needs a watch there any more, so its refusal is forgotten.
+                    // No reference needs a watch there any more, so the refusals are forgotten.
                     self.refused.retain(|key, _| {
                         let is_there = match &key.selection {
                             WatchSelection::InNamespace(namespace) => *namespace == id.namespace,
@@ -137,13 +137,14 @@ impl WatchedReferences {
         }
     }
 
-    /// Whether a node names anything.
+    /// Whether a reconciled object names any object.
     pub(super) fn has(&self, user: &ObjectKey) -> bool {
         self.by_user.contains_key(user)
     }
 
-    /// The watch for an object that a spec names. If every watch that sees it was refused, `None` where only dependents name it,
-    /// which ask for it again anyway; others try the one by name until it is allowed.
+    /// The watch for an object that a spec names: the widest one that the API server allows. If it forbids all of them, the
+    /// watch by name is retried. But if only dependent reconciled objects name the object, there is none, because they read
+    /// the object again anyway.
     pub(super) fn key_of(&self, id: &ObjectId) -> Option<WatchKey> {
         let WatchedReference { resource, users, .. } = self.named.get(id)?;
         let is_for_dependents = users.keys().all(ObjectKey::is_part);
@@ -161,19 +162,19 @@ impl WatchedReferences {
         allowed.or_else(|| (!is_for_dependents).then(|| WatchKey::new(resource, named)))
     }
 
-    /// The watches that see what a node named.
+    /// The watches that a reconciled object needs for the objects that it names.
     pub(super) fn needed_by(&self, user: &ObjectKey) -> BTreeSet<WatchKey> {
         self.by_user.get(user).into_iter().flatten().filter_map(|id| self.key_of(id)).collect()
     }
 
-    /// The objects that a node names, each with its kind.
+    /// The objects that a reconciled object names, each with its kind.
     pub(super) fn of(&self, user: &ObjectKey) -> Vec<(ApiResourceLocation, ObjectId)> {
         let own = self.by_user.get(user).into_iter().flatten();
         own.filter_map(|id| Some((self.named.get(id)?.resource.clone(), id.clone()))).collect()
     }
 
-    /// Chooses one watch of all namespaces for each kind that is named in many namespaces. Returns the nodes whose
-    /// watches change.
+    /// Switches each kind that is named in many namespaces to one watch of all namespaces. Returns the reconciled objects
+    /// whose watches change.
     pub(super) fn widen(&mut self) -> BTreeSet<ObjectKey> {
         let many: Vec<GroupKindKey> = (self.places.iter())
             .filter(|(kind, places)| {
@@ -190,13 +191,13 @@ impl WatchedReferences {
         users
     }
 
-    /// The API server refuses a watch, so that narrower ones are needed.
+    /// Notes that the API server forbids a watch, so that narrower watches are used.
     pub(super) fn refuse(&mut self, key: &WatchKey, now: Instant) {
         self.refused.insert(key.clone(), now);
     }
 
-    /// Permits watches again that were refused long ago, because rights may have been granted. Returns the nodes whose
-    /// watches change.
+    /// Allows watches again that the API server forbade long ago, because rights may have been granted since. Returns the
+    /// reconciled objects whose watches change.
     pub(super) fn permit_again(&mut self, now: Instant) -> BTreeSet<ObjectKey> {
         let is_over =
             |_: &WatchKey, at: &mut Instant| now.saturating_duration_since(*at) >= REFUSED_FOR;
@@ -207,7 +208,7 @@ impl WatchedReferences {
         users.collect()
     }
 
-    /// Notes the version of an object that a watch saw; `None` if it was deleted. Returns the nodes to wake.
+    /// Notes the version of an object that a watch saw, or its deletion if `None`. Returns the reconciled objects to wake.
     pub(super) fn note(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<ObjectKey> {
         self.recent.add(id, now);
         let Some(reference) = self.named.get_mut(id) else { return BTreeSet::new() };
@@ -216,7 +217,7 @@ impl WatchedReferences {
         woken.map(|(user, _)| user.clone()).collect()
     }
 
-    /// The objects that a complete list of a watch should contain.
+    /// The named objects that a complete list of a watch should contain.
     pub(super) fn expected(&self, key: &WatchKey) -> BTreeSet<&ObjectId> {
         let is_selected = |id: &ObjectId| match &key.selection {
             WatchSelection::All => true,
@@ -320,7 +321,7 @@ mod tests {
         references.refuse(&own, now);
         let one = references.key_of(&read.id).unwrap();
         assert!(matches!(one.selection, WatchSelection::Named(..)));
-        // What is refused is tried again later, by all whom it is about.
+        // Refused watches are tried again later, for all reconciled objects that need them.
         assert_eq!(references.permit_again(now + REFUSED_FOR / 2), BTreeSet::new());
         assert_eq!(
             references.permit_again(now + REFUSED_FOR).len(),
@@ -354,7 +355,7 @@ mod tests {
         references.forget_others(&dependent, &BTreeSet::from([&read.id]));
         references.add(&dependent, &read);
         assert_eq!(references.needed_by(&dependent), BTreeSet::new(), "and is not tried each run");
-        // A spec that refers to the object has nothing else that wakes it.
+        // A spec that names the object has no other way to be woken.
         references.add(&node("app"), &read);
         assert_eq!(references.key_of(&read.id), Some(one));
         references.forget(&node("app"));

@@ -1,4 +1,4 @@
-//! Follows one watch and tells the watcher what it sees.
+//! The task that follows one watch and passes its events to the object watcher.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use crate::object_decode::MetadataOnly;
 use crate::resource_version::of_metadata;
 use crate::watch::WatcherEvent;
 
-/// Runs until it is aborted or the watcher is gone.
+/// Follows one watch until the task is aborted or the object watcher is gone.
 pub(super) async fn follow(
     watcher: Weak<ObjectWatcher>,
     key: WatchKey,
@@ -52,7 +52,7 @@ pub(super) async fn follow(
             Ok(WatcherEvent::Live) => watcher.set_live(&key, true),
             Ok(WatcherEvent::Interrupted) => watcher.set_live(&key, false),
             Err(error) => {
-                // Without a watch its objects are verified at the interval, so nothing is lost but time.
+                // Without a watch, the owner verifies its objects at the interval, so drift is only corrected later.
                 tracing::debug!(kind = resource.gvk.kind, error = %error, "watch failed, retrying");
                 watcher.set_live(&key, false);
                 if error.code() == Some(403) && watcher.ends_if_refused(&key) {

@@ -1,8 +1,8 @@
-//! What the watcher remembers: objects that were applied, sightings, watches and their users.
+//! The state of the object watcher: applied objects, observed versions, watches, and the reconciled objects that need them.
 //!
-//! Here: plain bookkeeping under one lock, where what a run does costs as much as its node has, and not as all have. Ids, nodes
-//! and watches are shared by all tables that hold them: there may be a hundred thousand.
-//! Elsewhere: watches, and whom to wake (the module above), which watches see what specs name ([`super::references`]).
+//! Here: tables under one lock. The cost of a run depends on the objects of its own reconciled object and not on all objects.
+//! There may be a hundred thousand ids, reconciled objects and watches, so all tables share them. Elsewhere: the watches and
+//! the wakes (the module above), and which watches see the objects that specs name ([`super::references`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,53 +18,52 @@ use crate::discovery::ApiResourceLocation;
 use crate::resource_version::is_later;
 use crate::watch::WatchSelection;
 
-/// The version and the fingerprint in which a live object was seen.
+/// The version and the fingerprint in which a watch or a run saw a live object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LiveObjectSighting {
-    /// The number of its resourceVersion.
+    /// The resourceVersion, as a number.
     pub(super) version: u64,
-    /// Of its uid, the labels of its owner, and our entries in `managedFields`.
+    /// A hash of the uid, the owner labels, and windlass's entries in `managedFields`.
     pub(super) fingerprint: u64,
 }
 
 impl LiveObjectSighting {
-    /// Whether this version is later than the applied one, and the fingerprint shows that another client owns one of
-    /// our fields now.
+    /// Whether this version is later than the applied one, and another client has taken over one of windlass's fields.
     pub(super) fn is_drift_from(self, applied: Self) -> bool {
         is_later(self.version, applied.version) && self.fingerprint != applied.fingerprint
     }
 }
 
-/// An object that a node applied.
+/// An object that an applier applied.
 pub(super) struct TrackedObject {
     pub(super) owner: Arc<ObjectKey>,
-    /// The watch that sees it; none before it was applied, and for kinds that cannot be watched.
+    /// The watch that sees the object. `None` before the apply, and for kinds that cannot be watched.
     pub(super) watch: Option<Arc<WatchKey>>,
-    /// Which manifest was applied; `None` if one is only about to be applied.
+    /// The digest of the applied manifest. `None` while the first apply is under way.
     pub(super) manifest: Option<ManifestDigest>,
-    /// The live object after the manifest was applied.
+    /// The live object after the apply.
     pub(super) applied: LiveObjectSighting,
-    /// The node whose write is under way: what a watch sees may be its result.
+    /// The applier whose write to the object is under way. A watch may already see its result.
     pub(super) writer: Option<Arc<ObjectKey>>,
-    /// It is not what was applied.
+    /// Whether the object has drifted from the applied manifest.
     pub(super) dirty: bool,
 }
 
-/// Identifies a manifest, in fewer bytes than the text of its digest has.
+/// The SHA-256 of a manifest's digest, which takes fewer bytes than its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ManifestDigest([u8; 32]);
 
 impl ManifestDigest {
-    /// By the text of its digest.
+    /// From the text of the digest.
     pub(super) fn of(digest: &str) -> Self {
         Self(Sha256::digest(digest).into())
     }
 }
 
-/// A running watch and who needs it.
+/// A running watch, and the reconciled objects that need it.
 pub(super) struct RunningWatch {
     pub(super) stop: AbortHandle,
-    /// It has listed everything once and has not failed since.
+    /// Whether the watch has listed everything once and has not failed since.
     pub(super) live: bool,
     pub(super) users: BTreeSet<Arc<ObjectKey>>,
 }
@@ -77,21 +76,21 @@ pub(super) struct WatchKey {
     pub(super) selection: WatchSelection,
 }
 
-/// The moment before a run or a write begins. A run may still have seen an object that is deleted after this moment.
+/// A moment in the sequence of watch events. Taken before a run or a write, it shows which changes came later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchMoment(u64);
 
-/// The last changes of objects. They are kept because the response to a request can arrive after the event about the
+/// The latest changes that watches saw. They are kept because the answer to a request can arrive after the event about the
 /// same object.
 #[derive(Default)]
 pub(super) struct RecentObjectEvents {
     count: u64,
     order: VecDeque<ObjectId>,
-    /// The last change of each object, with the version after it; `None` if the object was deleted.
+    /// The last change of each object, with its new version. The version is `None` if the object was deleted.
     last: BTreeMap<ObjectId, (u64, Option<u64>)>,
 }
 
-/// How much is remembered.
+/// How many changes are remembered.
 const MAX_REMEMBERED_CHANGES: usize = 4096;
 
 impl RecentObjectEvents {
@@ -106,7 +105,7 @@ impl RecentObjectEvents {
         if self.order.len() <= MAX_REMEMBERED_CHANGES {
             return;
         }
-        // It may have happened again since.
+        // The object may have changed again since, and that later change is kept.
         let forgotten = self.count - MAX_REMEMBERED_CHANGES as u64;
         if let Some(oldest) = self.order.pop_front()
             && self.last.get(&oldest).is_some_and(|(at, _)| *at <= forgotten)
@@ -115,12 +114,12 @@ impl RecentObjectEvents {
         }
     }
 
-    /// Whether an object changed after a moment. If changes since then were forgotten, it counts as changed.
+    /// Whether an object changed after a moment. If changes since then were forgotten, the object counts as changed.
     pub(super) fn since(&self, id: &ObjectId, moment: WatchMoment) -> bool {
         self.is_forgotten(moment) || self.last.get(id).is_some_and(|(at, _)| *at > moment.0)
     }
 
-    /// Whether an object has a newer version than `read`, by a change after a moment.
+    /// Whether an object changed after a moment to a version that is newer than `read`.
     pub(super) fn differs_since(
         &self,
         id: &ObjectId,
@@ -136,71 +135,72 @@ impl RecentObjectEvents {
     }
 }
 
-/// Whether a version of an object, none if it is gone, is newer than the version that a run read.
+/// Whether the current version of an object is newer than the version that a run read. `None` stands for a missing object.
 pub(super) fn is_newer(now: Option<u64>, read: Option<u64>) -> bool {
     match (now, read) {
-        // A watch that lags reports versions that were read long ago.
+        // A lagging watch reports versions that runs read long ago.
         (Some(now), Some(read)) => is_later(now, read),
         (now, read) => now.is_some() != read.is_some(),
     }
 }
 
-/// What a watch by a label sees: group, kind and label.
+/// The objects that a watch by label sees: group, kind and label.
 type LabelWatchKey = (String, String, &'static str);
 
 #[derive(Default)]
 pub(super) struct ObjectWatcherState {
     pub(super) losses: RecentObjectEvents,
     pub(super) tracked: BTreeMap<Arc<ObjectId>, TrackedObject>,
-    /// Objects that several nodes apply: what is remembered of each node that did not apply the object last.
+    /// Objects that several appliers applied. Each entry is the state of an applier that was not the last to apply the object.
     superseded: BTreeMap<Arc<ObjectId>, Vec<TrackedObject>>,
-    /// The objects that each node applied before another one did.
+    /// The objects that each applier applied before another applier did.
     superseded_of: BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<ObjectId>>>,
-    /// The newest version of every object that watches by label saw, tracked or not. A watch may be ahead of a run.
+    /// The newest version that watches by label saw of each object, tracked or not. A watch may be ahead of a run.
     sightings: BTreeMap<LabelWatchKey, BTreeMap<Arc<ObjectId>, LiveObjectSighting>>,
-    /// Objects whose drift does not wake their owner, because it has a run planned for that.
+    /// Objects whose drift does not wake their owner, because a run of the owner is already planned.
     pub(super) hushed: BTreeSet<ObjectId>,
-    /// The objects that each node applied.
+    /// The objects that each applier applied.
     pub(super) owned: BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<ObjectId>>>,
     pub(super) watches: BTreeMap<Arc<WatchKey>, RunningWatch>,
-    /// Which watches a node needs.
+    /// The watches that each reconciled object needs.
     uses: BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<WatchKey>>>,
-    /// The nodes that wait for an object to change.
+    /// The reconciled objects that wait for an object to change.
     waiting: BTreeMap<ObjectId, BTreeSet<ObjectKey>>,
-    /// What a node waits for.
+    /// The objects that each reconciled object waits for.
     waits: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
-    /// What specs refer to.
+    /// The objects that specs name.
     pub(super) references: WatchedReferences,
     marks: Arc<KindOwnershipMarks>,
 }
 
 impl ObjectWatcherState {
-    /// Nothing is known yet of objects with these marks.
+    /// An empty state. `marks` are the ownership marks of all kinds.
     pub(super) fn of(marks: Arc<KindOwnershipMarks>) -> Self {
         Self { marks, ..Self::default() }
     }
 
-    /// A node as the tables have it.
+    /// The shared copy of a reconciled object, so that all tables use the same one.
     pub(super) fn shared_node(&self, node: &ObjectKey) -> Arc<ObjectKey> {
         let known = self.owned.get_key_value(node).map(|(node, _)| node);
         let known = known.or_else(|| self.uses.get_key_value(node).map(|(node, _)| node));
         known.cloned().unwrap_or_else(|| Arc::new(node.clone()))
     }
 
-    /// A watch as the tables have it.
+    /// The shared copy of a watch key, so that all tables use the same one.
     pub(super) fn shared_watch(&self, key: WatchKey) -> Arc<WatchKey> {
         let known = self.watches.get_key_value(&key).map(|(key, _)| key.clone());
         known.unwrap_or_else(|| Arc::new(key))
     }
 
-    /// The id of an object, which the watch by a label may have seen, as the tables have it.
+    /// The shared copy of an object id. A watch with this label may have seen the object before.
     fn shared_id(&self, label: &'static str, id: &ObjectId) -> Arc<ObjectId> {
         let known = self.tracked.get_key_value(id).map(|(id, _)| id);
         let sighted = || Some(self.sightings.get(&sort_of(id, label))?.get_key_value(id)?.0);
         known.or_else(sighted).cloned().unwrap_or_else(|| Arc::new(id.clone()))
     }
 
-    /// Remembers that a node applied an object. Another node that applied it before gets it back when this one gives it up.
+    /// Tracks an object for the applier that applied it last. An earlier owner is kept, and gets the object back when this
+    /// applier gives it up.
     pub(super) fn track(&mut self, id: &ObjectId, tracked: TrackedObject) {
         let owner = tracked.owner.clone();
         let id = self.shared_id(self.marks.label_of(&owner), id);
@@ -216,13 +216,13 @@ impl ObjectWatcherState {
         self.owned.entry(owner).or_default().insert(id);
     }
 
-    /// A node gives an object up. If another node applied it before, it is remembered for that one, and counts as not what
-    /// that one applied: it wakes when the object goes, and compares it at its next run.
+    /// Stops tracking an object for an applier. If another applier applied it before, the object is tracked for that applier
+    /// again and counts as drifted. That applier then compares it at its next run.
     pub(super) fn untrack(&mut self, owner: &ObjectKey, id: &ObjectId) {
         if self.tracked.get(id).is_none_or(|it| *it.owner != *owner) {
             let other = self.tracked.get_mut(id);
             if let Some(other) = other.filter(|it| it.writer.as_deref() == Some(owner)) {
-                // A write of this node that failed does not hide changes from the other.
+                // A failed write of this applier must not hide changes from the other applier.
                 other.writer = None;
             }
             self.drop_superseded(owner, id);
@@ -240,15 +240,15 @@ impl ObjectWatcherState {
         self.tracked.insert(name, before);
     }
 
-    /// A node gives an object up because it cannot write it. Returns the other node that applied it, if a watch saw that it
-    /// drifted: no event will wake that one, since the failed write has hidden it.
+    /// Stops tracking an object for an applier that cannot write it. If the object drifted, this returns the other applier
+    /// that applied it. The caller has to wake that applier, because the failed write hid the event.
     pub(super) fn fail(&mut self, owner: &ObjectKey, id: &ObjectId) -> Option<ObjectKey> {
         let tracked = self.tracked.get(id)?;
         let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
         let has_drifted =
             tracked.dirty || seen.is_some_and(|seen| seen.is_drift_from(tracked.applied));
         self.untrack(owner, id);
-        // What a write of its own changes is compared when that ends.
+        // While the other applier writes the object itself, it compares the object at the end of that write.
         let is_idle_other = |it: &&mut TrackedObject| *it.owner != *owner && it.writer.is_none();
         let other = self.tracked.get_mut(id).filter(is_idle_other).filter(|_| has_drifted)?;
         other.dirty = true;
@@ -256,13 +256,14 @@ impl ObjectWatcherState {
         (!self.hushed.contains(id)).then_some(woken)
     }
 
-    /// Whether drift of an object wakes a node, and not the other one that applied it before.
+    /// Whether an object has drifted for this applier, and another applier applied it before. Its drift then wakes only this
+    /// applier.
     pub(super) fn hides_drift(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
         let has_drifted = self.tracked.get(id).is_some_and(|it| *it.owner == *owner && it.dirty);
         has_drifted && self.superseded.contains_key(id)
     }
 
-    /// Forgets that a node applied an object before another one did.
+    /// Forgets the earlier apply of an object by an applier.
     fn drop_superseded(&mut self, owner: &ObjectKey, id: &ObjectId) -> Option<TrackedObject> {
         let own = self.superseded_of.get_mut(owner)?;
         own.remove(id);
@@ -287,12 +288,12 @@ impl ObjectWatcherState {
         }
     }
 
-    /// Forgets the objects that a node applied.
+    /// Forgets the objects that an applier applied.
     pub(super) fn untrack_all(&mut self, owner: &ObjectKey) {
         self.untrack_others(owner, |_| false);
     }
 
-    /// Forgets the objects that a node applied, but those that `is_kept` chooses.
+    /// Forgets the objects that an applier applied, except those that `is_kept` chooses.
     pub(super) fn untrack_others(
         &mut self,
         owner: &ObjectKey,
@@ -306,7 +307,7 @@ impl ObjectWatcherState {
         }
     }
 
-    /// The objects that a node applied.
+    /// The objects that an applier applied.
     pub(super) fn tracked_of(
         &self,
         owner: &ObjectKey,
@@ -315,32 +316,32 @@ impl ObjectWatcherState {
         ids.filter_map(|id| Some((&**id, self.tracked.get(id)?)))
     }
 
-    /// Whether no watch saw a later version of an object than the one that was compared.
+    /// Whether the object is watched, and no watch saw a later version than the compared one.
     pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &TrackedObject) -> bool {
         let compared = tracked.applied.version;
         let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
         seen.is_some_and(|seen| !is_later(seen.version, compared)) && self.is_watched(tracked)
     }
 
-    /// What the watch by a label saw of an object last.
+    /// The version and fingerprint of an object that the watch by this label saw last.
     pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<LiveObjectSighting> {
         self.sightings.get(&sort_of(id, label))?.get(id).copied()
     }
 
-    /// A watch by a label saw an object.
+    /// Notes that a watch by label saw an object.
     pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, seen: LiveObjectSighting) {
         let id = self.shared_id(label, id);
         self.sightings.entry(sort_of(&id, label)).or_default().insert(id, seen);
     }
 
-    /// A watch by a label no longer sees an object.
+    /// Notes that a watch by label no longer sees an object.
     pub(super) fn unsight(&mut self, label: &'static str, id: &ObjectId) {
         if let Some(seen) = self.sightings.get_mut(&sort_of(id, label)) {
             seen.remove(id);
         }
     }
 
-    /// What a watch by a label should have seen: objects that it saw, and those that were applied and carry it.
+    /// The objects that a watch by label should list: those that it saw, and those that were applied with the label.
     pub(super) fn expected(&self, key: &WatchKey, label: &'static str) -> BTreeSet<&ObjectId> {
         let tracked = self.tracked.iter().filter(|(id, it)| {
             id.kind == key.kind && id.group == key.group && self.marks.label_of(&it.owner) == label
@@ -352,18 +353,18 @@ impl ObjectWatcherState {
         all.map(|id| &**id).filter(|id| !is_written(id)).collect()
     }
 
-    /// Who waits for an object.
+    /// The reconciled objects that wait for an object.
     pub(super) fn waiting_for(&self, id: &ObjectId) -> BTreeSet<ObjectKey> {
         self.waiting.get(id).cloned().unwrap_or_default()
     }
 
-    /// A node waits for an object.
+    /// Notes that a reconciled object waits for an object.
     pub(super) fn wait(&mut self, node: &ObjectKey, id: &ObjectId) {
         self.waiting.entry(id.clone()).or_default().insert(node.clone());
         self.waits.entry(node.clone()).or_default().insert(id.clone());
     }
 
-    /// Ends the waits of a node for the objects that `which` chooses.
+    /// Ends the waits of a reconciled object for the objects that `which` chooses.
     pub(super) fn stop_waiting(&mut self, node: &ObjectKey, which: impl Fn(&ObjectId) -> bool) {
         let Some(own) = self.waits.get_mut(node) else { return };
         let ended: Vec<ObjectId> = own.extract_if(.., |id| which(id)).collect();
@@ -380,13 +381,13 @@ impl ObjectWatcherState {
         }
     }
 
-    /// Objects that a node watches by name.
+    /// The objects that a reconciled object watches by name.
     pub(super) fn named_by(&self, node: &ObjectKey) -> BTreeSet<ObjectId> {
         let keys = self.uses.get(node).into_iter().flatten();
         keys.filter_map(|key| key.named_object()).collect()
     }
 
-    /// A node needs a watch, which is begun by `begin` unless it runs.
+    /// Notes that a reconciled object needs a watch, and starts the watch with `begin` if it does not run.
     pub(super) fn need(
         &mut self,
         node: &ObjectKey,
@@ -400,23 +401,23 @@ impl ObjectWatcherState {
         self.watches.entry(key).or_insert_with(begin).users.insert(node);
     }
 
-    /// Whether a watch has seen every change of an object up to now.
+    /// Whether a live watch sees the changes of an applied object.
     pub(super) fn is_watched(&self, tracked: &TrackedObject) -> bool {
         let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(&**key));
         watch.is_some_and(|watch| watch.live)
     }
 
-    /// Whether a live watch has seen an object that specs name in a version, and in no later one.
+    /// Whether a live watch has seen this version of a referenced object, and no later one.
     pub(super) fn confirms_reference(&self, id: &ObjectId, version: u64) -> bool {
         let key = self.references.key_of(id);
         let is_live = key.and_then(|key| self.watches.get(&key)).is_some_and(|watch| watch.live);
         is_live && self.references.is_seen_in(id, version)
     }
 
-    /// Removes a user from the watches that it no longer needs for waits and references, and stops the watches without
-    /// a user.
+    /// Removes a reconciled object from the watches that it no longer needs for waits and references. Stops the watches that
+    /// no reconciled object needs.
     ///
-    /// Watches by label stay as long as their user does, because they also report drift.
+    /// Watches by label stay as long as their reconciled object, because they also report drift.
     pub(super) fn release_unused(&mut self, user: &ObjectKey) {
         let referring = self.references.needed_by(user);
         let waits = self.waits.get(user);
@@ -430,7 +431,8 @@ impl ObjectWatcherState {
         self.leave(user, unused);
     }
 
-    /// Removes a user from every watch that `which` chooses, and stops the watches without a user.
+    /// Removes a reconciled object from every watch that `which` chooses, and stops the watches that no reconciled object
+    /// needs.
     pub(super) fn release(&mut self, user: &ObjectKey, which: impl Fn(&WatchKey) -> bool) {
         let own = self.uses.get(user).into_iter().flatten();
         let left: Vec<Arc<WatchKey>> = own.filter(|key| which(key)).cloned().collect();
@@ -453,7 +455,7 @@ impl ObjectWatcherState {
         }
     }
 
-    /// Stops a watch; returns who used it.
+    /// Stops a watch, and returns the reconciled objects that used it.
     pub(super) fn stop(&mut self, key: &WatchKey) -> BTreeSet<ObjectKey> {
         let Some(watch) = self.watches.remove(key) else { return BTreeSet::new() };
         watch.stop.abort();
@@ -476,16 +478,16 @@ fn sort_of(id: &ObjectId, label: &'static str) -> LabelWatchKey {
     (id.group.clone(), id.kind.clone(), label)
 }
 
-/// What is known about a live object without a request.
+/// What the watcher knows about a live object without a request to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LiveObjectKnowledge {
-    /// Nothing that could be relied on.
+    /// Nothing reliable is known.
     None,
-    /// Another manifest of the same owner was applied, and its fields are still as that one made them.
+    /// Another manifest of the same owner was applied, and its fields have not changed since.
     Other,
-    /// This manifest was applied, and no field of it changed hands since. Something else of the object may have changed.
+    /// This manifest was applied, and no other client has taken over one of its fields. Other fields may have changed.
     Applied,
-    /// This manifest was applied, and nothing at all of the object changed since.
+    /// This manifest was applied, and the object has not changed at all since.
     Unmoved,
 }
 
@@ -495,7 +497,7 @@ impl WatchKey {
         Self { group, version, kind, selection }
     }
 
-    /// The object of a watch by name.
+    /// The object, if this is a watch by name.
     pub(super) fn named_object(&self) -> Option<ObjectId> {
         match &self.selection {
             WatchSelection::Named(namespace, name) => {
@@ -511,7 +513,7 @@ impl WatchKey {
         Self::new(resource, WatchSelection::Labelled(label))
     }
 
-    /// Whether it sees objects with this label, and so knows when one of them is gone.
+    /// Whether this watch selects objects by this label. Only then does it notice when such an object is gone.
     pub(super) fn is_of(&self, label: &str) -> bool {
         match self.selection {
             WatchSelection::Labelled(own) => own == label,
@@ -521,7 +523,7 @@ impl WatchKey {
         }
     }
 
-    /// Whether it sees what specs refer to and nothing else.
+    /// Whether this watch only serves objects that specs name.
     pub(super) fn is_for_references(&self) -> bool {
         matches!(self.selection, WatchSelection::InNamespace(_) | WatchSelection::All)
     }

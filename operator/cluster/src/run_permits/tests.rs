@@ -1,4 +1,4 @@
-//! Whose turn it is, and that no run keeps a permit while it waits.
+//! Tests of the turns of namespaces, and that a waiting run keeps no permit.
 
 use std::pin::pin;
 
@@ -75,7 +75,7 @@ async fn who_waits_no_more_takes_no_permit_with_it() {
     drop(gone);
     drop(first);
     drop(stays.await);
-    // A permit that was granted to a run which stopped waiting at that moment comes back, too.
+    // A permit comes back if its run stopped waiting at the moment of the grant.
     let first = permits.acquire("a").await;
     let mut gone = Box::pin(permits.acquire("b"));
     assert!(gone.as_mut().now_or_never().is_none());

@@ -1,19 +1,19 @@
-//! The lines of a watch, none of them longer than an object can be.
+//! Reads the lines of a watch, with a limit for the length of each line.
 
 use kube::client::Body;
 
 use crate::ClusterError;
 use crate::response_limit::piece;
 
-/// Longest line. etcd takes objects of 1.5 MiB unless its flags allow more, and JSON has them a little longer.
+/// The longest line. etcd stores objects of up to 1.5 MiB unless its flags allow more, and their JSON is a little longer.
 const LINE_LIMIT: usize = 32 << 20;
 
 /// Reads lines from a body.
 pub(super) struct BodyLines {
     body: Body,
-    /// What came and was not read.
+    /// The bytes that have arrived but were not returned yet.
     buffer: Vec<u8>,
-    /// Where the next line begins in it.
+    /// Where the next line begins in the buffer.
     at: usize,
     limit: usize,
 }
@@ -23,10 +23,10 @@ impl BodyLines {
         Self { body, buffer: Vec::new(), at: 0, limit: LINE_LIMIT }
     }
 
-    /// The next line without its end; none at the end of the body, where half a line counts for nothing.
+    /// The next line without its line end. `None` at the end of the body, where an incomplete line is dropped.
     ///
     /// # Errors
-    /// When the connection is interrupted, and when a line is too long.
+    /// The connection is interrupted, or a line is too long.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, ClusterError> {
         let mut searched = self.at;
         loop {

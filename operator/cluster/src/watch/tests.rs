@@ -1,4 +1,4 @@
-//! The events of a watch of an API server that answers by a script.
+//! Tests of watch events, with an API server that gives scripted answers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// An API server that gives these answers, one after the other, and then none; and what it was asked.
+/// A fake API server that gives these answers one after the other, and then none. It records the requests.
 struct ScriptedApiServer {
     answers: VecDeque<(u16, String)>,
     asked: Vec<String>,
@@ -54,7 +54,7 @@ fn pool(script: &Arc<Mutex<ScriptedApiServer>>) -> ConnectionPool {
     })
 }
 
-/// Follows a watch of metadata for so many events.
+/// Follows a watch of metadata until `count` events came.
 async fn watched(answers: Vec<(u16, String)>, count: usize) -> (ScriptedAnswers, Vec<String>) {
     let script =
         Arc::new(Mutex::new(ScriptedApiServer { answers: answers.into(), asked: Vec::new() }));

@@ -1,15 +1,14 @@
-//! Flags of Flux's controllers that mean nothing here.
+//! Flags of Flux's controllers that have no effect in windlass.
 //!
-//! They are accepted and checked, so that a Deployment keeps its arguments when it changes over; each that is used is
-//! named once at the start, with the reason. One that is about security or results is refused where it asks for
-//! something else than Flux's default, since windlass would not do what the flag promises. A flag moves to
-//! [`super::OperatorSettings`] when it gets a meaning.
+//! They are accepted and checked, so that a Deployment can keep its arguments when it switches to windlass. Each used one is
+//! logged once at the start, with the reason. A flag about security or results is refused if its value differs from Flux's
+//! default, since windlass would not keep its promise. A flag that gets an effect moves to [`super::OperatorSettings`].
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use helm::chart::MAX_FILE_SIZE;
 use sources::charts::{MAX_CHART, MAX_INDEX};
 
-/// What a flag takes.
+/// The kind of value that a flag takes.
 #[derive(Debug, Clone, Copy)]
 enum FlagValueKind {
     Bool,
@@ -18,7 +17,7 @@ enum FlagValueKind {
     Duration,
     Text,
     Selector,
-    /// A bound in bytes: one that Flux's default or what is built in here, which is more, keeps as well.
+    /// A limit in bytes. Values between Flux's default and windlass's own limit have no effect.
     Bound(u64),
     OneOf(&'static [&'static str]),
 }
@@ -26,11 +25,11 @@ enum FlagValueKind {
 struct CompatibilityFlag {
     name: &'static str,
     takes: FlagValueKind,
-    /// Flux's default.
+    /// The default value in Flux.
     default: &'static str,
-    /// Why it changes nothing, or cannot.
+    /// The reason why the flag has no effect, or cannot have one.
     why: &'static str,
-    /// Whether another value than the default is refused.
+    /// Whether a value other than the default is refused.
     is_refused: bool,
 }
 
@@ -65,7 +64,7 @@ const NO_SOPS: &str =
 const SSH: &str = "the allowed algorithms are fixed";
 const DIGESTS: [&str; 5] = ["sha256", "sha1", "sha384", "sha512", "blake3"];
 
-/// Flux 2.9, all controllers.
+/// The flags of all controllers of Flux 2.9.
 const FLAGS: &[CompatibilityFlag] = &[
     strict(
         "artifact-digest-algo",
@@ -133,17 +132,17 @@ const FLAGS: &[CompatibilityFlag] = &[
     ),
 ];
 
-/// Whether a flag has no effect here with any value that is not refused.
+/// Whether a flag has no effect with any accepted value.
 pub fn is_without_effect(name: &str) -> bool {
     FLAGS.iter().any(|flag| flag.name == name)
 }
 
-/// Which of these flags were used.
+/// The flags that were used.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CompatibilityFlags(Vec<(String, &'static str)>);
 
 impl CompatibilityFlags {
-    /// Each flag that asks for something else than Flux's default, as it was written, and why that changes nothing.
+    /// Each used flag whose value differs from Flux's default, with the reason why it has no effect.
     pub(super) fn notes(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.0.iter().map(|(flag, why)| (&**flag, *why))
     }
@@ -182,7 +181,7 @@ impl CompatibilityFlag {
 }
 
 impl FlagValueKind {
-    /// Whether a value means the same as another.
+    /// Whether two values mean the same.
     fn is_same(self, text: &str, other: &str) -> bool {
         match self {
             Self::Bool => super::parse_bool(text) == super::parse_bool(other),
@@ -193,7 +192,7 @@ impl FlagValueKind {
         }
     }
 
-    /// Whether what a value asks for is done here, where `default` is.
+    /// Whether windlass does what a value asks for. `default` is Flux's default.
     fn is_kept(self, text: &str, default: &str) -> bool {
         let bytes = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);
         match self {

@@ -1,11 +1,11 @@
 //! Feature gates of Flux's controllers.
 //!
-//! Each does here what it does in Flux, or asks for what is always done, or is refused at the start with what to do
-//! instead. An unknown gate is an error, as in Flux. Flux's default is never refused.
+//! A gate works as in Flux, or asks for what windlass always does, or is refused at the start with advice. An unknown gate is
+//! an error, as in Flux. A gate with Flux's default is never refused.
 
 use FeatureGateSupport::{Always, Refused, Works};
 
-/// Gates as one use of the flag sets them.
+/// The gates in one use of the flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FeatureGateFlag(Vec<FeatureGateSetting>);
 
@@ -22,14 +22,14 @@ struct FeatureGate {
     here: FeatureGateSupport,
 }
 
-/// What becomes of a gate that is set to another value than Flux's default.
+/// What windlass does with a gate whose value is not Flux's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FeatureGateSupport {
-    /// It does what it does in Flux.
+    /// The gate works as in Flux.
     Works,
-    /// It asks for what is done anyway; the text says why it has no effect.
+    /// windlass always does what the gate asks for. The text says why it has no effect.
     Always(&'static str),
-    /// It would be ignored, so the process does not start; the text says what to do or expect.
+    /// windlass would ignore the gate, so the process does not start. The text says what to do or expect.
     Refused(&'static str),
 }
 
@@ -37,35 +37,35 @@ const fn gate(name: &'static str, default: bool, here: FeatureGateSupport) -> Fe
     FeatureGate { name, default, here }
 }
 
-/// The gate by which `readyExpr` is asked beside the usual check, instead of in its place.
+/// The gate that makes `readyExpr` an addition to the usual check, and not a replacement.
 pub(super) const ADDITIVE_CEL: &str = "AdditiveCELDependencyCheck";
 
-/// The gate by which templates may ask for addresses of hosts.
+/// The gate that lets templates resolve host names by DNS.
 pub(super) const DNS_LOOKUPS: &str = "AllowDNSLookups";
 
-/// The gate by which a wait for health goes on where an object has failed for good.
+/// The gate that makes a wait for health continue although an object has failed for good.
 pub(super) const NO_FAIL_FAST: &str = "DisableFailFastBehavior";
 
-/// The gate by which a chart's version does not contain the digest of its artifact.
+/// The gate that keeps the digest of the artifact out of a chart's version.
 pub(super) const NO_CHART_DIGEST: &str = "DisableChartDigestTracking";
 
-/// The gate by which actions of releases without a strategy are retried.
+/// The gate that makes releases without a strategy retry failed actions.
 pub(super) const RETRY_ON_FAILURE: &str = "DefaultToRetryOnFailure";
 
-/// The gate by which releases have the defaults of Helm 3.
+/// The gate that gives releases the defaults of Helm 3.
 pub(super) const HELM3_DEFAULTS: &str = "UseHelm3Defaults";
 
-/// The gate by which commits are made on top of the push branch where it exists.
+/// The gate that adds commits to the push branch if it exists.
 pub(super) const ALL_BRANCH_REFERENCES: &str = "GitAllBranchReferences";
 
-/// The gate by which a push branch is overwritten where it does not lead to the new commit.
+/// The gate that overwrites a push branch that is not an ancestor of the new commit.
 pub(super) const FORCE_PUSH_BRANCH: &str = "GitForcePushBranch";
 
 const DEAD: FeatureGateSupport = Always("it has no effect in Flux either");
 const NO_IDENTITY: &str = "object-level workload identity is not supported yet; use a Secret, or the workload \
                            identity of windlass's Pod";
 
-/// Flux 2.9, all controllers.
+/// The feature gates of all controllers of Flux 2.9.
 const KNOWN: &[FeatureGate] = &[
     gate(ADDITIVE_CEL, false, Works),
     gate("AdoptLegacyReleases", false, DEAD),
@@ -128,33 +128,33 @@ const KNOWN: &[FeatureGate] = &[
     gate(HELM3_DEFAULTS, false, Works),
 ];
 
-/// Every gate with Flux's default.
+/// Every gate with its default in Flux.
 #[cfg(test)]
 pub(super) fn known() -> impl Iterator<Item = (&'static str, bool)> {
     KNOWN.iter().map(|known| (known.name, known.default))
 }
 
 impl FeatureGateFlag {
-    /// Reads `Name=true,Other=false`.
+    /// Parses gates such as `Name=true,Other=false`.
     ///
     /// # Errors
-    /// Names a text that is not a gate, has no value, or asks for something that is not supported.
+    /// Names a text that is no gate, has no value, or asks for something that is not supported.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         parts.map(FeatureGateSetting::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What a gate is set to, if it is.
+    /// The value of a gate, if it is set.
     pub(super) fn value(&self, name: &str) -> Option<bool> {
         self.0.iter().rev().find(|gate| gate.known.name == name).map(|gate| gate.on)
     }
 
-    /// Nothing is set.
+    /// Whether no gate is set.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each gate that asks for something else than Flux's default which is done anyway, and why that changes nothing.
+    /// Each gate whose value differs from Flux's default but asks for what windlass always does, with the reason.
     pub(super) fn notes(&self) -> impl Iterator<Item = (String, &'static str)> {
         self.0.iter().filter(|gate| gate.on != gate.known.default).filter_map(|gate| {
             let FeatureGateSetting { known, on } = gate;

@@ -1,6 +1,6 @@
-//! Flags of the leader election.
+//! The flags of the leader election.
 //!
-//! Elsewhere: the elections that they require (`windlass_kinds::lease_elections`).
+//! Elsewhere: the elections that these flags require (`windlass_kinds::lease_elections`).
 
 use std::time::Duration;
 
@@ -56,11 +56,11 @@ pub struct LeaderElection {
     leader_election_identity: Option<String>,
 }
 
-/// Base of the Lease's name.
+/// The name of the Lease, to which shards add a suffix.
 const NAME: &str = "windlass-leader-election";
 
 impl OperatorSettings {
-    /// The name of this process for the API server and other processes.
+    /// The name of this process for the API server and for other processes.
     pub fn identity(&self) -> String {
         let given = self.leader_election.leader_election_identity.clone();
         given
@@ -70,7 +70,7 @@ impl OperatorSettings {
     }
 }
 
-/// The Lease of the processes with a selector: every shard elects a leader of its own.
+/// The name of the Lease for the processes with this label selector. Every shard elects its own leader.
 ///
 /// Parity(flux): the suffix is the beginning of the selector's hash, as Flux's controllers have it.
 pub fn lease_name(selector: &str) -> String {

@@ -1,4 +1,4 @@
-//! Every flag of Flux parses with its default; what else flags can be given.
+//! Tests that every flag of Flux parses with its default, and of other values.
 
 use expect_test::expect;
 
@@ -237,7 +237,7 @@ fn a_flag_about_security_or_results_takes_what_is_done_and_nothing_else() {
         "--ssh-kex-algos=curve25519-sha256",
         "--ssh-hostkey-algos=ssh-ed25519",
         "--insecure-allow-http=false",
-        // Neither a bound that is lower than what is kept, nor one that is higher than what can be read.
+        // A size limit is refused if it is below Flux's default or above windlass's own limit.
         "--helm-index-max-size=1048576",
         "--helm-index-max-size=104857600",
         "--helm-chart-max-size=1048576",

@@ -1,6 +1,6 @@
-//! Flags of pages for users who log in.
+//! The flags of the web pages for users who log in.
 //!
-//! Elsewhere: the pages and logins themselves (crate `windlass-web`), what these flags start (`cli/src/serve/pages.rs`).
+//! Elsewhere: the pages and logins (crate `windlass-web`), and the start of the pages (`cli/src/serve/pages.rs`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the watcher remembers, and that it finds by index what a search of everything would find.
+//! Tests of the object watcher's state. They compare its indexes with a search of all entries.
 
 use super::*;
 use crate::object_watcher::{OwnershipMarks, RunReferenceRead};
@@ -45,7 +45,7 @@ fn what_is_lost_before_the_answer_arrives_is_remembered() {
     assert!(losses.since(&b, moment) && !losses.since(&a, moment));
 }
 
-/// The same without any index: pairs, and everything is searched.
+/// The same state without indexes, as sets of pairs that are searched completely.
 #[derive(Default)]
 struct UnindexedWatcherState {
     waits: BTreeSet<(ObjectKey, ObjectId)>,
@@ -86,7 +86,7 @@ fn check(state: &ObjectWatcherState, naive: &UnindexedWatcherState) {
         let users: BTreeSet<Arc<ObjectKey>> = of_it.map(|(who, _)| Arc::new(who.clone())).collect();
         assert_eq!(watch.users, users);
     }
-    // Nothing is left behind in an index.
+    // No index has an empty entry left.
     assert!(state.waiting.values().all(|nodes| !nodes.is_empty()));
     assert!(state.waits.values().all(|own| !own.is_empty()));
     assert!(state.uses.values().all(|own| !own.is_empty()));
@@ -156,7 +156,7 @@ async fn a_watch_ends_with_its_last_user_and_what_it_saw_is_forgotten() {
     assert!(state.watches.is_empty());
 }
 
-/// An object as a node applied it.
+/// An object that an applier applied.
 fn applied_by(at: usize) -> TrackedObject {
     TrackedObject {
         owner: Arc::new(node(at)),
@@ -168,7 +168,7 @@ fn applied_by(at: usize) -> TrackedObject {
     }
 }
 
-/// Who applied an object last, and whether it is not what that one applied.
+/// The applier that applied an object last, and whether the object has drifted.
 fn applier(state: &ObjectWatcherState, at: usize) -> Option<(ObjectKey, bool)> {
     state.tracked.get(&id(at)).map(|it| (ObjectKey::clone(&it.owner), it.dirty))
 }
@@ -224,7 +224,7 @@ fn an_object_that_left_two_nodes_at_once_is_remembered_for_neither() {
         state.track(&id(1), applied_by(at));
         state.track(&id(2), applied_by(at));
     }
-    // The second one deletes it, and so the first one has an object that is not what it applied.
+    // The second applier deletes the object, so for the first applier it has drifted.
     state.untrack(&node(1), &id(1));
     assert_eq!(applier(&state, 1), Some((node(0), true)));
     state.untrack_others(&node(0), |it| *it == id(2));
@@ -249,7 +249,7 @@ fn a_write_that_fails_does_not_hide_drift_from_another_node() {
     state.sight("", &id(1), seen);
     assert_eq!(state.fail(&node(1), &id(1)), Some(node(0)));
     assert_eq!(applier(&state, 1), Some((node(0), true)));
-    // It has a run planned for that.
+    // The owner has a run planned for the drift.
     state.hushed.insert(id(1));
     begin_write(&mut state);
     assert_eq!(state.fail(&node(1), &id(1)), None);
@@ -321,10 +321,10 @@ async fn tables_share_the_ids_the_nodes_and_the_watches_that_they_hold() {
     let begin = || tokio::spawn(std::future::pending::<()>()).abort_handle();
     state.need(&node(0), key.clone(), begin);
     let (tracked, _) = state.tracked.get_key_value(&id(1)).unwrap();
-    // Of the sighting, of what is tracked, and of what the node owns.
+    // The id is shared by the sightings, the tracked objects and the owned objects.
     assert_eq!(Arc::strong_count(tracked), 3);
     let (owner, _) = state.owned.get_key_value(&node(0)).unwrap();
-    // Of what it owns, of what is tracked, of the watches that it uses, and of the users of the watch.
+    // The applier is shared by the owned objects, the tracked objects, its watches, and the users of the watch.
     assert_eq!(Arc::strong_count(owner), 4);
     let (watch, _) = state.watches.get_key_value(&key).unwrap();
     assert_eq!(Arc::strong_count(watch), 2);
