@@ -1,9 +1,8 @@
-//! HelmRelease: a chart with values, kept released as Helm releases it.
+//! The kind HelmRelease: windlass keeps a chart with its values released, as Helm releases it.
 //!
-//! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart
-//! (`chart_source`, `chart_template`), the release itself (`release_runner`, of which it is an owner: `release_owner`),
-//! deletion (`finalize`),
-//! what is quarantined (`quarantined_release`).
+//! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart (`chart_source`,
+//! `chart_template`), the Helm release (`release_runner`), the HelmRelease as owner of the release (`release_owner`), deletion
+//! (`finalize`), quarantined charts and values (`quarantined_release`).
 
 mod chart_source;
 pub mod chart_template;
@@ -69,20 +68,20 @@ fn origin(object: &HelmRelease) -> BTreeMap<String, String> {
     .into()
 }
 
-/// What a HelmRelease remembers between runs.
+/// The state of a HelmRelease that this process keeps between runs.
 #[derive(Default)]
 pub struct HelmReleaseState {
-    /// What is remembered of its release.
+    /// The runner's state of its release.
     release: Arc<release_run::ReleaseRunnerState>,
-    /// What the run has seen that waits.
+    /// The spec that the last run saw, if that run waits.
     waits_for: Option<HelmReleaseSpecIdentity>,
-    /// What names the chart that was released last.
+    /// The identity of the chart that was released last.
     source: Option<String>,
-    /// Since when its own HelmChart is on its way.
+    /// Since when the HelmChart of the HelmRelease has been in progress.
     chart_since: Option<Instant>,
 }
 
-/// A spec, and what is asked for besides.
+/// The spec of a HelmRelease, with the requests in its annotations.
 #[derive(Debug, PartialEq, Eq)]
 struct HelmReleaseSpecIdentity {
     generation: Option<i64>,
@@ -90,7 +89,8 @@ struct HelmReleaseSpecIdentity {
 }
 
 impl HelmReleaseSpecIdentity {
-    /// What a run of the object has seen: a request causes one run, and its wait goes on after that.
+    /// The spec and requests that a run of the object has seen. A request causes one run, and the wait of that run continues
+    /// afterwards.
     fn of(object: &HelmRelease) -> Self {
         let annotations = [REQUESTED_AT, validated_spec::FORCE_AT, validated_spec::RESET_AT];
         let asked = annotations.map(|key| object.annotations().get(key).cloned());
@@ -110,11 +110,11 @@ impl DependableKind for HelmReleaseController {
 #[derive(Default)]
 pub struct HelmReleaseRunDetails {
     desired_release: Option<Arc<DesiredRelease>>,
-    /// `namespace/name` of the HelmChart that was made for it, if it is known.
+    /// `namespace/name` of the HelmChart that was made for the HelmRelease, if it is known.
     helm_chart: Option<String>,
-    /// What has to be written besides.
+    /// The status that waits for the next write.
     pending: Option<DeferredStatusWrite>,
-    /// What the operation does that is under way.
+    /// The present action of the running operation.
     running: Option<String>,
 }
 
@@ -312,7 +312,7 @@ impl ApplierKind for HelmReleaseController {
 }
 
 impl HelmReleaseSession<'_> {
-    /// For how long nothing is said of a HelmChart that is on its way.
+    /// How long a HelmChart may be in progress before the status reports it.
     fn chart_patience(&self, object: &HelmRelease) -> Option<Duration> {
         if !chart_template::is_on_its_way(&self.context, object) {
             return None;
@@ -321,8 +321,8 @@ impl HelmReleaseSession<'_> {
         CHART_PATIENCE.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// Whether the releases exist that the object requires, whose own records are in `storage`. An operation that is under
-    /// way comes to its end without.
+    /// Whether the releases that the object requires are deployed. Its own records are in `storage`. A running operation
+    /// continues without this check.
     async fn required(
         &self,
         object: &Arc<HelmRelease>,
@@ -345,7 +345,7 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// Reconciles an object, from the gate to its report; `None` if the spec changed meanwhile.
+    /// Reconciles an object, from the gate to its report. `None` if the spec changed meanwhile.
     async fn reconcile(
         &self,
         object: &Arc<HelmRelease>,
@@ -452,8 +452,8 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// Performs the steps that the engine plans, until it returns an outcome; `None` if the spec changed meanwhile. A release that
-    /// fails as often as it may is added to `quarantines`, if the run knows them.
+    /// Performs the steps that the engine plans, until the engine returns an outcome. `None` if the spec changed meanwhile. A
+    /// release that has failed as often as it may is added to `quarantines`, if the run knows them.
     async fn drive(
         &self,
         object: &Arc<HelmRelease>,

@@ -1,7 +1,6 @@
-//! The kind that keeps Helm releases, and what another kind needs for releases of its own.
+//! The kind HelmRelease, and the release runner that other kinds use for Helm releases of their own.
 //!
-//! Here: releases, made and kept for the object that owns them ([`release_runner`]), and a folder for the kind: a chart with
-//! values ([`helm_release`]).
+//! Here: Helm releases, reconciled for the object that owns them ([`release_runner`]), and the kind itself ([`helm_release`]).
 //! Elsewhere: the releases of a helmfile (crate `helmfile-controller`), what all appliers do (crate `windlass-runtime`), Helm
 //! itself (engine `helm`), the plan of a release (engine `release`), the list of kinds (crate `windlass-kinds`).
 

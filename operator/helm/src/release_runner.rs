@@ -1,9 +1,9 @@
-//! Helm releases, reconciled for the objects that own them: records, journal, hooks, waits, drift.
+//! Reconciles Helm releases for the objects that own them, which are HelmReleases and Helmfiles.
 //!
-//! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner
-//! ([`ReleaseStatusOwner`]). In the folder: what a spec asks for (`validated_spec`), observing and performing steps
-//! (`executor` and the files that it names), charts, post-renderers, rendering for commands (`manifest_rendering`), releases
-//! that are quarantined (`quarantined_releases`).
+//! Here: the desired state of a run ([`DesiredRelease`]), and the trait that each owner implements ([`ReleaseStatusOwner`]).
+//! In the folder: the specification of a release (`validated_spec`), observing and performing steps (`executor` and the files
+//! that it names), charts, post-renderers, rendering for commands (`manifest_rendering`), releases that are quarantined
+//! (`quarantined_releases`).
 //! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, and the crate `helmfile-controller`).
 
 pub mod action_options;
@@ -62,10 +62,11 @@ use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::object_status::{LatestWrittenObject, recorded};
 use windlass_runtime::run_context::RunContext;
 
-/// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
+/// The field manager of the objects of releases. It is the name of Flux's controller, so that windlass stays the manager of
+/// the fields that Flux applied.
 pub const MANAGER: &str = "helm-controller";
 
-/// When a status is written again that could not be written.
+/// The delay before a failed write of a status is repeated.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// The owner of a release: the object that keeps its status and announces its events.
@@ -77,7 +78,7 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
     /// The marks on the objects of its releases.
     const OWNERSHIP: OwnershipMarks;
 
-    /// Labels that objects get when they are applied, beside those of their manifests.
+    /// The labels that objects get when they are applied, besides the labels of their manifests.
     fn labels(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -94,17 +95,17 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
         desired: &ReleaseDesiredState,
     ) -> impl Future<Output = Result<(), RunOutcome>> + Send;
 
-    /// Writes what [`ReleaseStatusOwner::tell`] delayed.
+    /// Writes the status and events that [`ReleaseStatusOwner::tell`] delayed.
     fn settle(&self) -> impl Future<Output = Result<(), RunOutcome>> + Send;
 
-    /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
+    /// Whether the owner was changed, suspended or deleted since the run began. Then another run has to decide.
     fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool;
 
     /// Whether a user asked for everything to be compared.
     fn is_asked(&self) -> bool;
 
-    /// Another owner of the release with this newest record and journal: its node, if it is not the same object, and the
-    /// message that says what to do.
+    /// Another owner of the release with this newest record and journal. Returns its node, if it is not the same object, and
+    /// the message that says what to do.
     fn rival(
         &self,
         journal: Option<&OperationJournal>,
@@ -127,13 +128,13 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
         false
     }
 
-    /// How many objects it allows to be deleted without approval, as its annotation says.
+    /// The deletion limit in the owner's annotation: how many objects may be deleted without approval.
     fn deletion_limit(&self) -> Option<String>;
 
-    /// Which changes wait for approval, as its annotation says.
+    /// The plan mode in the owner's annotation: which changes wait for approval.
     fn plan_mode(&self) -> Option<String>;
 
-    /// What it applies itself with operations that make a new revision.
+    /// The objects that the owner itself applies with operations that make a new revision.
     fn own_hooks(&self) -> OwnerHooks {
         OwnerHooks::default()
     }
@@ -152,19 +153,19 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
     fn announce(&self, event: ObjectEvent);
 }
 
-/// The desired state of a release, and how it is reached.
+/// The desired state of a release, and the inputs for reaching it.
 pub struct DesiredRelease {
-    /// What decisions see of it.
+    /// The part of the desired state that decisions read.
     pub desired: ReleaseDesiredState,
-    /// What was read of the spec of the owner.
+    /// The parsed spec of the owner.
     pub spec: Arc<ValidatedSpec>,
-    /// What the values of the chart are overridden with; empty without a chart.
+    /// The values that override the values of the chart. Empty without a chart.
     pub values: GoMap,
-    /// The chart; `None` if the release is being uninstalled.
+    /// The chart. `None` if the release is being uninstalled.
     pub chart: Option<Arc<LoadedChart>>,
     /// Expressions that judge objects in place of the usual rules.
     pub expressions: Arc<RunExpressions>,
-    /// What came from Secrets, which no status, event or log may show.
+    /// The values from Secrets, which no status, event or log may show.
     pub secrets: SecretMasking,
     /// The permit under which this was made. It ends when the release has its permit for applying.
     pub preparing: PreparingPermit,
@@ -216,13 +217,13 @@ pub async fn write_status<K: WindlassKind + ReconciledObject>(
         let wake = NextRunTrigger::at(soon.unwrap_or(reconcile::Time::MAX));
         RunOutcome::Failed(RECONCILE_ERROR, error.to_string(), wake)
     })?;
-    // It is gone for good, so nothing may be done in its name any more.
+    // The owner is gone for good, so windlass may do nothing in its name any more.
     written.ok_or_else(|| {
         RunOutcome::Stalled(RECONCILE_ERROR, format!("the {} was deleted", K::kind(&())))
     })
 }
 
-/// Where the release of a HelmRelease is and what it is called, as the spec says.
+/// The namespace, name and storage of the release of a HelmRelease, from its spec.
 pub(crate) fn target_of(object: &HelmRelease) -> ReleaseTarget {
     let spec = &object.spec;
     let name = object.name_any();
@@ -237,7 +238,7 @@ pub(crate) fn target_of(object: &HelmRelease) -> ReleaseTarget {
     )
 }
 
-/// The inventory of a revision: its objects but hooks, and the CRDs that came with its chart.
+/// The inventory of a revision: its objects except hooks, and the CRDs of its chart.
 fn inventory<'m>(
     members: impl Iterator<Item = &'m ManifestObject>,
     chart: Option<&Chart>,

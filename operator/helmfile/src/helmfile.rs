@@ -1,11 +1,11 @@
-//! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
+//! The kind Helmfile: windlass keeps the releases of a helmfile installed, in the order of their needs.
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_custom_resource`,
-//! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
-//! `remote_fetch`, `decryption`, `charts`, `chart_folder`), the releases (`release_reconciler`,
-//! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
-//! `hooks_without_operation`, `hook_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters
-//! (`release_clusters`), deletion (`finalize`).
+//! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`,
+//! `plan`, `remote_fetch`, `decryption`, `charts`, `chart_folder`), the releases (`release_reconciler`, `release_order`,
+//! `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`, `hooks_without_operation`,
+//! `hook_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
+//! (`finalize`).
 
 mod chart_folder;
 pub mod charts;
@@ -82,7 +82,7 @@ use windlass_runtime::hold_conditions;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 
-/// Says for which version of helmfile a Helmfile of helmfile-operator was written.
+/// The annotation with the version of helmfile for which a Helmfile of helmfile-operator was written.
 const DIALECT: &str = "helmfile.windlass.dev/dialect";
 
 /// The marks on the objects of releases.
@@ -98,20 +98,20 @@ const HELMFILE_ERROR: ConditionReason = ConditionReason::new("HelmfileError");
 /// Templates may include each other deeply.
 const RENDER_STACK_BYTES: usize = helm::render::REQUIRED_STACK_BYTES;
 
-/// What a Helmfile remembers between runs.
+/// The state of a Helmfile that this process keeps between runs.
 #[derive(Default)]
 pub struct HelmfileState {
     plan: Option<CachedPlan>,
-    /// What the address of the spec named when it was fetched last.
+    /// The revision of the spec's address at its last fetch.
     fetched: Option<Arc<RemoteSourceRevision>>,
     releases: BTreeMap<ReleaseKey, Arc<ReleaseRunState>>,
-    /// When the suspension of a release ends.
+    /// The time when the next suspension of a release ends.
     next_end: Option<Instant>,
 }
 
 /// A plan that was made.
 struct CachedPlan {
-    /// A digest of all that it was made from, but for what repositories have.
+    /// A digest of all inputs of the plan, except the contents of repositories.
     key: String,
     made: Instant,
     plan: Arc<HelmfilePlan>,
@@ -205,7 +205,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         let known = |row: &crds::helmfile::HelmfileReleaseStatus| {
             memory.releases.get(&ReleaseKey::of(row)).and_then(|it| it.drive.under_way())
         };
-        // If this process does not know, the row says it.
+        // If this process does not know it, the row decides.
         Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
     }
 
@@ -325,7 +325,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         in_use
     }
 
-    /// Reconciles an object, from its source to its report; `None` if the spec changed meanwhile.
+    /// Reconciles an object, from its source to its report. `None` if the spec changed meanwhile.
     async fn reconcile(
         &self,
         object: &Arc<K>,
@@ -335,7 +335,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let spec = object.asked();
         let interval = self.interval(object, &timeouts);
         let origin = self.origin(&**object, &spec, interval, timeouts.timeout);
-        // Its address may be of a server that does not respond.
+        // The address may be of a server that does not respond.
         let mut origin = match self.preparing.aside(origin).await {
             Ok(origin) => origin,
             Err(outcome) => return Some(HelmfileRunReport::early(object, outcome)),
@@ -366,17 +366,17 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         let places = ReleaseClusters::new(&target, &named.contexts);
         let secrets = named.secrets.clone().with(planned.hidden.iter().cloned());
-        // Its releases have permits of their own, maybe of several clusters.
+        // The releases have permits of their own, possibly of several clusters.
         self.preparing.end();
         Box::pin(self.apply(&asking, origin.revision(), &places, &secrets, planned)).await
     }
 
-    /// The Freezes that hold a rollback that is requested by annotation.
+    /// The Freezes that hold a rollback which an annotation requests.
     async fn frozen_rollback(&self, object: &K) -> Option<Arc<FreezeHold>> {
         self.frozen(object, object.annotations().get(ROLLBACK).map(String::as_str)).await
     }
 
-    /// Keeps the releases of a plan, then uninstalls those that left.
+    /// Reconciles the releases of a plan, then uninstalls the releases that left it.
     async fn apply(
         &self,
         asking: &HelmfileRunSubject<'_, K>,
@@ -400,7 +400,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             return Some(ended(outcome));
         }
         self.enter(&planned, &book);
-        // A release is in the inventory before anything of it is in the cluster.
+        // A release is in the inventory before any object of it is in the cluster.
         if let Err(outcome) = book.flush().await {
             return Some(ended(outcome));
         }
@@ -437,7 +437,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(ended(outcome))
     }
 
-    /// Keeps the releases of a plan, then uninstalls those that left it; `None` if the Helmfile changed meanwhile.
+    /// Reconciles the releases of a plan, then uninstalls the releases that left it. `None` if the Helmfile changed meanwhile.
     async fn keep_and_prune(
         &self,
         planned: &HelmfilePlan,
@@ -449,7 +449,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(outcomes)
     }
 
-    /// The plan of the helmfile: the one that there is, unless something changed from which it is made.
+    /// The plan of the helmfile. The existing plan is used unless one of its inputs changed.
     async fn planned(
         &self,
         asking: &HelmfileRunSubject<'_, K>,
@@ -470,7 +470,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let known = key(origin);
         let is_asked = hold_conditions::is_asked(&**object);
         if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == known) {
-            // Repositories may have other versions by now; what was drawn would be drawn anew.
+            // Repositories may have other versions by now. A new plan would also have new random values.
             let interval = match kept.plan.has_refused_chart() {
                 // A HelmRepository may allow it at any time.
                 true => timeouts.retry,
@@ -521,7 +521,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Ok(plan)
     }
 
-    /// Where plans keep their charts: they wait for the next run, all of them at once.
+    /// The store in which plans keep their charts. All plans wait for their next run at once.
     fn chart_store(&self) -> PlannedChartStore {
         let folder = self.context.shared::<ChartFolder>();
         PlannedChartStore::folder(folder.below(self.context.artifacts.scratch()))
@@ -538,9 +538,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     ) -> Result<HelmfilePlan, String> {
         let permit = self.context.building.acquire(&self.node.namespace).await;
         let cancel = CancellationToken::new();
-        // A run that is broken off asks no more servers.
+        // If the run is aborted, it sends no more requests to servers.
         let _asked_for = cancel.clone().drop_guard();
-        // A getter verifies nothing of what it downloads.
+        // A getter verifies no signature of its downloads.
         let getter = match is_verified_only {
             true => Err(NOT_VERIFIED),
             false => helmfile_source::getter_for(&self.context, target, cancel.clone()),
@@ -572,10 +572,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         })
     }
 
-    /// Has operations that are under way come to the next place at which nothing is half done.
+    /// Runs operations that are under way to the next place at which nothing is half done.
     async fn stop(&self, object: &Arc<K>) -> Result<Option<Duration>, ClusterError> {
         let spec = object.asked();
-        // Nothing is read but the clusters, of which one may not respond.
+        // Only the clusters are read, and one of them may not respond.
         self.preparing.end();
         let places = self.usable_places(&**object, &spec).await;
         let timeouts =
@@ -615,14 +615,14 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 }
 
-/// The object of a run, what its spec asks for, and its durations.
+/// The object of a run, its spec, and the durations in the spec.
 struct HelmfileRunSubject<'r, K: HelmfileCustomResource> {
     object: &'r Arc<K>,
     spec: &'r HelmfileSpec,
     timeouts: &'r HelmfileTimeouts,
 }
 
-/// A digest of all that a plan is made from, but for what repositories have.
+/// A digest of all inputs of a plan, except the contents of repositories.
 fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &HelmfileInputs, version: &str) -> String {
     let parts = (
         (digest, &spec.source, &spec.path, &spec.environment, &spec.selectors),

@@ -1,6 +1,7 @@
-//! What the runs of all kinds share: whether one begins, when the next one is due, and announcing what it reports.
+//! The parts of a run that all image kinds share. They decide whether the run begins and when the next one is due, and write
+//! events and status.
 //!
-//! Elsewhere: what a run reports (`windlass_runtime::run_report`).
+//! Elsewhere: the content of a report (`windlass_runtime::run_report`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub(crate) const IMAGE_URL_INVALID: ConditionReason = ConditionReason::new("Imag
 /// The policy, the filter or an annotation of an ImagePolicy means nothing. Parity(flux).
 pub(crate) const INVALID_POLICY: ConditionReason = ConditionReason::new("InvalidPolicy");
 
-/// Longest delay until the API server gets a deleted object's finalizer again that it did not take off. What scans repeatedly
-/// waits longer, for the sake of the registry.
+/// The longest delay until windlass tries again to remove a deleted object's finalizer. A kind that scans repeatedly waits
+/// longer, to spare the registry.
 const MAX_DELETION_DELAY: Duration = Duration::from_secs(10);
 
 /// The least delay that a server or a dependency asks for.
@@ -35,13 +36,13 @@ const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
 /// Whether a reconciliation that is requested of a suspended object counts as handled. Parity(flux): its controllers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SuspendedRequest {
-    /// It does, so that it is not made up for on resume.
+    /// The run answers the request, so the request is not repeated on resume.
     Answered,
-    /// It is handled on resume.
+    /// The request is handled on resume.
     Unanswered,
 }
 
-/// The object as a run begins with it; `None` if there is none now.
+/// Begins a run: returns the present object, or `None` if the object does not exist.
 ///
 /// # Errors
 /// The API server refuses the request, or does not respond.
@@ -66,7 +67,7 @@ pub(crate) async fn begin<K: WindlassKind + ReconciledObject>(
     Ok(None)
 }
 
-/// The delay after a run that failed: it grows with the number of failures in a row.
+/// The delay after a failed run, which grows with the number of failures in a row.
 fn retry_after(settings: &OperatorSettings, failures: &mut u32) -> Duration {
     *failures = failures.saturating_add(1);
     reconcile::backoff(*failures, settings.min_retry_delay, settings.max_retry_delay)
@@ -82,7 +83,7 @@ pub(crate) fn retry_after_refusal(
     if is_deleted { delay.min(MAX_DELETION_DELAY) } else { delay }
 }
 
-/// When to run again: after `settled` if the outcome is that everything is as it should be.
+/// The time of the next run. It is after `settled` if the outcome is that everything is as it should be.
 pub(crate) fn next_run(
     settings: &OperatorSettings,
     outcome: &RunOutcome,

@@ -1,10 +1,12 @@
-//! ImagePolicy: which tag of an image is the latest.
+//! The kind ImagePolicy: it chooses the latest tag of an image.
 //!
-//! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`referenced_repository`), the order of tags and
-//! their digests (`tag_choice`), that it does not go down (`downgrade_prevention`), tags that failed (`quarantined_tags`), which tag has what else is asked of it (`candidates`):
-//! that it is known for some time (`min_age`, `tag_history_store`), and of its image (`candidate_image_check`) platforms
-//! (`required_platforms`) and signatures (`verification_keys`). Elsewhere: the decision (engine `image`), listing tags
-//! (`image_repository`), whether signatures are asked for (`image_verification`), what was verified (`verified_versions`).
+//! Here: its run. In the folder: the ImageRepository that the policy names, and whether it may use it
+//! (`referenced_repository`), the order of tags and their digests (`tag_choice`), no change to a lower version
+//! (`downgrade_prevention`), tags that failed (`quarantined_tags`), the first tag that meets all further requirements
+//! (`candidates`). These requirements are a minimum age (`min_age`, `tag_history_store`), and platforms (`required_platforms`)
+//! and signatures (`verification_keys`) of the image (`candidate_image_check`). Elsewhere: the decision (engine `image`),
+//! listing tags (`image_repository`), whether signatures are required (`image_verification`), verified versions
+//! (`verified_versions`).
 
 mod candidate_image_check;
 mod candidates;
@@ -79,7 +81,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_secs(1);
 const WAITS_FOR_TAGS: [Duration; 3] =
     [Duration::from_millis(1000), Duration::from_millis(1500), Duration::from_millis(2250)];
 
-/// What an ImagePolicy remembers between runs.
+/// The state of an ImagePolicy that this process keeps between runs.
 #[derive(Default)]
 pub struct ImagePolicyState {
     latest: Arc<LatestWrittenObject<ImagePolicy>>,
@@ -89,11 +91,11 @@ pub struct ImagePolicyState {
     throttled_runs: ThrottledRuns,
     /// Runs in a row that found no tags.
     waits: usize,
-    /// What chose the latest version, if this process did.
+    /// The rule that chose the latest version, if this process did.
     rule: Option<TagRule>,
-    /// What is known of images.
+    /// The known results of images.
     known: ImageCheckResultCache,
-    /// Whether automations do not know yet what was found out of signatures.
+    /// Whether automations do not know the newest verification result yet.
     is_unannounced: bool,
 }
 
@@ -108,8 +110,8 @@ impl ControllerKind for ImagePolicyController {
 
     type ControllerState = ImagePolicyState;
 
-    /// Automations write the latest version into files, unless it has to be verified and is not, and choose policies by their
-    /// labels. That it was verified is announced by the run.
+    /// A text that wakes automations when it changes. Automations write the latest version into files, unless a required
+    /// verification is missing, and choose policies by labels. The run itself reports a verification.
     fn announcement(object: &ImagePolicy) -> String {
         let latest = object.status.as_ref().and_then(|it| it.latest_ref.as_ref());
         let latest = latest.map(ToString::to_string).unwrap_or_default();
@@ -126,7 +128,7 @@ impl ControllerKind for ImagePolicyController {
     }
 }
 
-/// One run; returns when to run again.
+/// One run. Returns the time until the next run.
 async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ImagePolicyState>>().of(&node);
@@ -149,7 +151,7 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Durati
     })
 }
 
-/// The object goes: so does what is known of the age of its tags, then our finalizer.
+/// Handles the deletion of the object: deletes the tag history, then removes windlass's finalizer.
 async fn delete(
     context: &RunContext,
     latest: &LatestWrittenObject<ImagePolicy>,
@@ -181,7 +183,7 @@ async fn attempt(
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
     let Some(object) = begun else {
-        // What was repeated before is not counted when it is resumed.
+        // Earlier retries do not count after the object is resumed.
         memory.lock().throttled_runs = ThrottledRuns::default();
         return Ok(None);
     };
@@ -192,7 +194,7 @@ async fn attempt(
         read.insert(namespace_policies::labels_node_of(&node.namespace));
     }
     context.work_queue.set_edges(node, DependencyEdge::Reference, read);
-    // It waits for Quarantines only as long as these are not known.
+    // The policy waits for Quarantines only while these are not known.
     context.work_queue.set_edges(node, DependencyEdge::Waits, BTreeSet::new());
     let choice = PolicyRun { context, node, object: &object, source: &source };
     let rule = memory.lock().rule.clone();
@@ -247,25 +249,25 @@ async fn attempt(
 /// The latest version of an image.
 struct LatestVersion {
     version: ImageRef,
-    /// What to say of better tags that wait; empty if there are none.
+    /// The message about better tags that wait. Empty if there are none.
     passed_over: String,
-    /// When one of them may count.
+    /// The time when one of the waiting tags may count.
     next: Option<jiff::Timestamp>,
-    /// Who signed it, if that has to be.
+    /// The signer of the version, if a signature is required.
     acceptance: Option<String>,
 }
 
-/// What a run finds of the images that it examines.
+/// The findings of a run about the images that it examines.
 #[derive(Default)]
 struct ImageFindings {
     known: ImageCheckResultCache,
-    /// The Secrets with a key of each of which the images have to be signed, as far as the run found that out.
+    /// The Secrets with the keys for signatures, as far as the run found them. An image has to be signed with a key of each.
     secrets: Vec<ImageVerificationKeySecretReference>,
     verification: LatestVerification,
 }
 
 impl ImageFindings {
-    /// What the conditions say. What the run did not find out is what automations make of the latest version.
+    /// The result that the conditions show. If the run did not find it out, the record that automations use decides.
     fn shown_verification(
         self,
         notes: &VerifiedVersions,
@@ -279,22 +281,22 @@ impl ImageFindings {
     }
 }
 
-/// Whether the latest version is signed as it has to be.
+/// Whether the latest version has the required signatures.
 #[derive(Debug, PartialEq, Eq, Default)]
 enum LatestVerification {
-    /// The run did not find that out: what is known of it stays.
+    /// The run did not find it out, so the former record stays.
     #[default]
     Unknown,
-    /// It need not be signed.
+    /// The latest version need not be signed.
     NotRequired,
-    /// It is, by whom the text says.
+    /// The latest version is signed. The text names the signer.
     Verified { note: VerifiedVersion, text: String },
-    /// It is not, or there is none; the text says why.
+    /// The version is not verified, or there is none. The text gives the reason.
     Unverified(String),
 }
 
 impl LatestVerification {
-    /// Keeps it for the automations; tells whether they have to know.
+    /// Stores the result for the automations. Returns whether they have to be notified.
     fn keep(&self, notes: &VerifiedVersions, object: &ImagePolicy) -> bool {
         match self {
             Self::Unknown => false,
@@ -303,7 +305,7 @@ impl LatestVerification {
         }
     }
 
-    /// Says it in the conditions.
+    /// Shows the result in the conditions.
     fn show<'c>(&self, conditions: StatusConditions<'c>) -> StatusConditions<'c> {
         match self {
             Self::Unknown => conditions.keep(IMAGE_VERIFIED),
@@ -318,7 +320,7 @@ impl LatestVerification {
     }
 }
 
-/// How long it is until a time.
+/// The duration until a time.
 fn sleep_until(time: jiff::Timestamp) -> Duration {
     let delay = time.duration_since(jiff::Timestamp::now());
     Duration::try_from(delay).unwrap_or_default().max(SHORTEST_SLEEP)
@@ -334,14 +336,15 @@ struct PolicyRun<'r> {
 }
 
 impl PolicyRun<'_> {
-    /// The latest version of the image; `None` if no tags of it are known. `rule` is the one that chose the version before.
+    /// Chooses the latest version of the image. `None` if no tags of the image are known. `rule` is the rule that chose the
+    /// former version.
     async fn choose(
         &self,
         rule: Option<&TagRule>,
         findings: &mut ImageFindings,
     ) -> Result<Option<LatestVersion>, RunError> {
         let Self { context, node, object, source } = self;
-        // Before what else the spec may say wrongly, which must not hide that signatures are missing.
+        // This comes before other errors of the spec, which must not hide that signatures are missing.
         let secrets = self.key_secrets(findings).await;
         digest_interval(&object.spec)?;
         let min_age = min_age::of(object)?;
@@ -356,7 +359,7 @@ impl PolicyRun<'_> {
         let retry_at = retry_at.unwrap_or(jiff::Timestamp::MAX);
         let quarantined = QuarantinedTags::of(context, node, &scanned, retry_at).await?;
         let former = downgrade_prevention::former(object, &repository.spec.image, rule);
-        // What failed does not stay, so another tag is no downgrade.
+        // A failed version does not stay, so another tag is no downgrade.
         let former = former.filter(|it| !quarantined.has(&it.tag));
         let floor =
             former.filter(|_| !downgrade_prevention::is_allowed(object)).map(|it| it.tag.clone());
@@ -389,7 +392,7 @@ impl PolicyRun<'_> {
     /// The Secrets with a key of each of which images have to be signed.
     ///
     /// # Errors
-    /// It is not known whether the flags ask for that, or it is asked for in a way that means nothing.
+    /// It is not known whether the flags require signatures, or the annotation is invalid.
     async fn key_secrets(
         &self,
         findings: &mut ImageFindings,
@@ -412,7 +415,7 @@ impl PolicyRun<'_> {
         secrets
     }
 
-    /// The first of the candidates that has all that is asked of it, or the former latest version.
+    /// Chooses the first candidate that meets all requirements, or the former latest version.
     async fn first_that_passes(
         &self,
         lookup: &DigestLookup<'_>,
@@ -425,7 +428,7 @@ impl PolicyRun<'_> {
         let mut keys = Vec::new();
         let mut remote = None;
         if !secrets.is_empty() {
-            // They are read for each run, since what was verified with other keys does not count.
+            // The keys are read in each run, since versions that were verified with other keys do not count.
             let mut references = ReadReferences::new(&self.context.watcher);
             let read = verification_keys::read(&secrets, &mut references).await;
             match read {
@@ -461,7 +464,7 @@ impl PolicyRun<'_> {
     }
 }
 
-/// What is asked of the image of a tag.
+/// The requirements for the image of a tag.
 struct ImageRequirements {
     platforms: Vec<OciPlatform>,
     secrets: Vec<ImageVerificationKeySecretReference>,
@@ -476,7 +479,7 @@ fn scanned_name(repository: &ImageRepository, image: &ScannedImage) -> Option<St
     (scanned == Some(name.as_str())).then_some(name)
 }
 
-/// What is wrong with the ImageRepository, as its policy says it.
+/// The outcome of an ImagePolicy whose ImageRepository has this outcome.
 fn blamed(source: &ObjectKey, outcome: RunOutcome) -> RunOutcome {
     match outcome {
         RunOutcome::Stalled(why, text) if why != IMAGE_URL_INVALID => {
@@ -486,7 +489,7 @@ fn blamed(source: &ObjectKey, outcome: RunOutcome) -> RunOutcome {
     }
 }
 
-/// How long to wait before the status says that there are no tags; `None` if it is to say so now.
+/// The time to wait before the status reports that there are no tags. `None` if it is to report that now.
 fn next_wait(waits: &mut usize) -> Option<Duration> {
     let delay = WAITS_FOR_TAGS.get(*waits).copied();
     *waits = waits.saturating_add(1);
@@ -501,10 +504,10 @@ fn without_tags(delay: Duration) -> RunOutcome {
     RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, NextRunTrigger::at(at))
 }
 
-/// How often the digest is looked up; `None` if it is not, or once for each tag.
+/// How often the digest is looked up. `None` if it is not looked up, or once for each tag.
 ///
 /// # Errors
-/// The interval is missing, or is none.
+/// The interval is missing or invalid.
 fn digest_interval(spec: &ImagePolicySpec) -> Result<Option<Duration>, RunOutcome> {
     if spec.digest_reflection_policy != Some(DigestReflectionPolicy::Always) {
         return Ok(None);
@@ -537,7 +540,7 @@ fn message(status: &ImagePolicyStatus, chosen: &ImageRef) -> String {
     format!("Latest image tag for {name} resolved to {tag}{digest}{before}")
 }
 
-/// Says in the status which version is the latest.
+/// Sets the latest version in the status.
 fn advance(status: &mut ImagePolicyStatus, chosen: ImageRef) {
     status.observed_previous_ref = previous(status, &chosen).cloned();
     status.latest_ref = Some(chosen);

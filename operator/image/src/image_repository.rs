@@ -1,6 +1,6 @@
-//! ImageRepository: the tags of an image are listed at an interval.
+//! The kind ImageRepository: windlass lists the tags of an image at an interval.
 //!
-//! Here: its run. In the folder: listing tags (`scan`). Elsewhere: whether a scan is due, and what is kept of it (engine
+//! Here: its run. In the folder: listing tags (`scan`). Elsewhere: whether a scan is due, and its result in the status (engine
 //! `image`), the tags themselves (`tag_store`).
 
 mod scan;
@@ -27,7 +27,7 @@ use crate::image_kind_run::{
 };
 use crate::{registry_access, tag_store};
 
-/// What an ImageRepository remembers between runs.
+/// The state of an ImageRepository that this process keeps between runs.
 #[derive(Default)]
 pub struct ImageRepositoryState {
     latest: Arc<LatestWrittenObject<ImageRepository>>,
@@ -68,7 +68,7 @@ impl ControllerKind for ImageRepositoryController {
     }
 }
 
-/// One run; returns when to run again.
+/// One run. Returns the time until the next run.
 async fn run(seen: Arc<ImageRepository>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ImageRepositoryState>>().of(&node);
@@ -87,7 +87,7 @@ async fn run(seen: Arc<ImageRepository>, context: &Arc<RunContext>) -> Option<Du
     })
 }
 
-/// The object goes: so do its tags, then our finalizer.
+/// Handles the deletion of the object: deletes its tags, then removes windlass's finalizer.
 async fn delete(
     context: &RunContext,
     latest: &LatestWrittenObject<ImageRepository>,
@@ -118,7 +118,7 @@ async fn attempt(
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
     let Some(object) = begun else {
-        // What was repeated before is not counted when it is resumed.
+        // Earlier retries do not count after the object is resumed.
         memory.lock().throttled_runs = ThrottledRuns::default();
         return Ok(None);
     };
@@ -136,7 +136,7 @@ async fn attempt(
         return Ok(Some(delay));
     }
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
-    // What was said of the scan while it went on is part of the status by now.
+    // The status contains the progress messages of the scan by now.
     let object = latest.begun(&object);
     let report = report(&*object, &outcome, jiff::Timestamp::now(), |status| {
         if let Some(found) = found {

@@ -1,11 +1,11 @@
-//! ImageUpdateAutomation: the latest versions of images are committed to a Git repository.
+//! The kind ImageUpdateAutomation: windlass commits the latest versions of images to a Git repository.
 //!
-//! Here: its run. In the folder: the policies whose results are written (`policies`), the keys of those that are verified
-//! (`current_verification_keys`), the GitRepository (`automation_git_repository`), where
-//! commits go (`push_target`), one writer for each branch (`branch_lock`), automations that push together (`round_gathering`,
-//! `round_leader`), the update itself (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`,
-//! `round_draft`), values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a push
-//! branch (`pull_request`), what is said of all that (`result`).
+//! Here: its run. In the folder: the policies whose results are written (`policies`), the keys of verified policies
+//! (`current_verification_keys`), the GitRepository (`automation_git_repository`), the branch that is pushed (`push_target`),
+//! one writer for each branch (`branch_lock`), automations that push together (`round_gathering`, `round_leader`), the update
+//! of one automation (`update`), the push of a whole round (`push_round`, `round_base`, `round_commits`, `round_draft`),
+//! values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a push branch
+//! (`pull_request`), status and events (`result`).
 //! Elsewhere: markers and messages (engine `image`), commits and pushes (`git::push`), forges
 //! (`windlass_runtime::pull_request`).
 
@@ -84,22 +84,22 @@ const INVALID_UPDATE_STRATEGY: ConditionReason = ConditionReason::new("InvalidUp
 /// What `Ready` says of a repository in which all files are up to date. Parity(flux).
 const UP_TO_DATE: &str = "repository up-to-date";
 
-/// How long the list of ImagePolicies is awaited.
+/// The longest wait for the list of ImagePolicies.
 const POLICIES_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a run awaits policies that are not verified yet and run, or are woken to run. After that it ends: they wake the
-/// automation.
+/// How long a run waits for policies that are running, or are woken to run, and are not verified yet. After that the run ends,
+/// and the policies wake the automation.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often it is found out meanwhile whether they are verified.
+/// The interval at which a waiting run checks whether the policies are verified.
 const VERIFICATION_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// For how long runs end like that: a policy whose registry does not respond must not keep the results of others from being
-/// written.
+/// How long runs may end in this way. A policy whose registry does not respond must not delay the results of other policies
+/// for longer.
 const MAX_VERIFICATION_DELAY: Duration = Duration::from_secs(120);
 
-/// How long an automation waits at most that found its branch taken, or policies that are not verified yet: it is woken before,
-/// unless one before it does not come.
+/// The longest wait of an automation whose branch was taken, or whose policies are not verified yet. Usually it is woken
+/// earlier, unless an automation before it does not come.
 const POSTPONED_RUN_DELAY: Duration = Duration::from_secs(30);
 
 /// The shortest time between two commits of the same values, unless the interval is shorter. Two writers that undo each
@@ -109,7 +109,7 @@ const POSTPONED_RUN_DELAY: Duration = Duration::from_secs(30);
 /// Differs(flux): there a new revision wakes no automation, so that the interval is the bound.
 const MIN_RECOMMIT_DELAY: Duration = Duration::from_secs(60);
 
-/// What an ImageUpdateAutomation remembers between runs.
+/// The state of an ImageUpdateAutomation that this process keeps between runs.
 #[derive(Default)]
 pub struct ImageUpdateAutomationState {
     latest: Arc<LatestWrittenObject<ImageUpdateAutomation>>,
@@ -117,7 +117,7 @@ pub struct ImageUpdateAutomationState {
     failures: u32,
     /// Runs in a row that the API server throttled.
     throttled_runs: ThrottledRuns,
-    /// What was last said of files and markers without effect.
+    /// The last message about files and markers without effect.
     findings: String,
     /// A commit that was pushed by a run whose status could not be written.
     unreported: Option<PushedCommit>,
@@ -127,10 +127,10 @@ pub struct ImageUpdateAutomationState {
     known_merge: Option<MergeState>,
     /// The values that it committed last.
     committed: Option<CommittedValues>,
-    /// Since when its runs found policies that are not verified yet.
+    /// Since when its runs have found policies that are not verified yet.
     unverified_since: Option<Instant>,
-    /// Whether the server declined its last commit, perhaps together with those of others: then it pushes together with no
-    /// other one.
+    /// Whether the server declined its last commit, perhaps because of other automations' commits. The automation then pushes
+    /// alone.
     is_alone: bool,
 }
 
@@ -145,7 +145,7 @@ impl ControllerKind for ImageUpdateAutomationController {
     type ControllerState = ImageUpdateAutomationState;
 
     fn announcement(_object: &ImageUpdateAutomation) -> String {
-        // What others use are the commits.
+        // Other objects only use the commits.
         String::new()
     }
 
@@ -157,7 +157,7 @@ impl ControllerKind for ImageUpdateAutomationController {
     }
 }
 
-/// One run; returns when to run again.
+/// One run. Returns the time until the next run.
 async fn run(seen: Arc<ImageUpdateAutomation>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ImageUpdateAutomationState>>().of(&node);
@@ -185,7 +185,7 @@ async fn attempt(
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Unanswered).await?;
     let Some(object) = begun else {
-        // What was repeated before is not counted when it is resumed.
+        // Earlier retries do not count after the object is resumed.
         memory.lock().throttled_runs = ThrottledRuns::default();
         return Ok(None);
     };
@@ -256,7 +256,7 @@ async fn attempt(
     let published = publish(context, latest, &object, report).await;
     let update = result.and_then(|result| result.update);
     if let Err(error) = published {
-        // The next run finds nothing to commit, so nothing else would ever name the commit.
+        // The next run finds nothing to commit, so this is the only time to report the commit.
         if let Some(pushed) = update.and_then(|update| update.pushed) {
             memory.lock().unreported = Some(pushed);
         }
@@ -289,16 +289,16 @@ struct AutomationRun<'r> {
 }
 
 impl AutomationRun<'_> {
-    /// Brings the repository up to date, and has the push branch have its pull request; `None` if another automation writes to
-    /// the branch, if policies are being verified, or if this one was changed while it waited.
+    /// Updates the repository, and proposes the pull request of the push branch. `None` if another automation writes to the
+    /// branch, if policies are being verified, or if this automation was changed while it waited.
     ///
     /// # Errors
-    /// The spec cannot be used, something that it names is missing, or the repository cannot be read or written.
+    /// The spec is invalid, an object that it names is missing, or the repository cannot be read or written.
     async fn run(
         &self,
         references: &mut ReadReferences,
     ) -> Result<Option<AutomationResult>, RunError> {
-        // What is refused is refused before anything is asked for.
+        // The spec is checked before any request is sent.
         check(&self.object.spec)?;
         let Some(AutomationPolicies { results: policies, keys }) = self.policies().await? else {
             return Ok(None);
@@ -318,7 +318,7 @@ impl AutomationRun<'_> {
         };
         let round = Arc::new(self.round_target(&source, target.is_some()));
         let locks = context.shared::<BranchLocks>();
-        // Many may wait for one branch: they ask the server when their turn comes, and not each time that they look.
+        // Many automations may wait for one branch. Each asks the server when its turn comes, and not at each check.
         if locks.enqueue_if_taken(&round, node) {
             return Ok(None);
         }
@@ -352,7 +352,7 @@ impl AutomationRun<'_> {
         if report.merge.is_some() {
             self.memory.lock().known_merge.clone_from(&report.merge);
         }
-        // The forge may take its time, so neither a permit nor the branch is held.
+        // The forge may be slow, so the run holds neither a permit nor the branch.
         if let Some(target) = &target
             && let Some(head) = &report.unmerged
         {
@@ -362,7 +362,8 @@ impl AutomationRun<'_> {
         Ok(Some(result))
     }
 
-    /// What holds a commit; `None` if no Freeze does, or a user let one begin on the present revision of the GitRepository.
+    /// The Freeze that holds a commit. `None` if there is none, or if a user allowed the present revision of the
+    /// GitRepository.
     async fn frozen(&self) -> Option<Arc<FreezeHold>> {
         let Self { context, object, source, .. } = self;
         let freeze = self.freeze.as_ref()?;
@@ -372,8 +373,8 @@ impl AutomationRun<'_> {
         freeze.pass(context, &***object, &artifact.revision, self.started).await.err()
     }
 
-    /// Which automations can push together with this one: none if a pull request is proposed, whose title and body are the
-    /// message of the last commit, or if the server declined its commit.
+    /// The automations that can push together with this one. It pushes alone if the server declined its commit, or if a pull
+    /// request is proposed, whose text is the message of the last commit.
     fn round_target(&self, source: &AutomationGitRepository, is_proposed: bool) -> RoundTarget {
         let branch = BranchKey {
             namespace: self.source.namespace.clone(),
@@ -414,7 +415,7 @@ impl AutomationRun<'_> {
         member.push(target, source).await
     }
 
-    /// The pull request that the annotation asks for; `None` without the annotation.
+    /// The target of the pull request in the annotation. `None` without the annotation.
     ///
     /// # Errors
     /// The annotation cannot be used with the spec, or there is no such Provider.
@@ -430,7 +431,7 @@ impl AutomationRun<'_> {
         if self.context.seen::<Provider>(namespace, provider).is_some() {
             return Ok(Some(target));
         }
-        // The list of them may not have come yet, or is kept by another process.
+        // The list of Providers may not be complete yet, or another process keeps it.
         match self.context.cluster.read::<Provider>(namespace, provider).await {
             Ok(Some(_)) => Ok(Some(target)),
             Ok(None) => Err(target.not_found(namespace, self.context.settings.notifies())),
@@ -438,10 +439,10 @@ impl AutomationRun<'_> {
         }
     }
 
-    /// Has the forge hold the pull request of the push branch, which ends with `head`.
+    /// Creates or updates the pull request of the push branch at the forge. The push branch ends with `head`.
     ///
     /// # Errors
-    /// The forge did not, or is not to be asked yet.
+    /// The forge refused, or may not be asked yet.
     async fn propose(
         &self,
         target: &PullRequestTarget,
@@ -465,7 +466,7 @@ impl AutomationRun<'_> {
         proposed
     }
 
-    /// The results of the policies that the spec selects; `None` if some of these are being verified.
+    /// The results of the policies that the spec selects. `None` if some of them are being verified.
     async fn policies(&self) -> Result<Option<AutomationPolicies>, RunOutcome> {
         let listed = self.context.kept.listed::<ImagePolicy>();
         if !matches!(tokio::time::timeout(POLICIES_TIMEOUT, listed).await, Ok(true)) {
@@ -532,7 +533,7 @@ impl AutomationRun<'_> {
     }
 }
 
-/// What the policies of an automation give.
+/// The results of an automation's policies.
 struct AutomationPolicies {
     results: PolicyResults,
     /// The keys of the Secrets with which those are verified that are.
@@ -549,10 +550,10 @@ fn is_put_off(since: &mut Option<Instant>, is_verification_due: bool, now: Insta
     now.saturating_duration_since(since) < MAX_VERIFICATION_DELAY
 }
 
-/// Checks what a spec says of times and of the strategy.
+/// Checks the durations and the strategy of a spec.
 ///
 /// # Errors
-/// Only a change of the spec helps.
+/// The spec is invalid, and only a change of the spec helps.
 fn check(spec: &ImageUpdateAutomationSpec) -> Result<(), RunOutcome> {
     parse_duration(spec.interval.as_str()).map_err(|error| {
         RunOutcome::Stalled(INVALID_DURATION, format!("spec.interval: {error}"))
@@ -562,7 +563,7 @@ fn check(spec: &ImageUpdateAutomationSpec) -> Result<(), RunOutcome> {
         .map_err(|error| RunOutcome::Stalled(INVALID_UPDATE_STRATEGY, error.to_string()))
 }
 
-/// The revision in which the files were up to date with these results by this spec; `None` if the last run does not say so.
+/// The revision whose files were up to date with these results and this spec. `None` if the last run does not record it.
 fn known_revision(
     object: &ImageUpdateAutomation,
     policies: &BTreeMap<String, ImageRef>,
@@ -575,7 +576,7 @@ fn known_revision(
     status.observed_source_revision.filter(|_| is_known)
 }
 
-/// Until when values are not committed once more that were committed with these results; `None` if that is over.
+/// The time until which the values of these results are not committed again. `None` if that time is over.
 fn recommit_after(
     object: &ImageUpdateAutomation,
     policies: &BTreeMap<String, ImageRef>,
@@ -591,7 +592,7 @@ fn recommit_after(
     (pushed <= now && now < until).then_some(until)
 }
 
-/// How long it is until a time.
+/// The duration until a time.
 fn delay_until(time: Timestamp) -> Duration {
     let delay = time.duration_since(Timestamp::now());
     Duration::try_from(delay).unwrap_or_default().max(SHORTEST_INTERVAL)

@@ -1,7 +1,7 @@
-//! Whether the images of a policy have to be signed, and by whose keys: the annotation of the policy, and the flags with which
-//! who administers the cluster asks for it in whole namespaces. One adds to the other, and neither replaces it.
+//! Whether the images of a policy have to be signed, and by whose keys. The annotation of the policy asks for it, and so do
+//! the flags by which the administrator asks for it in whole namespaces. One adds to the other, and neither replaces it.
 //!
-//! Here: the Secrets with the keys. Elsewhere: reading the keys and verifying an image (`image_policy`), what was verified
+//! Here: the Secrets with the keys. Elsewhere: reading the keys and verifying an image (`image_policy`), verified versions
 //! (`verified_versions`), which markers may write the tag of such a policy (`image_update_automation`).
 
 use std::collections::BTreeMap;
@@ -21,16 +21,16 @@ pub(crate) const VERIFY_IMAGES: &str = "windlass.dev/verify-images";
 /// The flag by which namespaces are selected.
 const VERIFY_IMAGES_NAMESPACES: &str = "--verify-images-namespaces";
 
-/// The condition of an ImagePolicy that says whether the latest version is signed. It is for people: nothing is concluded from
-/// it, since who may write statuses could set it.
+/// The condition of an ImagePolicy that says whether the latest version is signed. It is only for people. Windlass concludes
+/// nothing from it, since a user who may write statuses could set it.
 pub(crate) const IMAGE_VERIFIED: &str = "ImageVerified";
 
-/// A Secret with public keys, with one of which an image has to be signed.
+/// A Secret with public keys. An image has to be signed with one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageVerificationKeySecretReference {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// What to do if there is none.
+    /// The advice if the Secret does not exist.
     pub(crate) advice: &'static str,
 }
 
@@ -41,11 +41,11 @@ impl ImageVerificationKeySecretReference {
     }
 }
 
-/// The Secret that the flags ask for in a namespace; `None` if they do not. `labels` are those of the namespace, if they are
-/// known.
+/// The Secret that the flags require for a namespace. `None` if they require none. `labels` are the labels of the namespace,
+/// if they are known.
 ///
 /// # Errors
-/// They are not known, and so no image may be chosen.
+/// The labels are not known, so no image may be chosen.
 fn secret_of_flags(
     settings: &OperatorSettings,
     namespace: &str,
@@ -68,7 +68,7 @@ fn secret_of_flags(
     }))
 }
 
-/// The Secret that the flags ask for in a namespace; `None` if they do not.
+/// The Secret that the flags require for a namespace. `None` if they require none.
 ///
 /// # Errors
 /// The labels of the namespace are not known.
@@ -81,7 +81,8 @@ pub(crate) fn platform_secret(
     secret_of_flags(&context.settings, namespace, labels)
 }
 
-/// The Secrets with a key of each of which the images of a policy have to be signed; none if they need not be signed.
+/// The Secrets for the images of a policy. An image has to be signed with a key of each Secret. There are none if the images
+/// need not be signed.
 ///
 /// # Errors
 /// The annotation names no Secret, or the policy publishes tags without digests.

@@ -1,6 +1,6 @@
-//! How the registry of an ImageRepository is reached: its Secrets, its ServiceAccount, and the login of its cloud.
+//! How windlass connects to the registry of an ImageRepository: its Secrets, its ServiceAccount, and the login of its cloud.
 //!
-//! Elsewhere: the conversation (`sources::oci`).
+//! Elsewhere: the requests to the registry (`sources::oci`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,24 +58,24 @@ pub(crate) fn unsupported(spec: &ImageRepositorySpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// An image that can be asked about, as its ImageRepository says.
+/// The image of an ImageRepository, checked.
 #[derive(Debug)]
 pub(crate) struct ScannedImage {
-    /// Its name, which displays as the canonical one.
+    /// The name of the image. It is displayed in its canonical form.
     pub(crate) name: ImageName,
-    /// Where it is.
+    /// The name of the repository.
     repository: OciRepositoryName,
     /// `spec.interval`.
     pub(crate) interval: Duration,
-    /// How long all requests of a run may take.
+    /// The time limit for all requests of a run.
     timeout: Duration,
 }
 
 impl ScannedImage {
-    /// Checks what a spec says of the image and of times.
+    /// Checks the image and the durations of a spec.
     ///
     /// # Errors
-    /// Only a change of the spec helps.
+    /// The spec is invalid, and only a change of the spec helps.
     pub(crate) fn of(spec: &ImageRepositorySpec) -> Result<Self, RunOutcome> {
         let fields = unsupported(spec);
         if !fields.is_empty() {
@@ -103,7 +103,7 @@ impl ScannedImage {
     }
 }
 
-/// What a spec names: the data of Secrets.
+/// The data of the Secrets that a spec names.
 #[derive(Default)]
 pub(crate) struct RegistrySecrets {
     secret: Option<SecretData>,
@@ -114,10 +114,10 @@ pub(crate) struct RegistrySecrets {
 }
 
 impl RegistrySecrets {
-    /// Reads all that a spec names in the namespace of its object; all of it is among the references then.
+    /// Reads all objects that a spec names, in the namespace of its object. All of them are among the references then.
     ///
     /// # Errors
-    /// The first that is missing or cannot be read.
+    /// The outcome names the first object that is missing or cannot be read.
     pub(crate) async fn read(
         spec: &ImageRepositorySpec,
         namespace: &str,
@@ -175,7 +175,7 @@ struct SecretReader<'a> {
 }
 
 impl SecretReader<'_> {
-    /// The data of a Secret that a field names; `None` if it names none.
+    /// The data of a Secret that a field names. `None` if the field is empty.
     async fn named(
         &mut self,
         field: &str,

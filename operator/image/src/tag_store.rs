@@ -1,10 +1,9 @@
-//! The tags that the last scan of each ImageRepository found, in the storage folder, so that ImagePolicies have them after a
-//! restart.
+//! Stores the tags that the last scan of each ImageRepository found, so that ImagePolicies have them after a restart.
 //!
-//! They are a note in the place of the object, which is not served and goes with the object: a line with the name of the
-//! image, the revision that the status has of the tags, and the digest of the rest, then a line for each tag. After a
-//! change of the image, the tags of the former image do not count. A note that is lost, damaged, or of another revision than
-//! the status is replaced by a new scan.
+//! The tags are a note file in the storage place of the ImageRepository. It is not served, and it is deleted with the object.
+//! Its first line has the name of the image, the status's revision of the tags, and the digest of the other lines. Each other
+//! line is a tag. The tags of a former image do not count. A note that is lost, damaged, or of another revision than the
+//! status is replaced by a new scan.
 
 use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use image::{TagList, read_tags};
@@ -18,10 +17,10 @@ use windlass_cluster::error::chain;
 /// The first part of the place of a list.
 const REPOSITORY_FOLDER: &str = "imagerepository";
 
-/// Where the tags of an ImageRepository are.
+/// The storage place of the tags of an ImageRepository.
 ///
 /// # Errors
-/// When a name could leave the store, which the API server does not let happen.
+/// A name could lead out of the store. The API server does not accept such names.
 pub(crate) fn slot(object: &ImageRepository) -> Result<ObjectFolder, store::Error> {
     ObjectFolder::new(
         REPOSITORY_FOLDER,
@@ -30,10 +29,10 @@ pub(crate) fn slot(object: &ImageRepository) -> Result<ObjectFolder, store::Erro
     )
 }
 
-/// Keeps the tags of an image, in place of those from before. The same tags are not written again. Blocks.
+/// Stores the tags of an image, in place of the former tags. Equal tags are not written again. Blocks.
 ///
 /// # Errors
-/// The disk refuses.
+/// The disk refuses the write.
 pub(crate) fn keep(
     store: &ArtifactStore,
     slot: &ObjectFolder,
@@ -51,10 +50,10 @@ fn note(image: &str, tags: &TagList) -> String {
     format!("{image} {} {}\n{}", tags.checksum(), tags.digest(), tags.stored())
 }
 
-/// The tags of an image, in descending order; `None` if none are kept of it. Blocks.
+/// Reads the tags of an image, in descending order. `None` if no tags are stored. Blocks.
 ///
 /// # Errors
-/// The disk refuses.
+/// The disk refuses the read.
 pub(crate) fn read(
     store: &ArtifactStore,
     slot: &ObjectFolder,
@@ -63,7 +62,7 @@ pub(crate) fn read(
     Ok(store.note(slot)?.and_then(|note| read_tags(KeptTags::of(&note, image)?.tags).ok()))
 }
 
-/// What a note says.
+/// The content of a note.
 struct KeptTags<'n> {
     /// The revision that the status has of the tags.
     revision: &'n str,
@@ -72,7 +71,7 @@ struct KeptTags<'n> {
 }
 
 impl<'n> KeptTags<'n> {
-    /// Reads a note; `None` if it is of another image, or is not what was written.
+    /// Parses a note. `None` if it is of another image, or damaged.
     fn of(note: &'n [u8], image: &str) -> Option<Self> {
         let (head, tags) = std::str::from_utf8(note).ok()?.split_once('\n')?;
         let (head, digest) = head.rsplit_once(' ')?;
@@ -82,10 +81,10 @@ impl<'n> KeptTags<'n> {
     }
 }
 
-/// The tags of an image that an ImageRepository has; `why` is the reason of a failure. Blocks.
+/// The tags of an ImageRepository's image. `why` is the condition reason of a failure. Blocks.
 ///
 /// # Errors
-/// The disk refuses.
+/// The disk refuses the read.
 pub(crate) fn tags_of(
     store: &ArtifactStore,
     object: &ImageRepository,
@@ -99,7 +98,7 @@ pub(crate) fn tags_of(
     })
 }
 
-/// The revision of the tags of an image that an ImageRepository has; `None` if there are none that can be read. Blocks.
+/// The revision of the tags of an ImageRepository's image. `None` if there are no readable tags. Blocks.
 pub(crate) fn revision_of(
     store: &ArtifactStore,
     object: &ImageRepository,

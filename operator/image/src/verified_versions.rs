@@ -1,8 +1,8 @@
-//! What this process has verified of the latest versions of ImagePolicies: which version, and with which keys.
+//! Records which latest version of each ImagePolicy this process has verified, and with which keys.
 //!
-//! A status is no proof of that: who may write statuses could set it, and it does not say with which keys. The run of a policy
-//! keeps a note, and automations read it. It is in memory only, so that after a restart each policy is verified anew: one that
-//! does not run, because it is suspended, gives no result.
+//! A status is no proof of that: a user who may write statuses could set it, and it does not name the keys. The run of a
+//! policy keeps the record, and automations read it. The record is in memory only, so each policy is verified again after a
+//! restart. A suspended policy does not run, and therefore gives no result then.
 //! Elsewhere: which keys are required (`image_verification`), verifying (`image_policy`), which results are written
 //! (`image_update_automation`).
 
@@ -15,10 +15,10 @@ use sources::oci::OciDigest;
 
 use crate::image_verification::ImageVerificationKeySecretReference;
 
-/// Digests of keys, by the Secrets in which they are.
+/// Digests of keys, by the Secrets that contain the keys.
 pub(crate) type KeyFingerprints = BTreeMap<String, String>;
 
-/// A digest of the keys of a Secret: what was verified with others is verified anew.
+/// A digest of the keys of a Secret. If the keys change, versions are verified again.
 pub(crate) fn fingerprint(keys: &SignatureSecretData) -> String {
     let mut digests = String::new();
     for (name, key) in keys {
@@ -27,7 +27,7 @@ pub(crate) fn fingerprint(keys: &SignatureSecretData) -> String {
     OciDigest::of(digests.as_bytes()).to_string()
 }
 
-/// A version that is signed with a key of each of some Secrets.
+/// A version that is signed with a key of each required Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VerifiedVersion {
     /// The version, with its digest.
@@ -41,13 +41,14 @@ pub(crate) struct VerifiedVersion {
 pub(crate) struct VerifiedVersions(Mutex<BTreeMap<String, VerifiedVersion>>);
 
 impl VerifiedVersions {
-    /// Keeps the note of a policy; tells whether there was none or another one.
+    /// Stores the note of a policy. Returns whether the policy had no note or another one.
     pub(crate) fn keep(&self, object: &ImagePolicy, note: &VerifiedVersion) -> bool {
         let Some(uid) = object.metadata.uid.clone() else { return false };
         self.0.lock().insert(uid, note.clone()).as_ref() != Some(note)
     }
 
-    /// The latest version of a policy is not verified, or there is no such policy; tells whether there was a note.
+    /// Removes the note of a policy whose latest version is not verified, or that does not exist. Returns whether there was a
+    /// note.
     pub(crate) fn forget(&self, object: &ImagePolicy) -> bool {
         let uid = object.metadata.uid.as_ref();
         uid.is_some_and(|uid| self.0.lock().remove(uid).is_some())
@@ -57,7 +58,8 @@ impl VerifiedVersions {
         self.0.lock().get(object.metadata.uid.as_ref()?).cloned()
     }
 
-    /// Why the version in the status of a policy is not known to be signed with a key of each of these Secrets; `None` if it is.
+    /// The reason why the version in a policy's status is not known to be signed with a key of each of these Secrets. `None`
+    /// if it is.
     pub(crate) fn doubt(
         &self,
         object: &ImagePolicy,
@@ -108,7 +110,7 @@ impl VerifiedVersions {
     }
 }
 
-/// What to do about a policy whose latest version is not verified.
+/// The advice about a policy whose latest version is not verified.
 fn remedy(object: &ImagePolicy) -> &'static str {
     match object.spec.suspend {
         true => "the policy is suspended: resume it, so that it is verified",

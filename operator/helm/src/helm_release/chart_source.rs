@@ -1,6 +1,6 @@
-//! The chart of a HelmRelease: which source has it.
+//! Finds the source object that has the chart of a HelmRelease.
 //!
-//! Elsewhere: the HelmChart that a template asks for (`chart_template`), reading the chart (`release_runner::chart`).
+//! Elsewhere: the HelmChart for `spec.chart` (`chart_template`), reading the chart (`release_runner::chart`).
 
 use crds::helm::HelmRelease;
 use kube_core::ResourceExt as _;
@@ -24,7 +24,7 @@ pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {
     Some(ObjectKey::new(SOURCES, "HelmChart", namespace, &name))
 }
 
-/// The source that the spec names: that of the HelmChart which is made for the HelmRelease, if one is.
+/// The source that the spec names. If windlass makes a HelmChart for the HelmRelease, this is the source of that HelmChart.
 pub(super) fn named_source(object: &HelmRelease) -> Option<ObjectKey> {
     let Some(template) = object.spec.chart.as_ref().filter(|_| object.spec.chart_ref.is_none())
     else {
@@ -57,8 +57,8 @@ pub(super) fn source(
     let blocked = |why, text: String| {
         RunOutcome::Blocked(why, text, NextRunTrigger::on([node.clone()]).and_at(retry_at))
     };
-    // Asked before the artifact is read: the watch may bring the new HelmChart between the two, and the artifact that was
-    // read before would count as that of the new one.
+    // This is asked before the artifact is read. Otherwise the watch may bring the new HelmChart between the two, and the
+    // older artifact would count as the new HelmChart's.
     let is_template_seen = chart_template::is_seen(context, object);
     let Some(found) = context.sources.find(&node, &context.settings) else {
         let text = match object.spec.chart_ref {
@@ -71,7 +71,7 @@ pub(super) fn source(
     if let Some(why) = found.denied {
         return Err(blocked(SOURCE_NOT_READY, why));
     }
-    // The watch may lag behind what was written a moment ago: the former version must not be released with new values.
+    // The watch may lag behind a recent write. The former chart version must not be released with new values.
     let not_current = match is_template_seen {
         true => found.not_current,
         false => Some("its latest generation has not been reconciled".to_owned()),
@@ -86,6 +86,6 @@ pub(super) fn source(
     Ok(ChartSource { node, artifact, is_elsewhere: found.is_elsewhere })
 }
 
-/// The source has nothing yet.
+/// The source has no artifact yet.
 pub(super) const SOURCE_NOT_READY: reconcile::ConditionReason =
     reconcile::ConditionReason::new("SourceNotReady");

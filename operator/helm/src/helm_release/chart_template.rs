@@ -1,6 +1,6 @@
-//! The HelmChart that is kept for a HelmRelease with `spec.chart`.
+//! Creates, updates and deletes the HelmChart of a HelmRelease with `spec.chart`.
 //!
-//! Source: helm-controller 1.6 `internal/reconcile`. Elsewhere: what the HelmChart does (`helm_chart`).
+//! Source: helm-controller 1.6 `internal/reconcile`. Elsewhere: the runs of the HelmChart (`helm_chart`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,11 +28,10 @@ const MANAGER: &str = "helm-controller";
 /// The range of versions where the template has none, as the API server fills it in.
 const ANY_VERSION: &str = "*";
 
-/// When a server is asked again that was at fault.
+/// The delay after a request failed because of the API server.
 const SERVER_RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The HelmChart that a HelmRelease should have, with its key; `None` if the HelmRelease names a source that holds the
-/// chart.
+/// The HelmChart that a HelmRelease should have, with its key. `None` if the HelmRelease names a source that holds the chart.
 pub fn wanted(object: &HelmRelease) -> Option<(ObjectKey, HelmChart)> {
     let HelmChartTemplate { metadata, spec } = object.spec.chart.clone()?;
     let HelmChartTemplateSpec {
@@ -77,7 +76,7 @@ pub fn wanted(object: &HelmRelease) -> Option<(ObjectKey, HelmChart)> {
     Some((node_named::<HelmChart>(&namespace, &name), chart))
 }
 
-/// As Go writes it, so that a HelmChart that Flux made stays as it is.
+/// The interval in Go's notation, so that a HelmChart that Flux made stays unchanged.
 fn in_go(interval: GoDuration) -> GoDuration {
     match reconcile::parse_duration(interval.as_str()) {
         Ok(duration) => reconcile::format_duration(duration).into(),
@@ -85,14 +84,14 @@ fn in_go(interval: GoDuration) -> GoDuration {
     }
 }
 
-/// Whether the watch has seen the HelmChart as the template has it now; true for a HelmRelease without a template.
+/// Whether the watch has seen the HelmChart with the present template. True for a HelmRelease without a template.
 pub(super) fn is_seen(context: &RunContext, object: &HelmRelease) -> bool {
     let Some((node, chart)) = wanted(object) else { return true };
     let seen = context.seen::<HelmChart>(&node.namespace, &node.name);
     seen.is_some_and(|seen| says_the_same(&seen, &chart))
 }
 
-/// Whether the HelmChart of a template is being made what the template says, and nothing has gone wrong with it.
+/// Whether the HelmChart of a template is still being made for the present template, without a failure.
 pub(super) fn is_on_its_way(context: &RunContext, object: &HelmRelease) -> bool {
     let Some((node, chart)) = wanted(object) else { return false };
     let seen = context.seen::<HelmChart>(&node.namespace, &node.name);
@@ -104,14 +103,14 @@ pub(super) fn is_on_its_way(context: &RunContext, object: &HelmRelease) -> bool 
     })
 }
 
-/// Whether a HelmChart is all that is wanted, and has nothing of ours that is no longer wanted.
+/// Whether a live HelmChart has the wanted fields, and no field of windlass that is no longer wanted.
 fn is_as_wanted(live: &HelmChart, wanted: &HelmChart) -> bool {
     says_the_same(live, wanted)
         && is_dressed(live, "f:labels", live.labels(), wanted.labels())
         && is_dressed(live, "f:annotations", live.annotations(), wanted.annotations())
 }
 
-/// Whether the spec of a HelmChart is what is wanted.
+/// Whether the spec of a live HelmChart equals the wanted one.
 fn says_the_same(live: &HelmChart, wanted: &HelmChart) -> bool {
     let HelmChartSpec {
         chart,
@@ -235,7 +234,7 @@ pub(super) async fn keep(
             RunOutcome::Failed(reason::ARTIFACT_FAILED, text, wake)
         };
         let live = match seen {
-            // A write that the watch has not seen yet is repeated, which changes nothing.
+            // If the watch has not seen a write yet, the write is repeated, which changes nothing.
             Some(seen) => Some(seen),
             None => {
                 let live = context.cluster.read::<HelmChart>(&node.namespace, &node.name).await;
@@ -245,7 +244,7 @@ pub(super) async fn keep(
         if let Some(other) = live.as_ref().and_then(|live| keeper(context, live, object, &node)) {
             return Err(taken(context, &node, &other));
         }
-        // It may be only the watch that has not seen yet that it is as wanted.
+        // The watch may not have seen yet that the HelmChart is as wanted.
         if !live.as_ref().is_some_and(|live| is_as_wanted(live, &chart)) {
             apply(context, object, &node, &chart, live.is_none()).await.map_err(refused)?;
         }
@@ -315,10 +314,11 @@ async fn apply(
     Ok(())
 }
 
-/// Deletes the HelmChart of a deleted HelmRelease, also one that no status knows because the process ended too early.
+/// Deletes the HelmChart of a deleted HelmRelease. It finds the HelmChart also if a process ended before it wrote the
+/// HelmChart to the status.
 ///
 /// # Errors
-/// The API server refuses the request, or does not respond; a HelmChart that is gone is not an error.
+/// The API server refuses the request, or does not respond. A HelmChart that is gone is not an error.
 pub(super) async fn remove(context: &RunContext, object: &HelmRelease) -> Result<(), ClusterError> {
     let wanted = wanted(object).map(|(node, _)| node);
     for node in left(object, wanted.as_ref()).iter().chain(&wanted) {
@@ -327,8 +327,8 @@ pub(super) async fn remove(context: &RunContext, object: &HelmRelease) -> Result
     Ok(())
 }
 
-/// A HelmChart as it is now. Without its CustomResourceDefinition there is none, as when Flux's definitions are deleted
-/// in any order: the path is not served then, which alone does not prove that the HelmChart is gone.
+/// Reads the present HelmChart. It does not exist if its CustomResourceDefinition is missing, as when Flux's definitions are
+/// deleted in any order. A path that is not served does not by itself prove that the HelmChart is gone.
 async fn there(
     cluster: &ClusterConnection,
     node: &ObjectKey,

@@ -1,4 +1,4 @@
-//! A HelmRelease that is deleted: its release goes with it, then the HelmChart that was made for it.
+//! The deletion of a HelmRelease. Windlass uninstalls its release, and then deletes the HelmChart that was made for it.
 //!
 //! Source of the semantics: helm-controller 1.6 `reconcileDelete`.
 
@@ -17,7 +17,7 @@ use windlass_runtime::applier::FinalizeOutcome;
 use windlass_runtime::object_hold;
 
 impl HelmReleaseSession<'_> {
-    /// The object goes: so does its release, unless it is suspended.
+    /// Uninstalls the release of a deleted HelmRelease, unless the HelmRelease is suspended.
     pub(super) async fn finalize(
         &self,
         object: &Arc<HelmRelease>,
@@ -28,7 +28,8 @@ impl HelmReleaseSession<'_> {
             // can take over the release.
             return Ok(FinalizeOutcome::Done(object.clone()));
         }
-        // Without a release there is nothing to remove, so it goes even where its cluster cannot be reached.
+        // Without a release there is nothing to uninstall, so the HelmRelease is deleted even if its cluster cannot be
+        // reached.
         if status::read(object).storage_namespace.is_empty() {
             return self.without_release(object).await;
         }
@@ -51,7 +52,7 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// No release is left: the HelmChart goes.
+    /// Deletes the HelmChart once no release is left.
     async fn without_release(
         &self,
         object: &Arc<HelmRelease>,

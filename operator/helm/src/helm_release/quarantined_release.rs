@@ -1,6 +1,6 @@
-//! A HelmRelease whose chart and values may be quarantined: what a run asks before it drives the release.
+//! Whether the chart and values of a HelmRelease are quarantined. A run asks this before it changes the release.
 //!
-//! Elsewhere: what owners of releases have in common (`release_runner::quarantined_releases`), what is decided (engine `release`).
+//! Elsewhere: what all owners of releases share (`release_runner::quarantined_releases`), the decision (engine `release`).
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::release_runner::write_status;
 use windlass_runtime::object_status::status_of;
 use windlass_runtime::run_error::RunError;
 
-/// A desired state with what follows from failures.
+/// A desired state, with the policy for its failures.
 pub(super) struct JudgedDesiredState {
     /// The HelmRelease as our last write left it.
     pub(super) object: Arc<HelmRelease>,
-    /// Its Quarantines.
+    /// The Quarantines of the HelmRelease.
     pub(super) quarantines: OwnerQuarantines,
-    /// What is desired.
+    /// The desired state.
     pub(super) desired: ReleaseDesiredState,
 }
 
 impl HelmReleaseSession<'_> {
-    /// What is desired, with what follows from failures: the annotation, and the Quarantines of the HelmRelease. An operation that
-    /// is under way comes to its end without knowing them.
+    /// The desired state, with the policy for failures: the annotation and the Quarantines of the HelmRelease. An operation
+    /// that is under way goes on to its end without them.
     ///
     /// # Errors
-    /// They are not known, or contradict the spec; or a request fails.
+    /// The annotation and Quarantines are not known or contradict the spec, or a request fails.
     pub(super) async fn judged(
         &self,
         object: &Arc<HelmRelease>,
@@ -51,7 +51,7 @@ impl HelmReleaseSession<'_> {
         Ok(JudgedDesiredState { object, quarantines: read, desired })
     }
 
-    /// The HelmRelease, which has forgotten its failures if a user lifted the Quarantine of what is desired.
+    /// The HelmRelease without its failures, if a user lifted the Quarantine of the desired release.
     async fn attempted_anew(
         &self,
         object: &Arc<HelmRelease>,

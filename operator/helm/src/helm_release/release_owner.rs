@@ -1,6 +1,6 @@
 //! A HelmRelease as the owner of its one release: its status, and its events.
 //!
-//! Elsewhere: the release runner (`release_runner`), what a status says (`report`, `status`).
+//! Elsewhere: the release runner (`release_runner`), the content of a status (`report`, `status`).
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::{hold_conditions, object_hold};
 
-/// The annotation by which the objects of a release get an owner reference to their HelmRelease: `true`.
+/// The annotation that gives the objects of a release an owner reference to their HelmRelease. Its value is `true`.
 const OWNER_REFERENCES: &str = "release.windlass.dev/owner-references";
 
-/// A status that the next write brings along. How a release ended is mostly all that there is to say of a run, so that one
-/// write says both; the journal has it until then.
+/// A status that waits for the next write. A run often has nothing else to write than the end of its release, so that one
+/// write is enough for both. The journal keeps the end until then.
 pub(crate) struct DeferredStatusWrite {
     /// The status as it was decided.
     pub(super) status: HelmReleaseStatus,
@@ -66,12 +66,12 @@ impl HelmReleaseOwner {
         self.state.lock().object.clone()
     }
 
-    /// What the end of the run has to write besides its own.
+    /// The status that the end of the run has to write besides its own.
     pub(super) fn take_pending(&self) -> Option<DeferredStatusWrite> {
         self.state.lock().pending.take()
     }
 
-    /// The status as it was decided, whether or not it is written by now.
+    /// The decided status, whether or not it is written yet.
     fn decided(&self) -> HelmReleaseStatus {
         let state = self.state.lock();
         let pending = state.pending.as_ref().map(|it| it.status.clone());
@@ -122,7 +122,8 @@ impl ReleaseStatusOwner for HelmReleaseOwner {
         let Some(now) = self.context.seen::<HelmRelease>(namespace, name) else { return false };
         let is_deleted = now.meta().deletion_timestamp.is_some();
         let is_suspended = object_hold::is_suspended(&*now, jiff::Timestamp::now());
-        // The watch may lag behind what the run began with, but not be of another generation and older.
+        // The watch may lag behind the object with which the run began. But an object of another generation in the watch is
+        // not older.
         let is_newer = now.meta().generation.unwrap_or_default() > desired.generation;
         now.uid().unwrap_or_default() == desired.owner
             && (is_newer

@@ -1,7 +1,7 @@
-//! What keeps a HelmRelease from beginning anything: suspension, windows and Freezes. An operation that is under way comes to its
-//! end, or to the next place at which nothing is half done.
+//! Suspension, windows and Freezes keep a HelmRelease from beginning an operation. An operation that is under way goes on to
+//! its end, or to the next place at which nothing is half done.
 //!
-//! Elsewhere: when that is (`hold`, `window`), where an operation may stop (engine `release`).
+//! Elsewhere: whether a hold or window is in force (`hold`, `window`), where an operation may stop (engine `release`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) fn rollback(object: &HelmRelease) -> Option<ReleaseRollback> {
     let history = status::read(object).history;
     let is_wanted = match asked.progress(history.iter().map(ReleaseSnapshot::made)) {
         ReleaseRollbackProgress::Succeeded => true,
-        // A revision that is yet to be made counts as requested, too.
+        // A revision that does not exist yet counts as requested, too.
         ReleaseRollbackProgress::Requested => history.iter().any(|it| it.version == asked.from),
         ReleaseRollbackProgress::Failed
         | ReleaseRollbackProgress::Overtaken
@@ -45,7 +45,7 @@ pub(super) fn rollback(object: &HelmRelease) -> Option<ReleaseRollback> {
 }
 
 impl HelmReleaseSession<'_> {
-    /// What a run would do if no window stood in its way.
+    /// The changes that a run would make if no window held it.
     pub(super) fn pending(&self, object: &HelmRelease) -> PendingChanges {
         let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")
             && object.observed_generation() == object.meta().generation;
@@ -60,7 +60,7 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// What holds the release at its phases: windows and Freezes.
+    /// The windows and Freezes that hold the release at its phases.
     pub(super) fn gates(
         &self,
         object: &HelmRelease,
@@ -73,8 +73,8 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// Whether an operation is under way, as the journal beside the newest record says: its run may have been lost. It is
-    /// read once for a process, and only of an object whose status has no final outcome.
+    /// Whether an operation is under way, by the journal beside the newest record. The run of the operation may have been
+    /// lost. A process reads the journal once, and only for an object whose status has no final outcome.
     pub(super) async fn is_under_way(&self, object: &HelmRelease) -> Result<bool, ClusterError> {
         if self.is_to_roll_back(object) {
             return Ok(true);
@@ -94,8 +94,8 @@ impl HelmReleaseSession<'_> {
         self.has_open_journal(object, &target, &known.storage_namespace, &of.name).await
     }
 
-    /// Whether a user requests that a suspended release is rolled back, and that is neither done nor known to be over:
-    /// it is carried out, or the status says why not.
+    /// Whether a user requests the rollback of a suspended release, and the rollback is not known to be done or over. It is
+    /// carried out, or the status reports why not.
     fn is_to_roll_back(&self, object: &HelmRelease) -> bool {
         let Some(asked) = validated_spec::requests(object).rollback else { return false };
         let progress =
@@ -104,7 +104,7 @@ impl HelmReleaseSession<'_> {
             && object_hold::is_suspended(object, self.began)
     }
 
-    /// The same where nothing was released before.
+    /// The same check if nothing was released before.
     async fn is_first_under_way(
         &self,
         object: &HelmRelease,
@@ -130,8 +130,8 @@ impl HelmReleaseSession<'_> {
         Ok(is_open)
     }
 
-    /// Has an operation that is under way come to the next place at which nothing is half done. Nothing else that the spec
-    /// says by now is observed.
+    /// Runs an operation that is under way to the next place at which nothing is half done. It does not read other changes of
+    /// the spec.
     pub(super) async fn stop(
         &self,
         object: &Arc<HelmRelease>,
@@ -155,7 +155,7 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// The desired state of a release that changes nothing: that of the release that there is.
+    /// The desired state of a release that changes nothing, which is the state of the existing release.
     pub(super) fn without_chart(
         &self,
         object: &HelmRelease,
@@ -181,8 +181,8 @@ impl HelmReleaseSession<'_> {
     }
 }
 
-/// What the release was made from that there is, by the newest revision of its history. If its owner `is_suspended`, the
-/// version of the chart is that of the last attempt, if there was one.
+/// The chart and values from which the existing release was made, by the newest revision of its history. If its owner
+/// `is_suspended`, the version of the chart is the one of the last attempt, if there was one.
 pub fn released_parts(known: &HelmReleaseStatusFields, is_suspended: bool) -> ReleaseInputs {
     let of = latest(&known.history);
     let text = |text: Option<&String>| text.cloned().unwrap_or_default();
@@ -198,7 +198,7 @@ pub fn released_parts(known: &HelmReleaseStatusFields, is_suspended: bool) -> Re
     }
 }
 
-/// Where a release was when its object was suspended.
+/// The place at which a release stopped when its object was suspended.
 pub(super) fn where_stopped(object: &HelmRelease) -> String {
     match object.condition(RELEASED) {
         Some(released) => {
@@ -209,8 +209,8 @@ pub(super) fn where_stopped(object: &HelmRelease) -> String {
     }
 }
 
-/// A run that came to the end of an operation outside of its windows says until when it waits. None where the windows
-/// are open again by now.
+/// The report of a run that ended an operation outside of its windows. It names the time until which the run waits. `None` if
+/// the windows are open again by now.
 pub(super) fn outside(ended: HelmReleaseRunReport) -> Option<HelmReleaseRunReport> {
     let what = match &ended.outcome {
         RunOutcome::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),

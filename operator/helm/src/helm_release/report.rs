@@ -1,6 +1,6 @@
-//! What happened to a HelmRelease, or to a release of a Helmfile, as status and events. Pure.
+//! Turns the outcome of a HelmRelease, or of a release of a Helmfile, into its status and its events. Pure.
 //!
-//! Elsewhere: what decisions change in the status (engine `release`, `operation_status`), its fields (`status`).
+//! Elsewhere: how decisions change the status (engine `release`, `operation_status`), the fields of the status (`status`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::object_status::{conditions_of, listed};
 
-/// An event as it is recorded of an owner, the group of whose kind is the prefix of the facts.
+/// An event in the form in which it is recorded about an owner. The group of the owner's kind is the prefix of the facts.
 pub fn event<K: WindlassKind>(of: &ReleaseEvent) -> ObjectEvent {
     let group = K::group(&());
     let severity = if of.warning { EventSeverity::Error } else { EventSeverity::Info };
@@ -42,11 +42,11 @@ pub fn event<K: WindlassKind>(of: &ReleaseEvent) -> ObjectEvent {
     }
 }
 
-/// The status with what was decided, and what is under way. `inventory` is given if objects changed; without a history there
-/// is none.
+/// The status in the middle of a run, with the decisions so far and the running operation. `inventory` is given if objects
+/// changed; without a history there is none.
 ///
 /// # Errors
-/// A revision of the history has something that the definition of the kind does not allow.
+/// A revision of the history has a value that the CRD does not allow.
 pub fn progress(
     before: &HelmReleaseStatus,
     release_report: &ReleaseReport,
@@ -65,7 +65,7 @@ pub fn progress(
     let progress = release_report.progress.as_ref().map(|it| it.text.as_str());
     let conditions = status::conditions(&release_report.status, &had, desired.generation, now)
         .progressing(progress);
-    // An operation that begins may delete what it deletes.
+    // Once an operation begins, its deletions are permitted, so they are not held any more.
     let conditions = match progress {
         Some(_) => conditions,
         None => conditions.keep(DELETION_HELD),
@@ -111,7 +111,7 @@ fn running(text: &str) -> Option<RunOutcome> {
     Some(RunOutcome::Running(reason::PROGRESSING, text.to_owned(), NextRunTrigger::default()))
 }
 
-/// How a run of a release ended.
+/// The result of a run of a release.
 pub struct ReleaseRunResult<'a> {
     /// The outcome of the run.
     pub outcome: &'a RunOutcome,
@@ -119,11 +119,11 @@ pub struct ReleaseRunResult<'a> {
     pub desired: Option<&'a ReleaseDesiredState>,
     /// The generation of the owner.
     pub generation: i64,
-    /// What a user asked for beside the spec, where the release has conditions of that.
+    /// The requests of a user in annotations, if the release has conditions for them.
     pub marks: &'a [AnnotationCondition],
-    /// What the operation does that is under way, as its journal says.
+    /// The present action of a running operation, by its journal.
     pub running: Option<&'a str>,
-    /// When it ended.
+    /// The time when the run ended.
     pub now: Time,
 }
 
@@ -134,7 +134,7 @@ pub fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmRele
     let summary = run.desired.and_then(|desired| known.summary(desired));
     // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
-    // A Quarantine names its failure, and what is applied in place.
+    // A Quarantine names its failure, and the revision that is applied in its place.
     let failure = failure.filter(|_| run.outcome.reason() != reason::QUARANTINED);
     let under_way = matches!(run.outcome, RunOutcome::Running(..));
     let conditions = status::conditions(&known, &had, run.generation, run.now)
@@ -162,12 +162,12 @@ pub fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmRele
 pub(crate) struct HelmReleaseReport {
     pub(crate) after: HelmReleaseStatus,
     pub(crate) event: Option<ObjectEvent>,
-    /// What is in the log only.
+    /// The event that is written only to the log.
     pub(crate) logged: Option<ObjectEvent>,
 }
 
-/// Derives status and event from the outcome of a run; `helm_chart` is `namespace/name` of the HelmChart that was made for
-/// the HelmRelease, if it is known.
+/// Makes the status and the event from the outcome of a run. `helm_chart` is `namespace/name` of the HelmChart that was made
+/// for the HelmRelease, if it is known.
 pub(crate) fn report(
     object: &HelmRelease,
     before: &HelmReleaseStatus,
@@ -193,8 +193,8 @@ pub(crate) fn report(
     HelmReleaseReport { after, event, logged }
 }
 
-/// The event about an operation that waits for the approval of its Plan; none if the condition of the status says the same.
-/// The text names the Plan, so each Plan has one event.
+/// The event about an operation that waits for the approval of its Plan. `None` if the condition of the status reports the
+/// same. The text names the Plan, so each Plan has one event.
 pub fn held_event(before: &HelmReleaseStatus, outcome: &RunOutcome) -> Option<ObjectEvent> {
     let RunOutcome::Running(why, text, _) = outcome else { return None };
     let (severity, reason, condition) = match *why {
@@ -217,7 +217,7 @@ fn is_only_logged(outcome: &RunOutcome) -> bool {
     matches!(outcome, RunOutcome::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
 }
 
-/// The event for the outcome of a run; none if an action already reported the same text.
+/// The event for the outcome of a run. `None` if an action already reported the same text.
 fn run_event(
     had: &[StatusCondition],
     run: &ReleaseRunResult<'_>,

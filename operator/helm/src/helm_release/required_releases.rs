@@ -1,9 +1,9 @@
-//! Releases that a HelmRelease requires (`release.windlass.dev/requires`): each is to be deployed, in a range of versions,
-//! before anything is written.
+//! The annotation `release.windlass.dev/requires` of a HelmRelease. Before a run writes anything, each required release has to
+//! be deployed in a version of its range.
 //!
-//! They are releases, not HelmReleases, so releases of `helm` count as well, and cycles are not detected. Their records
-//! are read by the applying identity, in their storage namespaces.
-//! Elsewhere: what depends on objects (`spec.dependsOn`, `windlass_runtime::dependency_gate`).
+//! The required releases are Helm releases and need no HelmRelease, so releases of the `helm` command count as well. Cycles
+//! are not detected. Windlass reads their records as the applying identity, in their storage namespaces.
+//! Elsewhere: dependencies on objects (`spec.dependsOn`, `windlass_runtime::dependency_gate`).
 
 use std::fmt;
 
@@ -14,10 +14,11 @@ use release::ReleaseRevisions;
 use crate::release_runner::storage::ReleaseStorage;
 use windlass_cluster::ClusterConnection;
 
-/// The annotation: `NAME`, or `NAMESPACE/NAME`, each with a range of versions of its chart or without; separated by `;`.
+/// The annotation with required releases. An entry is `NAME` or `NAMESPACE/NAME`, optionally with a range of versions of its
+/// chart. Entries are separated by `;`.
 pub(super) const REQUIRES: &str = "release.windlass.dev/requires";
 
-/// How many releases may be required.
+/// The most releases that may be required.
 const MAX_REQUIRED_RELEASES: usize = 16;
 
 const INVALID: ConditionReason = ConditionReason::new("InvalidRequirement");
@@ -25,10 +26,10 @@ const INVALID: ConditionReason = ConditionReason::new("InvalidRequirement");
 /// A release that has to be there.
 #[derive(Debug)]
 pub(super) struct RequiredRelease {
-    /// Where its records are.
+    /// The namespace of its records.
     namespace: String,
     name: String,
-    /// The range as it was written, and what it means.
+    /// The text of the range, and its parsed form.
     range: Option<(String, VersionConstraint)>,
 }
 
@@ -38,10 +39,10 @@ impl fmt::Display for RequiredRelease {
     }
 }
 
-/// Reads the annotation; the records of a release that names no namespace are in `storage`.
+/// Parses the annotation. The records of a release without a namespace are in `storage`.
 ///
 /// # Errors
-/// Which entry cannot be read, and why.
+/// The text names the invalid entry and the reason.
 fn parse(text: &str, storage: &str) -> Result<Vec<RequiredRelease>, String> {
     let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
     let mut all = Vec::new();
@@ -73,7 +74,8 @@ fn parse(text: &str, storage: &str) -> Result<Vec<RequiredRelease>, String> {
     Ok(all)
 }
 
-/// Why a requirement is not met: the release is not deployed, or its chart has another version; `None` if it is met.
+/// The reason why a requirement is not met: the release is not deployed, or its chart has another version. `None` if it is
+/// met.
 fn missing(required: &RequiredRelease, revisions: &ReleaseRevisions) -> Option<String> {
     let Some(deployed) = revisions.deployed() else {
         let has_none = revisions.last().is_none() && revisions.unreadable_last().is_none();
@@ -91,11 +93,11 @@ fn missing(required: &RequiredRelease, revisions: &ReleaseRevisions) -> Option<S
     })
 }
 
-/// What a HelmRelease in the namespace `own` requires, whose records are in `storage`; `is_blocked` says that it may not be in
-/// other namespaces than `own`.
+/// The releases that a HelmRelease in the namespace `own` requires. Their records are in `storage`. If `is_blocked`, they may
+/// not be in other namespaces than `own`.
 ///
 /// # Errors
-/// The annotation cannot be read, or names another namespace where that is not allowed.
+/// The annotation cannot be read, or names another namespace although that is not allowed.
 pub(super) fn of(
     annotation: Option<&String>,
     own: &str,
@@ -118,10 +120,10 @@ pub(super) fn of(
     }
 }
 
-/// Checks that all that is required is there; names what is missing.
+/// Checks that all required releases are deployed, and names the missing ones.
 ///
 /// # Errors
-/// What is missing, or cannot be read; it is checked again at `retry_at`.
+/// A release is missing, or its records cannot be read. The check is repeated at `retry_at`.
 pub(super) async fn check(
     cluster: &ClusterConnection,
     required: &[RequiredRelease],

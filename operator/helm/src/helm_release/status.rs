@@ -1,7 +1,7 @@
-//! The status of a HelmRelease, or of a row of a Helmfile, as decisions see it (`release::status::HelmReleaseStatusFields`), and
-//! back. Pure.
+//! Converts the status of a HelmRelease, or a row of a Helmfile's status, to the fields that decisions read
+//! (`release::status::HelmReleaseStatusFields`), and back. Pure.
 //!
-//! Elsewhere: what a run makes of it (`report`), what changes in it (engine `release`).
+//! Elsewhere: the status that a run writes (`report`), how it changes (engine `release`).
 
 use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
@@ -14,15 +14,15 @@ use release::status::{
 
 use windlass_runtime::object_status::{conditions_of, status_of, through};
 
-/// Conditions that this kind sets; others in the status are kept.
+/// The conditions that this kind sets. Other conditions in the status are kept.
 pub(crate) const OWNED: [&str; 5] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED, DELETION_HELD];
 
-/// What decisions read of the status of a HelmRelease.
+/// Reads the fields of a HelmRelease's status that decisions need.
 pub fn read(object: &HelmRelease) -> HelmReleaseStatusFields {
     of(status_of(object))
 }
 
-/// What decisions read of a status.
+/// Converts a status to the fields that decisions need.
 pub fn of(status: HelmReleaseStatus) -> HelmReleaseStatusFields {
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
@@ -68,10 +68,10 @@ fn said(conditions: &[StatusCondition], kind: &str) -> Option<ReleaseCondition> 
     })
 }
 
-/// Puts what decisions changed into a status, all but the conditions.
+/// Writes the fields that decisions changed into a status, except for the conditions.
 ///
 /// # Errors
-/// When a revision of the history has something that the definition does not allow.
+/// A revision of the history has a value that the CRD does not allow.
 pub(crate) fn write(
     status: &HelmReleaseStatusFields,
     of: &mut HelmReleaseStatus,
@@ -107,7 +107,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// The conditions of our own that a status says, beside those that were there.
+/// The conditions of this kind by a status, besides the conditions that were there.
 pub(crate) fn conditions<'a>(
     status: &HelmReleaseStatusFields,
     had: &'a [StatusCondition],
@@ -123,7 +123,7 @@ pub(crate) fn conditions<'a>(
     let start = reconcile::StatusConditions::since(had, generation, now, &OWNED);
     all.into_iter().fold(start, |conditions, (kind, now_said)| match now_said {
         None => conditions,
-        // What was said of an earlier generation is carried along with that.
+        // A condition of an earlier generation is kept with its generation.
         Some(now_said) if said(had, kind).as_ref() == Some(now_said) => conditions.keep(kind),
         Some(ReleaseCondition { status, reason, text, .. }) => {
             conditions.set(kind, *status, *reason, text)
@@ -136,10 +136,10 @@ pub(crate) fn is_reconciling(object: &HelmRelease) -> bool {
     object.condition(reconcile::RECONCILING).is_some_and(|it| it.status == "True")
 }
 
-/// Whether the history can be read: one that cannot must not be taken for none, or the release would be left behind.
+/// Checks that the history can be read. If an unreadable history counted as an empty one, the release would be left behind.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The outcome names the invalid part of the history.
 pub fn check(status: Option<&HelmReleaseStatus>) -> Result<(), RunOutcome> {
     let Some(status) = status else { return Ok(()) };
     let history = serde_json::to_value(&status.history).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a HelmRelease asks for, checked and with Flux's defaults.
+//! The spec of a HelmRelease, checked and with Flux's defaults.
 //!
 //! Source: helm-controller 1.6 `api/v2` and `internal/action`. Elsewhere: the values (`values.rs`), the desired state
 //! (`release_runner::validated_spec`).
@@ -40,11 +40,11 @@ pub const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
 /// Annotation that asks for failures to be forgotten, together with [`REQUESTED_AT`].
 pub const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
 
-/// How long actions may take unless the spec says so.
+/// The timeout of actions, unless the spec has another one.
 const DEFAULT_ACTION_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long what failed waits for its retry unless the spec says so.
+/// The delay before a failed action is retried, unless the spec has another one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
-/// How many revisions are kept unless the spec says so.
+/// The number of revisions that are kept, unless the spec has another one.
 const MAX_HISTORY: i64 = 5;
 /// How soon a run is repeated that failed outside of the release, unless the interval is shorter.
 ///
@@ -56,20 +56,20 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 struct HelmReleaseDurations {
     /// Between two runs.
     interval: Duration,
-    /// For what has no time of its own.
+    /// The timeout for actions without one of their own.
     timeout: Duration,
-    /// For each hook and each wait of an action.
+    /// The timeout of each hook and each wait of an action.
     install: Duration,
     upgrade: Duration,
     rollback: Duration,
     test: Duration,
     uninstall: Duration,
-    /// How long an action that is retried on failure waits for that.
+    /// The delays before actions that are retried on failure.
     install_retry: Duration,
     upgrade_retry: Duration,
 }
 
-/// For a HelmRelease whose spec says nothing that could be read.
+/// The durations for a HelmRelease whose spec cannot be read.
 const UNREADABLE_SPEC: HelmReleaseDurations = HelmReleaseDurations {
     interval: AFTER_REFUSAL,
     timeout: DEFAULT_ACTION_TIMEOUT,
@@ -82,11 +82,11 @@ const UNREADABLE_SPEC: HelmReleaseDurations = HelmReleaseDurations {
     upgrade_retry: RETRY_INTERVAL,
 };
 
-/// Reads a spec for a release at a target, whose objects get `labels`, and checks what can be checked without the cluster and
-/// expressions.
+/// Reads the spec for a release at a target. The objects of the release get `labels`. It checks the fields that need neither
+/// the cluster nor expressions.
 ///
 /// # Errors
-/// Which field cannot be read.
+/// The outcome names the field that cannot be read.
 pub fn validate(
     spec: &HelmReleaseSpec,
     target: ReleaseTarget,
@@ -98,8 +98,8 @@ pub fn validate(
     Ok(ValidatedSpec { ignore, ..read(spec, target, labels, &timeouts, settings) })
 }
 
-/// Reads a spec of which only the existing release counts: without the fields that others may change, and with default
-/// durations where one of those cannot be read, since a spec that cannot be read must not keep its release for ever.
+/// Reads a spec when only the existing release matters, without the rules for ignored drift. A duration that cannot be read
+/// gets its default, since an invalid spec must not keep its release for ever.
 pub fn read_without_chart(object: &HelmRelease, settings: &OperatorSettings) -> ValidatedSpec {
     let spec = &object.spec;
     let timeouts = ignore(spec).and_then(|_| timeouts(spec)).unwrap_or(UNREADABLE_SPEC);
@@ -187,7 +187,7 @@ fn read(
     }
 }
 
-/// How the program does what is decided.
+/// The options with which operations are performed.
 fn options(spec: &HelmReleaseSpec, settings: &OperatorSettings) -> ActionOptions {
     let is_helm3 = settings.has_helm3_defaults();
     let install = spec.install.clone().unwrap_or_default();
@@ -231,7 +231,7 @@ fn options(spec: &HelmReleaseSpec, settings: &OperatorSettings) -> ActionOptions
     }
 }
 
-/// What annotations ask for; empty ones ask for nothing.
+/// The requests in annotations. An empty annotation requests nothing.
 pub(super) fn requests(object: &HelmRelease) -> AnnotationRequests {
     let asked = |key: &str| object.annotations().get(key).filter(|at| !at.is_empty()).cloned();
     let rollback = object.annotations().get(ROLLBACK);

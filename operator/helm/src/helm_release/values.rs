@@ -1,6 +1,7 @@
-//! Values of a HelmRelease: those its spec holds and those of the ConfigMaps and Secrets that it names.
+//! Collects the values of a HelmRelease from its spec, and from the ConfigMaps and Secrets that the spec names.
 //!
-//! Source: fluxcd/pkg/chartutil 1.27. Elsewhere: which of them counts most, and their digest (`helm::values`).
+//! Source: fluxcd/pkg/chartutil 1.27. Elsewhere: the order in which values override each other, and their digest
+//! (`helm::values`).
 
 use std::collections::BTreeMap;
 
@@ -24,27 +25,28 @@ pub const VALUES_ERROR: ConditionReason = ConditionReason::new("ValuesError");
 
 /// The values of a release.
 pub struct ReleaseValues {
-    /// What the chart's own values are overridden with.
+    /// The values that override the chart's own values.
     pub map: GoMap,
-    /// Of the map, as the history holds it: `sha256:…`.
+    /// The digest of `map` as the history holds it: `sha256:…`.
     pub digest: String,
     /// Strings of Secrets, which no status, event or log may show.
     pub secrets: SecretMasking,
-    /// The versions of what `valuesFrom` names, by `Kind/namespace/name`.
+    /// The resource versions of the objects in `valuesFrom`, by `Kind/namespace/name`.
     pub(crate) versions: BTreeMap<String, String>,
 }
 
-/// The data of every object that `valuesFrom` names, by kind and name: `None` if it does not exist, an error if it could
-/// not be read.
+/// The data of every object that `valuesFrom` names, by kind and name. `None` if the object does not exist, an error if it
+/// could not be read.
 pub type ReferencedObjects =
     BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>, ClusterError>>;
 
-/// Reads what `valuesFrom` names and puts the values together.
+/// Reads the objects that `valuesFrom` names, and merges the values.
 ///
-/// All that is named is among the references afterwards, also if something is missing: its creation wakes the object.
+/// The references then contain all named objects, also the missing ones, so that the creation of a missing object wakes the
+/// HelmRelease.
 ///
 /// # Errors
-/// The outcome of a run that lacks some of them.
+/// The outcome of a run without some of these objects.
 pub async fn read(
     namespace: &str,
     spec: &HelmReleaseSpec,
@@ -91,7 +93,7 @@ fn failed(text: String) -> RunOutcome {
 /// Merges the values of a release from its spec and the objects that were read.
 ///
 /// # Errors
-/// The outcome of a run that cannot have these values; no message contains anything from a Secret.
+/// The outcome of a run whose values cannot be merged. No message contains anything from a Secret.
 pub fn compose(
     namespace: &str,
     spec: &HelmReleaseSpec,
@@ -116,7 +118,7 @@ pub fn compose(
         };
         match objects.get(&(kind, name.to_owned())) {
             Some(Ok(Some(data))) => Ok(ValuesReferenceLookup::Data(data.clone())),
-            // In the API server's words.
+            // The text is that of the API server.
             Some(Ok(None)) | None => {
                 Ok(ValuesReferenceLookup::Absent(format!("{resource} \"{name}\" not found")))
             }
@@ -131,7 +133,7 @@ pub fn compose(
     Ok(ReleaseValues { map, digest, secrets: secrets(objects), versions: BTreeMap::new() })
 }
 
-/// What Secrets among the references hold: errors of templates, API servers and hooks may quote it.
+/// The values of Secrets among the references. Errors of templates, API servers and hooks may quote them.
 fn secrets(objects: &ReferencedObjects) -> SecretMasking {
     let of_secrets = objects.iter().filter(|((kind, _), _)| *kind == ConfigKind::Secret);
     let data = of_secrets.filter_map(|(_, found)| found.as_ref().ok()?.as_ref());
@@ -146,12 +148,12 @@ fn inline(spec: &HelmReleaseSpec) -> GoMap {
     }
 }
 
-/// What is wrong, in Flux's words and with a word of advice, without anything that a Secret holds.
+/// The text of an error, in Flux's words and with advice. It contains no value of a Secret.
 fn reference_error(error: &ValuesReferenceError) -> String {
     let ValuesReferenceError::Unresolved(unresolved) = error else { return error.to_string() };
     let UnresolvedValuesReference { kind, problem, .. } = &**unresolved;
     let text = unresolved.to_string();
-    // What a parser stumbled over may be a part of a value.
+    // A parser may quote a part of a value.
     let hidden = match problem {
         _ if kind != "Secret" => None,
         ValuesReferenceProblem::Yaml(error) => {

@@ -1,4 +1,5 @@
-//! How the program does what is decided about a release: the part of its specification that no decision depends on.
+//! How the release runner performs an operation, such as with which flags. No decision about the release depends on these
+//! options.
 //!
 //! Elsewhere: all of the specification (`validated_spec`), reading these fields of a HelmRelease
 //! (`helm_release/validated_spec.rs`).
@@ -12,7 +13,7 @@ use release::{OperationKind, ReleaseRecord};
 pub struct RevisionOptions {
     /// Whether existing objects that belong to no release, or to another one, are taken over.
     pub take_ownership: bool,
-    /// What is done about the CRDs in the chart's `crds`.
+    /// How an operation treats the CRDs in the chart's folder `crds`.
     pub crds: CrdsPolicy,
     /// Whether values are not validated against the chart's schema.
     pub skip_schema: bool,
@@ -23,17 +24,17 @@ pub struct RevisionOptions {
 /// The options of all actions on a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionOptions {
-    /// How an installation makes its revision.
+    /// The options with which an installation makes its revision.
     pub(crate) install: RevisionOptions,
-    /// How an upgrade makes its revision.
+    /// The options with which an upgrade makes its revision.
     pub(crate) upgrade: RevisionOptions,
     /// Whether the API server merges the objects of an installation. Its conflicts are always forced.
     pub(crate) install_ssa: bool,
-    /// The same for an upgrade; automatically it is as for the last revision.
+    /// Whether an upgrade uses server-side apply. `auto` means the method of the last revision.
     pub(crate) upgrade_ssa: ServerSideApplyMode,
-    /// The same for a rollback; automatically it is as for the revision that is rolled back to.
+    /// Whether a rollback uses server-side apply. `auto` means the method of the revision to which windlass rolls back.
     pub(crate) rollback_ssa: ServerSideApplyMode,
-    /// Whether an upgrade replaces objects. Only where the API server does not merge them.
+    /// Whether an upgrade replaces objects. It only applies if the API server does not merge them.
     pub(crate) upgrade_force: bool,
     /// The same for a rollback.
     pub(crate) rollback_force: bool,
@@ -43,12 +44,12 @@ pub struct ActionOptions {
     pub preserve_values: bool,
     /// Whether objects are ready by Helm 3's list of kinds, instead of by the conventions for all.
     pub(crate) legacy_wait: bool,
-    /// Which documents post-renderers see.
+    /// Which documents post-renderers get.
     pub(crate) post_render: PostRendererStrategy,
 }
 
 impl ActionOptions {
-    /// The same options; if `skips`, an installation and an upgrade validate no values against the chart's schema.
+    /// The same options. If `skips`, an installation and an upgrade do not validate the values against the chart's schema.
     pub fn skipping_schema(self, skips: bool) -> Self {
         let of = |options: RevisionOptions| RevisionOptions {
             skip_schema: options.skip_schema || skips,
@@ -57,12 +58,14 @@ impl ActionOptions {
         Self { install: of(self.install), upgrade: of(self.upgrade), ..self }
     }
 
-    /// The options with which an action makes its revision: those of an installation, or else of an upgrade.
+    /// The options with which an action makes its revision. An installation has its own options, and every other action uses
+    /// the options of an upgrade.
     pub fn of_action(&self, action: OperationKind) -> &RevisionOptions {
         if action == OperationKind::Install { &self.install } else { &self.upgrade }
     }
 
-    /// Whether the server merges the objects of an action; `like` is the revision that `auto` goes by.
+    /// Whether the API server merges the objects of an action, by server-side apply. `like` is the revision whose method
+    /// `auto` repeats.
     pub fn is_server_side(&self, action: OperationKind, like: Option<&ReleaseRecord>) -> bool {
         let mode = match action {
             OperationKind::Install => return self.install_ssa,

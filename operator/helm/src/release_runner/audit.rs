@@ -1,6 +1,7 @@
-//! Audits of a release's operations and of corrections of its drift.
+//! Audit records of a release's operations, and of corrections of its drift.
 //!
-//! Elsewhere: what an operation did (engine `release`, `audit`), writing (`windlass_runtime::audit`), when operations end (`executor`).
+//! Elsewhere: what an operation did (engine `release`, `audit`), writing (`windlass_runtime::audit`), when operations end
+//! (`executor`).
 
 use std::collections::BTreeSet;
 
@@ -89,7 +90,7 @@ fn named(of: &lifecycle::EventRevision) -> AuditRevision {
     }
 }
 
-/// What an operation begins with, as far as its owner's metadata tell.
+/// The origin of an operation, as far as the metadata of its owner tell.
 pub fn origin(meta: &ObjectMeta) -> OperationOrigin {
     let generation = meta.generation.unwrap_or_default();
     OperationOrigin {
@@ -101,7 +102,7 @@ pub fn origin(meta: &ObjectMeta) -> OperationOrigin {
     }
 }
 
-/// What an audit is about: an owner, and its release by name and namespace.
+/// The subject of an audit record: an owner, and its release by name and namespace.
 pub fn subject(
     owner: &ObjectKey,
     desired: &ReleaseDesiredState,
@@ -181,12 +182,12 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             duration: took(began, now),
             ..ReleaseAuditSpec::default()
         };
-        // One that is tried again is asked anew, by other events.
+        // An operation that is tried again asks again, by other events.
         let key = format!("{} refused {}", refused.operation, asked.join(" "));
         self.write_audit(&key, spec).await;
     }
 
-    /// Writes the audit of a correction of drift: of those objects that none of the last minutes is about.
+    /// Writes the audit record of a correction of drift. It leaves out objects that had such a record in the last minutes.
     pub(super) async fn audit_correction(
         &self,
         record: &ReleaseRecord,
@@ -200,7 +201,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if !self.context.settings.release_audits || changes.is_empty() {
             return;
         }
-        // One owner may have the same objects in several clusters.
+        // An owner may have the same objects in several clusters.
         let key = format!("{} {}", audit::correction_key(stretch, &changes), self.node.name);
         let spec = ReleaseAuditSpec {
             subject: self.subject(record),
@@ -234,7 +235,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         subject(&self.node.whole(), self.desired(), &record.name, &record.namespace)
     }
 
-    /// What an operation changed, by what its revisions say.
+    /// The changes by an operation, from its revisions.
     async fn changes(&self, span: &RevisionSpan) -> Vec<ObjectChange> {
         let before = self.objects_of(span.before.as_deref()).await;
         let after = self.objects_of(span.after.as_deref()).await;
@@ -247,7 +248,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         changes
     }
 
-    /// The objects of a revision as they are applied, or as its manifest has them where the cluster no longer serves a kind.
+    /// The objects of a revision as they are applied. If the cluster no longer serves a kind, the object is as in the
+    /// manifest.
     async fn objects_of(&self, record: Option<&ReleaseRecord>) -> Vec<Object> {
         let Some(record) = record else { return Vec::new() };
         match self.members(record).await {

@@ -1,8 +1,9 @@
-//! Judges what an operation would change, before it begins: whether a user has to approve it, and whether one did.
+//! Judges what an operation would change, before the operation begins. It says whether a user has to approve the changes, and
+//! whether a user did.
 //!
-//! A Plan compares manifests: what the current revision has with what the chart renders now. An approval is for that
-//! rendering, so a chart that renders something else each time cannot be approved.
-//! Elsewhere: which operations are judged (engine `release`), which changes wait and what an approval covers (engine `apply`,
+//! A Plan compares two manifests: the manifest of the current revision, and the one that the chart renders now. An approval is
+//! for that rendering. A chart that renders something else each time can therefore not be approved.
+//! Elsewhere: which operations are judged (engine `release`), which changes wait and which an approval covers (engine `apply`,
 //! `result_changes`), Plans (`windlass_runtime::deletion_plan`), deletions beyond a budget (`deletion_judgement`).
 
 use std::collections::BTreeSet;
@@ -37,7 +38,7 @@ use windlass_runtime::deletion_plan::{
     RequestedPlan,
 };
 
-/// What says that an operation may have to wait.
+/// The rules by which an operation may have to wait.
 struct ChangeRules {
     mode: PlanMode,
     rules: NamespacePlanRules,
@@ -52,7 +53,7 @@ struct PlannedHook<'h> {
     weight: i64,
 }
 
-/// A rendering that is compared with a second one before a user is asked about it.
+/// A rendering that is compared with a second one before a user is asked to approve it.
 struct FirstRendering<'r> {
     version: i64,
     base: Option<&'r ReleaseRecord>,
@@ -60,7 +61,7 @@ struct FirstRendering<'r> {
     hooks: &'r [Object],
 }
 
-/// What an operation would make of a release.
+/// The result that an operation would have.
 struct PlannedResult {
     changes: ResultChanges,
     content: ResultContentHash,
@@ -113,7 +114,8 @@ fn may_uninstall(upgrade: &UpgradeSettings) -> bool {
         && remediation.strategy == RemediationStrategy::Uninstall
 }
 
-/// Another time of the same day, of which hour, minute and second are others: what a chart makes of the time of day differs.
+/// Another time of the same day, with another hour, minute and second. A chart that uses the time of day renders something
+/// else then.
 fn other_time_of_day(now: Time) -> Time {
     const SECONDS_OF_DAY: i64 = 24 * 3600;
     const SHIFTED_SECONDS: i64 = 3600 + 60 + 1;
@@ -123,12 +125,12 @@ fn other_time_of_day(now: Time) -> Time {
     Time::from_second(second.saturating_add(shift)).unwrap_or(now)
 }
 
-/// The objects of hooks. What cannot be read fails when it is applied.
+/// The objects of hooks. Unreadable manifests fail later, when they are applied.
 fn hook_objects<'h>(hooks: impl Iterator<Item = &'h str>) -> Vec<Object> {
     hooks.flat_map(|it| manifest_objects::read(it).unwrap_or_default()).collect()
 }
 
-/// Changes of manifests as a Plan lists them. What is to be kept is not removed.
+/// The changes between manifests, as a Plan lists them. Objects that are kept are not removed.
 fn result_changes(before: &[Object], after: &[Object]) -> Vec<ResultChange> {
     let kept: BTreeSet<_> = before
         .iter()
@@ -166,10 +168,10 @@ impl<'h> From<&'h HookRecord> for PlannedHook<'h> {
 }
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// Judges what an installation or upgrade would do that is rendered. Returns whether a user approved it.
+    /// Judges the changes of an installation or upgrade whose templates are rendered. Returns whether a user approved them.
     ///
     /// # Errors
-    /// A user has to approve it first, or it is not known whether one has to.
+    /// A user has to approve the changes first, or it is not known whether an approval is needed.
     pub(super) async fn judge_rendered_changes(
         &self,
         version: i64,
@@ -181,7 +183,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let manifests = rendered.manifests.iter().map(|it| &*it.content);
         let after: Result<Vec<Vec<Object>>, String> =
             manifests.map(manifest_objects::read).collect();
-        // What cannot be read fails before an object is written; what comes before that is asked for.
+        // An unreadable manifest fails before its objects are written. Everything that comes before that still needs an
+        // approval.
         let Ok(after) = after else {
             return self.judge_unrendered_changes(version, base).await;
         };
@@ -199,8 +202,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.judge_result(operation, &rules, result, Some(first)).await
     }
 
-    /// Judges what an installation or upgrade would do before its templates can be rendered: they may need the
-    /// CustomResourceDefinitions of the chart, or what hooks of a helmfile apply. The rendering is judged after that.
+    /// Judges an installation or upgrade before its templates can be rendered. Rendering may need the
+    /// CustomResourceDefinitions of the chart, or objects that hooks of a helmfile apply. The rendering is judged after these
+    /// are applied.
     ///
     /// # Errors
     /// As [`Self::judge_rendered_changes`].
@@ -220,7 +224,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.judge_result(operation, &rules, result, None).await
     }
 
-    /// Judges what a rollback or an uninstall would do: `after` has what stays. Returns whether a user approved it.
+    /// Judges the changes of a rollback or an uninstall; `after` has the objects that stay. Returns whether a user approved
+    /// them.
     ///
     /// # Errors
     /// As [`Self::judge_rendered_changes`].
@@ -232,7 +237,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     ) -> Result<bool, RunOutcome> {
         let Some(rules) = self.change_rules()? else { return Ok(false) };
         let manifest = after.map_or("", |record| &*record.manifest);
-        // What cannot be read is not applied, and nothing is deleted.
+        // Unreadable manifests are not applied, and nothing is deleted.
         let Ok(objects) = manifest_objects::read(manifest) else { return Ok(false) };
         let of = after.unwrap_or(base);
         let hooks: Vec<PlannedHook<'_>> = of.hooks.iter().map(PlannedHook::from).collect();
@@ -249,7 +254,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.change_rules().map(|rules| rules.is_some())
     }
 
-    /// What says that operations of this release may have to wait; `None` if nothing does.
+    /// The rules by which operations of this release may have to wait. `None` if there are none.
     fn change_rules(&self) -> Result<Option<ChangeRules>, RunOutcome> {
         if !self.context.settings.plan_approval {
             return Ok(None);
@@ -261,7 +266,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok((mode > PlanMode::Automatic).then_some(ChangeRules { mode, rules }))
     }
 
-    /// What an operation would make of the objects of a revision.
+    /// The result that an operation would have for the objects of a revision.
     async fn planned_result(
         &self,
         operation: PlannedOperation,
@@ -271,7 +276,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     ) -> PlannedResult {
         let ReleaseDesiredState { owner, kube_context, spec, .. } = self.desired();
         let target = &spec.target;
-        // Of a revision that cannot be read, nothing is deleted.
+        // No object of an unreadable revision is deleted.
         let before = base.map(|it| manifest_objects::read(&it.manifest).unwrap_or_default());
         let before = self.placed(before.unwrap_or_default()).await;
         let place = self.target.place();
@@ -316,8 +321,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         PlannedResult { changes, content }
     }
 
-    /// What of the spec decides how a result is made, and as whom: an approval is for that, too. `inputs` of the desired
-    /// release does not have it.
+    /// The settings of the spec that decide how a result is made, and by which user. An approval covers them, too. `inputs` of
+    /// the desired release does not contain them.
     fn settings_of(&self, operation: PlannedOperation) -> String {
         let ReleaseDesiredState { spec, .. } = self.desired();
         format!(
@@ -329,8 +334,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         )
     }
 
-    /// Adds the CustomResourceDefinitions that an installation or upgrade would write. Where they are refused, a user is asked
-    /// all the same: hooks of a helmfile come before them, and the reason may not hold any more when they are written.
+    /// Adds the CustomResourceDefinitions that an installation or upgrade would write. If the guard refuses one, a user is
+    /// asked all the same. Hooks of a helmfile come first, and the reason for the refusal may be gone when the definition is
+    /// written.
     async fn add_definitions(
         &self,
         version: i64,
@@ -340,7 +346,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let action = action_of(operation_of(version, base));
         let inputs = match self.revision_inputs(action, version, base) {
             Ok(inputs) => inputs,
-            // The revision is prepared from the same, and fails before anything is written.
+            // The revision is prepared from the same manifest, and fails before an object is written.
             Err(error) => return error.text().map(drop),
         };
         match self.definition_changes(&inputs, action, &mut result.content).await {
@@ -353,7 +359,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(())
     }
 
-    /// Objects with the namespaces in which they are. One whose kind is not served yet stays as it is.
+    /// The objects with their namespaces. An object whose kind is not served yet stays unchanged.
     async fn placed(&self, objects: Vec<Object>) -> Vec<Object> {
         let namespace = &self.desired().spec.target.namespace;
         let mut placed = Vec::with_capacity(objects.len());
@@ -390,7 +396,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(changes)
     }
 
-    /// The namespace that an installation creates. Whether that of another cluster exists is found out when it is created.
+    /// The namespace that an installation creates. For another cluster, it is only found out at the creation whether the
+    /// namespace exists.
     fn namespace_change(&self, action: OperationKind) -> Option<ResultChange> {
         let namespace = &self.desired().spec.target.namespace;
         let is_created = action == OperationKind::Install
@@ -402,7 +409,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         is_created.then_some(ResultChange { is_unverified, ..change })
     }
 
-    /// What differs if the same revision is rendered once more, at another time of the day.
+    /// The differences when the same revision is rendered once more, with another time of day.
     async fn second_rendering(
         &self,
         first: FirstRendering<'_>,
@@ -447,7 +454,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let key = digest_key(&self.context).await.map_err(|error| self.plan_failed(&error))?;
         let node = self.node.whole();
         let release = self.release_of_owner();
-        // It has a digest of values, which may come from Secrets.
+        // The text contains a digest of values, which may come from Secrets.
         let name = key.keyed(&operation.operation(self.desired()));
         let subject = DeletionSubject {
             release: &release,
@@ -465,14 +472,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
         let budget = rules.rules.budget.clone().map(|budget| self.tightened(budget));
         let deletion = deletion_of(&changes, budget, terms);
-        // A Plan that waits already was of the same rendering at another time.
+        // A waiting Plan was made from the same rendering at another time.
         let is_known = is_listed(&self.context, &subject, &key, &identity, &deletion);
         let differing = match rendering.filter(|_| !is_known) {
             Some(first) => self.second_rendering(first).await?,
             None => Vec::new(),
         };
         if !differing.is_empty() {
-            // What an earlier revision asked for is not desired any more.
+            // The result of the earlier Plan is not desired any more.
             let dismissed = deletion_plan::dismiss(&self.context, &subject, None).await;
             dismissed.map_err(|error| self.plan_failed(&error))?;
             return Err(self.not_reproducible(operation, &differing));
@@ -494,7 +501,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         budget.tightened(self.owner.deletion_limit().as_deref())
     }
 
-    /// Changes without the values of Secrets, of which a chart may have made names of fields and hooks.
+    /// The changes without the values of Secrets. A chart may have used such values in names of fields and hooks.
     fn masked_fields(&self, changes: &ResultChanges) -> ResultChanges {
         let mut changes = changes.clone();
         for field in changes.objects.iter_mut().flat_map(|it| &mut it.fields) {
@@ -553,7 +560,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         RunOutcome::Blocked(PLAN_REJECTED, self.desired_release.masked(text), wake)
     }
 
-    /// The outcome of a run that does not know whether users who approved still have the right to it.
+    /// The outcome of a run that does not know whether the users who approved still have the right to approve.
     pub(super) fn approvers_unknown(&self, text: &str) -> RunOutcome {
         let text = self.desired_release.masked(text);
         RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.retry_at()))
@@ -565,14 +572,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 }
 
-/// What the owner of a release applies with its operations: manifests of hooks of a helmfile.
+/// The objects that the owner of a release applies with its operations, which are the manifests of a helmfile's hooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnerHooks {
     /// The names of the hooks.
     pub names: Vec<String>,
-    /// What they apply.
+    /// The changes by the hooks.
     pub objects: Vec<ResultChange>,
-    /// The digest of all of them; empty where there are none.
+    /// The digest of all manifests of the hooks. Empty if there are none.
     pub digest: String,
 }
 

@@ -1,4 +1,4 @@
-//! The charts of releases, read once for all who release them.
+//! A cache of parsed charts. A chart is read once, even if many releases use it.
 //!
 //! Elsewhere: which source has the chart (each owner), rendering (`prepare_revision`).
 
@@ -18,17 +18,17 @@ use windlass_runtime::run_context::RunContext;
 /// Longest archive of a chart.
 const MAX_CHART_ARCHIVE_BYTES: u64 = 64 << 20;
 
-/// How many charts are kept, and how many bytes they take together.
+/// The most cached charts, and the most bytes of all of them.
 const MAX_CACHED_CHARTS: usize = 16;
 const KEPT_BYTES: usize = 128 << 20;
 
 /// A chart that was read.
 pub struct LoadedChart {
-    /// With the version under which it is released.
+    /// The chart, with the version under which it is released.
     pub chart: Chart,
     /// The digest of the registry's artifact, where the version contains it.
     pub(crate) oci_digest: String,
-    /// Its templates, once a render has parsed them.
+    /// The templates of the chart, once a rendering has parsed them.
     pub(super) templates: Mutex<Option<ChartTemplates>>,
 }
 
@@ -59,8 +59,8 @@ impl ChartCache {
         Some(chart)
     }
 
-    /// Keeps a chart that takes so many bytes, and no more others than there is room for. One that takes all of it by
-    /// itself is not kept.
+    /// Caches a chart of this size, and drops other charts until there is room. A chart that would take all the room is not
+    /// cached.
     fn keep(&self, key: String, chart: &Arc<LoadedChart>, bytes: usize) {
         let mut kept = self.0.lock();
         kept.retain(|kept| kept.key != key);
@@ -81,7 +81,7 @@ impl ChartCache {
     }
 }
 
-/// Where a chart comes from.
+/// The source of a chart.
 pub(crate) struct ChartSource {
     pub(crate) node: ObjectKey,
     pub(crate) artifact: Artifact,
@@ -89,8 +89,8 @@ pub(crate) struct ChartSource {
 }
 
 impl ChartSource {
-    /// Identifies the content of the chart: its artifact, and the revision, whose digest may become part of the
-    /// version.
+    /// Identifies the content of the chart, by its artifact and its revision. The digest in the revision may become part of
+    /// the version.
     pub(crate) fn key(&self) -> String {
         format!("{} {} {}", self.artifact.digest, self.node.kind, self.artifact.revision)
     }
@@ -144,30 +144,30 @@ pub(crate) async fn load(
     Ok(loaded)
 }
 
-/// A chart of no source that is kept, by the digest of its files.
+/// Finds a cached chart that comes from no source object, by the digest of its files.
 pub fn known(context: &RunContext, digest: &str) -> Option<Arc<LoadedChart>> {
     context.shared::<ChartCache>().find(digest)
 }
 
-/// Keeps a chart of no source with those of sources, by the digest of its files.
+/// Caches a chart that comes from no source object, by the digest of its files.
 pub fn keep(context: &RunContext, digest: &str, chart: &Arc<LoadedChart>) {
     let bytes = chart.chart.size();
     context.shared::<ChartCache>().keep(digest.to_owned(), chart, bytes);
 }
 
-/// Why there is no chart in an artifact.
+/// The reason why an artifact has no usable chart.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableChartError {
     /// The archive has none.
     #[error(transparent)]
     Archive(helm::chart::ChartLoadError),
-    /// Its version does not fit the artifact.
+    /// The version of the chart does not fit the artifact.
     #[error("{0}")]
     Version(String),
 }
 
-/// The chart in the archive of a source of some kind, with the version under which it is released, and the digest of the
-/// registry's artifact; the digest is empty if the revision has none.
+/// Reads the chart in the archive of a source. It returns the chart with the version under which it is released, and the
+/// digest of the registry's artifact. The digest is empty if the revision has none.
 ///
 /// # Errors
 /// The archive holds no chart, or the version of the chart does not fit the artifact.
@@ -225,7 +225,7 @@ fn marked(chart: &mut Chart, kind: &str, revision: &str) -> Result<String, Strin
     Ok(digest.to_owned())
 }
 
-/// A version without what is behind `+`.
+/// A version without the build metadata behind `+`.
 fn plain(version: &SemverVersion) -> String {
     let numbers = format!("{}.{}.{}", version.major(), version.minor(), version.patch());
     match version.prerelease() {

@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions of a release: those of `crds/` and those among its objects, as the guard lets them be.
+//! The CustomResourceDefinitions of a release, from the chart's folder `crds/` and from the rendered objects. The guard
+//! decides which of them windlass may write.
 //!
 //! Here, too: waiting until a kind is served. Elsewhere: the guard itself (`crd_guard`), writing (`prepare_revision`,
 //! `object_writes`).
@@ -23,7 +24,7 @@ use windlass_runtime::crd_guard::{self, CrdGuardian, CrdPruneOutcome, CrdWritePe
 /// The time between two checks whether a kind is served.
 const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Why a kind is not served.
+/// The reason why a kind is not served.
 #[derive(Debug)]
 pub enum EstablishError {
     /// The definition in this text was not served in time.
@@ -128,7 +129,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         CrdGuardian::new(&self.context, &self.target, &self.node.namespace)
     }
 
-    /// What may be done with each definition among some objects, in their order.
+    /// Decides for each CustomResourceDefinition among the objects whether windlass may write it. The order of the objects
+    /// stays.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -145,7 +147,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(all)
     }
 
-    /// Why a hook that is a definition is not created.
+    /// The reason why a hook that is a CustomResourceDefinition is not created. `None` if it may be created.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -163,10 +165,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }))
     }
 
-    /// The definitions among `objects` that the policy `Skip` leaves as they are.
+    /// The CustomResourceDefinitions among `objects` that the policy `Skip` leaves unchanged.
     ///
     /// # Errors
-    /// A definition may not be written: then the caller writes nothing of the release.
+    /// A definition may not be written. The caller then writes no object of the release.
     pub(super) async fn admitted<'m>(
         &self,
         objects: impl Iterator<Item = &'m Object>,
@@ -206,7 +208,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let mut all = BTreeSet::new();
         for (id, change) in self.guarded(members.iter().map(|it| &it.object)).await? {
             let refused = match change {
-                // One that is forced may drop a version, too.
+                // A forced definition may drop a version, too.
                 CrdWritePermission::Allowed | CrdWritePermission::Migrates => {
                     self.moved(members, &id).await?
                 }
@@ -237,8 +239,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(matches!(change, CrdWritePermission::Refused(_)))
     }
 
-    /// Moves the objects of a definition out of the versions that its manifest drops. The text says why that is not
-    /// possible.
+    /// Migrates the stored objects of a definition from versions that its manifest drops. If that is not possible, the text
+    /// gives the reason.
     async fn moved(
         &self,
         members: &[ManifestObject],

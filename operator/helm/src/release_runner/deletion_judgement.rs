@@ -1,6 +1,7 @@
-//! Judges what an operation would delete, before it begins: whether it is within the deletion budget, or approved.
+//! Judges what an operation would delete, before the operation begins. The deletions have to be within the deletion budget, or
+//! approved.
 //!
-//! Who approves all that an operation does (`change_judgement`) approves its deletions, too.
+//! An approval of all changes of an operation (`change_judgement`) covers its deletions, too.
 //! Elsewhere: which operations are judged (engine `release`), what a budget allows (engine `apply`), Plans and PlanPolicies
 //! (`windlass_runtime::deletion_plan`), deleting the objects (`object_writes`).
 
@@ -30,21 +31,21 @@ use windlass_runtime::deletion_plan::{
     DeletionSubject, PLAN_FAILED, PlanGuard,
 };
 
-/// A desired revision that is rendered, and may be upgraded to.
+/// A rendered revision to which windlass may upgrade.
 pub(super) struct JudgedRendering {
     pub(super) version: i64,
     pub(super) rendered: RenderedRelease,
-    /// How many objects of the current revision go with it without the approval of a user.
+    /// How many objects of the current revision are deleted with it without the approval of a user.
     pub(super) deletions: usize,
 }
 
 /// Objects of a revision that an operation would delete, by their manifests.
 struct LeavingObjects<'r> {
     deletion: PlannedOperation,
-    /// The revision that has them.
+    /// The revision with the objects.
     record: &'r ReleaseRecord,
     members: Vec<ManifestObject>,
-    /// How many objects there are, with those that come.
+    /// The number of all objects, including the new ones.
     of: usize,
     /// The generated objects of the revision that replaces it.
     generated: GeneratedObjects,
@@ -65,10 +66,10 @@ fn staying<'t>(
 }
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// Judges what an operation would do. Returns how many objects it deletes without the approval of a user.
+    /// Judges an operation before it begins. Returns how many objects it deletes without the approval of a user.
     ///
     /// # Errors
-    /// It has to be approved first, or it is not known whether it has to.
+    /// A user has to approve the operation first, or it is not known whether an approval is needed.
     pub(super) async fn judge_operation(
         &self,
         operation: PlannedOperation,
@@ -90,7 +91,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 }
                 let hooks = target.hooks.iter().map(|it| &*it.manifest);
                 let after = staying(std::iter::once(&*target.manifest), hooks, &base.namespace);
-                // What cannot be read is not applied, and nothing is deleted.
+                // Unreadable manifests are not applied, and nothing is deleted.
                 let Ok(after) = after else { return Ok(0) };
                 self.judge_left(operation, &base, &after).await
             }
@@ -101,7 +102,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 }
                 self.judge_uninstall(operation, &record).await
             }
-            // It belongs to the Plan of the upgrade that it undoes.
+            // The remediation belongs to the Plan of the upgrade that it undoes.
             PlannedOperation::Remediation { version } => {
                 let record = self.record(version)?;
                 self.judge_uninstall(operation, &record).await
@@ -120,7 +121,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
         let members = match self.leaving(record).await {
             Ok(members) => members,
-            // It fails for the same reason when it begins.
+            // The operation fails for the same reason when it begins.
             Err(error) => return error.text().map(|_| 0),
         };
         let of = members.len();
@@ -128,7 +129,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.judge_leaving(LeavingObjects { deletion, record, members, of, generated }).await
     }
 
-    /// Judges an installation, or an upgrade from `base`, before anything of it is written.
+    /// Judges an installation, or an upgrade from `base`, before any object of it is written.
     async fn judge_revision(
         &self,
         version: i64,
@@ -150,7 +151,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         };
         let rendered = match rendered {
             Ok(rendered) => rendered,
-            // It fails when the operation is prepared, or can be rendered and is judged then.
+            // The rendering either fails again when the operation is prepared, or succeeds and is judged then.
             Err(error) => {
                 error.text()?;
                 return self.judge_unrendered_changes(version, base).await.map(|_| 0);
@@ -162,7 +163,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(deletions)
     }
 
-    /// Judges an upgrade from `base` to a revision that is rendered; there is none before an installation.
+    /// Judges an upgrade from `base` to a rendered revision. An installation has no `base`.
     ///
     /// # Errors
     /// As [`Self::judge_operation`].
@@ -178,7 +179,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if let Some(base) = base.filter(|_| is_limited) {
             let manifests = rendered.manifests.iter().map(|it| &*it.content);
             let hooks = rendered.hooks.iter().map(|it| &*it.manifest);
-            // What cannot be read is refused before anything is written.
+            // Unreadable manifests are refused before an object is written.
             if let Ok(after) = staying(manifests, hooks, &base.namespace) {
                 let deletion = PlannedOperation::Upgrade { version };
                 deletions = self.judge_left(deletion, base, &after).await?;
@@ -187,14 +188,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(JudgedRendering { version, rendered, deletions })
     }
 
-    /// Judges the deletion of what a revision has and the manifests of another one do not.
+    /// Judges the deletion of objects that are in a revision and not in the manifests of another one.
     async fn judge_left(
         &self,
         deletion: PlannedOperation,
         record: &ReleaseRecord,
         after: &[Object],
     ) -> Result<usize, RunOutcome> {
-        // Of a revision that cannot be read, nothing is deleted.
+        // No object of an unreadable revision is deleted.
         let before = manifest_objects::read(&record.manifest).unwrap_or_default();
         let namespace = &record.namespace;
         let left = left_objects(&before, after, namespace);
@@ -217,7 +218,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.judge_leaving(LeavingObjects { deletion, record, members, of, generated }).await
     }
 
-    /// Judges the deletion of objects, as far as they are there.
+    /// Judges the deletion of those objects that exist.
     async fn judge_leaving(&self, leaving: LeavingObjects<'_>) -> Result<usize, RunOutcome> {
         let ReleaseDesiredState { owner, .. } = self.desired();
         let policy = self.when_known(PlanGuard::Deletions, || {
@@ -232,7 +233,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let live = manifest_objects::live(&self.target.cluster, &leaving.members, width).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
         let mut deleted: BTreeMap<ObjectId, Object> = BTreeMap::new();
-        // A release is an applier, of which nothing is exempt.
+        // A release is an applier, and no object of an applier is exempt.
         let is_uninstall =
             matches!(leaving.deletion, PlannedOperation::Uninstall { is_replaced: false, .. });
         for (member, live) in leaving.members.iter().zip(live) {
@@ -259,7 +260,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             unreadable: following.unreadable,
             of: leaving.of,
             recent: Some(recent),
-            // A chart without templates is no build that lost its manifests: a chart that is not there is an error.
+            // A chart without templates does not count as a build that lost its manifests, since a missing chart is an error.
             is_empty_build: false,
         };
         let mut verdict = budget.verdict(&pending);
@@ -292,9 +293,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// Marks objects that a user keeps as kept by Helm, in the cluster: the operation goes on after a restart without being
-    /// judged again, and reads each object before it deletes it. A release that has the object again takes the annotation over,
-    /// and so removes it.
+    /// Marks the objects that a user keeps with Helm's keep annotation, in the cluster. After a restart the operation goes on
+    /// without being judged again, and it reads each object before it deletes the object. A release that has the object again
+    /// takes over the annotation and removes it.
     async fn keep(
         &self,
         members: &[ManifestObject],
@@ -328,7 +329,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         !is_kept && !stays_in_chart && live.meta("deletionTimestamp").is_none()
     }
 
-    /// The release as Plans name it; empty if it is the only one of its owner.
+    /// The name of the release in Plans. Empty if the owner has no other release.
     pub(super) fn release_of_owner(&self) -> String {
         let ReleaseDesiredState { kube_context, spec, .. } = self.desired();
         let release = format!("{}/{}", spec.target.namespace, spec.target.name);
@@ -339,13 +340,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// When a run follows on one that could not find out something.
+    /// The time of the next run after one that could not find out a fact.
     pub(super) fn retry_at(&self) -> Time {
         jiff::Timestamp::now().saturating_add(self.desired().retry).unwrap_or(Time::MAX)
     }
 
-    /// What PlanPolicies or Plans say. If it is not known, what the guard holds may not be done now, and the node is woken when
-    /// it is.
+    /// Unwraps the answer of PlanPolicies or Plans. If the answer is not known yet, the held changes may not be made now, and
+    /// the node is woken when the answer is known.
     pub(super) fn when_known<T>(
         &self,
         guard: PlanGuard,
@@ -407,7 +408,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         RunOutcome::Running(BUDGET_EXCEEDED, self.desired_release.masked(&text), wake)
     }
 
-    /// Deletes the Plans of a release that is as desired: what they were for was carried out, or is not needed any more.
+    /// Deletes the Plans of a release that is in its desired state. Their changes were made, or are not needed any more.
     pub(super) async fn dismiss_plans(&self, outcome: RunOutcome) -> RunOutcome {
         let node = self.node.whole();
         let release = self.release_of_owner();
@@ -416,7 +417,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         match deletion_plan::dismiss(&self.context, &subject, None).await {
             Ok(()) => outcome,
             Err(error) => {
-                // Its approval would count for another deletion of the same objects.
+                // The approval of the Plan would count for another deletion of the same objects.
                 let text = format!("a Plan that is carried out cannot be deleted: {error}");
                 RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.retry_at()))
             }

@@ -1,7 +1,7 @@
-//! Whether the cluster is what the deployed revision says.
+//! Detects drift: whether the objects in the cluster differ from the manifest of the deployed revision.
 //!
 //! Source of the semantics: helm-controller 1.6 `internal/action/diff.go`, fluxcd/pkg/ssa `jsondiff`.
-//! Elsewhere: what follows (engine `release`), correcting it (`object_writes`).
+//! Elsewhere: what a run does about drift (engine `release`), correcting it (`object_writes`).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -26,24 +26,24 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::object_watcher::LiveObjectKnowledge;
 use windlass_cluster::objects::DryRunMode;
 
-/// Label or annotation `disabled`: the object may be what it likes.
+/// The label or annotation that disables drift detection for an object, with the value `disabled`.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
 
-/// How many fields of an object are named.
+/// The most fields of an object that a message names.
 const MAX_NAMED_FIELDS: usize = 8;
 
-/// How one object compares.
+/// The result of comparing one object.
 enum DriftComparison {
     Same,
     Missing,
     Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
 }
 
-/// The field that lists what others may set.
+/// The field with the paths that other managers may set.
 const IGNORE: &str = "spec.driftDetection.ignore";
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
+    /// Compares the objects of a revision with the cluster, and remembers the objects that drifted for a correction.
     pub(super) async fn drift(&self, record: &ReleaseRecord) -> Result<ReleaseDrift, RunOutcome> {
         let members = match self.members(record).await {
             Ok(members) => members,
@@ -118,7 +118,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(ReleaseDrift::Found { digest, text })
     }
 
-    /// Whether drift of an object is corrected now: not without end where another manager undoes it each time.
+    /// Whether windlass corrects drift of an object now. It does not do so without end if another manager undoes each
+    /// correction.
     fn is_within_measure(&self, member: &ManifestObject) -> bool {
         let id = &member.id;
         let watcher = self.target.watcher();
@@ -129,7 +130,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
         let pause = self.contested_pause();
         let now = jiff::Timestamp::now();
-        // A run corrects once: what it finds after that is for the next one, and counted there.
+        // A run corrects drift once. The next run handles and counts drift that is found after that.
         let has_corrected = self.known().ran.corrected;
         let is_counted = !has_corrected
             && !self.owner.is_asked()
@@ -146,18 +147,19 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         is_allowed
     }
 
-    /// The digest by which an object counts as applied: another one where other fields of it are ignored.
+    /// The digest that identifies an applied object. It differs if other fields of the object are ignored.
     pub(super) fn manifest_digest(&self, object: &Object) -> String {
         self.desired_release.spec.ignore.digest(object, &apply::drift_comparison::digest(object))
     }
 
-    /// How long a contested object is not corrected: until the release is observed again, to the second.
+    /// How long windlass does not correct a contested object: until the release is observed again, to the second.
     pub(super) fn contested_pause(&self) -> Duration {
         let interval = Duration::from_secs(self.desired().interval.as_secs());
         reconcile::contested_pause(interval)
     }
 
-    /// The message about contested objects, and until when windlass leaves them alone; none where drift detection is not enabled.
+    /// The message about contested objects, and the time until which windlass leaves them alone. `None` if drift detection is
+    /// not enabled.
     pub(super) fn contested(&self) -> Option<(String, Time)> {
         if self.desired().spec.drift != DriftMode::Enabled {
             return None;

@@ -1,7 +1,9 @@
-//! Observes and executes for a release: its records, the objects of a cluster, and the status that its owner keeps.
+//! Observes a release and performs the steps of its run, on its records, its objects in the cluster, and the status of its
+//! owner.
 //!
-//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`change_judgement`,
-//! `deletion_judgement`, `prepare_revision`, `hooks`, `object_writes`), observing objects (`observe`, `drift`), what to do (engine `release`).
+//! Here: the state of a run, observing, and performing steps. Elsewhere: each kind of step (`change_judgement`,
+//! `deletion_judgement`, `prepare_revision`, `hooks`, `object_writes`), observing objects (`observe`, `drift`), the decision
+//! about the next step (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,10 +52,10 @@ use windlass_runtime::lifecycle::lifecycle_attempt::is_beside_release;
 use windlass_runtime::lifecycle::{self, LifecycleSubject};
 use windlass_runtime::run_context::RunContext;
 
-/// When something is tried again that failed through no fault of the spec.
+/// The delay after a failure that is not the fault of the spec.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// What a run has learned and done so far.
+/// The observations and results of a run so far.
 #[derive(Default)]
 pub(super) struct ObservedReleaseState {
     storage: Option<Arc<ReleaseStorage>>,
@@ -63,27 +65,28 @@ pub(super) struct ObservedReleaseState {
     pub(super) judged: Option<JudgedRendering>,
     outcome: Option<StepOutcome>,
     pub(super) ran: RunProgress,
-    /// The objects of revisions, by what they are read from: another release may have the same number.
+    /// The objects of revisions, by the manifest from which they are read. A number is not enough, since another release may
+    /// have a revision with the same number.
     members: BTreeMap<ManifestDigest, Arc<Vec<ManifestObject>>>,
-    /// Objects that were ready at an earlier run, and the resourceVersions in which they were.
+    /// Objects that were ready in an earlier run, with their resourceVersions at that time.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
-    /// Objects as the API server answered when they were written, with the moment before that, until they are observed.
+    /// Objects from the API server's answers to writes, with the moments before the writes, until they are observed.
     pub(super) written: BTreeMap<ObjectId, (Object, WatchMoment)>,
-    /// Where objects were seen, for a wait that may follow.
+    /// The objects with the places where they were seen, for a wait that may follow.
     pub(super) awaited: BTreeMap<ObjectKey, AwaitedObject>,
-    /// Whether an operation is under way; none where that was not observed.
+    /// Whether an operation is under way. `None` if that was not observed.
     pub(super) under_way: Option<bool>,
-    /// Follows the hook that is due.
+    /// The watch of the hook that is due.
     pub(super) hook_watch: Option<Arc<HookWatch>>,
-    /// Who holds fields of objects that drifted, as text for messages.
+    /// The managers of fields of objects that drifted, as text for messages.
     pub(super) rivals: BTreeMap<ObjectId, String>,
-    /// Objects that drifted, as they are applied.
+    /// Drifted objects, in the form in which they are applied.
     pub(super) drifted: Vec<DriftedObject>,
     /// Corrections of earlier runs without an answer that turned out to be done.
     pub(super) answered_late: Vec<(ObjectId, UnansweredWrite)>,
-    /// The uids of events of lifecycles that nothing waits for any more.
+    /// The uids of lifecycle events that nothing waits for any more.
     dismissed: BTreeSet<String>,
-    /// The spec is not what the run began with.
+    /// Whether the spec has changed since the run began.
     outdated: bool,
     /// A request had no answer.
     is_unanswered: bool,
@@ -94,16 +97,16 @@ pub(super) struct ObservedReleaseState {
 /// An object that drifted.
 pub(super) struct DriftedObject {
     pub(super) member: ManifestObject,
-    /// As it is applied.
+    /// The object in the form in which it is applied.
     pub(super) payload: Object,
-    /// What changed; `None` if the object is missing.
+    /// The fields that changed. `None` if the object is missing.
     pub(super) fields: Option<Vec<String>>,
 }
 
 /// The digest of a manifest.
 type ManifestDigest = [u8; 32];
 
-/// What the objects of a revision are read from.
+/// The digest of the manifest from which a revision's objects are read.
 fn text_of(record: &ReleaseRecord) -> ManifestDigest {
     let head = format!("{}/{}\n", record.namespace, record.name);
     Sha256::new().chain_update(head).chain_update(&record.manifest).finalize().into()
@@ -113,7 +116,7 @@ fn text_of(record: &ReleaseRecord) -> ManifestDigest {
 pub(super) struct ReleaseExecutor<O> {
     pub(super) context: Arc<RunContext>,
     pub(super) target: Arc<ClusterTarget>,
-    /// Its permit to apply in the cluster.
+    /// The permit of the run to apply in the cluster.
     pub(super) permit: RunPermit,
     pub(super) node: ObjectKey,
     pub(super) owner: Arc<O>,
@@ -125,7 +128,8 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) known: Mutex<ObservedReleaseState>,
 }
 
-/// The event about objects whose drift was corrected; none if no object was. The end of the run reports why others were not.
+/// The event about objects whose drift was corrected. `None` if no object was corrected. The end of the run reports why other
+/// objects were not.
 fn corrected(
     known: &HelmReleaseStatusFields,
     record: &ReleaseRecord,
@@ -158,12 +162,12 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self.desired_release.desired
     }
 
-    /// How actions are done.
+    /// The options with which actions are performed.
     pub(super) fn options(&self) -> &ActionOptions {
         &self.desired_release.spec.options
     }
 
-    /// Whether the owner was changed, suspended or deleted since the run began: another run has to decide.
+    /// Whether the owner was changed, suspended or deleted since the run began. Then another run has to decide.
     pub(super) fn is_outdated(&self) -> bool {
         self.known().outdated
     }
@@ -173,13 +177,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.known().is_unanswered
     }
 
-    /// Where to watch what an outcome waits for.
+    /// The objects that an outcome waits for, to be watched.
     pub(super) fn awaited(&self, wake: &NextRunTrigger) -> Vec<AwaitedObject> {
         let mut known = self.known();
         wake.on.iter().filter_map(|node| known.awaited.remove(node)).collect()
     }
 
-    /// Goes on with what an earlier run left that waited for the same.
+    /// Takes over the state that an earlier run left, if that run waited for the same objects.
     pub(super) fn resume(
         &self,
         healthy: BTreeMap<ObjectId, u64>,
@@ -189,13 +193,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         (known.healthy, known.storage) = (healthy, records);
     }
 
-    /// What [`ReleaseExecutor::resume`] of the next run wants: objects that are ready, and the records.
+    /// The state that [`ReleaseExecutor::resume`] of the next run needs: the ready objects, and the records.
     pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<ReleaseStorage>>) {
         let mut known = self.known();
         (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
     }
 
-    /// The revisions, as the run knows them.
+    /// The revisions that the run knows.
     pub(super) fn revisions(&self) -> ReleaseRevisions {
         self.known().revisions.clone()
     }
@@ -213,7 +217,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.known().revisions.last().map(|it| it.record.clone())
     }
 
-    /// The outcome of a request without a usable answer: the spec is not at fault, so the request is repeated soon.
+    /// The outcome of a request that got no usable answer. The spec is not at fault, so the request is repeated soon.
     pub(super) fn no_answer(&self, error: &ClusterError) -> RunOutcome {
         self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
         RunOutcome::Failed(
@@ -223,8 +227,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         )
     }
 
-    /// Notes that a request about an object of the release was refused: what is refused for want of rights is tried again
-    /// when they change.
+    /// Notes that the API server refused a request about an object of the release. If rights were missing, the request is
+    /// tried again when the rights change.
     pub(super) fn note_refusal(&self, error: &ClusterError, id: &ObjectId) {
         if error.code() == Some(403) {
             let place = self.target.place();
@@ -296,8 +300,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// Sets on objects the labels of the owner, and owner references where they are asked for. These cross neither
-    /// namespaces nor clusters.
+    /// Sets the labels of the owner on objects, and owner references if they are requested. Owner references do not cross
+    /// namespaces or clusters.
     pub(super) fn label(&self, members: &mut [ManifestObject]) {
         for (key, value) in self.owner.labels() {
             members.iter_mut().for_each(|member| member.object.set_label(key, &value));
@@ -318,7 +322,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.known().revisions.get(version).and_then(|it| it.journal.clone())
     }
 
-    /// A journal of nothing, for writes that belong to no operation.
+    /// An empty journal, for writes that belong to no operation.
     pub(super) fn idle_journal(&self, record: &ReleaseRecord) -> OperationJournal {
         let desired = self.desired();
         let now = jiff::Timestamp::now();
@@ -356,7 +360,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
         let journal = last.journal.as_ref();
         let known = self.owner.status();
-        // Without a journal of windlass, the status of its owner says whose release it is.
+        // Without a journal of windlass, the status of the owner decides who owns the release.
         let is_ours = match journal {
             Some(journal) => desired.owns(journal),
             None => {
@@ -373,7 +377,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         jiff::Timestamp::now().saturating_add(self.desired().interval).unwrap_or(Time::MAX)
     }
 
-    /// Has the owner keep what was decided, and announce what happened.
+    /// Gives the owner a report, so that the owner keeps the status and records the events.
     async fn tell(&self, report: &ReleaseReport) -> Result<(), RunOutcome> {
         if report.ended.is_some() {
             self.audit().await;
@@ -385,7 +389,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.owner.tell(report, inventory, self.desired()).await
     }
 
-    /// What the operation does that is under way, as its journal said at the last look.
+    /// The present action of the running operation, by its journal when it was last read.
     pub(super) fn running(&self) -> Option<String> {
         let known = self.known();
         let journal = known.revisions.last()?.journal.as_ref()?;
@@ -409,7 +413,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             Ok(members) => members,
             Err(error) => return error.text().map(|_| None),
         };
-        // What was to leave with a revision that failed may still be there.
+        // Objects that were to be deleted with a failed revision may still exist.
         let before = self.known().revisions.deployed().map(|it| it.record.clone());
         let before = match before.filter(|it| it.version != last.version) {
             Some(before) => match self.members(&before).await {
@@ -421,7 +425,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(Some(inventory(members.iter().chain(&*before), chart)))
     }
 
-    /// Stores a new revision: of what was prepared, or of what an earlier one was.
+    /// Stores a new revision, from a prepared one or from an earlier one.
     async fn open(
         &self,
         prune: &[i64],
@@ -463,7 +467,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         storage.create(record, journal).await.map_err(failed)
     }
 
-    /// Corrects drift; the text is why not all of it was.
+    /// Corrects drift. The text is the reason why some drift was not corrected.
     async fn correct(&self, version: i64) -> Result<Option<String>, RunOutcome> {
         let record = self.record(version)?;
         let DriftCorrectionReport { changed, faults, stopped } =
@@ -492,7 +496,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.audit_correction(record, changed, faults, started).await;
     }
 
-    /// Announces and audits corrections of earlier runs that had no answer, and that this one found done.
+    /// Reports and audits drift corrections of earlier runs that had no answer, and that this run found done.
     pub(super) async fn report_answered_late(&self, record: &ReleaseRecord) {
         let writes = std::mem::take(&mut self.known().answered_late);
         let Some(started) = writes.iter().map(|(_, write)| write.sent).min() else { return };
@@ -505,7 +509,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.report_correction(record, changed, &[], started).await;
     }
 
-    /// Does a step; what came of it is its outcome.
+    /// Performs a step, and returns its outcome.
     async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, RunOutcome> {
         let mut outcome = StepOutcome::of(step);
         let failed = |error: StorageError| self.not_stored(&error);
@@ -551,7 +555,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             }
             ReleaseStep::Apply { version, base, permit, .. } => {
                 let record = self.record(*version)?;
-                // The revision before may have been purged by hand: then nothing is compared with it.
+                // A user may have purged the previous revision. Then there is nothing to compare with.
                 let base = base.and_then(|version| self.record(version).ok());
                 let journal = self.journal(*version).unwrap_or_else(|| self.idle_journal(&record));
                 let applied = self.apply(&record, base.as_deref(), &journal, *permit).await?;
@@ -579,7 +583,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 outcome.error = self.correct(*version).await?;
             }
         }
-        // The API server quotes what it refuses.
+        // The API server quotes refused values.
         outcome.error = outcome.error.map(|text| self.desired_release.masked(&text));
         Ok(outcome)
     }
@@ -603,12 +607,12 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// The events of lifecycles about this release, as far as something may wait for them.
+    /// The lifecycle events about this release, if a lifecycle may hold it.
     fn events(&self) -> Vec<::lifecycle::ObservedLifecycleEvent> {
         let ReleaseDesiredState { owner, spec: ReleaseSpec { target, .. }, kube_context, .. } =
             self.desired();
         let release = (target.name.as_str(), target.namespace.as_str(), kube_context.as_str());
-        // One that is the only one of its owner may have been somewhere else.
+        // A release that is the only one of its owner may have been in another namespace.
         let release = self.node.is_part().then_some(release);
         let namespace = &self.node.namespace;
         let mut events = lifecycle::events_of(&self.context, namespace, owner, release);

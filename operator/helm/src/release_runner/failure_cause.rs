@@ -19,16 +19,16 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_runtime::workload_pods::WorkloadPods;
 
-/// How long a cause may be, in characters.
+/// The longest cause, in characters.
 const MAX_TEXT: usize = 500;
 
-/// For how many of those that are not ready warnings are read.
+/// The most objects that are not ready for which warnings are read.
 const MOST_UNREADY: usize = 4;
 
-/// How many warnings about an object are read, or about the ReplicaSets of its namespace.
+/// The most warnings that are read about an object, or about the ReplicaSets of its namespace.
 const MOST_WARNINGS: usize = 6_400;
 
-/// The deepest cause that is found; none where nothing more is known, or the cluster does not tell.
+/// The deepest cause that is found. `None` if no cause is known, or the cluster does not answer.
 pub(super) async fn of(
     cluster: &ClusterConnection,
     member: &ManifestObject,
@@ -74,8 +74,7 @@ fn is_pod(member: &ManifestObject) -> bool {
     (member.id.group.as_str(), member.id.kind.as_str()) == ("", "Pod")
 }
 
-/// What `check` returns for the first Pod for which it returns anything, of those that an object stands for: itself, or those
-/// that it selects.
+/// Returns the first answer of `check` for one of the object's Pods. These are the object itself, or the Pods that it selects.
 async fn find_pod<T>(
     cluster: &ClusterConnection,
     member: &ManifestObject,
@@ -89,9 +88,9 @@ async fn find_pod<T>(
     }
 }
 
-/// The last line that a container printed that failed; none where the cluster does not tell.
+/// The last line that a failed container printed. `None` if the cluster does not answer.
 ///
-/// The beginnings of long lines only. Users and passwords of addresses are hidden, and what `masked` hides; the line may
+/// A long line is cut. Users and passwords in addresses are hidden, and so are the values in `masked`. The line may still
 /// contain secrets that only the container knows.
 pub(super) async fn last_line(
     cluster: &ClusterConnection,
@@ -110,7 +109,7 @@ pub(super) async fn last_line(
     Some(shortened(&without_credentials(&masked(&line))))
 }
 
-/// The newest warning about an object, its Pods that are not ready, or those of its ReplicaSets that it does not replace.
+/// The newest warning about an object, about its Pods that are not ready, or about its current ReplicaSets.
 async fn last_warning(
     cluster: &ClusterConnection,
     member: &ManifestObject,
@@ -124,7 +123,7 @@ async fn last_warning(
         about.extend(unready.iter().map(|pod| named("Pod", pod)));
     }
     if kind == "Deployment" {
-        // windlass may not list ReplicaSets, so those of others are among them.
+        // windlass may not list ReplicaSets, so ReplicaSets of other objects are among the results.
         about.push("involvedObject.kind=ReplicaSet".to_owned());
     }
     let mut newest: BTreeMap<[String; 2], Object> = BTreeMap::new();
@@ -165,8 +164,8 @@ fn involved(event: &Object) -> [String; 2] {
     ["kind", "name"].map(|key| of[key].as_str().unwrap_or_default().to_owned())
 }
 
-/// Whether an object is a ReplicaSet that does not belong to a Deployment. Those of the Deployment are named after it, followed
-/// by a hash.
+/// Whether an object is a ReplicaSet that does not belong to the Deployment. A Deployment's ReplicaSets are named after it,
+/// followed by a hash.
 fn is_of_other_replica_set([kind, name]: &[String; 2], deployment: &str) -> bool {
     let hash = name.strip_prefix(deployment).and_then(|rest| rest.strip_prefix('-'));
     kind == "ReplicaSet" && hash.is_none_or(|hash| hash.contains('-'))

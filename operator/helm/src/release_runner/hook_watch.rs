@@ -1,9 +1,9 @@
-//! Follows the object of the hook that is due, from before it is created until the operation goes on: its end is known
-//! also if the object is deleted before a run observes it (a Job with `ttlSecondsAfterFinished: 0`).
+//! Watches the object of a hook, from before windlass creates it until the operation goes on. Windlass therefore learns how a
+//! hook ended even if the object is deleted before a run observes it, as with a Job with `ttlSecondsAfterFinished: 0`.
 //!
-//! The watch is a task of its own and delays no run. It uses windlass's own rights and not the tenant's, but it takes
-//! note only of an object that carries the mark of this operation, which a request in the tenant's name created.
-//! Elsewhere: what follows (`hooks`, engine `release`).
+//! The watch is a task of its own and delays no run. It uses windlass's own rights and not the tenant's. It takes note only of
+//! an object that carries the mark of this operation, which a request in the tenant's name created.
+//! Elsewhere: what a run does when a hook ends (`hooks`, engine `release`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use windlass_cluster::watch::WatcherEvent as Event;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How long the creation of a hook waits for the first list of the watch.
+/// The longest time for which the creation of a hook waits for the first list of the watch.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The state of the object of a hook that a watch has seen.
@@ -68,16 +68,16 @@ fn locked(shared: &HookWatchState) -> MutexGuard<'_, HookObservation> {
 /// The hook that is due.
 pub(super) struct DueHook {
     pub(super) operation: String,
-    /// Its place in the record.
+    /// The place of the hook in the record.
     pub(super) place: usize,
     /// Whether the journal noted its beginning before the watch began.
     pub(super) is_noted: bool,
-    /// Whether it ends some time after it was created.
+    /// Whether the hook ends some time after its creation.
     pub(super) follows: bool,
 }
 
-/// A watch of the object of the hook that is due, which records how the hook ended even if its object is
-/// deleted at once. It stops when dropped.
+/// Watches the object of the hook that is due. The watch records how the hook ended even if its object is deleted at once. It
+/// stops when it is dropped.
 pub(super) struct HookWatch {
     hook: DueHook,
     shared: HookWatchState,
@@ -121,7 +121,7 @@ impl HookWatch {
         Self { hook, shared, task }
     }
 
-    /// Whether it is about this hook of this operation.
+    /// Whether the watch is about this hook of this operation.
     pub(super) fn is_of(&self, operation: &str, place: usize) -> bool {
         self.hook.operation == operation && self.hook.place == place
     }
@@ -140,7 +140,7 @@ impl HookWatch {
                 change.await;
             }
         };
-        // Without it the hook is run all the same, only that its end may not be seen.
+        // If the list does not come, the hook is run all the same, but its end may not be seen.
         tokio::time::timeout(LISTED_WITHIN, listed).await.ok();
     }
 
@@ -178,7 +178,7 @@ impl HookWatch {
 /// An object that carries the mark of the operation.
 fn understood(whole: FullObject, api_version: &str, kind: &str, operation: &str) -> Option<Object> {
     let mut value = whole.value?;
-    // The objects of a list do not say what they are.
+    // The objects of a list have no API version and kind.
     value["apiVersion"] = api_version.into();
     value["kind"] = kind.into();
     let object = Object::new(value).ok()?;

@@ -1,6 +1,6 @@
-//! The objects of hooks: observed, created, deleted.
+//! Observes, creates and deletes the objects of hooks.
 //!
-//! Elsewhere: when (engine `release`, `operation`).
+//! Elsewhere: at which point of an operation (engine `release`, `operation`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use windlass_cluster::ClusterError;
 const CRD: &str = "CustomResourceDefinition";
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// The object of a hook as it is applied.
+    /// The object of a hook in the form in which it is applied.
     async fn hook_member(
         &self,
         record: &ReleaseRecord,
@@ -71,7 +71,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
     ) -> Result<HookObject, RunOutcome> {
-        // What cannot be built is not there; creating it tells why.
+        // An object that cannot be built does not exist. Creating it reports the reason.
         let Some(member) = self.built_hook(record, place).await? else {
             return Ok(HookObject::Missing);
         };
@@ -93,8 +93,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(HookObject::Ours { uid: live.uid().to_owned(), health })
     }
 
-    /// The state of the hook that is due, even if its object was deleted; and whether a watch has seen every change of
-    /// the object since the journal noted the beginning of the hook.
+    /// The state of the hook that is due, even if its object was deleted. It also tells whether a watch has seen every change
+    /// of the object since the journal recorded the hook's beginning.
     pub(super) async fn running_hook(
         &self,
         record: &ReleaseRecord,
@@ -130,7 +130,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok((found, is_watched))
     }
 
-    /// The watch of the hook that is due; a new one has listed what there is.
+    /// The watch of the hook that is due. A new watch has listed the existing objects.
     async fn hook_watch(
         &self,
         member: &ManifestObject,
@@ -156,7 +156,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         watch
     }
 
-    /// How a hook ended whose object is not there.
+    /// The end of a hook whose object does not exist.
     async fn vanished(
         &self,
         record: &ReleaseRecord,
@@ -322,7 +322,7 @@ fn pending(member: &ManifestObject) -> String {
     format!("{} status: 'InProgress'", member.id.subject())
 }
 
-/// What the Secrets of a release hold, which its hooks may print.
+/// The values of the release's Secrets, which its hooks may print.
 fn contents_of_secrets(record: &ReleaseRecord) -> SecretMasking {
     let hooks = record.hooks.iter().map(|hook| hook.manifest.as_str());
     let all = hooks.chain([record.manifest.as_str()]);

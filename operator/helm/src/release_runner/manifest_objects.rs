@@ -1,4 +1,4 @@
-//! The objects of a revision: its manifest read, with what Helm adds to each, and where each of them lives.
+//! Reads the objects of a revision from its manifest, adds what Helm adds to each object, and finds the namespace of each.
 //!
 //! Elsewhere: writing them (`object_writes`), observing them (`observe`).
 
@@ -20,26 +20,26 @@ use windlass_runtime::crd_guard::crd_owners;
 /// One object of a revision.
 #[derive(Debug, Clone)]
 pub struct ManifestObject {
-    /// Which object it is.
+    /// The id of the object.
     pub id: ObjectId,
-    /// As it is applied.
+    /// The object in the form in which it is applied.
     pub object: Object,
-    /// Its kind, as the cluster serves it.
+    /// The kind of the object, as the cluster serves it.
     pub resource: ApiResourceLocation,
 }
 
 impl ManifestObject {
-    /// As the graph knows it.
+    /// The node of the object in the graph of objects.
     pub(super) fn node(&self) -> ObjectKey {
         let ObjectId { namespace, name, group, kind } = &self.id;
         ObjectKey::new(group, kind, namespace, name)
     }
 }
 
-/// Why a manifest is not objects of this cluster.
+/// The reason why a manifest cannot be read as objects of this cluster.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ManifestObjectError {
-    /// In Helm's words.
+    /// The manifest is refused, in Helm's words.
     #[error("{0}")]
     Refused(String),
     /// The API server could not be asked.
@@ -47,24 +47,25 @@ pub(super) enum ManifestObjectError {
     Cluster(#[from] ClusterError),
 }
 
-/// Whether a live object stays when its release does not have it any more: it says so, or only windlass writes it. A record of
-/// Helm, or of an earlier windlass, may have one, which may be in force.
+/// Whether a live object stays when its release does not have it any more. It stays if an annotation asks for it, or if it is
+/// of a kind that only windlass writes. A record of Helm, or of an earlier windlass, may have such an object, and it may be in
+/// force.
 pub(super) fn is_kept(live: &Object) -> bool {
     release_ownership::is_kept(live) || record_refusal(&live.id()).is_some()
 }
 
-/// Reads the objects of a string of manifests; their order stays.
+/// Parses a string of manifests into objects, in the same order.
 ///
 /// # Errors
-/// A document is not a manifest; the message is Helm's.
+/// A document is not a manifest. The message is Helm's.
 pub fn read(text: &str) -> Result<Vec<Object>, String> {
     let read = manifest::read("manifest", text.as_bytes(), &goyaml::YamlLimits::default());
     let all = read.map_err(|error| error.to_string())?;
     Ok(all.into_iter().map(|located| located.object).collect())
 }
 
-/// The API resource of an object, and the object with its namespace corrected: set to `namespace` if it is namespaced and
-/// has none, removed if its kind is cluster-scoped.
+/// The API resource of an object, and the object with its corrected namespace. A namespaced object without a namespace gets
+/// `namespace`, and a cluster-scoped object has its namespace removed.
 ///
 /// # Errors
 /// [`ClusterError::NoSuchKind`] if its kind is not served; any other error of discovery.
@@ -85,9 +86,10 @@ pub async fn placed(
     Ok((resource, object))
 }
 
-/// An object of an earlier revision as it can be reached now; `None` if nothing of its kind is there any more.
+/// Finds an object of an earlier revision under an API version that is served now. `None` if no object of its kind exists any
+/// more.
 ///
-/// That its version is served no more says nothing about the object: another version may show it, and an aggregated API
+/// The object may exist although its version is no longer served. Another version may show the object, and an aggregated API
 /// server that is down hides it.
 ///
 /// # Errors
@@ -124,7 +126,7 @@ pub(super) async fn of_record(
     of_text(cluster, &record.manifest, &record.name, &record.namespace).await
 }
 
-/// The same of a text that is not stored yet.
+/// Like [`of_record`], for a manifest text that is not stored yet.
 ///
 /// # Errors
 /// As [`of_record`].
@@ -162,10 +164,10 @@ pub(super) async fn of_text(
     Ok(members)
 }
 
-/// The live objects of members, some at a time and in their order.
+/// Reads the live objects of members, several at a time, and returns them in the order of the members.
 ///
 /// # Errors
-/// The API server refuses the request, or does not respond; an object that is not there is none.
+/// The API server refuses the request, or does not respond. A missing object is `None` and no error.
 pub(super) async fn live(
     cluster: &ClusterConnection,
     members: &[ManifestObject],

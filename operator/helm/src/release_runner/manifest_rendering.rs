@@ -1,6 +1,7 @@
-//! What a release renders, for commands that write nothing: manifests, hooks, and the definitions in `crds/`.
+//! Renders a release for commands that write nothing to the cluster: manifests, hooks, and the definitions in `crds/`.
 //!
-//! Elsewhere: rendering within a run, which also judges and writes (`prepare_revision.rs`), reading manifests (`manifest_objects.rs`).
+//! Elsewhere: rendering within a run, which also judges and writes (`prepare_revision.rs`), reading manifests
+//! (`manifest_objects.rs`).
 
 use golang::time::{GoTime, GoTimeZone};
 use golang::value::GoMap;
@@ -13,35 +14,35 @@ use objects::Object;
 use super::manifest_objects;
 use super::postrender::PostRenderers;
 
-/// A release that is to be rendered.
+/// The inputs for rendering a release.
 #[derive(Clone)]
 pub struct HelmReleaseRendering {
-    /// Its chart.
+    /// The chart of the release.
     pub chart: Chart,
-    /// What the values of the chart are overridden with.
+    /// The values that override the values of the chart.
     pub config: GoMap,
-    /// Its name, namespace and revision.
+    /// The name, namespace and revision of the release.
     pub release: ReleaseToRender,
     /// Whether the values are not checked against the schema of the chart.
     pub skip_schema: bool,
-    /// What is done to the documents before they are manifests.
+    /// The post-renderers that change the rendered documents.
     pub post: PostRenderers,
 }
 
 /// The documents of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedManifests {
-    /// Those that are applied, in their order.
+    /// The manifests of objects that are applied, in their order.
     pub manifests: String,
-    /// Those of hooks.
+    /// The manifests of hooks.
     pub hooks: String,
 }
 
 impl HelmReleaseRendering {
-    /// Renders the release. Call it on a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
+    /// Renders the release. The caller needs a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors
-    /// The message of Helm or of a post-renderer; values of Secrets may be in it.
+    /// The message of Helm or of a post-renderer. It may contain values of Secrets.
     pub fn manifests(self, environment: &RenderEnvironment) -> Result<RenderedManifests, String> {
         let Self { chart, config, release, skip_schema, post } = self;
         let rendered = post.with(|post_render| {
@@ -65,7 +66,7 @@ impl HelmReleaseRendering {
     }
 }
 
-/// A moment as templates see it: charts are rendered in UTC, wherever windlass runs.
+/// A time as templates see it. Charts are rendered in UTC, on any machine.
 pub fn utc(now: jiff::Timestamp) -> GoTime {
     let nanoseconds = i64::from(now.subsec_nanosecond());
     GoTime::from_unix(now.as_second(), nanoseconds, GoTimeZone::fixed("UTC", 0))

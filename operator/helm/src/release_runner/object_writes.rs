@@ -1,6 +1,8 @@
-//! Writes the objects of a release: applies a revision, deletes what left, corrects drift.
+//! Writes the objects of a release. It applies a revision, deletes objects that are no longer in the manifest, and corrects
+//! drift.
 //!
-//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`prepare_revision`), objects merged by us (`apply::three_way_merge`).
+//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`prepare_revision`), objects that windlass merges itself
+//! (`apply::three_way_merge`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,11 +32,11 @@ use windlass_runtime::crd_guard::crd_owners::UNOWNED;
 /// The result of applying the objects of a revision.
 #[derive(Default)]
 pub(super) struct ApplyReport {
-    /// Inventory ids of what was created.
+    /// The inventory ids of created objects.
     pub(super) created: Vec<String>,
-    /// Inventory ids of what existed before, although the base does not have it.
+    /// The inventory ids of objects that existed before, although the base revision does not have them.
     pub(super) adopted: Vec<String>,
-    /// Why not all of it could be done, in Helm's words.
+    /// The reason why not all writes were possible, in Helm's words.
     pub(super) error: Option<String>,
 }
 
@@ -42,21 +44,21 @@ pub(super) struct ApplyReport {
 #[derive(Default)]
 pub(super) struct DriftCorrectionReport {
     pub(super) changed: Vec<ObjectChange>,
-    /// Why other objects could not be corrected.
+    /// The reasons why other objects could not be corrected.
     pub(super) faults: Vec<String>,
     /// The outcome of the run that could not go on.
     pub(super) stopped: Option<RunOutcome>,
 }
 
-/// What a write did to an object.
+/// The result of writing an object.
 struct ObjectWrite {
-    /// Whether it created the object, where that matters; else `false`.
+    /// Whether the write created the object, if that matters; otherwise `false`.
     is_new: bool,
-    /// When the object was created, by the clock of the API server.
+    /// The creation time of the object, by the clock of the API server.
     created: Option<Time>,
 }
 
-/// How far the clocks of two API servers of a cluster may be apart.
+/// The largest difference between the clocks of two API servers of a cluster.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
 
 /// Whether an object that was written existed before the record of its revision.
@@ -65,7 +67,7 @@ fn existed_before(record: Option<Time>, created: Option<Time>) -> bool {
     record.zip(created).is_some_and(|(record, created)| created < record)
 }
 
-/// Why an object was not written.
+/// The reason why an object was not written.
 struct UnwrittenObjectError {
     error: ClusterError,
     /// Whether the object did not exist.
@@ -78,17 +80,17 @@ impl From<ClusterError> for UnwrittenObjectError {
     }
 }
 
-/// How often an object is written that others write at the same time.
+/// How often a write is tried if other clients write the object at the same time.
 const MAX_WRITE_ATTEMPTS: u32 = 5;
 
-/// How an object is written.
+/// The method of writing an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteMode {
     /// The server merges.
     Server,
-    /// windlass merges: the stored manifest, the new manifest, the live object.
+    /// windlass merges the stored manifest, the new manifest and the live object.
     Merged,
-    /// It is replaced.
+    /// The object is replaced.
     Replaced,
 }
 
@@ -131,7 +133,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             Err(error) => return Ok(ApplyReport { error: Some(error.text()?), ..applied }),
         };
         let before = match base {
-            // Kinds of the revision before may be gone, and all that was of them with them.
+            // Kinds of the former revision may be gone, with all objects of these kinds.
             Some(base) => self.members_if_served(base).await?,
             None => Arc::new(Vec::new()),
         };
@@ -185,12 +187,12 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             before.iter().filter(|it| !wanted.contains(&it.id)).collect();
         let left = definitions_last(left);
         let mut faults = Vec::new();
-        // The way back after a failure; a rollback that a user requests deletes what Helm deletes. The journal says so, because the
-        // owner may be suspended or changed meanwhile.
+        // Only the rollback after a failure keeps objects with data. A rollback that a user requests deletes the same objects
+        // as Helm. The journal records which one it is, because the owner may be suspended or changed meanwhile.
         let holds_data = journal.plan.holds_data && journal.origin.rollback.is_none();
         let is_held = |it: &ManifestObject| is_kept(&it.id) || deletes_claims(&it.object);
         for member in left {
-            // The release does not have it any more, and nothing deletes it.
+            // The release does not have the object any more, and windlass does not delete it.
             if holds_data && is_held(member) {
                 continue;
             }
@@ -201,7 +203,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(applied)
     }
 
-    /// The objects of a revision; if they are not to be had as a whole, those whose kinds are served.
+    /// The objects of a revision. If not all of them can be found, only the objects whose kinds are served.
     async fn members_if_served(
         &self,
         record: &ReleaseRecord,
@@ -221,7 +223,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(Arc::new(served))
     }
 
-    /// Writes one object. After a conflict with another client's write it is read and written again.
+    /// Writes one object. After a conflict with another client's write, the object is read and written again.
     async fn write(
         &self,
         member: &ManifestObject,
@@ -230,7 +232,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         was_merged: bool,
         journal: &OperationJournal,
     ) -> Result<ObjectWrite, UnwrittenObjectError> {
-        // A revision of Helm, or of an earlier windlass, may have one: a rollback and a correction of drift come here, too.
+        // A revision of Helm, or of an earlier windlass, may have such an object. A rollback and a correction of drift also
+        // come here.
         if let Some(text) = record_refusal(&member.id) {
             return Err(ClusterError::Withheld(text).into());
         }
@@ -318,8 +321,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// Applies an object. Fields that no manager owns, because the object was released or restored, become ours, so
-    /// that they are removed when the manifest does not have them any more.
+    /// Applies an object. Windlass takes over fields without a manager, such as after a release or restore of the object. So
+    /// these fields are removed when the manifest does not have them any more.
     pub(super) async fn apply_object(
         &self,
         resource: &ApiResourceLocation,
@@ -338,13 +341,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let name = written.name();
         match cluster.json_patch(resource, namespace, name, &patch).await {
             Ok(_) => apply().await,
-            // Another client wrote in between: the next apply takes it over.
+            // Another client wrote in between. The next apply takes over the fields.
             Err(error) if error.code() == Some(409) => Ok(written),
             Err(error) => Err(error),
         }
     }
 
-    /// Fields that were written before the server merged become ours, or what leaves the manifest would stay.
+    /// Takes over fields that were written without server-side apply. Otherwise fields that leave the manifest would stay.
     async fn take_over(&self, member: &ManifestObject, live: Object) -> Result<(), ClusterError> {
         let overrides = &self.context.settings.override_manager;
         let ours: Vec<String> = ["helm", MANAGER]
@@ -357,7 +360,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         match cluster.json_patch(&member.resource, &id.namespace, &id.name, &patch).await {
             Ok(_) => Ok(()),
-            // Another client wrote in between: the apply will answer with a conflict if that matters.
+            // Another client wrote in between. The apply reports a conflict if that matters.
             Err(error) if error.code() == Some(409) => Ok(()),
             Err(error) => Err(error),
         }
@@ -423,7 +426,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok((!faults.is_empty()).then(|| faults.join("; ")))
     }
 
-    /// Deletes what a failed operation created.
+    /// Deletes the objects that a failed operation created.
     pub(super) async fn clean_up(
         &self,
         permit: RemovalPermit,
@@ -439,8 +442,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(())
     }
 
-    /// Applies those objects of the deployed revision that drifted. The report also has what was changed before the run had to
-    /// stop.
+    /// Applies the objects of the deployed revision that drifted. The report also has the objects that were changed before the
+    /// run had to stop.
     pub(super) async fn correct_objects(&self, record: &ReleaseRecord) -> DriftCorrectionReport {
         let drifted = std::mem::take(&mut self.known().drifted);
         let mut report = DriftCorrectionReport::default();

@@ -1,6 +1,6 @@
-//! Observes the objects of a release: hooks, readiness, what a removal has left, drift.
+//! Observes the objects of a release: hooks, readiness, objects that remain after a removal, and drift.
 //!
-//! Elsewhere: what follows (engine `release`), writing (`object_writes`, `hooks`).
+//! Elsewhere: decisions from these observations (engine `release`), writing (`object_writes`, `hooks`).
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use windlass_cluster::object_watcher::{AwaitedObject, OwnerLabel, WatchMoment};
 use windlass_cluster::{ClusterError, resource_version};
 use windlass_runtime::crd_guard;
 
-/// How often an object is observed that no watch reports.
+/// The interval at which an object without a watch is observed.
 const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// An object on which a release waits, as Flux's waits name it.
@@ -32,7 +32,7 @@ fn version_of(object: &Object) -> u64 {
     object.get("metadata").map(resource_version::of_metadata).unwrap_or_default()
 }
 
-/// Kinds that have no state worth waiting for once they are there.
+/// Whether an object is of a kind without a state to wait for. Such an object is ready once it exists.
 fn is_inert(object: &Object) -> bool {
     match (object.api_version(), object.kind()) {
         ("v1", "ConfigMap" | "Secret" | "ServiceAccount") => true,
@@ -48,7 +48,7 @@ fn is_inert(object: &Object) -> bool {
 }
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// What an open operation needs to see.
+    /// Observes the objects that the next step of an open operation needs.
     pub(super) async fn live(
         &self,
         record: &ReleaseRecord,
@@ -96,7 +96,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             waited.partition(|it| earlier.contains_key(&it.id));
         let mut found = self.examine(pending, jobs).await?;
         if found.iter().all(|(_, report)| report.is_current()) {
-            // What was ready while others were awaited may not be any more, unless a watch says that it has not changed.
+            // An object that was ready while windlass waited for others may not be ready any more. A watch may show that it
+            // has not changed.
             let watcher = self.target.watcher();
             let at = |it: &ManifestObject| earlier.get(&it.id).copied().unwrap_or_default();
             let moved = |it: &&ManifestObject| !watcher.confirms(&self.node, &it.id, at(it));
@@ -150,7 +151,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         !is_inert(object) || self.desired_release.expressions.judges(object)
     }
 
-    /// How objects are, and which of them are ready from now on.
+    /// The health of objects, and which of them are ready from now on.
     async fn examine<'m>(
         &self,
         members: Vec<&'m ManifestObject>,
@@ -174,13 +175,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(reports)
     }
 
-    /// Whether the deadline of the open operation has passed, so that its message names what is missing.
+    /// Whether the deadline of the open operation has passed. Then its message names the missing objects.
     fn is_late(&self, record: &ReleaseRecord) -> bool {
         let journal = self.journal(record.version);
         journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
     }
 
-    /// Keeps the object with which the API server answered a write, so that observing its health takes no request.
+    /// Keeps the object in the API server's answer to a write, so that observing its health needs no request.
     ///
     /// `since` is the moment before the write.
     pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: WatchMoment) {
@@ -189,7 +190,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// How an object is, and in which resourceVersion.
+    /// The health of an object, and its resourceVersion.
     async fn health_of(
         &self,
         member: &ManifestObject,
@@ -210,7 +211,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok((self.judged(&live, jobs).await, version_of(&live)))
     }
 
-    /// How an object is, by the expressions of the spec or the usual rules.
+    /// The health of an object, by the expressions of the spec or the usual rules.
     pub(super) async fn judged(&self, live: &Object, jobs: bool) -> HealthReport {
         if self.options().legacy_wait {
             // Parity(flux): expressions are for the other way of waiting.
@@ -245,7 +246,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.known().awaited.insert(member.node(), awaited);
     }
 
-    /// What a removal was to delete and has not.
+    /// The objects that a removal should have deleted and that still exist.
     async fn leftovers(
         &self,
         record: &ReleaseRecord,
@@ -263,7 +264,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             self.saw(member, live.as_ref(), since);
             let is_left = live.is_some_and(|live| {
                 let is_ours = live.annotation(manifest_objects::RELEASE_NAME) == Some(&record.name);
-                // A definition without the marks of a release was left to those who use it.
+                // A CustomResourceDefinition without the marks of a release was left to its other users.
                 let is_released = crd_guard::is_definition(&live) && !is_ours;
                 !is_released
                     && !manifest_objects::is_kept(&live)
@@ -277,10 +278,11 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(if left.is_empty() { ObservedHealth::Done } else { ObservedHealth::Pending(left) })
     }
 
-    /// The objects that go with a revision, in the order in which they go. Those of kinds that are gone are gone.
+    /// The objects that are deleted with a revision, in the order of their deletion. Objects of kinds that do not exist any
+    /// more count as deleted.
     ///
     /// # Errors
-    /// Why its manifest cannot be read, or that the run has an outcome.
+    /// The manifest cannot be read, or the run has an outcome.
     pub(super) async fn leaving(
         &self,
         record: &ReleaseRecord,

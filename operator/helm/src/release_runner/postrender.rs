@@ -1,7 +1,7 @@
-//! Post-rendering as Flux does it: what the spec asks of kustomize, its common metadata, and the labels that say whose
-//! the objects are.
+//! Post-rendering as Flux does it: the spec's kustomize post-renderers, its common metadata, and the labels with the owner of
+//! the objects.
 //!
-//! Source: helm-controller 1.6 `internal/postrender`. Elsewhere: which documents come here (`helm::release`), overlays
+//! Source: helm-controller 1.6 `internal/postrender`. Elsewhere: which documents are post-rendered (`helm::release`), overlays
 //! (`kustomize`).
 
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use tree::MemoryTree;
 
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
-/// The file with what Helm rendered. Errors name it, as in Flux.
+/// The file with the manifests that Helm rendered. Errors name it, as in Flux.
 const INPUT: &str = "helm-output.yaml";
 
-/// What is done to the documents of a release before they are manifests and hooks.
+/// The post-renderers of a release. They change its documents before these become manifests and hooks.
 #[derive(Debug, Clone)]
 pub struct PostRenderers {
     strategy: PostRendererStrategy,
@@ -34,7 +34,7 @@ pub struct PostRenderers {
 }
 
 impl PostRenderers {
-    /// Those of a spec; `origin` are the labels that say whose an object is, and `strategy` is that of
+    /// The post-renderers of a spec. `origin` are the labels with the owner of the objects, and `strategy` is the one of
     /// [`super::action_options::ActionOptions`].
     pub(crate) fn of(
         renderers: &[PostRenderer],
@@ -49,8 +49,8 @@ impl PostRenderers {
         Self { strategy, user: user.collect(), common: common.cloned().unwrap_or_default(), origin }
     }
 
-    /// Calls `work` with these post-renderers in the form in which a [`helm::template::Request`] takes them. `work` gets
-    /// `None` if they change nothing: then what Helm rendered is stored as it is.
+    /// Calls `work` with these post-renderers in the form of a [`helm::template::Request`]. `work` gets `None` if they change
+    /// nothing. Then Helm's rendering is stored unchanged.
     pub fn with<T>(&self, work: impl FnOnce(Option<PostRenderStep<'_>>) -> T) -> T {
         if self.user.is_empty()
             && self.common == CommonMetadata::default()
@@ -104,7 +104,7 @@ fn build(stream: &[u8], kustomization: &[u8], budget: &BuildBudget) -> Result<Ve
     Ok(text.into_bytes())
 }
 
-/// The file of a kustomization that changes what Helm rendered.
+/// A kustomization file that changes the manifests that Helm rendered.
 fn kustomization(wanted: &Kustomize) -> Vec<u8> {
     let mut fields = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -132,21 +132,22 @@ pub(crate) fn digest(renderers: &[PostRenderer]) -> String {
     if renderers.is_empty() { String::new() } else { digest_of_json(&renderers) }
 }
 
-/// `status.observedCommonMetadataDigest`; empty where there is none.
+/// The value of `status.observedCommonMetadataDigest`. Empty if the spec has no common metadata.
 pub(crate) fn metadata_digest(metadata: Option<&CommonMetadata>) -> String {
     metadata.map(digest_of_json).unwrap_or_default()
 }
 
-/// The digest of what Go's `json.Encoder` writes, which ends with a line break.
+/// The digest of the output of Go's `json.Encoder`, which ends with a line break.
 fn digest_of_json<T: Serialize>(value: &T) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(json_of_go(value) + "\n")))
 }
 
-/// What Go's `encoding/json` writes for messages, lists and maps of messages, with fields in the order of their declaration.
+/// The output of Go's `encoding/json` for messages, and for lists and maps of messages. Fields are in the order of their
+/// declaration.
 fn json_of_go<T: Serialize>(value: &T) -> String {
     // Strings always have a JSON.
     let mut text = serde_json::to_string(value).unwrap_or_default();
-    // Go escapes these wherever they stand, which is in strings only.
+    // Go escapes these characters everywhere, and they only occur in strings.
     for (plain, escaped) in [
         ("<", "\\u003c"),
         (">", "\\u003e"),

@@ -1,7 +1,7 @@
-//! What comes before a revision has a record: CRDs, rendering, whose objects they are, the namespace.
+//! The work that comes before the record of a revision is written: CRDs, rendering, ownership of the objects, the namespace.
 //!
-//! All of it may be done again. Elsewhere: the chart (`chart_cache`), values (`values`), post-renderers (`postrender`), the
-//! record (`executor`).
+//! A run that is interrupted may do all of it again. Elsewhere: the chart (`chart_cache`), values (`values`), post-renderers
+//! (`postrender`), the record (`executor`).
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -38,7 +38,7 @@ use windlass_cluster::run_permits::{RunPermit, RunPermits};
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
-/// How long a CRD may take until its kind is served.
+/// The longest time until the kind of a CRD is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
 
 /// A revision before it has a record.
@@ -46,11 +46,11 @@ pub(super) struct PreparedRevision {
     pub(super) rendered: RenderedRelease,
     pub(super) config: GoMap,
     pub(super) server_side: bool,
-    /// How many objects of the current revision go with it without the approval of a user.
+    /// How many objects of the current revision are deleted with it without the approval of a user.
     pub(super) deletions: usize,
 }
 
-/// What a revision is rendered from.
+/// The inputs from which a revision is rendered.
 pub(super) struct RevisionInputs {
     pub(super) chart: Chart,
     pub(super) config: GoMap,
@@ -58,10 +58,10 @@ pub(super) struct RevisionInputs {
 }
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// What a revision is rendered from that follows on `base`.
+    /// Collects the inputs for rendering the revision that follows on `base`.
     ///
     /// # Errors
-    /// Why the action fails.
+    /// The reason why the action fails.
     pub(super) fn revision_inputs(
         &self,
         action: OperationKind,
@@ -102,7 +102,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let judged = self.known().judged.take().filter(|it| it.version == version);
         let judged = match judged {
             Some(judged) if crds.is_empty() && !self.owner.prepares() => judged,
-            // What was written since, or is written now, may be looked up by templates.
+            // Templates may look up objects that were written since, or are being written.
             judged => {
                 if !crds.is_empty() {
                     let before = match judged {
@@ -131,8 +131,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(PreparedRevision { rendered, config, server_side, deletions })
     }
 
-    /// Renders for what the cluster serves now, without a permit: that asks little of the API server, and may have to wait for
-    /// its turn.
+    /// Renders for the API versions that the cluster serves now. It holds no permit, since rendering sends few requests to the
+    /// API server, and may have to wait for its turn.
     pub(super) async fn rendered(
         &self,
         chart: Chart,
@@ -144,7 +144,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.rendered_at(inputs, action, jiff::Timestamp::now()).await
     }
 
-    /// As [`Self::rendered`], with the time that templates see.
+    /// Like [`Self::rendered`], with the time that templates see.
     pub(super) async fn rendered_at(
         &self,
         inputs: RevisionInputs,
@@ -307,7 +307,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(missing)
     }
 
-    /// Judges the definitions among the templates before those of `crds/` are written, so that either all are or none.
+    /// Judges the CustomResourceDefinitions among the templates before the ones of `crds/` are written. So either all are
+    /// written or none.
     async fn judge_templates(
         &self,
         rendered: Result<RenderedRelease, StepError>,
@@ -315,7 +316,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let rendered = match rendered {
             Ok(rendered) => rendered,
             Err(StepError::Outcome(outcome)) => return Err(StepError::Outcome(outcome)),
-            // Templates may need the kinds that are not there yet. Then they are judged as soon as these are.
+            // Templates may need kinds that do not exist yet. They are judged as soon as these kinds exist.
             Err(StepError::Failed(_)) => return Ok(()),
         };
         let read = |content: &str| manifest_objects::read(content).unwrap_or_default();
@@ -348,7 +349,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if written.is_empty() { Ok(()) } else { self.permit.aside(established).await }
     }
 
-    /// Why something cannot be done with a CRD.
+    /// The error of an action on a CRD.
     fn crd_failed(&self, what: &str, object: &Object, error: &ClusterError) -> StepError {
         let name = object.name();
         match error.is_of_server() {
@@ -373,7 +374,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok((resource, live))
     }
 
-    /// Writes one CRD; tells whether it did.
+    /// Writes one CRD. Returns whether it was written.
     async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, StepError> {
         let (resource, live) = self.live_crd(object).await?;
         if live.is_some() && policy == CrdsPolicy::Create {
@@ -387,8 +388,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(true)
     }
 
-    /// Whether the release may have its objects: none is of a kind that only windlass writes, and those that are there already may
-    /// become its.
+    /// Checks whether the release may have its objects. None may be of a kind that only windlass writes, and the release has
+    /// to be allowed to adopt existing ones.
     async fn checked(
         &self,
         rendered: &RenderedRelease,
@@ -437,14 +438,15 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// Whether windlass's own cluster has a namespace: that of the owner, or one that a watch shows.
+    /// Whether windlass's own cluster has a namespace. That is known for the namespace of the owner, and for each namespace
+    /// that a watch shows.
     pub(super) fn is_there(&self, namespace: &str) -> bool {
         let is_home = self.target.place().is_empty();
         let seen = || self.context.shared::<NamespacePolicies>().facts(namespace);
         is_home && (namespace == self.node.namespace || seen().is_some_and(|it| !it.is_terminating))
     }
 
-    /// Creates the target namespace, if that is asked for.
+    /// Creates the target namespace, if the spec asks for it.
     async fn namespace(&self) -> Result<(), StepError> {
         let name = &self.desired().spec.target.namespace;
         if !self.options().create_namespace || self.is_there(name) {
@@ -467,8 +469,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 }
 
-/// Keeps the values of the revision `base` where `config` has none, and makes those with which `base` was rendered the
-/// defaults of the chart.
+/// Adds the values of the revision `base` that `config` lacks. The values with which `base` was rendered become the defaults
+/// of the chart.
 ///
 /// Source of the semantics: Helm 4.2 `pkg/action/upgrade.go reuseValues`.
 ///
@@ -493,7 +495,7 @@ pub fn preserved(
     Ok(())
 }
 
-/// How a template waits for servers: without its permit for rendering, and not for long.
+/// Waits for servers on behalf of a template, without the permit for rendering and only for a limited time.
 #[derive(Clone)]
 struct TemplateRequestRunner {
     runtime: Handle,
@@ -507,23 +509,23 @@ impl TemplateRequestRunner {
         self.end_of(async { tokio::time::timeout(limit, asked).await }).ok()
     }
 
-    /// Waits for the end of `work` without the permit to render; the wait does not count for the time limit.
+    /// Waits for the end of `work` without the permit to render. The wait does not count towards the time limit.
     fn end_of<T>(&self, work: impl Future<Output = T>) -> T {
         self.limit.pause(|| self.runtime.block_on(self.permit.aside(work)))
     }
 }
 
-/// How long the API server may take to answer a `lookup`.
+/// The longest time for which the API server may answer a `lookup`.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 
-/// Lists that `lookup` has in memory and that no rendering has counted yet: of all namespaces, and of one. Those who wait
-/// for the API server have no permit to render, so that many may wait at once.
+/// The permits for lists that `lookup` has in memory and that no rendering has counted yet, in total and for one namespace.
+/// Templates that wait for the API server hold no permit to render, so many may wait at once.
 static LOOKUP_LIST_PERMITS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(4, 2));
 
-/// What `lookup` finds, with the rights of the ServiceAccount that applies the release.
+/// Answers `lookup` with the rights of the ServiceAccount that applies the release.
 struct TenantClusterLookup {
     cluster: ClusterConnection,
-    /// Of the object that is rendered.
+    /// The namespace of the object that is rendered.
     namespace: String,
     waits: TemplateRequestRunner,
 }
@@ -549,7 +551,7 @@ impl ClusterLookup for TenantClusterLookup {
     }
 }
 
-/// The result of `lookup` in a template: an object, a list of objects, or `None` if nothing was found.
+/// Answers `lookup` in a template with an object, a list of objects, or `None` if nothing was found.
 ///
 /// # Errors
 /// The error of the API server, in the words of Helm.
@@ -575,7 +577,7 @@ pub async fn find(
     Ok(found.map_err(|error| error.to_string())?.map(Object::into_value))
 }
 
-/// How long a name may take to be resolved.
+/// The longest time for resolving a name.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The names of hosts that windlass itself can resolve.

@@ -34,40 +34,40 @@ use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::run_context::RunContext;
 
-/// What the records say of a release that failed as often as it may.
+/// Facts from the records of a release that has failed as often as it may.
 #[derive(Debug, Default)]
 pub(crate) struct FailedReleaseRecords {
-    /// Whether the same was good before.
+    /// Whether the same release was good before.
     was_good: bool,
-    /// Its images; empty where they are not known.
+    /// The images of the failed release. Empty if they are not known.
     failed_images: Vec<String>,
-    /// Those of the last good release.
+    /// The images of the last good release.
     good_images: Vec<String>,
 }
 
-/// The Quarantines of an owner of releases, and what its annotation asks for.
+/// The Quarantines of an owner of releases, and the requests in its annotation.
 pub struct OwnerQuarantines {
     asked: OnFailure,
     own: Vec<Arc<Quarantine>>,
-    /// Why nothing begins: what is asked for, or what is quarantined, is not known.
+    /// The outcome if nothing may begin, because the annotation or the Quarantines are not known.
     unknown: Option<RunOutcome>,
 }
 
-/// What a run of a release has to do with Quarantines.
+/// The inputs for judging a run of a release by Quarantines.
 #[derive(Clone, Copy)]
 pub struct ReleaseOfOwner<'r> {
     /// The context of the run.
     pub context: &'r RunContext,
     /// The owner.
     pub node: &'r ObjectKey,
-    /// What the release is called among those of the owner; empty if it is its only one.
+    /// The name of the release among the releases of its owner. Empty if the owner has only one.
     pub name: &'r str,
-    /// What is desired.
+    /// The desired release.
     pub desired_release: &'r DesiredRelease,
 }
 
-/// Has releases of an owner attempted once, whatever is desired otherwise: what failed is quarantined. `undoes` is whether a failed
-/// installation is undone, too; that of an upgrade is, if the owner asks for a rollback.
+/// Allows the releases of an owner only one attempt, whatever the spec says, since a failed release is quarantined. `undoes`
+/// is whether a failed installation is undone, too. A failed upgrade is undone if the owner asks for a rollback.
 pub fn attempt_once(spec: &mut ReleaseSpec, undoes: bool) {
     spec.install.strategy = FailureStrategy::RemediateOnFailure;
     spec.upgrade.strategy = FailureStrategy::RemediateOnFailure;
@@ -82,7 +82,7 @@ fn once(remediation: RemediationSettings, undoes: bool) -> RemediationSettings {
     RemediationSettings { retries: 0, remediate_last_failure, ..remediation }
 }
 
-/// What names the result of a release: all that it is rendered from, and where it is.
+/// The digest that identifies the result of a release: all inputs of its rendering, and its target.
 fn result_digest(desired: &ReleaseDesiredState) -> String {
     match desired.kube_context.as_str() {
         "" => desired.inputs.clone(),
@@ -93,14 +93,15 @@ fn result_digest(desired: &ReleaseDesiredState) -> String {
     }
 }
 
-/// What names the last good result: the same after another rollback to it, which makes another revision.
+/// The digest of the last good result. It stays the same after another rollback to the same result, which makes another
+/// revision.
 fn good_digest(snapshot: &ReleaseSnapshot) -> String {
     let text = format!("{}\n{}", snapshot.versioned_chart(), snapshot.config_digest);
     format!("sha256:{}", hex::encode(Sha256::digest(text)))
 }
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// What the records say of a release that failed as often as it may; nothing for other outcomes.
+    /// Facts from the records of a release that has failed as often as it may. Empty for other outcomes.
     pub(super) fn failed_records(&self, outcome: &RunOutcome) -> FailedReleaseRecords {
         let desired = self.desired();
         if !(desired.failures.quarantines && has_failed(outcome)) {
@@ -140,8 +141,8 @@ pub fn without_failures(status: &HelmReleaseStatus) -> HelmReleaseStatus {
 }
 
 impl OwnerQuarantines {
-    /// The Quarantines of an owner, and what its annotation asks for. `retry_at` is when that is read again at the latest, if it
-    /// cannot be read.
+    /// Reads the Quarantines of an owner, and the requests in its annotation. If they cannot be read, the run tries again at
+    /// `retry_at` at the latest.
     pub async fn read<K: WindlassKind>(
         context: &RunContext,
         node: &ObjectKey,
@@ -163,7 +164,8 @@ impl OwnerQuarantines {
         Self { asked, own, unknown: refused.or(unread) }
     }
 
-    /// The outcome of a run that begins nothing, because it is not known what is quarantined or asked for; `None` if it is.
+    /// The outcome of a run that begins nothing, because the Quarantines or the annotation are not known. `None` if they are
+    /// known.
     #[must_use]
     pub(crate) fn unknown(&self) -> Option<&RunOutcome> {
         self.unknown.as_ref()
@@ -175,11 +177,11 @@ impl OwnerQuarantines {
         self.asked.quarantines()
     }
 
-    /// Whether a spec contradicts what the annotation asks for: a release that is attempted without end never ends in a
-    /// Quarantine.
+    /// Checks that a spec does not contradict the annotation. A release with an unlimited number of attempts would never end
+    /// in a Quarantine.
     ///
     /// # Errors
-    /// The outcome of a run that says so.
+    /// The outcome that reports the contradiction.
     pub(crate) fn check(&self, spec: &ReleaseSpec) -> Result<(), RunOutcome> {
         let is_endless = |strategy: FailureStrategy, remediation: RemediationSettings| {
             strategy.retry().is_some() || remediation.retries < 0
@@ -197,7 +199,7 @@ impl OwnerQuarantines {
         Err(RunOutcome::Stalled(INVALID_ON_FAILURE, text))
     }
 
-    /// What follows from failures of a release.
+    /// The policy for failures of a release.
     #[must_use]
     pub fn policy(
         &self,
@@ -231,8 +233,8 @@ impl OwnerQuarantines {
         windlass_quarantine::to_attempt(&self.own, &result_digest(desired)).filter(|_| known)
     }
 
-    /// The outcome of a run of a release, after what it asks for: a failure is recorded as a Quarantine. `status` is the one that
-    /// the run decided.
+    /// Decides the outcome of a run of a release, by the request in the annotation, and records a failure as a Quarantine.
+    /// `status` is the one that the run decided.
     pub async fn conclude<K: WindlassKind>(
         &self,
         release: ReleaseOfOwner<'_>,
@@ -278,7 +280,7 @@ impl OwnerQuarantines {
         let masked = |images: &[String]| -> Vec<String> {
             images.iter().map(|image| desired_release.masked(image)).collect()
         };
-        // What undid the failure is not what failed.
+        // The remediation of the failure is not the failed release.
         let conditions = [&status.released, &status.tested];
         let mut conditions = conditions.into_iter().flatten();
         let said = conditions.find(|said| said.status == ConditionStatus::False);
@@ -329,8 +331,8 @@ impl OwnerQuarantines {
         let cluster = &context.cluster;
         let written = windlass_quarantine::record(cluster, quarantine, &own).await?;
         known_quarantines::insert_written(context, written.clone());
-        // What is not deleted now is deleted by the next failure. Those of other releases of the owner stay: they would be written
-        // again by its next run, which would delete these in turn.
+        // A Quarantine that cannot be deleted now is deleted after the next failure. Quarantines of other releases of the
+        // owner stay. Otherwise the next run of such a release would write its Quarantine again and delete this one.
         let newest = written.name_any();
         let of_release = own.iter().filter(|it| is_of_release(&it.spec.result.revision, name));
         let of_release: Vec<_> = of_release.cloned().collect();
@@ -348,11 +350,11 @@ fn is_of_release(revision: &str, name: &str) -> bool {
     name.is_empty() || revision.strip_prefix(name).is_some_and(|version| version.starts_with('@'))
 }
 
-/// Notes that the failures of a release are forgotten whose Quarantine a user lifted. The status that has forgotten them is
-/// written before: after a crash in between, both are done again, and nothing was attempted meanwhile.
+/// Notes that the failures of a release are forgotten, because a user lifted its Quarantine. The status without the failures
+/// is written before this note. After a crash between the two, both are written again, and nothing was attempted meanwhile.
 ///
 /// # Errors
-/// The outcome of a run that cannot note it.
+/// The outcome of a run that cannot write the note.
 pub async fn note_attempt(
     context: &RunContext,
     quarantine: &Quarantine,

@@ -1,4 +1,4 @@
-//! Who else has a release: two owners of one release would undo each other's work for ever.
+//! Detects that a second owner has the same release. Two owners of one release would undo each other's work for ever.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use windlass_runtime::controller_kind::node_of;
 use windlass_runtime::object_status::through;
 use windlass_runtime::run_context::RunContext;
 
-/// The other object that owns the release of a record. The journal beside the record names an owner by its uid: it
-/// counts if its spec asks for the release, or if its history has a revision of it. Otherwise the owner is the object
-/// whose newest revision is this record. A release of the same name does not suffice, because it may be in another
+/// Finds the other object that owns the release of a record. The journal beside the record names an owner by its uid. That
+/// owner counts if its spec asks for the release, or if its history has a revision of the release. Otherwise the owner is the
+/// object whose newest revision is this record. A release of the same name does not suffice, because it may be in another
 /// cluster.
 ///
-/// The journal is written before any object of the release is applied. So it names the owner during the first
-/// installation as well, when no status has a history.
+/// The journal is written before any object of the release is applied. So it names the owner during the first installation as
+/// well, when no status has a history.
 pub fn holder(
     context: &RunContext,
     asking: &ObjectKey,
@@ -54,7 +54,7 @@ impl ReleaseOwners {
         last: &ReleaseRecord,
     ) -> Option<ObjectKey> {
         let by_journal = uid.and_then(|uid| self.first(asking, Some(uid), last));
-        // An owner that adopts a release writes no journal: the journal of its previous owner stays.
+        // An owner that adopts a release writes no journal, so the journal of the previous owner stays.
         by_journal.or_else(|| self.first(asking, None, last))
     }
 
@@ -116,7 +116,8 @@ fn is_asked_for(state: ReleaseState) -> bool {
     matches!(state, Pending | Waiting | Progressing | Ready | Failed | Suspended | Uninstalling)
 }
 
-/// Whether a history is of the release of a record. `is_known` says that the journal beside it names its owner.
+/// Whether a history belongs to the release of a record. `is_known` says that the journal beside the record names the
+/// history's owner.
 pub fn has(history: &[crds::helm::Snapshot], is_known: bool, last: &ReleaseRecord) -> bool {
     let is_named =
         |it: &crds::helm::Snapshot| it.name == last.name && it.namespace == last.namespace;

@@ -1,4 +1,4 @@
-//! A run of one release: the engine's steps until it has an outcome, and what it leaves to the next run.
+//! A run of one release. It performs the engine's steps until the run has an outcome, and leaves state to the next run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::run_context::RunContext;
 
-/// The state of a release that this process keeps between runs. What must not be lost is in its records and its journal.
+/// The state of a release that this process keeps between runs. State that must survive a crash is in the records and the
+/// journal.
 #[derive(Default)]
 pub struct ReleaseRunnerState(Mutex<ReleaseDriveState>);
 
@@ -31,7 +32,7 @@ pub struct ReleaseRunnerState(Mutex<ReleaseDriveState>);
 struct ReleaseDriveState {
     /// The wait of the last run.
     wait: Option<PendingReleaseWait>,
-    /// Follows the hook that is due.
+    /// The watch of the hook that is due.
     hook_watch: Option<Arc<HookWatch>>,
     /// Whether an operation is under way, as far as this process knows.
     under_way: Option<bool>,
@@ -48,7 +49,7 @@ struct PendingReleaseWait {
     /// The identity of the desired state. The wait is not valid for any other.
     desired_identity: String,
     observation: WaitObservation,
-    /// Objects that were ready while others were awaited, and the resourceVersions in which they were.
+    /// Objects that were ready while others were awaited, with their resourceVersions at that time.
     healthy: BTreeMap<ObjectId, u64>,
     records: Option<Arc<ReleaseStorage>>,
 }
@@ -68,13 +69,13 @@ impl ReleaseRunnerState {
         self.of().under_way
     }
 
-    /// The journal says whether an operation is under way.
+    /// Notes whether an operation is under way, by the journal.
     pub(crate) fn set_under_way(&self, is_under_way: bool) {
         self.of().under_way = Some(is_under_way);
     }
 
-    /// Delays the next run after failures that do not count as a failed release (`StateError`, `DriftCorrectionFailed`); `again`
-    /// says until when.
+    /// Delays the next run after failures that do not count as a failed release (`StateError`, `DriftCorrectionFailed`).
+    /// `again` is the time of the next run.
     fn with_backoff(
         &self,
         outcome: RunOutcome,
@@ -89,7 +90,7 @@ impl ReleaseRunnerState {
             RunOutcome::Failed(why @ (STATE_ERROR | DRIFT_CORRECTION_FAILED), text, _) => {
                 RunOutcome::Failed(why, text, NextRunTrigger::at(again(&mut state.retries)))
             }
-            // An API server that does not answer says nothing of what was refused before.
+            // A failure to reach the API server says nothing about the requests that it refused before.
             RunOutcome::Failed(..) => outcome,
             _ => {
                 state.retries.end();
@@ -104,24 +105,26 @@ impl ReleaseRunnerState {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 pub struct ReleaseDriveReport {
-    /// The outcome, with what wakes the next run.
+    /// The outcome, with the triggers of the next run.
     pub outcome: RunOutcome,
     /// The current step of the operation in progress, as text.
     pub running: Option<String>,
     /// Whether the operation waits for objects or a hook, so that the next run only has to observe them.
     pub(crate) is_waiting: bool,
-    /// What the records say of a release that failed as often as it may.
+    /// Facts from the records of a release that has failed as often as it may.
     pub(crate) records: FailedReleaseRecords,
-    /// Whether the API server did not answer; other releases in the same cluster need not try then.
+    /// Whether the API server did not answer. Then other releases in the same cluster need not try.
     pub is_unanswered: bool,
 }
 
-/// Performs the steps of the engine at a target until there is an outcome. `None` if the owner changed meanwhile.
+/// Runs a release at a target: performs the steps of the engine until there is an outcome. `None` if the owner changed
+/// meanwhile.
 ///
-/// `node` is the release in the graph of objects: its objects are watched under it, and wake it. `memory` is that of the same
-/// release at the same target. Unless the outcome is settled, [`ReleaseStatusOwner::settle`] was called by the end.
+/// `node` is the release in the graph of objects, under which its objects are watched and which they wake. `memory` is the
+/// state of the same release at the same target. Unless the outcome is settled, [`ReleaseStatusOwner::settle`] was called by
+/// the end.
 pub async fn drive<O: ReleaseStatusOwner>(
     context: &Arc<RunContext>,
     target: &Arc<ClusterTarget>,
@@ -187,7 +190,7 @@ pub async fn drive<O: ReleaseStatusOwner>(
         let seed = reconcile::seed(&desired.owner);
         retries.refused(&desired_identity, now, desired.retry, desired.interval, seed)
     });
-    // Neither another owner in the way nor rights nor a budget are objects of the target, and none is a dependency.
+    // Another owner, missing rights and a budget are not objects of the target, so they are no dependencies.
     let waits = match &outcome {
         RunOutcome::Blocked(_, _, wake) => wake.on.clone(),
         RunOutcome::Failed(..) | RunOutcome::Running(BUDGET_EXCEEDED | PLAN_PENDING, ..) => {

@@ -1,13 +1,13 @@
-//! Why a step of a release has no result.
+//! The reasons for which a step of a release has no result.
 
 use reconcile::RunOutcome;
 
-/// Why a step of a release has no result.
+/// The reason why a step of a release has no result.
 #[derive(Debug)]
 pub(super) enum StepError {
     /// The operation fails with a text, in Helm's words where Helm has some.
     Failed(String),
-    /// The run ends, such as where the API server gives no answer: the operation goes on later.
+    /// The run ends with this outcome, such as when the API server does not answer. The operation goes on later.
     Outcome(RunOutcome),
 }
 

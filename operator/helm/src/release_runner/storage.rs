@@ -1,7 +1,7 @@
-//! The Secrets in which the revisions of a release are stored: read once for a run, then written with the versions that
-//! were read, so that no write of another client is lost.
+//! The Secrets in which the revisions of a release are stored. A run reads them once. It writes them with the resource
+//! versions that it read, so that no write of another client is lost.
 //!
-//! Elsewhere: what a Secret holds (engine `release`, `storage`), what is written when (its `plan`).
+//! Elsewhere: the content of a Secret (engine `release`, `storage`), which Secret is written when (its `plan`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// Why a record was not stored.
+/// The reason why a record was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// Another client wrote it since it was read.
@@ -39,7 +39,7 @@ pub enum StorageError {
     /// The API server's refusal.
     #[error("cannot access the release records in namespace {1}: {0}")]
     Cluster(ClusterError, String),
-    /// It cannot be packed.
+    /// The record cannot be packed.
     #[error(transparent)]
     Pack(#[from] RecordPackError),
 }
@@ -62,7 +62,7 @@ struct StoredRevision {
     secret: String,
     uid: String,
     version: String,
-    /// When the Secret was created, by the clock of the API server.
+    /// The creation time of the Secret, by the clock of the API server.
     created: Option<Time>,
     labels: BTreeMap<String, String>,
     layout: RecordLayout,
@@ -109,7 +109,7 @@ impl StoredRevision {
     }
 }
 
-/// When an object was created, by the clock of the API server.
+/// The creation time of an object, by the clock of the API server.
 pub(super) fn creation_time(object: &Object) -> Option<Time> {
     object.meta("creationTimestamp")?.as_str()?.parse().ok()
 }
@@ -119,7 +119,7 @@ pub(super) fn creation_time(object: &Object) -> Option<Time> {
 pub struct ReleaseStorage {
     cluster: ClusterConnection,
     secrets: ApiResourceLocation,
-    /// Where the Secrets are.
+    /// The namespace of the Secrets.
     pub(super) namespace: String,
     /// The release.
     pub(super) name: String,
@@ -139,7 +139,7 @@ struct RevisionCache {
 /// The content of the Secret of a revision.
 enum RevisionSecretContent {
     Stored(Box<StoredRevision>),
-    /// It cannot be read, for this reason.
+    /// The revision cannot be read, for this reason.
     Broken(String),
 }
 
@@ -214,7 +214,7 @@ const KEPT_FOR: Duration = Duration::from_secs(30);
 /// hundreds of releases may wait at once.
 const KEPT_SIZE: usize = 32 << 10;
 
-/// How many bytes of records of a release are read.
+/// The most bytes of a release's records that are read.
 const MOST_RECORD_BYTES: usize = 64 << 20;
 
 /// Strings of a map in metadata.
@@ -284,7 +284,7 @@ impl ReleaseStorage {
         Ok(ReleaseRevisions::new(revisions, known.map(|it| it.broken.clone()).unwrap_or_default()))
     }
 
-    /// Whether the next run of a wait may go on with these records instead of reading them again.
+    /// Whether the next run of a wait may reuse these records instead of reading them again.
     pub(super) fn is_kept(&self) -> bool {
         let known = self.known();
         known.as_ref().is_some_and(|known| {
@@ -293,7 +293,7 @@ impl ReleaseStorage {
         })
     }
 
-    /// Drops the records, so that they are read again.
+    /// Drops the records, so that the next access reads them again.
     pub(super) fn forget(&self) {
         *self.known() = None;
     }
@@ -323,10 +323,10 @@ impl ReleaseStorage {
         Ok(known)
     }
 
-    /// Reads the records of a release that are too large together, for example because its history has no limit. Up to
-    /// `most` bytes are read: first the newest revision and those whose status an operation looks for, then the others
-    /// from the newest on. The rest counts as revisions that cannot be read: no operation compares with them, and they
-    /// are deleted as other revisions are.
+    /// Reads the records of a release that are too large together, for example because its history has no limit. It reads up
+    /// to `most` bytes. The newest revision and the revisions with a status that an operation looks for come first, then the
+    /// others from the newest on. The rest counts as unreadable: no operation compares with these revisions, and they are
+    /// deleted like others.
     async fn read_what_fits(
         &self,
         selector: &str,
@@ -360,7 +360,7 @@ impl ReleaseStorage {
         Ok(known)
     }
 
-    /// Adds the revision that a Secret stores; returns its bytes.
+    /// Adds the revision that a Secret stores. Returns the number of bytes.
     async fn add(&self, known: &mut RevisionCache, secret: &Object) -> Result<usize, StorageError> {
         let labels = strings(secret, "labels");
         let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -380,8 +380,8 @@ impl ReleaseStorage {
         }
     }
 
-    /// The name prefixes of the parts of all revisions; `None` if a revision cannot be read, because its parts are
-    /// unknown then.
+    /// The name prefixes of the parts of all revisions. `None` if a revision cannot be read, because its parts are then
+    /// unknown.
     fn parts_of(&self, known: &RevisionCache) -> Option<Vec<String>> {
         let parts = known.stored.iter().filter_map(|(version, stored)| {
             Some(storage::part_prefix(&self.name, *version, stored.layout.parts.as_ref()?))
@@ -403,8 +403,8 @@ impl ReleaseStorage {
         self.delete_parts_where(&storage::parts_selector(&self.owner), is_garbage).await
     }
 
-    /// Logs why parts that belong to no revision stay. No revision depends on it: they are deleted before the next record in
-    /// several parts is written, or with the release.
+    /// Logs why parts without a revision stay. No revision depends on them. They are deleted before the next record in several
+    /// parts is written, or with the release.
     fn log_left_parts(&self, error: &StorageError) {
         tracing::warn!(
             namespace = self.namespace,
@@ -463,8 +463,8 @@ impl ReleaseStorage {
         let read = tokio::task::spawn_blocking(move || {
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
             let record = storage::unpack(&parts, &labels, &annotations);
-            // windlass did not write a journal that cannot be read; what it is about is an unfinished operation of
-            // another client.
+            // windlass did not write a journal that cannot be read. The journal is about an unfinished operation of another
+            // client.
             let journal = annotations
                 .get(journal::ANNOTATION)
                 .and_then(|it| OperationJournal::parse(it).ok());
@@ -487,12 +487,12 @@ impl ReleaseStorage {
         })
     }
 
-    /// When the record of a revision was created, by the clock of the API server; `None` if that is unknown.
+    /// When the API server created the record of a revision. `None` if that is unknown.
     pub(super) fn creation_time_of(&self, version: i64) -> Option<Time> {
         self.known().as_ref()?.stored.get(&version)?.created
     }
 
-    /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next run.
+    /// Stores a new revision with its journal. If the record exists already, it is left unchanged, and the next run reads it.
     pub(super) async fn create(
         &self,
         record: ReleaseRecord,
@@ -558,7 +558,8 @@ impl ReleaseStorage {
         }
     }
 
-    /// Stores all parts of a record but the first. Their names come from their content, so one that is there is right.
+    /// Stores all parts of a record except the first. The name of a part comes from its content, so an existing part is
+    /// correct.
     async fn write_parts(&self, version: i64, packed: &PackedRecord) -> Result<(), StorageError> {
         let labels = BTreeMap::from([
             (PART_OF.to_owned(), storage::part_of(&self.name, version)),
@@ -586,7 +587,7 @@ impl ReleaseStorage {
         self.delete_parts_where(&selector, is_garbage).await
     }
 
-    /// Writes what a step says: other records first, then the record with its journal.
+    /// Writes the records of a step: first the other records, then the record with its journal.
     pub(super) async fn write(&self, write: &RecordAndJournalWrite) -> Result<(), StorageError> {
         self.write_others(&write.others).await?;
         self.change(write.version, &write.changes, Some(&write.journal)).await

@@ -1,7 +1,8 @@
-//! All that the release runner sees of the spec of an owner. Pure.
+//! The specification of a release, as the release runner gets it from its owner. Pure.
 //!
-//! Here: what was read of it, and the desired state that it makes of a chart and values. Elsewhere: reading it
-//! (`helm_release/validated_spec.rs`, and the crate `helmfile-controller`), what is decided (engine `release`).
+//! Here: the fields that were read from the owner's spec, and the desired state that they give with a chart and values.
+//! Elsewhere: reading the owner's spec (`helm_release/validated_spec.rs`, and the crate `helmfile-controller`), decisions
+//! (engine `release`).
 
 use std::time::Duration;
 
@@ -25,28 +26,28 @@ use windlass_serve::settings::OperatorSettings;
 /// The desired state of a release by its spec, with the defaults of fields that were left out.
 #[derive(Debug)]
 pub struct ValidatedSpec {
-    /// How often the release is reconciled.
+    /// The intervals at which the release is reconciled.
     pub(crate) pace: ReconcileIntervals,
-    /// What decisions depend on.
+    /// The part of the spec that decisions depend on.
     pub release: ReleaseSpec,
-    /// How the program does what is decided.
+    /// The options for performing operations. No decision depends on them.
     pub options: ActionOptions,
     /// The fields whose differences do not count as drift.
     pub(crate) ignore: IgnoreRules,
-    /// What is done to the documents of the release before they are manifests and hooks.
+    /// The post-renderers that change the documents of the release.
     pub post: PostRenderers,
-    /// Which documents those see by the spec alone. It belongs to the inputs of a release, to which flags do not.
+    /// Which documents the post-renderers get by the spec alone. This belongs to the inputs of a release, and flags do not.
     pub(crate) post_render_strategy: PostRenderStrategy,
 }
 
-/// What a release is made from, beside the spec.
+/// The inputs of a release besides the spec: chart and values.
 #[derive(Debug, Clone, Default)]
 pub struct ReleaseInputs {
     /// The chart's name.
     pub chart_name: String,
     /// The chart's version, with the digest of its artifact where that belongs to it.
     pub chart_version: String,
-    /// The version of what the chart installs.
+    /// The version of the application that the chart installs.
     pub app_version: String,
     /// The digest of the artifact, where a release is known by it.
     pub oci_digest: String,
@@ -57,7 +58,7 @@ pub struct ReleaseInputs {
 }
 
 impl ValidatedSpec {
-    /// The desired state of the release of an owner after so many failures in a row: nothing holds it yet, and nothing is
+    /// The desired state of an owner's release after this number of failures in a row. Nothing holds it yet, and nothing is
     /// requested.
     pub fn desired<O: WindlassKind>(
         &self,
@@ -90,8 +91,8 @@ impl ValidatedSpec {
         }
     }
 
-    /// Names everything from which a release is rendered, so that an operation under way sees when it is no longer what is
-    /// desired.
+    /// A digest of everything from which a release is rendered. With it, a running operation notices that the desired release
+    /// changed.
     fn digest(&self, inputs: &ReleaseInputs) -> String {
         let ReleaseSpec { target, post_renderers_digest, common_metadata_digest, .. } =
             &self.release;
@@ -124,7 +125,7 @@ impl ValidatedSpec {
     }
 }
 
-/// How long what fails next waits, when so many attempts failed before it.
+/// The delay after the next failure, if so many attempts failed before it.
 fn retry(failures: i64, settings: &OperatorSettings) -> Duration {
     let next = u32::try_from(failures.saturating_add(1)).unwrap_or(u32::MAX);
     let delay = reconcile::backoff(next, settings.min_retry_delay, settings.max_retry_delay);

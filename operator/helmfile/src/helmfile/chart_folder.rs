@@ -1,8 +1,8 @@
-//! The charts of plans, in files of the storage folder: a plan that waits for its next run keeps the digests of its charts, and
-//! not their bytes.
+//! Stores the charts of plans in files of the storage folder. A plan that waits for its next run keeps the digests of its
+//! charts in memory, and not their bytes.
 //!
-//! Equal charts of all Helmfiles are one file, which goes with the last plan that has the chart. Elsewhere: what a chart is
-//! (engine `helm`), charts that are in use (`helm_controller::release_runner::chart_cache`).
+//! Equal charts of all Helmfiles are one file. The file is deleted with the last plan that has the chart. Elsewhere: what a
+//! chart is (engine `helm`), charts that are in use (`helm_controller::release_runner::chart_cache`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,19 +16,19 @@ use sha2::{Digest as _, Sha256};
 /// The folder in the storage folder.
 const FOLDER: &str = "helmfile-charts";
 
-/// How many bytes the charts of all plans may take.
+/// The most bytes of the charts of all plans.
 const MAX_STORED_BYTES: usize = 4 << 30;
 
 /// The files of a chart, or its archive.
 pub(super) enum ChartInput {
-    /// Its files, relative to the chart.
+    /// The files of the chart, relative to the chart.
     Files(Vec<ChartFile>),
-    /// Its archive.
+    /// The archive of the chart.
     Archive(Arc<[u8]>),
 }
 
 impl ChartInput {
-    /// All of it as bytes, piece by piece: names and contents with their lengths, or the archive.
+    /// All bytes of the chart, piece by piece: names and contents with their lengths, or the archive.
     fn pieces(&self, mut each: impl FnMut(&[u8])) {
         match self {
             Self::Files(files) => {
@@ -43,7 +43,7 @@ impl ChartInput {
         }
     }
 
-    /// Identifies the content: `sha256:…`.
+    /// The digest of the content: `sha256:…`.
     pub(super) fn digest(&self) -> String {
         let mut hash = Sha256::new();
         self.pieces(|piece| hash.update(piece));
@@ -69,7 +69,7 @@ impl ChartInput {
     }
 }
 
-/// Takes the files apart that [`ChartInput::bytes`] put together; `None` if the bytes are something else.
+/// Parses the files that [`ChartInput::bytes`] joined. `None` if the bytes have another form.
 fn files_of(mut bytes: &[u8]) -> Option<Vec<ChartFile>> {
     fn part<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -97,7 +97,7 @@ pub(super) struct ChartFolder {
 struct StoredCharts {
     by_digest: BTreeMap<String, Weak<StoredChart>>,
     bytes: usize,
-    /// How many files were written: each has a name of its own.
+    /// The number of written files, from which each gets a name of its own.
     written: u64,
 }
 
@@ -133,7 +133,7 @@ impl ChartFolder {
         self
     }
 
-    /// Writes a chart to a file, unless a plan has the same.
+    /// Writes a chart to a file, unless another plan has already stored the same chart.
     ///
     /// # Errors
     /// There is no room for it, or it cannot be written.

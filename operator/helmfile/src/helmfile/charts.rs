@@ -1,7 +1,7 @@
-//! Charts of repositories and registries: which versions there are, and fetching one.
+//! Charts of repositories and registries: lists the versions of a chart, and fetches one.
 //!
-//! Elsewhere: which charts helmfiles name (engine `helmfile`), which of them may be asked for (`repositories.rs`),
-//! repositories and registries (`sources`).
+//! Elsewhere: which charts helmfiles name (engine `helmfile`), which repositories a helmfile may use (`repositories.rs`),
+//! requests to repositories and registries (`sources`).
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -20,31 +20,31 @@ use sources::charts::{
 };
 use sources::oci::{self, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOciRepository};
 
-/// How long a repository may take.
+/// The time limit for requests to a repository.
 const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The chart repositories of one plan: each index is fetched once.
+/// The chart repositories of one plan. The index of each repository is fetched once.
 pub struct ChartRepositoryCache {
     indexes: BTreeMap<String, ChartIndex>,
     reach: ChartRepositoryClients,
     known: Arc<oci::RegistryCache>,
-    /// The logins of the user who runs the command, for registries whose login the helmfile does not give.
+    /// The logins of the user who runs the command, for registries without a login in the helmfile.
     logins: Option<fn() -> anyhow::Result<RegistryKeyring>>,
     /// Whether buckets are read anonymously instead of with the credentials of the environment.
     is_anonymous: bool,
-    /// Where what is fetched without credentials stays.
+    /// The store of files that were fetched without credentials.
     downloads: Option<Arc<dyn DownloadCache>>,
 }
 
-/// How the chart repository or the registry of a chart is spoken to.
+/// The connection to the chart repository or the registry of a chart.
 pub(super) enum HelmfileChartRemote {
     Index(Box<ChartRepository>),
     Registry(Box<RemoteOciRepository>, Arc<oci::RegistryCache>),
 }
 
 impl ChartRepositoryCache {
-    /// A cache in which nothing was fetched yet. Requests use the clients of `reach` and what `known` remembers of
-    /// registries; `logins` reads the registry logins of the user who runs the command.
+    /// An empty cache. Requests use the clients of `reach`, and the tokens and digests of registries in `known`. `logins`
+    /// reads the registry logins of the user who runs the command.
     pub fn new(
         reach: ChartRepositoryClients,
         known: Arc<oci::RegistryCache>,
@@ -54,13 +54,14 @@ impl ChartRepositoryCache {
         Self { indexes: BTreeMap::new(), reach, known, logins, is_anonymous: false, downloads }
     }
 
-    /// Keeps what is fetched without credentials, and takes it from there if the repository still has the same.
+    /// Stores files that were fetched without credentials in `downloads`, and reuses such a file if the repository still has
+    /// the same.
     #[must_use]
     pub fn with_downloads(self, downloads: Arc<dyn DownloadCache>) -> Self {
         Self { downloads: Some(downloads), ..self }
     }
 
-    /// Buckets are read anonymously: the author of a helmfile must not use the credentials of this process.
+    /// Reads buckets anonymously. The author of a helmfile must not use the credentials of this process.
     #[must_use]
     pub(super) fn anonymous(self) -> Self {
         Self { is_anonymous: true, ..self }
@@ -99,8 +100,7 @@ impl ChartRepositoryCache {
         self.archive_at(&place, chart).await
     }
 
-    /// As [`ChartRepositoryCache::archive`], from a repository whose access is configured elsewhere than in the
-    /// helmfile.
+    /// Like [`ChartRepositoryCache::archive`], for a repository whose access is not configured in the helmfile.
     ///
     /// # Errors
     /// As [`ChartRepositoryCache::archive`].
@@ -139,7 +139,7 @@ impl ChartRepositoryCache {
         })
     }
 
-    /// Where downloads of a chart are kept; none if its requests may have credentials.
+    /// The store for downloads of a chart. `None` if its requests may have credentials.
     fn downloads_of(&self, chart: &ChartVersionRequest) -> Option<Arc<dyn DownloadCache>> {
         let may_have_login = chart.login.is_some() || self.logins.is_some();
         // User and password of an address are credentials, and a query may be one.

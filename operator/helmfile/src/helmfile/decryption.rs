@@ -1,7 +1,7 @@
-//! What of a helmfile is encrypted, decrypted while its plan is made.
+//! Decrypts the encrypted files of a helmfile while its plan is made.
 //!
-//! Elsewhere: the keys of a spec (`kustomization::decryption`), asking services for data keys
-//! (`kustomization::key_services`), what of a helmfile may be encrypted (engine `helmfile`).
+//! Elsewhere: the keys of a spec (`kustomization::decryption`), asking services for data keys (`kustomization::key_services`),
+//! which parts of a helmfile may be encrypted (engine `helmfile`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_runtime::time_limit::TimeLimit;
 use windlass_serve::settings::OperatorSettings;
 
-/// Says why nothing is decrypted.
+/// The message if no decryption is configured.
 const NO_KEYS: &str = "it is encrypted with SOPS: set `spec.decryption` of a Helmfile of helmfile.windlass.dev, and name \
                        the Secret with the keys in `spec.decryption.secretRef`";
 
-/// What is to be done when no key is the right one.
+/// The advice if no key can decrypt the file.
 const ADVICE: &str = "add a key that decrypts it to the Secret of `spec.decryption.secretRef`";
 
-/// How many values may be decrypted for a plan: messages are searched for each of them, so that they do not show it.
+/// The most decrypted values of a plan. Each message is searched for each of these values, so that it does not show one.
 const MOST_HIDDEN: usize = 20_000;
 
 /// Files are nested less deeply than this needs.
@@ -60,7 +60,7 @@ pub(super) struct PlanDecryption {
     pub(super) services: KeyServiceAccess,
 }
 
-/// What a plan came to, and what was hidden in the files that were decrypted for it.
+/// The result of planning, and the decrypted values.
 type DecryptedPlan<T> = (T, Vec<Vec<u8>>);
 
 type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
@@ -72,7 +72,7 @@ struct DecryptionRequest {
     answer: SyncSender<DataKeyResult>,
 }
 
-/// Has files decrypted by the thread that has the keys.
+/// Sends files to the thread with the keys, which decrypts them.
 struct RemoteThreadDecryptor(Mutex<Sender<DecryptionRequest>>);
 
 impl SopsFileDecryptor for RemoteThreadDecryptor {
@@ -94,13 +94,13 @@ impl SopsFileDecryptor for KeylessDecryptor {
     }
 }
 
-/// Makes a plan with what decrypts for it.
+/// Makes a plan with the decryption keys and services for it.
 ///
-/// Logins and answers of services last as long as the plan, and are borrowed by what asks: so it has a thread of its own.
-/// Nothing of the plan may keep what decrypts.
+/// Logins and answers of services last as long as the plan is made, and the code that asks them borrows them. So the work has
+/// a thread of its own. The finished plan may not keep keys or services.
 ///
 /// # Errors
-/// There is no thread for it, or it panicked.
+/// The thread cannot be started, or it panicked.
 pub(super) fn during<T>(
     decrypting: Option<PlanDecryption>,
     stop: &StopSignal,
@@ -129,7 +129,7 @@ pub(super) fn during<T>(
     })
 }
 
-/// Decrypts what is asked for, to the end of the plan; gives what was hidden.
+/// Decrypts until the plan is made, and returns the decrypted values.
 fn answer_all(
     keys: &BuildDecryptionKeys,
     services: &KeyServiceAccess,

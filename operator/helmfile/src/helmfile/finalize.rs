@@ -1,4 +1,5 @@
-//! A Helmfile that is deleted: its releases go with it, by policy, those that others need last.
+//! The deletion of a Helmfile. By its policy, windlass uninstalls its releases, and uninstalls a release before the releases
+//! that it needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use windlass_runtime::applier::FinalizeOutcome;
 use windlass_runtime::object_hold;
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
-    /// The object goes: so do its releases, by policy.
+    /// Uninstalls the releases of a deleted Helmfile, by its policy.
     pub(super) async fn finalize(
         &self,
         object: &Arc<K>,
@@ -62,7 +63,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         for row in rows {
             let key = ReleaseKey::of(row);
             let permitted = self.permit_removal(&run, row, RemovalCause::OwnerDeleted);
-            // The write that removes the row announces the event, so that it is announced once.
+            // The event is recorded with the write that removes the row, so that it is recorded once.
             let event = match (gone.get(&key.context), permitted) {
                 _ if row.state == ReleaseState::LeftOut => None,
                 (Some(missing), _) => Some(left(&key, missing)),
@@ -113,7 +114,7 @@ fn left(key: &ReleaseKey, missing: &str) -> ObjectEvent {
     ObjectEvent { message, ..left_behind(missing) }
 }
 
-/// The event of a release that is not uninstalled and stays in the cluster.
+/// The event about a release that is not uninstalled and stays in the cluster.
 pub(super) fn given_up(key: &ReleaseKey, why: &PruneReason) -> ObjectEvent {
     ObjectEvent {
         severity: EventSeverity::Info,

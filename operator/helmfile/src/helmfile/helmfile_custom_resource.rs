@@ -1,4 +1,5 @@
-//! What the two kinds of Helmfile differ in: how their specs are written. Everything else is the same for both.
+//! The one difference between the two kinds of Helmfile, which is how their specs are written. Everything else is the same for
+//! both kinds.
 //!
 //! Elsewhere: the kind of helmfile-operator (`helmfile_operator_resource.rs`).
 
@@ -37,7 +38,7 @@ pub trait HelmfileCustomResource:
     /// The marks on the objects of its releases.
     const OWNERSHIP: OwnershipMarks;
 
-    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    /// Annotations that only change runs of this kind. A change of one wakes the object.
     const ANNOTATIONS: &'static [&'static str];
 
     /// Fields that the object has and this version does not support.
@@ -45,10 +46,10 @@ pub trait HelmfileCustomResource:
         Vec::new()
     }
 
-    /// What it asks for.
+    /// The spec in the form of windlass's Helmfile.
     fn asked(&self) -> Cow<'_, HelmfileSpec>;
 
-    /// What of the spec contradicts itself.
+    /// The outcome of a contradiction in the spec.
     fn fault(&self) -> Option<RunOutcome> {
         None
     }

@@ -1,6 +1,6 @@
-//! The Helmfile of helmfile-operator as one of ours: fields renamed, its defaults kept.
+//! Reads a Helmfile of helmfile-operator as a Helmfile of windlass: it renames fields and keeps helmfile-operator's defaults.
 //!
-//! Elsewhere: the fields (`crds::helmfile::helmfile_operator`), everything that is done for it (this folder).
+//! Elsewhere: the fields (`crds::helmfile::helmfile_operator`), the runs of the Helmfile (this folder).
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {
     manager: MANAGER,
 };
 
-/// How often the helmfile is fetched unless the spec says it; helmfile-operator does it every ten seconds.
+/// How often the helmfile is fetched unless the spec has an interval. helmfile-operator fetches it every ten seconds.
 const INTERVAL: &str = "1m";
 
 impl HelmfileCustomResource for Helmfile {
@@ -101,7 +101,7 @@ impl HelmfileCustomResource for Helmfile {
     }
 }
 
-/// The dialect that the annotation names; `None` without the annotation, or if it names neither.
+/// The dialect that the annotation names. `None` without the annotation, or if it names no known dialect.
 fn dialect(object: &Helmfile) -> Option<Dialect> {
     match object.annotations().get(DIALECT)?.as_str() {
         "v0" => Some(Dialect::V0),

@@ -1,6 +1,7 @@
-//! Where a helmfile comes from: the artifact of a source, or what an address names, fetched anew at the interval.
+//! Loads a helmfile from the artifact of a source object, or from a remote address. Windlass fetches an address again at each
+//! interval.
 //!
-//! Elsewhere: fetching (`sources::go_getter`), what addresses say (engine `helmfile`), finding sources (`resolve`).
+//! Elsewhere: fetching (`sources::go_getter`), the notation of addresses (engine `helmfile`), finding sources (`resolve`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,28 +25,29 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCE_NOT_VERIFIED;
 use windlass_runtime::{artifact_files, hold_conditions, source_reference};
 
-/// The origin of a helmfile: the artifact of a source, or an address that is fetched anew at each interval.
+/// The origin of a helmfile: the artifact of a source object, or an address that is fetched again at each interval.
 #[derive(Clone)]
 pub(super) enum HelmfileOrigin {
     /// The artifact of a source.
     Artifact {
         source: ObjectKey,
         artifact: Box<Artifact>,
-        /// Whether it is in another process' store.
+        /// Whether the artifact is in the store of another process.
         is_elsewhere: bool,
     },
-    /// What an address names, and its files if they were fetched in this run.
+    /// The revision of an address, and its files if this run has fetched them.
     Address(Arc<RemoteSourceRevision>, Option<Arc<MemoryTree>>),
 }
 
-/// What an address named when it was fetched last. Its files are not kept: a plan has all that is needed of them.
+/// The revision of an address at its last fetch. The files are not kept, since the plan contains everything that runs need
+/// from them.
 pub(crate) struct RemoteSourceRevision {
     address: String,
     revision: String,
     at: Instant,
 }
 
-/// Why there are no files, though the server reported no error.
+/// The error if there are no files although the server reported no error.
 pub(super) const NO_CONTENT: &str = "the server returned no content";
 
 impl HelmfileOrigin {
@@ -56,7 +58,7 @@ impl HelmfileOrigin {
         }
     }
 
-    /// A text that is another one for other files: their digest, or the revision of an address.
+    /// A text that changes with the files: their digest, or the revision of an address.
     pub(super) fn digest(&self) -> &str {
         match self {
             Self::Artifact { artifact, .. } => &artifact.digest,
@@ -71,7 +73,7 @@ pub(super) fn source<K: HelmfileCustomResource>(object: &K) -> Option<ObjectKey>
     object.asked().source_ref.as_ref().map(|source| source_reference::source_node(&own, source))
 }
 
-/// What of `source` and `sourceRef` cannot be used.
+/// Checks `source` and `sourceRef`, and reports a part that cannot be used.
 pub(super) fn check(spec: &HelmfileSpec) -> Result<(), RunOutcome> {
     let stalled = |text: String| Err(RunOutcome::Stalled(URL_INVALID, text));
     let address = match (&spec.source, &spec.source_ref) {
@@ -91,10 +93,10 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), RunOutcome> {
     }
 }
 
-/// What an address wants to be fetched.
+/// Converts an address to a request for the getter.
 ///
 /// # Errors
-/// What is not supported, and what to write instead.
+/// The address is not supported. The text says what to write instead.
 pub(super) fn wanted(address: &RemoteAddress) -> Result<GetterRequest, String> {
     Ok(match address.source()? {
         RemoteSource::Git { host, path, folder, reference } => {
@@ -106,7 +108,7 @@ pub(super) fn wanted(address: &RemoteAddress) -> Result<GetterRequest, String> {
     })
 }
 
-/// What fetches for a Helmfile, from servers that may be asked.
+/// The getter of a Helmfile, which fetches from permitted servers.
 pub(super) fn getter(
     context: &RunContext,
     known: &Arc<git::GitServerCache>,
@@ -124,9 +126,9 @@ pub(super) fn getter(
     HelmfileGetter { git, buckets: context.remotes.buckets.clone(), limits }
 }
 
-/// What fetches what a helmfile names by addresses, or why nothing does.
+/// The getter for the addresses in a helmfile, or the reason why none is allowed.
 ///
-/// A helmfile names them as a kustomization names its bases, and the same servers may be asked.
+/// It may ask the same servers that a kustomization may name for its bases.
 pub(super) fn getter_for(
     context: &RunContext,
     target: &ClusterTarget,
@@ -157,7 +159,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             .map(|it| it.revision)
     }
 
-    /// Where the helmfile comes from now.
+    /// The present origin of the helmfile.
     pub(super) async fn origin(
         &self,
         object: &K,
@@ -197,8 +199,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Ok(HelmfileOrigin::Artifact { source, artifact: Box::new(artifact), is_elsewhere })
     }
 
-    /// Checks that the wave of a rollout is open for an artifact. Nothing is pinned meanwhile, because a Helmfile keeps no facts of
-    /// what it applied.
+    /// Checks that the wave of a rollout is open for an artifact. A Helmfile is not pinned to its present revision meanwhile,
+    /// because it keeps no facts about applied revisions.
     ///
     /// # Errors
     /// The outcome of a run that changes nothing until the wave is open.
@@ -226,8 +228,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         windlass_rollout::gate(&self.context, &applier, source, artifact, retry_at).await.map(drop)
     }
 
-    /// The files of an origin, and the helmfile among them. What an address names is fetched again if this run has not
-    /// done that yet; by then it may have another revision, which the origin has from then on.
+    /// The files of an origin, and the helmfile among them. If this run has not fetched the address yet, it is fetched now.
+    /// The address may have another revision by then, and the origin is updated to it.
     pub(super) async fn files(
         &self,
         origin: &mut HelmfileOrigin,
@@ -255,7 +257,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// Fetches what an address names; without its files if it still has the revision that is known.
+    /// Fetches the files of an address. It returns no files if the address still has the known revision.
     async fn fetched(
         &self,
         text: &str,

@@ -1,8 +1,8 @@
-//! Plans of hooks of a release on which no operation begins: only their manifests were changed, or the release was adopted.
-//! Where all changes wait for approval, a user approves these, too.
+//! Plans for the hooks of a release on which no operation begins, because only the hooks' manifests changed or the release was
+//! adopted. If all changes wait for approval, a user approves these hooks, too.
 //!
-//! Elsewhere: when hooks are applied (`hooks_without_operation.rs`), Plans of operations, which have the hooks that are applied
-//! with these (`helm_controller::release_runner::change_judgement`), Plans themselves (`windlass_runtime::deletion_plan`).
+//! Elsewhere: when hooks are applied (`hooks_without_operation.rs`), Plans of operations with their hooks
+//! (`helm_controller::release_runner::change_judgement`), Plans themselves (`windlass_runtime::deletion_plan`).
 
 use std::collections::BTreeSet;
 
@@ -32,16 +32,18 @@ use windlass_runtime::deletion_plan::{
     self, DeletionPlanRequest, DeletionSubject, PLAN_FAILED, PlanGuard,
 };
 
-/// How Plans name the hooks of a release. They are not those of its operations, which go when the release is as desired.
+/// The name of a release's hooks in Plans. It differs from the name in Plans of operations, which are deleted when the release
+/// is as desired.
 fn hooks_of(key: &ReleaseKey) -> String {
     format!("{key} hooks")
 }
 
-/// What hooks apply, for people. Whether an object is there already, and what of it changes, is not found out.
+/// The changes of hooks, as a Plan shows them to people. Windlass does not find out whether an object exists already, and
+/// which of its fields change.
 pub(super) fn hook_changes(hooks: &ReleaseHooks, secrets: &SecretMasking) -> ResultChanges {
     let mut ids: BTreeSet<ObjectId> = BTreeSet::new();
     for hook in &hooks.all {
-        // What cannot be read is not applied.
+        // Unreadable manifests are not applied.
         let objects = manifest_objects::read(&hook.manifests).unwrap_or_default();
         ids.extend(objects.iter().map(Object::id));
     }
@@ -61,7 +63,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Judges hooks that are about to be applied.
     ///
     /// # Errors
-    /// A user has to approve them first, or it is not known whether one has to.
+    /// A user has to approve the hooks first, or it is not known whether an approval is needed.
     pub(super) async fn judge_hooks(
         &self,
         owner: &HelmfileReleaseOwner<K>,
@@ -92,7 +94,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 deletion_plan::namespace_rules(&self.context, namespace)
             });
         let rules = rules.map_err(unknown)?;
-        // They delete and recreate nothing.
+        // Hooks delete and recreate no objects.
         if rules.mode.tightened(owner.plan_mode().as_deref()) != PlanMode::Approve {
             return Ok(());
         }

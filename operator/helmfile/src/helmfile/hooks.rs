@@ -1,9 +1,9 @@
-//! Applies the manifests of a release's hooks, as `kubectl apply` would as the user that applies the release, and audits
-//! what that changed.
+//! Applies the manifests of a release's hooks, as `kubectl apply` would for the user that applies the release, and audits the
+//! changes.
 //!
-//! They are not in the journal, since applying them again changes nothing. Writes that the API server did not answer are
-//! remembered as long as the process lives, so that what they changed is audited once. No release owns these objects: drift
-//! is not corrected, and they are not pruned.
+//! The journal does not have these applies, since repeating them changes nothing. Windlass remembers a write that the API
+//! server did not answer as long as the process lives, so that its change is audited once. No release owns these objects:
+//! drift is not corrected, and they are not pruned.
 //! Elsewhere: what hooks apply, and which are refused (engine `helmfile`); when (`release_reconciler.rs`,
 //! `release_states.rs`).
 
@@ -40,20 +40,21 @@ use windlass_runtime::crd_guard::error::CrdGuardError;
 use windlass_runtime::crd_guard::{CrdGuardian, CrdWritePermission, is_definition};
 use windlass_runtime::run_context::RunContext;
 
-/// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
+/// The field manager of objects that hooks apply. It differs from the manager of releases, so that applying hooks does not
+/// remove fields of releases.
 const MANAGER: &str = "helmfile-hooks";
 
 /// Most objects that the hooks of a release apply for an event.
 const MOST_OBJECTS: usize = 500;
 
-/// When it is tried again after an API server did not answer.
+/// The delay before hooks are tried again after an API server did not answer.
 const API_SERVER_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// What the hooks of a release apply.
+/// The manifests that the hooks of a release apply.
 #[derive(Debug, Default)]
 pub(super) struct ReleaseHooks {
     pub(super) all: Vec<ManifestHook>,
-    /// Of all of them; empty where there are none.
+    /// The digest of all manifests. Empty if there are none.
     pub(super) digest: String,
 }
 
@@ -78,21 +79,21 @@ impl ReleaseHooks {
     }
 }
 
-/// A write of a hook that the API server did not answer: it may have carried it out all the same.
+/// A write of a hook that the API server did not answer. The API server may have carried it out.
 #[derive(Debug)]
 struct UnansweredHookWrite {
     /// The digest of the manifest.
     digest: String,
-    /// The digest of the object before, without its status and version; none where there was none.
+    /// The digest of the object before the write, without its status and version. `None` if there was no object.
     before: Option<String>,
-    /// When it was sent.
+    /// The time when the write was sent.
     sent: Time,
 }
 
-/// Writes of a release's hooks that the API server did not answer: at most one for each object and moment.
+/// Writes of a release's hooks that the API server did not answer. There is at most one for each object and each hook moment.
 ///
-/// Hooks apply also what is as their manifests say. So a write changed something only if its object has other fields since. Its
-/// version does not tell: controllers write statuses.
+/// Hooks also apply objects that match their manifests already. So such a write changed something only if fields of its object
+/// differ since then. The resource version does not show that, because controllers write statuses.
 #[derive(Debug, Default)]
 pub(super) struct UnansweredHookWrites {
     before: BTreeMap<ObjectId, UnansweredHookWrite>,
@@ -100,7 +101,7 @@ pub(super) struct UnansweredHookWrites {
 }
 
 impl UnansweredHookWrites {
-    /// Those of hooks with this moment.
+    /// The writes of hooks with this moment.
     fn at(&mut self, moment: ManifestHookTime) -> &mut BTreeMap<ObjectId, UnansweredHookWrite> {
         match moment {
             ManifestHookTime::Before => &mut self.before,
@@ -108,8 +109,8 @@ impl UnansweredHookWrites {
         }
     }
 
-    /// Remembers a write that may have been carried out. An earlier one of the same manifest stays: its change is what this one
-    /// may have found.
+    /// Remembers a write that may have been carried out. An earlier write of the same manifest stays, since this write may
+    /// have found its change.
     fn put(&mut self, moment: ManifestHookTime, id: &ObjectId, write: UnansweredHookWrite) {
         let writes = self.at(moment);
         let earlier = writes.remove(id).filter(|earlier| earlier.digest == write.digest);
@@ -118,8 +119,8 @@ impl UnansweredHookWrites {
         }
     }
 
-    /// A write of a manifest was answered that changed nothing: the earlier one without an answer that made its object so,
-    /// which is forgotten with any other.
+    /// Handles an answered write of a manifest that changed nothing. Returns the earlier unanswered write that changed the
+    /// object. Other earlier writes of the object are forgotten.
     fn take(
         &mut self,
         moment: ManifestHookTime,
@@ -131,7 +132,8 @@ impl UnansweredHookWrites {
         is_done.then_some(write)
     }
 
-    /// All hooks of a moment were applied: what is left is about objects that they do not name any more.
+    /// Forgets the writes of a moment whose hooks were all applied. They are about objects that the hooks do not name any
+    /// more.
     fn forget(&mut self, moment: ManifestHookTime) {
         self.at(moment).clear();
     }
@@ -142,16 +144,16 @@ fn version(object: &Object) -> Option<String> {
     object.meta("resourceVersion")?.as_str().map(str::to_owned)
 }
 
-/// What hooks changed: by writes that were answered, and by earlier ones that were not and turned out to be done.
+/// The changes by hooks, from answered writes, and from earlier unanswered writes that turned out to be done.
 #[derive(Debug, Default)]
 struct HelmfileHookChanges {
     all: Vec<Changed>,
-    /// When the first of those was sent that had no answer.
+    /// The time of the first write without an answer among them.
     unanswered_since: Option<Time>,
 }
 
 impl HelmfileHookChanges {
-    /// A write was answered, which changed this; `unanswered` is the earlier one that made the object so.
+    /// Adds the change of an answered write. `unanswered` is the earlier write that changed the object.
     fn answered(
         &mut self,
         written: &Object,
@@ -177,19 +179,19 @@ struct HookApplication<'a> {
     changes: Vec<Changed>,
 }
 
-/// How applying manifests ended.
+/// The result of applying manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HookApplyOutcome {
-    /// All of them are applied.
+    /// All manifests are applied.
     Applied,
-    /// One of them cannot be, and why.
+    /// One of the manifests cannot be applied, for this reason.
     Refused(String),
     /// The owner was changed, suspended or deleted meanwhile.
     Overtaken,
 }
 
 impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
-    /// Applies what the hooks of some moments name, in order, which lifecycles have let begin with these answers.
+    /// Applies the manifests of the hooks of some moments, in order. Lifecycles have permitted this with the given answers.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -227,8 +229,8 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
             moments.iter().for_each(|moment| unanswered.forget(*moment));
         }
         let started = unanswered_since.map_or(began, |since| since.min(began));
-        // A process may have applied all of it, and ended before it wrote the audit. What precedes an operation that another
-        // process has begun was audited by that one.
+        // A process may have applied all hooks, and ended before it wrote the audit. The process that began an operation also
+        // audits the hooks before it.
         if self.follows(moments) || moments == [ManifestHookTime::Before] || !changes.is_empty() {
             let application = HookApplication { started, ended: &ended, changes };
             self.audit_hooks(moments, application, answers, desired).await;
@@ -250,13 +252,13 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
         self.audit_hooks(&moments, application, &answers, desired).await;
     }
 
-    /// Whether something is due that follows an operation.
+    /// Whether hooks that follow an operation are due.
     fn follows(&self, moments: &[ManifestHookTime]) -> bool {
         moments.contains(&ManifestHookTime::After)
             && self.hooks.all.iter().any(|it| it.when == ManifestHookTime::After)
     }
 
-    /// Writes the audit of what hooks changed.
+    /// Writes the audit record of the hooks' changes.
     async fn audit_hooks(
         &self,
         moments: &[ManifestHookTime],
@@ -275,8 +277,8 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
         };
         let revision =
             release::release_snapshot::latest(&self.status().history).map_or(0, |it| it.version);
-        // It is one audit before and one after an operation, whichever process applies what and how often; what failed is
-        // applied again, and changes other objects.
+        // There is one audit record before and one after an operation, however often and by which process hooks are applied.
+        // Failed hooks are applied again, and change other objects.
         let of = if self.follows(moments) { "after" } else { "before" };
         let attempt = match outcome {
             AuditOutcome::Failed if !changes.is_empty() => started.to_string(),
@@ -286,7 +288,7 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
             "hooks {of} {} {} {} {revision} {outcome:?}{attempt}",
             self.key, self.hooks.digest, desired.generation
         );
-        // All of them are applied where this process has not begun the operation: what another one changed is not known.
+        // If another process began the operation, all hooks are applied, and the changes by that process are not known.
         let is_partial = outcome != AuditOutcome::Succeeded || moments.len() > 1;
         let origin = &desired.origin;
         let source = AuditCause {
@@ -326,9 +328,9 @@ struct HookRound<'r, K: HelmfileCustomResource> {
     target: &'r ClusterTarget,
     permit: &'r RunPermit,
     desired: &'r ReleaseDesiredState,
-    /// What was changed so far.
+    /// The changes so far.
     changes: HelmfileHookChanges,
-    /// How many objects may follow.
+    /// How many further objects are permitted.
     left: usize,
 }
 
@@ -415,7 +417,7 @@ impl<K: HelmfileCustomResource> HookRound<'_, K> {
         Ok(HookApplyOutcome::Applied)
     }
 
-    /// Waits until the kinds of definitions are served that were written: what comes next may be of them.
+    /// Waits until the kinds of written CustomResourceDefinitions are served, since the next objects may be of these kinds.
     async fn serve(
         &self,
         definitions: &mut Vec<Object>,
@@ -431,7 +433,7 @@ impl<K: HelmfileCustomResource> HookRound<'_, K> {
         Ok(())
     }
 
-    /// Applies an object; `None` if its `windlass.dev/crd-policy` excludes it.
+    /// Applies an object. `None` if its `windlass.dev/crd-policy` excludes it.
     async fn one(
         &mut self,
         object: Object,
@@ -459,7 +461,7 @@ impl<K: HelmfileCustomResource> HookRound<'_, K> {
             true => cluster.get(&resource, object.namespace(), object.name()).await,
             false => Ok(None),
         };
-        // Without an answer, what a write changed would not be known.
+        // Without an answer, the change by a write would not be known.
         let before = match before {
             Err(error) if error.is_of_server() => return Err(error.into()),
             before => before,
@@ -484,7 +486,7 @@ impl<K: HelmfileCustomResource> HookRound<'_, K> {
     }
 }
 
-/// What a write changed; `None` if it changed nothing.
+/// The change by a write. `None` if it changed nothing.
 fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Option<Changed> {
     let (what, fields) = match before {
         Ok(None) => (ObjectChangeKind::Added, Vec::new()),
@@ -492,7 +494,7 @@ fn changed(before: Result<Option<Object>, ClusterError>, written: &Object) -> Op
         // A controller wrote its status meanwhile.
         Ok(Some(before)) if stored_digest(&before) == stored_digest(written) => return None,
         Ok(Some(before)) => (ObjectChangeKind::Changed, fields(&before, written)),
-        // A user who may write it need not be allowed to read it.
+        // A user who may write an object need not be allowed to read it.
         Err(_) => (ObjectChangeKind::Changed, Vec::new()),
     };
     Some(Changed { id: written.id(), what, fields })

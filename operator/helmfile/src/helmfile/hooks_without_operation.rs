@@ -1,5 +1,6 @@
-//! Hooks of a release on which no operation begins: only their manifests were changed, or the release was adopted. Applying
-//! them is held by windows, Freezes and lifecycles as an operation is; after an operation those that follow it are applied.
+//! Hooks of a release on which no operation begins, because only their manifests changed or the release was adopted. Windows,
+//! Freezes and lifecycles hold these hooks as they hold an operation. After an operation, the hooks that follow it are
+//! applied.
 //!
 //! Elsewhere: applying (`hooks.rs`), hooks before an operation, whose lifecycles the operation has asked
 //! (`release_states.rs`).
@@ -31,7 +32,7 @@ use windlass_runtime::lifecycle::lifecycle_attempt::{
 };
 use windlass_runtime::lifecycle::{LifecycleSubject, dismiss, events_of};
 
-/// What a release is kept as, and was before.
+/// The present and the former digest of a release.
 pub(super) struct ReleaseDigestComparison<'d> {
     pub(super) digest: &'d str,
     pub(super) known: Option<&'d str>,
@@ -51,7 +52,7 @@ fn phases(is_first: bool) -> (&'static [LifecycleHoldPhase], &'static [Lifecycle
     }
 }
 
-/// The name of the operation that applies the hooks of a release: it changes with the desired state.
+/// The name of the operation that applies the hooks of a release. It changes with the desired state.
 fn operation(key: &ReleaseKey, digest: &str) -> String {
     let digest = Sha256::digest(format!("{key} {digest}"));
     beside_release(&key.name, &hex::encode(digest)[..12])
@@ -61,8 +62,8 @@ fn operation(key: &ReleaseKey, digest: &str) -> String {
 type ReapplyResult = Result<(), RunOutcome>;
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
-    /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, where none
-    /// began. Nothing where the Helmfile changed meanwhile.
+    /// Applies the hooks of a release once the release is as the helmfile says. That includes hooks before an operation, if no
+    /// operation began. It does nothing if the Helmfile changed meanwhile.
     pub(super) async fn reapply(
         &self,
         owner: &HelmfileReleaseOwner<K>,
@@ -79,7 +80,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             let text = "manifests of hooks wait until a window opens".to_owned();
             return Some(Err(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, again)));
         }
-        // Known until the process ends: after that, they are applied once more.
+        // This is known until the process ends. After that, the hooks are applied once more.
         if remembered.has_begun.load(Ordering::Relaxed) {
             let desired = &desired_release.desired;
             if let Err(held) = self.judge_hooks(owner, desired, remembered, &of, run).await {
@@ -96,7 +97,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 )
                 .await;
         }
-        // Those that follow an operation end it, also if a Freeze began meanwhile; others begin something.
+        // Hooks that follow an operation end it, even if a Freeze began meanwhile. Other hooks begin something.
         if let Some(freeze) = &run.freeze {
             return Some(Err(freeze.outcome("the change of the manifests of hooks")));
         }
@@ -163,7 +164,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// The Plans of hooks that are applied go: an approval counts once.
+    /// Deletes the Plans of hooks that are applied, because an approval counts once.
     async fn end_hook_plans(&self, key: &ReleaseKey, run: &HelmfileRun<'_, K>) -> ReapplyResult {
         self.dismiss_hook_plans(key, run).await.map_err(|error| {
             let text = format!("a Plan that is carried out cannot be deleted: {error}");
@@ -172,10 +173,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         })
     }
 
-    /// Passes phases; the answers of their lifecycles.
+    /// Passes phases of lifecycles, and returns their answers.
     ///
     /// # Errors
-    /// It does not go on now.
+    /// The outcome of a run that a lifecycle holds now.
     async fn pass(
         &self,
         key: &ReleaseKey,
@@ -220,7 +221,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// The release is as the helmfile says, hooks and all: once the status says so, nothing waits for their lifecycles any more.
+    /// Ends the reapplying of hooks: the release and its hooks are as the helmfile says. Once the status reports this, the
+    /// lifecycles of the hooks hold nothing any more.
     ///
     /// # Errors
     /// The status was not written.
@@ -236,7 +238,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Ok(())
     }
 
-    /// Ends the questions about the hooks of a release but those of one attempt.
+    /// Deletes the lifecycle events of the release's hooks, except those of one attempt.
     async fn dismiss_reapplied(
         &self,
         key: &ReleaseKey,
@@ -262,7 +264,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 }
 
-/// The outcome of applying hooks that a lifecycle holds or makes fail, and what was answered so far.
+/// The outcome of hooks that a lifecycle holds or fails, and the answers so far.
 struct StoppedHooks {
     outcome: RunOutcome,
     answers: Vec<LifecycleEventAnswer>,

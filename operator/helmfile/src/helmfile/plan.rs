@@ -1,7 +1,7 @@
-//! From the files of a source to releases: charts, values, needs.
+//! Makes a plan from the files of a source: the releases of the helmfile, with their charts, values and needs.
 //!
-//! Blocks, on threads with a large stack. Elsewhere: what helmfiles mean (engine `helmfile`), what they name on
-//! other servers (`remote_fetch.rs`), values (`values.rs`).
+//! This blocks, on threads with a large stack. Elsewhere: the meaning of helmfiles (engine `helmfile`), files on other servers
+//! (`remote_fetch.rs`), values (`values.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,14 +38,14 @@ use helm_controller::release_runner::manifest_rendering;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::time_limit::TimeLimit;
 
-/// A release: its cluster, namespace and name.
+/// The key of a release: its cluster, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReleaseKey {
-    /// The `kubeContext` that names its cluster; empty for that of the spec.
+    /// The `kubeContext` that names its cluster. Empty for the cluster of the spec.
     pub context: String,
-    /// Its namespace.
+    /// The namespace of the release.
     pub namespace: String,
-    /// Its name.
+    /// The name of the release.
     pub name: String,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for ReleaseKey {
         let Self { context, namespace, name } = self;
         match context.is_empty() {
             true => write!(f, "{namespace}/{name}"),
-            // As helmfile writes it in `needs`.
+            // This is helmfile's notation in `needs`.
             false => write!(f, "{context}/{namespace}/{name}"),
         }
     }
@@ -82,19 +82,19 @@ impl ReleaseKey {
     }
 }
 
-/// What a plan is made from.
+/// The inputs from which a plan is made.
 pub struct HelmfilePlanInputs {
     /// The files of the source.
     pub source: Arc<MemoryTree>,
     /// The helmfile in the source, or its directory.
     pub path: String,
-    /// The version of helmfile that it is written for.
+    /// The version of helmfile for which the helmfile was written.
     pub dialect: Dialect,
     /// Files of state values, relative to the helmfile.
     pub values_files: Vec<String>,
     /// The environment of the helmfile.
     pub environment: String,
-    /// Which releases are wanted; all without any.
+    /// The selectors of the wanted releases. All releases are wanted if there are none.
     pub selectors: Vec<String>,
     /// State values as YAML.
     pub values: Vec<u8>,
@@ -104,38 +104,39 @@ pub struct HelmfilePlanInputs {
     pub namespace: String,
     /// The contexts that the spec names.
     pub contexts: BTreeSet<String>,
-    /// Existing releases: if they are not in the plan, it is asked whether they are in the helmfile at all.
+    /// Existing releases. If such a release is not in the plan, it is looked up in the helmfile, which may only have
+    /// deselected it.
     pub known: BTreeSet<ReleaseKey>,
-    /// What the cluster can do, for charts that are made of other charts.
+    /// The capabilities of the cluster, for charts that are made of other charts.
     pub capabilities: Arc<Capabilities>,
     /// The time that templates see.
     pub now: jiff::Timestamp,
     /// Fills buffers with the randomness that templates draw.
     pub random: Arc<RandomFill>,
-    /// Where the plan keeps its charts.
+    /// The store in which the plan keeps its charts.
     pub charts: PlannedChartStore,
 }
 
-/// Where a plan keeps its charts.
+/// The store in which a plan keeps its charts.
 #[derive(Clone, Default)]
 pub struct PlannedChartStore(Option<Arc<ChartFolder>>);
 
 impl PlannedChartStore {
-    /// In memory, for a plan that is used once.
+    /// Keeps charts in memory, for a plan that is used once.
     pub fn memory() -> Self {
         Self(None)
     }
 
-    /// In files, for a plan that waits for its next run.
+    /// Keeps charts in files, for a plan that waits for its next run.
     pub(super) fn folder(folder: Arc<ChartFolder>) -> Self {
         Self(Some(folder))
     }
 }
 
-/// The releases that a helmfile asks for, and what was found while it was read.
+/// The releases of a helmfile, and the findings while it was read.
 #[derive(Default)]
 pub struct HelmfilePlan {
-    /// Those that are needed first.
+    /// The releases, in the order of their needs.
     pub releases: Vec<PlannedRelease>,
     /// Releases that must not be there, whether or not others that left are pruned.
     pub unwanted: BTreeSet<ReleaseKey>,
@@ -143,9 +144,9 @@ pub struct HelmfilePlan {
     pub others: UnplannedReleases,
     /// Functions that drew randomness or the time.
     pub drawn: Vec<&'static str>,
-    /// What a person has to know of it.
+    /// Warnings for the user about the helmfile.
     pub warnings: Vec<String>,
-    /// What was encrypted in the files of the source, which no status, event or log may show.
+    /// The decrypted values of the source's files, which no status, event or log may show.
     pub(super) hidden: Vec<Vec<u8>>,
 }
 
@@ -155,11 +156,11 @@ pub struct PlannedChart {
     content: PlannedChartContent,
     /// The digest of its files.
     pub digest: String,
-    /// Its name.
+    /// The name of the chart.
     pub name: String,
-    /// Its version.
+    /// The version of the chart.
     pub version: String,
-    /// The version of what it installs.
+    /// The version of the application that the chart installs.
     pub app_version: String,
 }
 
@@ -193,7 +194,7 @@ impl PlannedChart {
         }
     }
 
-    /// The chart, from the charts that are in use or from its file. A plan whose chart cannot be read has to be made anew.
+    /// The chart, from the charts that are in use or from its file. A plan whose chart cannot be read has to be made again.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -211,36 +212,36 @@ impl PlannedChart {
 
 /// A release as a helmfile asks for it.
 pub struct PlannedRelease {
-    /// Which release it is.
+    /// The key of the release.
     pub key: ReleaseKey,
     pub(super) needs: Vec<ReleaseKey>,
-    /// Or why a helmfile may not name where its chart is: then the release fails, and no other.
+    /// The chart, or the reason why the helmfile may not name the chart's repository. In that case only this release fails.
     pub chart: Result<PlannedChart, String>,
     /// As [`HelmfileReleaseToRender::chart_changes`].
     pub chart_changes: String,
-    /// What the values of the chart are overridden with.
+    /// The values that override the values of the chart.
     pub values: GoMap,
     /// The digest of these values.
     pub values_digest: String,
-    /// How Helm's operations on it are done.
+    /// The settings of Helm's operations on the release.
     pub operation: ReleaseOperationSettings,
-    /// What its hooks apply.
+    /// The manifests that its hooks apply.
     pub(super) hooks: Arc<ReleaseHooks>,
     /// Whether its values are not checked against the schema of the chart.
     pub skips_schema: bool,
-    /// The number of its helmfile: those before it come first, as helmfile does it.
+    /// The number of its helmfile. Releases of helmfiles with lower numbers come first, as in the program helmfile.
     pub(super) helmfile: usize,
-    /// Its helmfile: its path in the source, or a digest of a long one.
+    /// The path of its helmfile in the source, or a digest of a long path.
     pub file: String,
 }
 
 impl HelmfilePlan {
-    /// Whether the chart repository of a release is refused; creating a HelmRepository with its URL allows it.
+    /// Whether the chart repository of a release is refused. Creating a HelmRepository with its URL allows it.
     pub(super) fn has_refused_chart(&self) -> bool {
         self.releases.iter().any(|it| it.chart.is_err())
     }
 
-    /// Other releases with the namespace and name of one: each has a context of its own.
+    /// Finds other releases with the namespace and name of a release, each in another `kubeContext`.
     pub(super) fn namesakes<'p>(
         &'p self,
         key: &'p ReleaseKey,
@@ -250,13 +251,13 @@ impl HelmfilePlan {
     }
 }
 
-/// What a plan costs at most in charts: releases share one if it has the same files.
+/// The most releases of a plan, which limits the cost of its charts. Releases share a chart if it has the same files.
 const MOST_RELEASES: usize = 2_000;
 
 /// Makes a plan.
 ///
 /// # Errors
-/// What is wrong with the helmfile, a chart or values, for a person.
+/// The helmfile, a chart or values are invalid. The text is for people.
 pub(super) fn plan(
     inputs: HelmfilePlanInputs,
     reaching: FetchContext,
@@ -276,11 +277,11 @@ pub(super) fn plan(
     Ok(HelmfilePlan { warnings, others, hidden, ..planned })
 }
 
-/// Makes a plan with what decrypts for it. Blocks; call it on a thread with a stack of
-/// [`helm::render::REQUIRED_STACK_BYTES`]. What was decrypted may be in the plan, and in errors.
+/// Makes a plan with the decryption for it. This blocks, and needs a thread with a stack of
+/// [`helm::render::REQUIRED_STACK_BYTES`]. The plan and errors may contain decrypted values.
 ///
 /// # Errors
-/// What is wrong with the helmfile, a chart or values, for a person.
+/// The helmfile, a chart or values are invalid. The text is for people.
 pub fn plan_with(
     inputs: HelmfilePlanInputs,
     reaching: FetchContext,
@@ -360,7 +361,7 @@ pub fn plan_with(
     let planned = releases.iter().map(|it| &it.key).chain(&unwanted).collect();
     let read = read.into_iter().map(|it| within.identified(&it)).collect();
     let mut others = UnplannedReleases::of(&inputs.known, &planned, &read, is_partial, || {
-        // Without selectors all helmfiles are read.
+        // Without selectors, all helmfiles are read.
         let settings = HelmfilePlanSettings { selectors: Vec::new(), ..settings };
         let whole = HelmfileProcessingPlan::load(&helmfile_environment, &directory, &settings)
             .map_err(|error| error.to_string())?;
@@ -374,20 +375,20 @@ pub fn plan_with(
 /// Existing releases that are not in a plan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnplannedReleases {
-    /// Those that are in the helmfile, and that selectors or a condition leave out: they are neither kept nor uninstalled.
+    /// Releases of the helmfile that selectors or a condition leave out. Windlass neither reconciles nor uninstalls them.
     pub left_out: BTreeSet<ReleaseKey>,
-    /// Why it is not known of the rest whether they are in the helmfile: then they are not uninstalled either.
+    /// The reason why some helmfiles were not read. Other releases may be in them, and are therefore not uninstalled.
     pub unread: Option<String>,
-    /// Helmfiles that were skipped: what they have is not known.
+    /// Helmfiles that were skipped, so that their releases are not known.
     pub skipped: Option<SkippedHelmfiles>,
 }
 
-/// That helmfiles were skipped because they lack the environment.
+/// Helmfiles that were skipped because they have no such environment.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SkippedHelmfiles {
-    /// Which one, and what to do.
+    /// The name of the skipped helmfile, and what to do.
     pub why: String,
-    /// The helmfiles that were read, as [`PlannedRelease::file`] has them: a release that they do not list is not in them.
+    /// The helmfiles that were read, as [`PlannedRelease::file`] names them. All releases of these helmfiles are known.
     pub read: BTreeSet<String>,
 }
 
@@ -402,14 +403,14 @@ impl SkippedHelmfiles {
         Some(Self { why, read: plan.files().map(file_id).collect() })
     }
 
-    /// The reason why helmfiles were skipped, unless `file` was read: the `file_id` that the status row of a release has.
-    /// `None` if it was read, so that it is known whether the release is in it.
+    /// The reason why helmfiles were skipped, for a release whose status row has the helmfile `file`. `None` if that helmfile
+    /// was read, so that it is known whether the release is in it.
     pub fn hides(&self, file: Option<&str>) -> Option<&str> {
         (!file.is_some_and(|file| self.read.contains(file))).then_some(&self.why)
     }
 }
 
-/// How rows name the helmfile of a release: so many rows have to fit into a status.
+/// The form in which rows name the helmfile of a release. It is short, because many rows have to fit into a status.
 fn file_id(file: &str) -> String {
     const MAX_PATH_BYTES: usize = 128;
     let file = file.trim_start_matches('/');
@@ -420,7 +421,7 @@ fn file_id(file: &str) -> String {
 }
 
 impl UnplannedReleases {
-    /// Those of the `known` releases, by what was read of the helmfile. If that is a part, `whole` reads all of it.
+    /// Sorts the `known` releases by the helmfiles that were read. If these are only a part, `whole` reads all of them.
     fn of(
         known: &BTreeSet<ReleaseKey>,
         planned: &BTreeSet<&ReleaseKey>,
@@ -443,7 +444,7 @@ impl UnplannedReleases {
     }
 }
 
-/// The working directory and the helmfile in it; an empty one for the default ones.
+/// The working directory, and the name of the helmfile in it. An empty name stands for the default names.
 fn place(files: &HelmfileFiles, path: &str) -> Result<(String, String), String> {
     let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
     match files.entry(&at) {
@@ -456,7 +457,7 @@ fn place(files: &HelmfileFiles, path: &str) -> Result<(String, String), String> 
     }
 }
 
-/// What a spec says of where releases are.
+/// The cluster and namespace settings of a spec for releases.
 struct ReleasePlacement<'s> {
     namespace: &'s str,
     contexts: &'s BTreeSet<String>,
@@ -520,7 +521,7 @@ fn releases(
         let (values, more) = merged.map_err(failed)?;
         let values_digest =
             helm::values::digest(&values).map_err(|error| failed(error.to_string()))?;
-        // Those that selectors leave out are kept by others.
+        // Another Helmfile may keep the releases that selectors leave out.
         let needs = release.needs.iter().filter_map(|id| ids.get(id.as_str()).cloned()).collect();
         releases.push(PlannedRelease {
             key,
@@ -539,7 +540,7 @@ fn releases(
     Ok(releases)
 }
 
-/// The charts of a plan that is being made. Releases share one if it has the same files.
+/// The charts of a plan that is being made. Releases share a chart if it has the same files.
 struct PlannedCharts<'s> {
     store: &'s PlannedChartStore,
     known: BTreeMap<String, PlannedChart>,
@@ -583,7 +584,7 @@ impl PlannedCharts<'_> {
     }
 }
 
-/// Renders charts of which other charts are made.
+/// Renders charts from which other charts are made.
 struct HelmTemplateRenderer {
     capabilities: Arc<Capabilities>,
     now: GoTime,

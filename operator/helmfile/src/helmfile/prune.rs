@@ -1,5 +1,5 @@
-//! Releases that leave: those that are no longer in the helmfile, all of a Helmfile that is deleted, and operations that stop
-//! because the Helmfile is suspended.
+//! Uninstalls releases: releases that are no longer in the helmfile, and all releases of a Helmfile that is deleted. It also
+//! stops operations because the Helmfile is suspended.
 //!
 //! Elsewhere: releases that stay (`release_reconciler.rs`), the end of a Helmfile (`finalize.rs`).
 
@@ -28,16 +28,16 @@ use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::{self, DeletionSubject};
 use windlass_runtime::lifecycle;
 
-/// What becomes of a release that is not in a plan.
+/// The treatment of a release that is not in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnplannedReleaseAction<'p> {
-    /// It is uninstalled.
+    /// The release is uninstalled.
     Goes,
-    /// It is no longer in the helmfile, and is given up.
+    /// The release is no longer in the helmfile, and is given up.
     GivenUp,
-    /// It is in the helmfile, and selectors or its condition leave it out: it is given up.
+    /// The helmfile has the release, but selectors or its condition leave it out. Windlass gives it up.
     LeftOut,
-    /// It is not known whether it is in the helmfile, for this reason: it is left as it is.
+    /// It is not known whether the helmfile has the release, for this reason. The release is left unchanged.
     Unknown(&'p str),
 }
 
@@ -56,19 +56,19 @@ impl<'p> UnplannedReleaseAction<'p> {
     }
 }
 
-/// How far a release came that is not in a plan.
+/// The progress of a release that is not in a plan.
 enum PruneProgress {
-    /// It may be uninstalled.
+    /// The release may be uninstalled.
     Permitted(ReleaseRemoval),
-    /// It has an outcome.
+    /// The release has an outcome.
     Unfinished(ReleaseProgress),
-    /// Nothing is to be done for it, or not yet.
+    /// There is nothing to do for the release, or not yet.
     Nothing,
 }
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
-    /// Uninstalls releases that are no longer in the helmfile, or gives them up. Those of a cluster wait until `kept`
-    /// says that all other releases there are as the helmfile says. Nothing where the Helmfile changed meanwhile.
+    /// Uninstalls releases that are no longer in the helmfile, or gives them up. Those of a cluster wait until `kept` reports
+    /// that all other releases in that cluster are as the helmfile says. It does nothing if the Helmfile changed meanwhile.
     pub(super) async fn prune(
         &self,
         planned: &HelmfilePlan,
@@ -102,7 +102,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(outcomes)
     }
 
-    /// A release that is not in a plan comes to its end here, or may be uninstalled.
+    /// Handles a release that is not in a plan. It comes to its end here, or may be uninstalled.
     async fn leave(
         &self,
         row: &HelmfileReleaseStatus,
@@ -115,7 +115,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             |outcome| Some(PruneProgress::Unfinished(self.unfinished(run, &key, outcome)));
         let fate = UnplannedReleaseAction::of(row, planned, run.spec.prune);
         if row.state == ReleaseState::LeftOut {
-            // It was given up before.
+            // The release was given up before.
             if matches!(fate, UnplannedReleaseAction::Goes | UnplannedReleaseAction::GivenUp) {
                 run.book.remove(&key);
             }
@@ -153,7 +153,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// A release is to be uninstalled: whether it may.
+    /// Asks whether a release may be uninstalled.
     async fn remove(
         &self,
         row: &HelmfileReleaseStatus,
@@ -204,7 +204,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// A release stays as it is, and no longer belongs to this Helmfile. What is under way on it ends first.
+    /// Gives a release up: it stays unchanged, and no longer belongs to this Helmfile. A running operation on it ends first.
     async fn give_up(
         &self,
         row: &HelmfileReleaseStatus,
@@ -219,7 +219,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             return Some(PruneProgress::Unfinished(ReleaseProgress::Unfinished(outcome)));
         }
         match why {
-            // Without its history in the row, a new owner that selects the release takes it over.
+            // Without its history in this row, a new owner that selects the release takes it over.
             PruneReason::LeftOut => run.book.update(&key, |row| {
                 *row = HelmfileReleaseStatus {
                     kube_context: key.context.clone(),
@@ -238,7 +238,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(PruneProgress::Nothing)
     }
 
-    /// Nothing waits for lifecycles of a release any more, nor for the approval of its deletions.
+    /// Deletes the lifecycle events and Plans of a release, since nothing waits for them any more.
     async fn dismiss_all(&self, key: &ReleaseKey, run: &HelmfileRun<'_, K>) {
         let uid = run.object.uid().unwrap_or_default();
         let release = (&*key.name, &*key.namespace, &*key.context);
@@ -256,7 +256,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// The release of a plan that is one with a release that left it, because two contexts name one cluster.
+    /// The release of a plan that is the same as a release that left the plan, because two contexts name one cluster.
     ///
     /// # Errors
     /// A cluster could not be asked.
@@ -268,7 +268,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         run: &HelmfileRun<'_, K>,
     ) -> Result<Option<ReleaseKey>, RunOutcome> {
         for other in planned.namesakes(key) {
-            // One that cannot be used may be this very cluster, so it is waited for.
+            // A cluster that cannot be used may be the same one, so windlass waits for it.
             let place = run.places.of(other)?;
             if place.place() == target.place() {
                 return Ok(Some(other.clone()));
@@ -293,8 +293,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Ok(None)
     }
 
-    /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
-    /// in the answer.
+    /// Runs operations that are under way to the next place at which nothing is half done. Returns the releases that are not
+    /// there yet.
     pub(super) async fn stop_all(&self, run: &HelmfileRun<'_, K>) -> Option<ReleaseOutcomes> {
         let mut outcomes = ReleaseOutcomes::new();
         for row in run.book.rows() {
@@ -309,7 +309,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(outcomes)
     }
 
-    /// Uninstalls releases, each before those that it needs. Returns the outcomes of those that are not gone yet;
+    /// Uninstalls releases, each before the releases that it needs. Returns the outcomes of releases that are not gone yet.
     /// `None` if the Helmfile changed meanwhile.
     pub(super) async fn uninstall(
         &self,
@@ -317,7 +317,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReleaseOutcomes> {
         for ReleaseRemoval { key, .. } in leaving {
-            // What it was kept as does not hold any more, also if the helmfile has it again.
+            // The state of the row does not hold any more, also if the helmfile has the release again.
             run.book.update(key, |row| {
                 (row.state, row.digest) = (ReleaseState::Uninstalling, None);
             });
@@ -366,7 +366,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 }
 
-/// Releases that are uninstalled while they have their turns.
+/// The releases that are uninstalled, in their turns.
 struct UninstallingReleases<'k, K: HelmfileCustomResource> {
     session: &'k HelmfileSession<'k, K>,
     leaving: &'k [ReleaseRemoval],
@@ -400,18 +400,18 @@ impl<K: HelmfileCustomResource> OrderedReleaseOperations for UninstallingRelease
     }
 }
 
-/// Why a release is given up.
+/// The reason why a release is given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PruneReason {
     /// `prune` is not set.
     NotPruned,
-    /// Its cluster is not named any more.
+    /// The spec does not name the cluster of the release any more.
     OutOfReach,
     /// Selectors or its condition leave it out.
     LeftOut,
-    /// It is suspended, and the Helmfile is deleted.
+    /// The release is suspended, and the Helmfile is deleted.
     Suspended,
-    /// It is this release of the plan in another name.
+    /// The release is the same as this release of the plan, under another name.
     Is(ReleaseKey),
 }
 
@@ -441,7 +441,7 @@ impl fmt::Display for PruneReason {
     }
 }
 
-/// The uid of the record of a revision; `None` if there is no such Secret.
+/// The uid of the Secret with the record of a revision. `None` if there is no such Secret.
 async fn uid_of(
     target: &ClusterTarget,
     namespace: &str,

@@ -1,6 +1,6 @@
-//! The clusters of a Helmfile's releases: that of its spec, and those of its `kubeContexts`.
+//! The clusters of a Helmfile's releases: the cluster of its spec, and the clusters of its `kubeContexts`.
 //!
-//! Elsewhere: the clusters and their users (`target`), which release names which (`plan.rs`).
+//! Elsewhere: the clusters and their users (`target`), which cluster a release names (`plan.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use windlass_runtime::cluster_target::{ClusterTarget, TargetSpec};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
-/// How many Secrets of contexts are read at a time.
+/// The most Secrets of contexts that are read at a time.
 const AT_ONCE: usize = 8;
 
-/// The clusters of contexts by their names, or why one of them cannot be used: then its own releases fail, and no others.
+/// The clusters of contexts by the names of the contexts. If a cluster cannot be used, the outcome says why, and only its own
+/// releases fail.
 pub(super) type ContextTargets = BTreeMap<String, Result<Arc<ClusterTarget>, RunOutcome>>;
 
 /// The clusters of a Helmfile's releases, by the names of their contexts.
@@ -40,17 +41,17 @@ pub(super) enum ReleaseClusterId<'p> {
 }
 
 impl ReleaseClusters {
-    /// The cluster of a spec and those of its contexts.
+    /// The cluster of a spec, and the clusters of its contexts.
     pub(super) fn new(own: &Arc<ClusterTarget>, contexts: &ContextTargets) -> Self {
         let mut all = contexts.clone();
         all.insert(String::new(), Ok(own.clone()));
         Self(all)
     }
 
-    /// Where a release is.
+    /// The cluster of a release.
     ///
     /// # Errors
-    /// The spec does not name its context, or the cluster cannot be used.
+    /// The spec does not name the context of the release, or the cluster cannot be used.
     pub(super) fn of(&self, key: &ReleaseKey) -> Result<&Arc<ClusterTarget>, RunOutcome> {
         match self.0.get(&key.context) {
             Some(Ok(target)) => Ok(target),
@@ -71,7 +72,7 @@ impl ReleaseClusters {
         self.0.contains_key(&key.context)
     }
 
-    /// What tells the cluster of a release from others, as far as that is known.
+    /// An identity for the cluster of a release, as far as it is known.
     pub(super) fn id<'p>(&'p self, key: &'p ReleaseKey) -> ReleaseClusterId<'p> {
         match self.0.get(&key.context) {
             Some(Ok(target)) => ReleaseClusterId::Place(target.place()),
@@ -79,10 +80,11 @@ impl ReleaseClusters {
         }
     }
 
-    /// Checks that no two releases of a plan have the same records: the same namespace and name by one kubeconfig.
+    /// Checks that no two releases of a plan have the same records, which means the same namespace and name by the same
+    /// kubeconfig.
     ///
     /// # Errors
-    /// Names both.
+    /// Two releases have the same records. The outcome names both.
     pub(super) fn check_apart(&self, planned: &HelmfilePlan) -> Result<(), RunOutcome> {
         let mut known = BTreeMap::new();
         for key in planned.releases.iter().map(|it| &it.key) {
@@ -99,7 +101,7 @@ impl ReleaseClusters {
     }
 }
 
-/// What is said of a context that the spec does not name.
+/// The message about a context that the spec does not name.
 pub(super) fn undeclared(context: &str) -> String {
     format!(
         "kubeContext `{context}` is not declared: name the Secret of its kubeconfig in spec.kubeContexts of a Helmfile \
@@ -111,7 +113,7 @@ fn field(context: &str) -> String {
     format!("spec.kubeContexts[{context:?}]")
 }
 
-/// Checks what of `kubeContexts` can be checked without the cluster.
+/// Checks the parts of `kubeContexts` that need no cluster.
 pub(super) fn check(spec: &HelmfileSpec) -> Result<(), RunOutcome> {
     for (context, named) in &spec.kube_contexts {
         if context.is_empty() {
@@ -157,7 +159,7 @@ pub(super) fn of_rows(rows: &[HelmfileReleaseStatus]) -> BTreeSet<String> {
 }
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
-    /// The clusters of the rows, for what has to come to an end there.
+    /// The clusters of the status rows, in which operations have to come to an end.
     pub(super) async fn usable_places(&self, object: &K, spec: &HelmfileSpec) -> ReleaseClusters {
         // All references are watched before a missing one ends the run.
         let mut references = ReadReferences::new(&self.context.watcher);
@@ -171,9 +173,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         ReleaseClusters(all)
     }
 
-    /// The clusters in which the releases of a deleted Helmfile are uninstalled. Clusters that cannot be reached any
-    /// more, because a Secret or an account is gone, are left out: the second map says what is missing, by the name of
-    /// the context.
+    /// The clusters in which the releases of a deleted Helmfile are uninstalled. Clusters whose Secret or ServiceAccount is
+    /// gone cannot be reached any more, and are left out. The second map names the missing object, by the name of the context.
     ///
     /// # Errors
     /// windlass's own cluster could not be asked.

@@ -1,8 +1,9 @@
-//! The order in which the releases of a Helmfile come and go: what they wait for first, so many at a time in each cluster.
+//! The order in which the releases of a Helmfile are installed and uninstalled. A release begins after the releases that it
+//! waits for, and each cluster has a limit of releases at a time.
 //!
-//! A Helmfile has thousands of releases, and each may wait for all others: what they wait for is counted, not looked
-//! for, and between two releases the task yields to others on its thread.
-//! Elsewhere: what is done for each release (`release_reconciler.rs`, `prune.rs`).
+//! A Helmfile may have thousands of releases, and each may wait for all others. So windlass keeps a count of the releases that
+//! each one waits for, and does not search for them. Between two releases the task yields to other tasks on its thread.
+//! Elsewhere: the work for each release (`release_reconciler.rs`, `prune.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,16 +15,16 @@ use super::plan::{HelmfilePlan, ReleaseKey};
 use super::release_clusters::ReleaseClusterId;
 use windlass_runtime::cluster_target::APPLYING_AT_ONCE;
 
-/// How many releases of one Helmfile are operated on at a time in a cluster. Other Helmfiles do not wait for them: the
-/// permits of the cluster bound what is applied at the same moment.
+/// How many releases of one Helmfile are operated on at a time in a cluster. Other Helmfiles do not wait for them, since the
+/// permits of the cluster limit the applies at the same moment.
 const AT_ONCE: usize = APPLYING_AT_ONCE;
 
-/// Releases, by number, and how many others each of them still waits for.
+/// Releases by number, with the count of other releases that each still waits for.
 #[derive(Debug, Default)]
 pub(super) struct ReleaseOrder {
     open: Vec<usize>,
     followers: Vec<Vec<usize>>,
-    /// How many of the numbers are releases; those above are places in between that many wait for together.
+    /// The number of releases. Higher numbers are steps in between, for which many releases wait together.
     releases: usize,
     /// Releases that no longer wait for another, in their order.
     free: VecDeque<usize>,
@@ -53,8 +54,8 @@ impl ReleaseOrder {
         self
     }
 
-    /// The releases of a plan, by their place in it: each after what it needs, and after all releases of helmfiles before its
-    /// own.
+    /// The order of the releases of a plan, by their place in the plan. A release comes after the releases that it needs, and
+    /// after all releases of earlier helmfiles.
     pub(super) fn of_plan(planned: &HelmfilePlan) -> Self {
         let releases = &planned.releases;
         let helmfiles: BTreeMap<usize, usize> = {
@@ -79,7 +80,8 @@ impl ReleaseOrder {
         order.begin()
     }
 
-    /// Releases that go, by their place in a list: each after those of them that need it.
+    /// The order of releases that are uninstalled, by their place in the list. A release comes after the releases that need
+    /// it.
     pub(super) fn of_removal(leaving: &[ReleaseKey], rows: &[HelmfileReleaseStatus]) -> Self {
         let places: BTreeMap<String, usize> =
             leaving.iter().enumerate().map(|(at, key)| (key.to_string(), at)).collect();
@@ -96,7 +98,7 @@ impl ReleaseOrder {
         self.free.pop_front()
     }
 
-    /// Releases that wait for this one stop waiting for it.
+    /// Notes that a release ended, so that others stop waiting for it.
     fn ended(&mut self, at: usize) {
         let mut ended = vec![at];
         while let Some(at) = ended.pop() {
@@ -117,8 +119,8 @@ impl ReleaseOrder {
     }
 }
 
-/// How many releases are operated on now, by cluster ([`super::release_clusters::ReleaseClusters::id`]), and which wait
-/// for that.
+/// The number of releases in work by cluster ([`super::release_clusters::ReleaseClusters::id`]), and the releases that wait
+/// for a slot.
 #[derive(Default)]
 struct ConcurrencyLimit<'p> {
     taken: BTreeMap<ReleaseClusterId<'p>, usize>,
@@ -126,7 +128,7 @@ struct ConcurrencyLimit<'p> {
 }
 
 impl<'p> ConcurrencyLimit<'p> {
-    /// Takes a slot of a cluster for a release, or has it wait for one; tells whether there was one.
+    /// Takes a slot of a cluster for a release, or lets the release wait for one. Returns whether there was a slot.
     fn take(&mut self, place: ReleaseClusterId<'p>, release: usize) -> bool {
         let taken = self.taken.entry(place).or_default();
         let is_free = *taken < AT_ONCE;
@@ -137,7 +139,7 @@ impl<'p> ConcurrencyLimit<'p> {
         is_free
     }
 
-    /// Gives a slot back; the release that waited for it longest has it from then on.
+    /// Releases a slot. The release that waited longest for it gets the slot.
     fn give_back(&mut self, place: ReleaseClusterId<'p>) -> Option<usize> {
         let next = self.queued.get_mut(&place).and_then(VecDeque::pop_front);
         if let (None, Some(taken)) = (next, self.taken.get_mut(&place)) {
@@ -147,31 +149,32 @@ impl<'p> ConcurrencyLimit<'p> {
     }
 }
 
-/// How far an operation on a release came.
+/// The progress of an operation on a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OrderedOperationOutcome {
-    /// Those that wait for it have their turn.
+    /// Releases that wait for this one have their turn.
     On,
-    /// They have not.
+    /// Releases that wait for this one do not have their turn.
     Stays,
     /// The Helmfile was changed meanwhile.
     Overtaken,
 }
 
-/// What is done with releases in their order.
+/// The work that is done for releases in their order.
 pub(super) trait OrderedReleaseOperations: Sync {
     /// The cluster of a release.
     fn place(&self, release: usize) -> ReleaseClusterId<'_>;
 
-    /// Whether anything is to be done for a release whose turn it is; if not, those that wait for it have their turn.
+    /// Whether there is work for a release whose turn it is. If not, the releases that wait for it have their turn.
     fn is_due(&self, release: usize) -> bool;
 
     /// Does it.
     fn turn(&self, release: usize) -> impl Future<Output = OrderedOperationOutcome> + Send;
 }
 
-/// Has all releases have their turn; those that never could are the answer. Nothing where the Helmfile was changed meanwhile:
-/// then no release begins any more, and those that have begun come to their end first.
+/// Does the work for all releases in their order, and returns the releases whose turn never came. Returns `None` if the
+/// Helmfile was changed meanwhile. In that case no further release begins, and the ones that have begun come to their end
+/// first.
 pub(super) async fn in_turn<T: OrderedReleaseOperations>(
     mut order: ReleaseOrder,
     turns: &T,

@@ -1,8 +1,8 @@
-//! Keeping the releases of a plan, many at a time.
+//! Reconciles the releases of a plan, many at a time.
 //!
-//! Elsewhere: their order (`release_order.rs`), those that left (`prune.rs`) or are suspended
-//! (`suspended_releases.rs`), one release (`helm_controller::release_runner`), what is asked of it (`release_request.rs`),
-//! its hooks (`hooks_without_operation.rs`, `hooks.rs`), what is said of it (`release_states.rs`).
+//! Elsewhere: their order (`release_order.rs`), releases that left the helmfile (`prune.rs`) or are suspended
+//! (`suspended_releases.rs`), one release (`helm_controller::release_runner`), its specification (`release_request.rs`), its
+//! hooks (`hooks_without_operation.rs`, `hooks.rs`), its row in the status (`release_states.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,13 +45,13 @@ use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::lifecycle::known_quarantines::QUARANTINES_UNKNOWN;
 use windlass_runtime::{change_window, hold_conditions, lifecycle};
 
-/// What is remembered of a release between runs. Its objects are watched as long.
+/// The state of a release between runs. The objects of the release are watched as long as this state exists.
 pub(super) struct ReleaseRunState {
     pub(super) drive: release_run::ReleaseRunnerState,
     last: Mutex<Option<LastReleaseRun>>,
-    /// Whether hooks before an operation were applied since the release was last as the helmfile says.
+    /// Whether hooks before an operation were applied since the release last matched the helmfile.
     pub(super) has_begun: AtomicBool,
-    /// The digest of the hooks with which an operation began: its Plan has these.
+    /// The digest of the hooks with which an operation began. The Plan of the operation has these hooks.
     begun_hooks: Mutex<Option<String>>,
     /// The attempt in which hooks were applied on which no operation began.
     applied: Mutex<Option<String>>,
@@ -67,10 +67,10 @@ impl Drop for ReleaseRunState {
     }
 }
 
-/// How a release was left.
+/// The state in which the last run left a release.
 #[derive(Clone)]
 struct LastReleaseRun {
-    /// [`release_request::digest`] of what it was kept as.
+    /// The [`release_request::digest`] of the release in its last run.
     digest: String,
     generation: Option<i64>,
     outcome: RunOutcome,
@@ -85,12 +85,12 @@ impl ReleaseRunState {
         *self.last.lock() = last;
     }
 
-    /// What the release was left as does not hold any more.
+    /// Notes that the release changes, so that the result of its last run does not hold any more.
     pub(super) fn changes(&self) {
         self.set_last(None);
     }
 
-    /// Whether an operation began since the release was last as the helmfile says, and applied these hooks.
+    /// Whether an operation with these hooks began since the release last matched the helmfile.
     pub(super) fn has_begun_with(&self, hooks: &str) -> bool {
         let begun = self.begun_hooks.lock();
         self.has_begun.load(Ordering::Relaxed) && begun.as_deref() == Some(hooks)
@@ -107,7 +107,7 @@ impl ReleaseRunState {
         *applied = Some(attempt.to_owned());
     }
 
-    /// Where it is.
+    /// The cluster of the release.
     pub(super) fn target(&self) -> &Arc<ClusterTarget> {
         &self.target
     }
@@ -118,29 +118,29 @@ impl ReleaseRunState {
     }
 }
 
-/// How far a release came.
+/// The progress of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReleaseProgress {
-    /// It is as the helmfile says.
+    /// The release matches the helmfile.
     Kept,
-    /// It has an outcome, and is not yet so.
+    /// The release has an outcome, and does not match the helmfile yet.
     Unfinished(RunOutcome),
-    /// What it needs is not there.
+    /// A needed release is missing.
     Waits,
-    /// Its own entry in `spec.suspendedReleases` suspends it; it may never have been installed.
+    /// An entry of `spec.suspendedReleases` suspends the release. The release may never have been installed.
     Suspended {
-        /// Whether it was kept before.
+        /// Whether the release matched the helmfile before.
         is_there: bool,
     },
 }
 
 impl ReleaseProgress {
-    /// Whether a release is as the helmfile says, or has its own suspension.
+    /// Whether a release matches the helmfile, or has its own suspension.
     pub(super) fn is_kept(&self) -> bool {
         matches!(self, Self::Kept | Self::Suspended { .. })
     }
 
-    /// Whether those that need the release may go on. One that is suspended is as good as it was when it was suspended.
+    /// Whether releases that need this one may go on. A suspended release counts as in the state in which it was suspended.
     fn is_there(&self) -> bool {
         matches!(self, Self::Kept | Self::Suspended { is_there: true })
     }
@@ -149,36 +149,36 @@ impl ReleaseProgress {
 /// The state into which a release is to be brought.
 #[derive(Clone, Copy)]
 pub(super) enum ReleaseGoal<'p> {
-    /// That it is as a plan says, with its chart.
+    /// The release is to match the plan, with its chart.
     Kept { planned: &'p PlannedRelease, chart: &'p PlannedChart, loaded: &'p Arc<LoadedChart> },
-    /// That what is under way on it comes to a place at which nothing is half done.
+    /// A running operation stops at the next place at which nothing is half done.
     Stopped,
-    /// That it is uninstalled, which was permitted.
+    /// The release is to be uninstalled, with this permit.
     Removed(RemovalPermit),
 }
 
-/// How far each release of a run came.
+/// The progress of each release of a run.
 pub(super) type ReleaseOutcomes = BTreeMap<ReleaseKey, ReleaseProgress>;
 
-/// What all releases of a run have in common.
+/// The data that all releases of a run share.
 pub(super) struct HelmfileRun<'r, K: HelmfileCustomResource> {
     pub(super) object: &'r Arc<K>,
-    /// What it asks for.
+    /// The spec of the Helmfile.
     pub(super) spec: &'r HelmfileSpec,
     /// The clusters of releases.
     pub(super) places: &'r ReleaseClusters,
     pub(super) timeouts: &'r HelmfileTimeouts,
-    /// Its releases that `spec.suspendedReleases` suspends.
+    /// The releases that `spec.suspendedReleases` suspends.
     pub(super) suspensions: ReleaseSuspensions<'r>,
     pub(super) book: &'r Arc<ReleaseStatusRows<K>>,
     pub(super) secrets: &'r SecretMasking,
-    /// The revision of the source; empty where nothing of it is desired.
+    /// The revision of the source. Empty if nothing of the source is desired.
     pub(super) revision: &'r str,
     /// The Freezes that hold its operations, if any do.
     pub(super) freeze: Option<Arc<FreezeHold>>,
-    /// Those that hold a rollback that is requested.
+    /// The Freezes that hold a requested rollback.
     pub(super) rollback_freeze: Option<Arc<FreezeHold>>,
-    /// What is quarantined of its releases; `None` where none is kept.
+    /// The Quarantines of its releases. `None` if no Quarantines are kept.
     pub(super) quarantines: Option<&'r OwnerQuarantines>,
     /// Parts that were woken since the last run.
     pub(super) woken: BTreeSet<ObjectKey>,
@@ -186,8 +186,8 @@ pub(super) struct HelmfileRun<'r, K: HelmfileCustomResource> {
     pub(super) now: Time,
 }
 
-/// Clusters that did not answer in a run, by [`ClusterTarget::place`], with the outcome of the release that found it:
-/// others of the same cluster are not tried in this run.
+/// Clusters that did not answer in a run, by [`ClusterTarget::place`], with the outcome of the first release that found this.
+/// Other releases of such a cluster are not tried in this run.
 #[derive(Default)]
 pub(super) struct UnreachableClusters(Mutex<BTreeMap<String, RunOutcome>>);
 
@@ -197,7 +197,7 @@ impl UnreachableClusters {
         all.insert(target.place().to_owned(), outcome.clone());
     }
 
-    /// The outcome of a release at a target that is not tried.
+    /// The outcome of a release that is not tried, because its cluster did not answer.
     pub(super) fn at(&self, target: &ClusterTarget) -> Option<RunOutcome> {
         self.0.lock().get(target.place()).cloned()
     }
@@ -209,7 +209,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         self.node.part(&key.to_string())
     }
 
-    /// What is remembered of a release at a target; elsewhere nothing of it holds.
+    /// The remembered state of a release at a target. At another target the state does not hold.
     pub(super) fn remembered(
         &self,
         key: &ReleaseKey,
@@ -220,7 +220,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         if let Some(known) = memory.releases.get(key).filter(is_here) {
             return known.clone();
         }
-        // What was watched before is forgotten first, since it may be the same cluster in another name.
+        // The former watches are ended first, since the new target may be the same cluster under another name.
         drop(memory.releases.remove(key));
         let new = Arc::new(ReleaseRunState {
             drive: release_run::ReleaseRunnerState::default(),
@@ -242,12 +242,12 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         memory.releases.get(key).and_then(|it| it.drive.under_way()) == Some(true)
     }
 
-    /// Nothing is remembered or watched of a release any more.
+    /// Forgets the state of a release, and ends the watches of its objects.
     pub(super) fn forget(&self, key: &ReleaseKey) {
         self.memory().releases.remove(key);
     }
 
-    /// Puts the releases of a plan into the status before anything is done for them; those that left come last.
+    /// Enters the releases of a plan into the status before any work for them. Releases that left the helmfile come last.
     pub(super) fn enter(&self, planned: &HelmfilePlan, book: &ReleaseStatusRows<K>) {
         let known = book.rows();
         let mut places: BTreeMap<ReleaseKey, usize> =
@@ -262,7 +262,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         book.set_rows(rows);
     }
 
-    /// Keeps all releases of a plan; `None` if the Helmfile changed meanwhile.
+    /// Reconciles all releases of a plan. `None` if the Helmfile changed meanwhile.
     pub(super) async fn keep(
         &self,
         planned: &HelmfilePlan,
@@ -271,7 +271,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let keeping =
             ReleaseReconciliation { session: self, planned, run, noted: Mutex::default() };
         let left = in_turn(ReleaseOrder::of_plan(planned), &keeping).await?;
-        // The plan rejected cycles, so nothing is left.
+        // The plan rejected cycles, so no release is left.
         left.into_iter().for_each(|release| keeping.note(release, ReleaseProgress::Waits));
         let noted = keeping.noted.into_inner();
         Some(noted.outcomes)
@@ -347,7 +347,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let loaded = match chart.in_use(&self.context).await {
             Ok(loaded) => loaded,
             Err(text) => {
-                // The next run makes the plan anew, and with it the file of the chart.
+                // The next run makes the plan again, and with it the file of the chart.
                 self.memory().plan = None;
                 let outcome = RunOutcome::Failed(HELMFILE_ERROR, text, NextRunTrigger::default());
                 return Some(self.unfinished(run, key, outcome));
@@ -397,7 +397,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(if settled { ReleaseProgress::Kept } else { ReleaseProgress::Unfinished(outcome) })
     }
 
-    /// Has a release forget its failures if a user lifted its Quarantine.
+    /// Makes a release forget its failures, if a user lifted its Quarantine.
     async fn attempt_anew(
         &self,
         run: &HelmfileRun<'_, K>,
@@ -412,7 +412,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         note_attempt(&self.context, lifted, retry_at).await
     }
 
-    /// How a release was left, if nothing can have changed since.
+    /// The outcome of the last run of a release, if nothing can have changed since.
     fn unchanged(
         &self,
         last: &LastReleaseRun,
@@ -439,7 +439,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             {
                 None
             }
-            // An approval changes nothing else, nor does a Plan that is deleted by hand.
+            // An approval changes nothing else, and neither does a Plan that a user deletes.
             RunOutcome::Running(BUDGET_EXCEEDED | PLAN_PENDING, ..)
             | RunOutcome::Blocked(PLAN_REJECTED, ..) => None,
             outcome => {
@@ -480,7 +480,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         spec.options = spec.options.skipping_schema(skips_schema);
         let quarantines = run.quarantines.filter(|_| planned.is_some());
         if quarantines.is_some_and(OwnerQuarantines::quarantines) {
-            // Helm repeats what fails at each call, and then nothing would ever be quarantined.
+            // Otherwise the release would be retried without end, as Helm retries it at each call, and it would never be
+            // quarantined.
             attempt_once(&mut spec.release, operation.rolls_back);
         }
         let status = row.map(|row| row.status.clone()).unwrap_or_default();
@@ -548,8 +549,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// Has the release runner work on a release until that has an outcome, and updates its row in the status; `None` if
-    /// the Helmfile changed meanwhile.
+    /// Runs the release runner for a release until it has an outcome, and updates the row of the release in the status. `None`
+    /// if the Helmfile changed meanwhile.
     pub(super) async fn drive(
         &self,
         run: &HelmfileRun<'_, K>,
@@ -597,7 +598,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(driven.outcome)
     }
 
-    /// How a release was driven; one that failed as often as it may is quarantined.
+    /// The outcome of a release's run. A release that has failed as often as it may is quarantined.
     async fn concluded(
         &self,
         run: &HelmfileRun<'_, K>,
@@ -619,7 +620,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         self.gates(object).closes.is_some_and(|at| at <= jiff::Timestamp::now())
     }
 
-    /// What holds releases at their phases: windows. Freezes are those of the run.
+    /// The windows that hold releases at their phases. Freezes are checked by the run.
     pub(super) fn gates(&self, object: &K) -> OperationPhaseGates {
         OperationPhaseGates {
             closes: change_window::closes(object, self.began),
@@ -633,7 +634,7 @@ fn refused_chart(why: &str) -> RunOutcome {
     RunOutcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), NextRunTrigger::default())
 }
 
-/// The row of a release that is planned, with what is known of it.
+/// The row of a planned release, with the known facts about it.
 fn planned_row(
     release: &PlannedRelease,
     known: Option<HelmfileReleaseStatus>,
@@ -647,7 +648,7 @@ fn planned_row(
     let mut row = known.unwrap_or_else(new);
     row.needs = release.needs.iter().map(ReleaseKey::to_string).collect();
     row.helmfile = Some(release.file.clone()).filter(|it| !it.is_empty());
-    // It is in the helmfile again: what was begun comes to its end, and then it is installed.
+    // The helmfile has the release again. A running uninstall comes to its end, and then the release is installed.
     row.state = match row.state {
         ReleaseState::Uninstalling => ReleaseState::Progressing,
         ReleaseState::LeftOut => ReleaseState::Pending,
@@ -656,7 +657,7 @@ fn planned_row(
     row
 }
 
-/// How an outcome is shown in a row.
+/// The text of an outcome in a row.
 fn outcome_text(outcome: &RunOutcome) -> String {
     match outcome {
         RunOutcome::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
@@ -666,7 +667,7 @@ fn outcome_text(outcome: &RunOutcome) -> String {
     }
 }
 
-/// The releases of a plan while they have their turns.
+/// The releases of a plan, in their turns.
 struct ReleaseReconciliation<'k, K: HelmfileCustomResource> {
     session: &'k HelmfileSession<'k, K>,
     planned: &'k HelmfilePlan,
@@ -674,11 +675,11 @@ struct ReleaseReconciliation<'k, K: HelmfileCustomResource> {
     noted: Mutex<ReleasePassNotes>,
 }
 
-/// How far releases came.
+/// The progress of releases in this pass.
 #[derive(Default)]
 struct ReleasePassNotes {
     outcomes: ReleaseOutcomes,
-    /// Those that are not there, by their helmfile: all releases of later ones wait for them.
+    /// Missing releases, by their helmfile. All releases of later helmfiles wait for them.
     absent: BTreeMap<usize, ReleaseNameList>,
 }
 
@@ -690,7 +691,7 @@ impl ReleasePassNotes {
         self.outcomes.insert(release.key.clone(), progress);
     }
 
-    /// What a release waits for that is not there.
+    /// The missing releases that a release waits for.
     fn missing(&self, release: &PlannedRelease) -> ReleaseNameList {
         let mut missing = ReleaseNameList::default();
         let is_there =

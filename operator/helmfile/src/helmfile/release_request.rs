@@ -1,6 +1,6 @@
-//! What a helmfile and its Helmfile ask for of a release. Pure.
+//! The specification of one release, made from the helmfile and the Helmfile's spec. Pure.
 //!
-//! Elsewhere: what the fields of its spec mean, which are those of a HelmRelease
+//! Elsewhere: the meaning of the spec's fields, which are the fields of a HelmRelease
 //! (`helm_controller::helm_release::validated_spec`), the row of the release (`release_states.rs`).
 
 use std::collections::BTreeMap;
@@ -36,12 +36,12 @@ use windlass_runtime::audit::claim;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_serve::settings::OperatorSettings;
 
-/// How operations on a release are done that is no longer in the helmfile.
+/// The settings of operations on a release that is no longer in the helmfile.
 pub(super) fn unplanned() -> ReleaseOperationSettings {
     ReleaseOperationSettings::default()
 }
 
-/// How a release is kept, in the fields that a HelmRelease has for that; [`digest`] is made of all of them.
+/// The specification of a release, in the fields that a HelmRelease has for it. [`digest`] covers all of them.
 fn spec(
     asked: &HelmfileSpec,
     key: &ReleaseKey,
@@ -126,10 +126,10 @@ fn spec(
     }
 }
 
-/// What is asked for of a release.
+/// The specification of a release.
 ///
 /// # Errors
-/// What cannot be read, of the spec of the Helmfile or of the operation.
+/// A field of the Helmfile's spec or of the operation settings cannot be read.
 pub fn release_spec(
     asked: &HelmfileSpec,
     key: &ReleaseKey,
@@ -143,7 +143,7 @@ pub fn release_spec(
     validated_spec::validate(&spec, target, BTreeMap::new(), settings)
 }
 
-/// What is known of a release by the status in its row. What was requested of the Helmfile was requested of each.
+/// The known facts about a release, by its status row. A request for the Helmfile counts as a request for each release.
 pub(super) fn known<K: HelmfileCustomResource>(
     helmfile: &K,
     status: HelmReleaseStatus,
@@ -152,14 +152,15 @@ pub(super) fn known<K: HelmfileCustomResource>(
     HelmReleaseStatusFields { last_handled_reconcile, ..status::of(status) }
 }
 
-/// What a user requests of a release.
+/// The requests of a user for a release.
 pub(super) fn requests<K: HelmfileCustomResource>(
     helmfile: &K,
     key: &ReleaseKey,
     known: &HelmReleaseStatusFields,
 ) -> AnnotationRequests {
     let requested = helmfile.annotations().get(REQUESTED_AT);
-    // A request repeats what has failed. The operation that it begins may be held for longer than one run, and remains the same.
+    // A request repeats a failed release. The operation that it begins may be held for longer than one run, and remains the
+    // same.
     let has_failed = known.install_failures > 0 || known.upgrade_failures > 0;
     let reset = requested.filter(|_| has_failed).or(known.last_handled_reset.as_ref());
     let given = |at: Option<&String>| at.filter(|at| !at.is_empty()).cloned();
@@ -171,7 +172,7 @@ pub(super) fn requests<K: HelmfileCustomResource>(
     }
 }
 
-/// What an operation on a release begins with, as far as the metadata of its Helmfile tell.
+/// The origin of an operation on a release, as far as the metadata of its Helmfile tell.
 pub(super) fn origin<K: HelmfileCustomResource>(helmfile: &K, key: &ReleaseKey) -> OperationOrigin {
     let origin = audit::origin(helmfile.meta());
     // The reason of a suspension is about the whole Helmfile.
@@ -192,8 +193,8 @@ fn rollback<K: HelmfileCustomResource>(
     reconcile::ReleaseRollback::of(annotation, Some(&key.to_string()))
 }
 
-/// Whether a user requests that a suspended release is rolled back, and that is neither done nor known to be over, as
-/// far as its row tells: it is carried out, or the status says why not.
+/// Whether a user requests the rollback of a suspended release, and its row does not report the rollback as done or over. Then
+/// windlass carries it out, or reports in the status why not.
 pub(super) fn rolls_back<K: HelmfileCustomResource>(
     helmfile: &K,
     key: &ReleaseKey,
@@ -209,7 +210,7 @@ pub(super) fn rolls_back<K: HelmfileCustomResource>(
     })
 }
 
-/// A digest of all that a release is kept as at a place: while it stays the same there is nothing new to do.
+/// A digest of the whole specification of a release at a target. While the digest stays the same, there is nothing new to do.
 pub(super) fn digest(
     planned: &PlannedRelease,
     chart: &PlannedChart,
@@ -220,7 +221,7 @@ pub(super) fn digest(
     let spec = spec(asked, &planned.key, &planned.operation, timeouts);
     let spec = serde_json::to_vec(&spec).unwrap_or_default();
     let hooks = &planned.hooks.digest;
-    // In another cluster hooks have to apply what they name once more.
+    // In another cluster, hooks have to apply their manifests once more.
     let hooks = (!hooks.is_empty()).then_some([place.as_bytes(), hooks.as_bytes()]);
     let skips = if planned.skips_schema { "skips the schema" } else { "" };
     let mut hash = Sha256::new();
@@ -237,12 +238,12 @@ pub(super) fn digest(
     format!("sha256:{}", hex::encode(hash.finalize()))
 }
 
-/// The newest revision that is known.
+/// The newest known revision.
 pub(super) fn latest_version(known: &HelmReleaseStatusFields) -> Option<i64> {
     release_snapshot::latest(&known.history).map(|it| it.version)
 }
 
-/// What a release is made from.
+/// The chart and values from which a release is made.
 pub(super) fn inputs(planned: &PlannedRelease, chart: &PlannedChart) -> ReleaseInputs {
     ReleaseInputs {
         chart_name: chart.name.clone(),
@@ -254,10 +255,10 @@ pub(super) fn inputs(planned: &PlannedRelease, chart: &PlannedChart) -> ReleaseI
     }
 }
 
-/// Whether the row of a release can be read.
+/// Checks that the status row of a release can be read.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The outcome names the invalid part of the row.
 pub(super) fn check(
     key: &ReleaseKey,
     row: Option<&HelmfileReleaseStatus>,

@@ -1,7 +1,7 @@
-//! The rows of a Helmfile's status while its releases are kept, and a Helmfile as the owner of one of them.
+//! The rows of a Helmfile's status while its releases are reconciled, and the Helmfile as the owner of one release.
 //!
 //! Many releases are reconciled at a time, and one write carries the changes and the events of all of them.
-//! Elsewhere: the release runner (`helm_controller::release_runner`), what a run says of the whole (`report.rs`).
+//! Elsewhere: the release runner (`helm_controller::release_runner`), the conditions of the whole Helmfile (`report.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::{hold_conditions, object_hold};
 
-/// How often progress is written in one run: the write takes the rows of all releases, however many there are.
+/// How often a run writes progress at most. Each write contains the rows of all releases, however many there are.
 const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The status rows of a Helmfile during a run, which combines the changes of many releases in one status write.
@@ -50,7 +50,7 @@ pub(super) struct ReleaseStatusRows<K: HelmfileCustomResource> {
     /// The request that the run has seen.
     pub(super) requested: Option<String>,
     pages: Mutex<ReleaseStatusContents<K>>,
-    /// One write at a time; a caller that waited for it finds its own change written, too.
+    /// Permits one write at a time. A caller that waited for a write finds its own change written, too.
     writing: tokio::sync::Mutex<()>,
 }
 
@@ -60,10 +60,10 @@ struct ReleaseStatusContents<K> {
     rows: Vec<HelmfileReleaseStatus>,
     /// The events to announce once the rows are written.
     events: Vec<ObjectEvent>,
-    /// Counts changes, and which of them are written.
+    /// The number of changes, and of written changes.
     changed: u64,
     written: u64,
-    /// When this run wrote last.
+    /// The time of this run's last write.
     written_at: Option<Instant>,
 }
 
@@ -120,7 +120,7 @@ impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
         }
     }
 
-    /// Changes a row that is there.
+    /// Changes an existing row.
     pub(super) fn update(&self, key: &ReleaseKey, change: impl FnOnce(&mut HelmfileReleaseStatus)) {
         let mut pages = self.pages();
         let Some(row) = pages.rows.iter_mut().find(|row| key.is_of(row)) else { return };
@@ -142,15 +142,15 @@ impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
         self.pages().events.push(event);
     }
 
-    /// Writes how releases progress, unless a write was made a moment ago: then with what follows, or at the end of the
-    /// run at the latest.
+    /// Writes the progress of releases, unless a write was made a moment ago. The progress is then part of the next write, or
+    /// of the one at the end of the run.
     async fn flush_progress(&self) -> Result<(), RunOutcome> {
         let is_recent =
             self.pages().written_at.is_some_and(|at| at.elapsed() < PROGRESS_WRITE_INTERVAL);
         if is_recent { Ok(()) } else { self.flush().await }
     }
 
-    /// Writes the rows as they are by now, unless that was done since this was asked.
+    /// Writes the present rows to the status, unless another call has written them since this call began.
     ///
     /// # Errors
     /// The API server refuses to write the status, or does not respond; or the Helmfile is gone.
@@ -220,11 +220,11 @@ pub(super) struct HelmfileReleaseOwner<K: HelmfileCustomResource> {
     pub(super) key: ReleaseKey,
     /// Other releases of the plan with its namespace and name.
     pub(super) namesakes: Vec<ReleaseKey>,
-    /// What its hooks apply.
+    /// The manifests that its hooks apply.
     pub(super) hooks: Arc<ReleaseHooks>,
-    /// How long the manifests of a hook may take.
+    /// The timeout for applying the manifests of a hook.
     pub(super) timeout: Duration,
-    /// What came from Secrets, which no status, event or log may show.
+    /// The values from Secrets, which no status, event or log may show.
     pub(super) secrets: SecretMasking,
     /// Whether the hooks before an operation were applied.
     pub(super) has_begun: AtomicBool,
@@ -238,8 +238,8 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
         self.book.row(&self.key).map(|row| row.status).unwrap_or_default()
     }
 
-    /// Which other release of the plan has the release of a record, by the journal beside it or by its history: contexts of
-    /// several names may be one cluster.
+    /// The other release of the plan that has the release of a record, by the journal beside it or by its history. Contexts
+    /// with different names may be one cluster.
     fn namesake_of(
         &self,
         journal: Option<&OperationJournal>,
@@ -297,8 +297,8 @@ impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
         release_report.events.iter().for_each(|release_event| {
             self.book.tell(placed::<K>(report::event::<K>(release_event), &self.key.context));
         });
-        // How an operation ended is mostly all that there is to say, so it goes into the write of the run's end; the
-        // journal has it until then.
+        // The end of an operation is mostly all that there is to write, so it is written at the end of the run. The journal
+        // keeps it until then.
         if release_report.ended.is_some() { Ok(()) } else { self.book.flush_progress().await }
     }
 
@@ -345,7 +345,7 @@ impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
             return Some((None, text));
         }
         if is_own {
-            // Its context was renamed: what left the helmfile is taken over.
+            // The context was renamed, and the new release takes over the one that left the helmfile.
             return None;
         }
         let node = release_runner::release_conflict::holder(

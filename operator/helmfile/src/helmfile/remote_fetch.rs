@@ -1,8 +1,9 @@
-//! What a helmfile names on other servers, put beside its source: charts, addresses, or the entries of its bundle.
+//! Fetches the remote files that a helmfile names, and puts them beside its source: charts, files of addresses, or the entries
+//! of its bundle.
 //!
-//! Blocks. Here: what is asked for once, and how much there may be; a command has servers of its own
-//! ([`HelmfileServerAccess`]). Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses (`helmfile_source.rs`),
-//! the lock of a bundle (`helmfile::bundle`).
+//! This blocks. Here: requesting each file once, and the limits on their size; a command has servers of its own
+//! ([`HelmfileServerAccess`]). Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses
+//! (`helmfile_source.rs`), the lock of a bundle (`helmfile::bundle`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use super::repositories::HelmfileRepositories;
 use windlass_runtime::build::remote_base_access::SharedBuildPermits;
 use windlass_runtime::time_limit::TimeLimit;
 
-/// How many addresses a helmfile may name.
+/// The most addresses that a helmfile may name.
 const MOST_ADDRESSES: usize = 128;
 
-/// How many bytes may be beside a source: charts, what addresses name, and entries of its bundle, unpacked.
+/// The most bytes that may be beside a source: charts, files of addresses, and entries of its bundle, unpacked.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Why nothing is fetched where only verified sources may be used.
+/// The reason why nothing is fetched if only verified sources may be used.
 pub(super) const NOT_VERIFIED: &str =
     "it is not verified, and the namespace requires verified sources; copy it into the source";
 
-/// Sends the requests for what a helmfile names on other servers. Calls block.
+/// Sends the requests for the remote files that a helmfile names. Calls block.
 pub trait HelmfileServerAccess: Send {
     /// The archive of a chart.
     ///
@@ -42,7 +43,7 @@ pub trait HelmfileServerAccess: Send {
     /// The files that an address names.
     ///
     /// # Errors
-    /// Why they cannot be fetched, for a person.
+    /// The files cannot be fetched. The text is for people.
     fn address(&mut self, request: &GetterRequest) -> Result<MemoryTree, String>;
 }
 
@@ -50,10 +51,10 @@ pub trait HelmfileServerAccess: Send {
 struct RunServers {
     repositories: HelmfileRepositories,
     permits: SharedBuildPermits,
-    /// Or why addresses are not fetched.
+    /// The getter, or the reason why addresses are not fetched.
     getter: Result<HelmfileGetter, &'static str>,
     runtime: Handle,
-    /// Whether only what is in the source may be used, since that alone is verified.
+    /// Whether only files of the source may be used, because only the source is verified.
     is_verified_only: bool,
 }
 
@@ -77,17 +78,17 @@ impl HelmfileServerAccess for RunServers {
 /// Everything that fetches a chart or an address that a helmfile names.
 pub struct FetchContext {
     servers: Box<dyn HelmfileServerAccess>,
-    /// Where what an address named was put.
+    /// The place of the files of each fetched address.
     fetched: BTreeMap<String, String>,
 }
 
 impl FetchContext {
-    /// Nothing was fetched yet from these servers.
+    /// A context for these servers, before anything is fetched.
     pub fn of(servers: Box<dyn HelmfileServerAccess>) -> Self {
         Self { servers, fetched: BTreeMap::new() }
     }
 
-    /// The same for a run.
+    /// A context for a run of the operator, before anything is fetched.
     pub(super) fn new(
         repositories: HelmfileRepositories,
         permits: SharedBuildPermits,
@@ -99,21 +100,21 @@ impl FetchContext {
     }
 }
 
-/// Fetches charts of repositories and registries, and what addresses name, and puts them beside the source.
+/// Fetches charts of repositories and registries, and files of addresses, and puts them beside the source.
 pub(super) struct HelmfileFetcher {
     files: Arc<HelmfileFiles>,
     reaching: Mutex<FetchContext>,
     limit: Arc<TimeLimit>,
     budget: Mutex<DownloadBudget>,
-    /// Where everything is that is elsewhere, if the source is a bundle: then no server is asked.
+    /// The bundle with all remote files, if the source is a bundle. No server is asked then.
     bundle: Option<SourceBundle>,
 }
 
 impl HelmfileFetcher {
-    /// Nothing was fetched yet for the helmfile in a directory.
+    /// A fetcher for the helmfile in a directory, before anything is fetched.
     ///
     /// # Errors
-    /// There is a lock of a bundle that cannot be read.
+    /// The lock file of a bundle cannot be read.
     pub(super) fn new(
         files: Arc<HelmfileFiles>,
         directory: &str,
@@ -133,12 +134,12 @@ impl HelmfileFetcher {
 
 /// A bundle in a source.
 struct SourceBundle {
-    /// Its directory.
+    /// The directory of the bundle.
     top: RelPath,
     lock: HelmfileBundle,
 }
 
-/// The bundle beside the helmfile, or else that at the top of the source; `None` if neither has one.
+/// The bundle beside the helmfile, or else the bundle at the top of the source. `None` if there is none.
 fn bundle_of(files: &HelmfileFiles, directory: &str) -> Result<Option<SourceBundle>, String> {
     let own = RelPath::parse(directory.trim_start_matches('/')).map_err(|it| it.to_string())?;
     for top in [own, RelPath::root()] {
@@ -152,7 +153,7 @@ fn bundle_of(files: &HelmfileFiles, directory: &str) -> Result<Option<SourceBund
     Ok(None)
 }
 
-/// The directory of an entry of a bundle, unpacked beside the source; `of` names for people what the entry is.
+/// The directory of an entry of a bundle, unpacked beside the source. `of` names the entry for people.
 fn bundled(
     files: &HelmfileFiles,
     bundle: &SourceBundle,
@@ -169,14 +170,14 @@ fn bundled(
     let file = bundle.top.join(&entry.file).map_err(|error| error.to_string())?;
     let archive = files.read(&file).map_err(|error| error.to_string())?;
     entry.check(&archive)?;
-    // What is left of the budget bounds the unpacking itself.
+    // The remaining budget limits the unpacking itself.
     let tree = sources::go_getter::unpack(&archive, budget.left);
     let tree = tree.map_err(|error| format!("{}/{}: {error}", bundle::FOLDER, entry.file))?;
     budget.charge(tree.bytes())?;
     Ok(files.put_tree(id, tree))
 }
 
-/// How many bytes may still be put beside a source.
+/// The number of bytes that may still be put beside a source.
 #[derive(Debug)]
 struct DownloadBudget {
     left: u64,
@@ -187,7 +188,7 @@ impl DownloadBudget {
         Self { left }
     }
 
-    /// Takes bytes, before they are put anywhere.
+    /// Takes bytes from the budget, before they are stored.
     fn charge(&mut self, bytes: u64) -> Result<(), String> {
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or_else(|| {

@@ -1,6 +1,6 @@
-//! What is said of a Helmfile at the end of a run, as status and event. Pure.
+//! Turns the outcome of a run of a Helmfile into its status and an event. Pure.
 //!
-//! Elsewhere: what is said of each release (`release_states.rs`), conditions (`reconcile`).
+//! Elsewhere: the row of each release (`release_states.rs`), conditions (`reconcile`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,13 +24,14 @@ use windlass_runtime::depends_on_annotation::shortened;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::object_status::{conditions_of, listed, status_of};
 
-/// Whether the same helmfile and values can give something else: it draws randomness or the time.
+/// The condition that the same helmfile and values can give another result, because the helmfile uses random values or the
+/// time.
 pub(super) const NON_DETERMINISTIC: &str = "NonDeterministic";
 
 /// Whether the spec has fields of helmfile-operator that have no effect here.
 pub(super) const WITHOUT_EFFECT: &str = "LegacyFieldsIgnored";
 
-/// Conditions that this kind sets; others in the status are kept.
+/// The conditions that this kind sets. Other conditions in the status are kept.
 pub(super) const OWNED: [&str; 3] = [NON_DETERMINISTIC, WITHOUT_EFFECT, DELETION_HELD];
 
 /// The helmfile calls functions that draw randomness or the time.
@@ -42,10 +43,10 @@ const NOT_USED: ConditionReason = ConditionReason::new("NoEffect");
 /// A release failed.
 pub(super) const RELEASE_FAILED: ConditionReason = ConditionReason::new("ReleaseFailed");
 
-/// How many releases are named where many are meant.
+/// How many releases a message names at most.
 const MAX_NAMED_RELEASES: usize = 3;
 
-/// Releases of which the first few are named, however many there are.
+/// A list of releases for a message. It names only the first few releases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReleaseNameList {
     number: usize,
@@ -64,7 +65,7 @@ impl ReleaseNameList {
         self.number += 1;
     }
 
-    /// Adds those of another.
+    /// Adds the releases of another list.
     pub(super) fn extend(&mut self, other: &Self) {
         let room = MAX_NAMED_RELEASES - self.first.len();
         self.first.extend(other.first.iter().take(room).cloned());
@@ -168,7 +169,7 @@ pub(super) fn outcome(
     RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
 }
 
-/// The reason of a release that a Freeze holds, or that is held because it is not known which Freezes there are.
+/// The reason of a release that a Freeze holds, or that is held because the Freezes are not known.
 fn freeze_reason(progress: &ReleaseProgress) -> Option<ConditionReason> {
     let ReleaseProgress::Unfinished(outcome) = progress else { return None };
     let reason = outcome.reason();
@@ -181,14 +182,14 @@ fn named(keys: &[String]) -> String {
     several.to_string()
 }
 
-/// How a run ended.
+/// The result of a run.
 pub(super) struct HelmfileRunSummary<'r> {
     pub(super) outcome: &'r RunOutcome,
     /// The request that the run has seen.
     pub(super) requested: Option<&'r str>,
-    /// The revision of the source; empty if the run did not get that far.
+    /// The revision of the source. Empty if the run ended before it knew the revision.
     pub(super) revision: &'r str,
-    /// The rows as they are by now, if the run changed any.
+    /// The present rows, if the run changed any.
     pub(super) rows: Option<Vec<HelmfileReleaseStatus>>,
     /// Functions of the helmfile that draw randomness or the time, if it was read.
     pub(super) drawn: Option<&'r [&'static str]>,
@@ -247,7 +248,7 @@ pub(super) fn report<K: HelmfileCustomResource>(
     (before, after, event)
 }
 
-/// Which operations wait because of what they would delete, a line for each of the first; `None` if none does.
+/// The operations that wait because of their deletions, with a line for each of the first ones. `None` if no operation waits.
 fn held_deletions(rows: &[HelmfileReleaseStatus]) -> Option<String> {
     let said = |row: &HelmfileReleaseStatus| {
         let mut conditions = row.status.conditions.iter();
@@ -265,7 +266,7 @@ fn held_deletions(rows: &[HelmfileReleaseStatus]) -> Option<String> {
     (!held.is_empty()).then(|| held.join("\n"))
 }
 
-/// The event about the Helmfile as a whole, if its result is new; each release has events of its own.
+/// The event about the Helmfile as a whole, if its result is new. Each release has events of its own.
 fn event<K: HelmfileCustomResource>(
     before: &HelmfileStatus,
     after: &HelmfileStatus,
@@ -281,7 +282,7 @@ fn event<K: HelmfileCustomResource>(
             let is_well_again = was.is_some_and(|it| it.status == "False");
             (EventSeverity::Info, is_new || is_well_again)
         }
-        // As for a Kustomization: that a source has nothing yet is in the log only.
+        // As for a Kustomization, only the log reports that a source has no artifact yet.
         RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..) => return None,
         RunOutcome::Blocked(..) => (EventSeverity::Info, !is_said),
         RunOutcome::Failed(..) | RunOutcome::Stalled(..) => (EventSeverity::Error, !is_said),
@@ -301,7 +302,7 @@ fn event<K: HelmfileCustomResource>(
     })
 }
 
-/// What is said of fields that have no effect.
+/// The message about fields that have no effect.
 fn without_effect<K: HelmfileCustomResource>(object: &K) -> Option<String> {
     let fields = object.without_effect();
     let parts: Vec<String> =
@@ -309,7 +310,7 @@ fn without_effect<K: HelmfileCustomResource>(object: &K) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What others depend on: the whole, and each release of it.
+/// A text that changes with everything that other objects may depend on: the whole Helmfile, and the state of each release.
 pub(super) fn announcement<K: HelmfileCustomResource>(object: &K) -> String {
     let status = object.status();
     let revision = status.and_then(|it| it.last_applied_revision.as_deref());
@@ -326,7 +327,7 @@ pub(super) fn is_at<K: HelmfileCustomResource>(object: &K, revision: &str) -> bo
     object.status().and_then(|it| it.last_applied_revision.as_deref()) == Some(revision)
 }
 
-/// Why a release is not there as the helmfile says, for who depends on it; `None` if it is.
+/// The reason why a release is not as the helmfile says, for objects that depend on it. `None` if the release is ready.
 pub(super) fn release_not_ready<K: HelmfileCustomResource>(
     object: &K,
     release: &str,

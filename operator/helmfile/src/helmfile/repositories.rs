@@ -1,9 +1,9 @@
-//! Which chart repositories the files of a helmfile may name, and how those are spoken to of which the namespace has a
-//! HelmRepository.
+//! Which chart repositories the files of a helmfile may name, and how windlass reaches a repository that has a HelmRepository
+//! in the namespace.
 //!
-//! Everyone who may push to the source can write a file, everyone who may write objects into the namespace can write a
-//! spec: what a spec may name, a file may not always. Elsewhere: the repositories that a helmfile names (engine
-//! `helmfile`), asking them (`charts.rs`).
+//! A user who may push to the source can write a file. A user who may write objects into the namespace can write a spec. So a
+//! file may not always name what a spec may name. Elsewhere: the repositories that a helmfile names (engine `helmfile`),
+//! requests to them (`charts.rs`).
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, is_registr
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;
 
-/// What a file may name.
+/// The repositories that a file may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RemoteChartPolicy {
-    /// What a spec may name.
+    /// All repositories that a spec may name.
     Free,
     /// Servers with public addresses, and those that a HelmRepository of the namespace names.
     Public,
-    /// What a HelmRepository of the namespace names.
+    /// Only repositories that a HelmRepository of the namespace names.
     Listed,
 }
 
 impl RemoteChartPolicy {
-    /// As for the bases of a Kustomization (`windlass_runtime::build::bases`).
+    /// The policy, by the same rules as for the bases of a Kustomization (`windlass_runtime::build::bases`).
     fn new(no_remote_bases: bool, insecure_remote_bases: bool, is_home: bool) -> Self {
         if no_remote_bases {
             Self::Listed
@@ -44,19 +44,19 @@ impl RemoteChartPolicy {
     }
 }
 
-/// How a chart of a repository that a file names may be fetched.
+/// The route by which a chart of a file's repository may be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChartFetchRoute {
-    /// As the file says, from the servers of the scope.
+    /// The connection settings of the file, and the servers of the scope.
     OfFile,
-    /// As the HelmRepository says that has the address.
+    /// The connection settings of the HelmRepository with the same address.
     OfHelmRepository,
     /// Not at all.
     Refused,
 }
 
 impl RemoteChartPolicy {
-    /// The way to a repository, of which the namespace has a HelmRepository or not.
+    /// The route to a repository. `is_listed` says whether the namespace has a HelmRepository for it.
     fn way(self, is_listed: bool) -> ChartFetchRoute {
         match (self, is_listed) {
             (Self::Free, _) | (Self::Public, false) => ChartFetchRoute::OfFile,
@@ -75,7 +75,7 @@ pub(super) struct HelmfileRepositories {
 }
 
 impl HelmfileRepositories {
-    /// For a Helmfile of a namespace, which is applied at a target.
+    /// The repositories for a Helmfile in a namespace, which is applied at a target.
     pub(super) fn new(context: &Arc<RunContext>, namespace: &str, target: &ClusterTarget) -> Self {
         let settings = &context.settings;
         let is_home = target.is_home();
@@ -102,11 +102,11 @@ impl HelmfileRepositories {
         Self { charts, scope, context: context.clone(), namespace: namespace.to_owned() }
     }
 
-    /// The archive of a chart. Where a file may not name every server, the HelmRepository of the namespace that has its
-    /// address says how it is spoken to, and as whom.
+    /// The archive of a chart. If a file may not name every server, the repository needs a HelmRepository with its address in
+    /// the namespace. That HelmRepository gives the connection settings and the credentials.
     ///
     /// # Errors
-    /// The chart cannot be fetched, or a file may not name where it is.
+    /// The chart cannot be fetched, or a file may not name its repository.
     pub(super) async fn archive(
         &mut self,
         chart: &ChartVersionRequest,
@@ -144,14 +144,14 @@ impl HelmfileRepositories {
         })
     }
 
-    /// How a HelmRepository says that it is spoken to.
+    /// The connection settings of a HelmRepository.
     async fn place(
         &self,
         object: &HelmRepository,
         chart: &ChartVersionRequest,
     ) -> Result<HelmfileChartRemote, RunOutcome> {
         let context = &self.context;
-        // Not watched: a failed plan is repeated, and one that is kept is made anew at the interval.
+        // These objects are not watched. A failed plan is repeated, and a kept plan is made again at the interval.
         let mut references = ReadReferences::new(&context.watcher);
         let secrets = HelmRepositorySecrets::read(object, &mut references).await?;
         if is_registry(object) {

@@ -1,15 +1,15 @@
-//! What the rows of a Helmfile may take in its status, which an API server refuses if it is too large. Pure.
+//! How many bytes the rows of a Helmfile may take in its status. The API server refuses a status that is too large. Pure.
 
 use crds::helmfile::HelmfileReleaseStatus;
 
-/// How many bytes rows may have together before their messages are cut: etcd takes 1.5 MiB of a whole object.
+/// The most bytes of all rows together before their messages are cut. etcd takes 1.5 MiB of a whole object.
 const MAX_ROWS_BYTES: usize = 1 << 20;
 
-/// How many bytes of a message are left at least.
+/// The least bytes of a message that stay.
 const MIN_MESSAGE_BYTES: usize = 64;
 
-/// The rows as they are written: where they are too large together, messages are cut to the same length, and lists of objects
-/// are left out if that does not suffice. What decisions need stays.
+/// The rows as they are written to the status. If all rows are too large together, messages are cut to the same length. If
+/// that does not suffice, lists of objects are left out. Fields that decisions need stay.
 pub(super) fn fitted(mut rows: Vec<HelmfileReleaseStatus>) -> Vec<HelmfileReleaseStatus> {
     let size = size_of(&rows);
     if size <= MAX_ROWS_BYTES {

@@ -1,6 +1,6 @@
-//! Releases that `spec.suspendedReleases` suspends: which they are, and what their outcome is.
+//! The releases that `spec.suspendedReleases` suspends, and their outcome.
 //!
-//! A suspended release is neither changed nor uninstalled, also if the helmfile drops it or the Helmfile is deleted.
+//! Windlass does not change or uninstall a suspended release, also if the helmfile drops it or the Helmfile is deleted.
 //! Elsewhere: a Helmfile that is suspended as a whole (`windlass_runtime::applier`), which release an entry names
 //! (`windlass_runtime::object_hold`).
 
@@ -25,7 +25,7 @@ use windlass_runtime::object_hold;
 pub struct ReleaseSuspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);
 
 impl<'s> ReleaseSuspensions<'s> {
-    /// Those of a spec at this time.
+    /// The suspensions of a spec that are in force at this time.
     pub fn new(spec: &'s HelmfileSpec, now: Time) -> Self {
         let mut all = BTreeMap::<&str, Vec<&SuspendedRelease>>::new();
         let entries = spec.suspended_releases.iter();
@@ -35,7 +35,7 @@ impl<'s> ReleaseSuspensions<'s> {
         Self(all)
     }
 
-    /// The entry that suspends a release; `None` if none does.
+    /// The entry that suspends a release. `None` if no entry does.
     pub fn of(&self, key: &ReleaseKey) -> Option<&'s SuspendedRelease> {
         let release = (key.name.as_str(), key.namespace.as_str(), key.context.as_str());
         let entries = self.0.get(key.name.as_str())?;
@@ -43,7 +43,7 @@ impl<'s> ReleaseSuspensions<'s> {
     }
 }
 
-/// When the next suspension of a release ends.
+/// The time at which the next suspension of a release ends.
 pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
     let ends = spec.suspended_releases.iter().filter_map(|entry| Some(entry.until.as_ref()?.0));
     ends.filter(|end| *end > now).min()
@@ -52,7 +52,7 @@ pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
 /// A release that may be uninstalled.
 pub(super) struct ReleaseRemoval {
     pub(super) key: ReleaseKey,
-    /// What the gate gave for it.
+    /// The permit that the removal gate gave for the release.
     pub(super) permit: RemovalPermit,
 }
 
@@ -60,7 +60,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Whether the uninstallation of a release may begin, or go on if it has begun.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the release may not be uninstalled.
     pub(super) fn permit_removal(
         &self,
         run: &HelmfileRun<'_, K>,
@@ -80,15 +80,15 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         gate.permit(now).map(|permit| ReleaseRemoval { key, permit })
     }
 
-    /// Whether an operation on the release of a row may be under way: what this process does not know, the row says.
+    /// Whether an operation on the release of a row may be under way. If this process does not know it, the row decides.
     pub(super) fn may_be_under_way(&self, row: &HelmfileReleaseStatus) -> bool {
         let memory = self.memory();
         let known = memory.releases.get(&ReleaseKey::of(row)).and_then(|it| it.drive.under_way());
         known.unwrap_or_else(|| report::is_under_way(row))
     }
 
-    /// A release with its own suspension: an operation that is under way stops where nothing is half done. `None` where
-    /// the Helmfile changed meanwhile.
+    /// Handles a release with its own suspension. An operation that is under way stops at the next place at which nothing is
+    /// half done. `None` if the Helmfile changed meanwhile.
     pub(super) async fn suspend_one(
         &self,
         key: &ReleaseKey,
@@ -114,8 +114,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(ReleaseProgress::Suspended { is_there })
     }
 
-    /// Has what is under way on a release come to the next place at which nothing is half done; the answer is its
-    /// outcome if it is not there yet. Nothing where the Helmfile changed meanwhile.
+    /// Runs an operation on a release to the next place at which nothing is half done. Returns the outcome if the operation is
+    /// not there yet. It does nothing if the Helmfile changed meanwhile.
     pub(super) async fn stop_one(
         &self,
         key: &ReleaseKey,
@@ -138,7 +138,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some((!is_stopped).then_some(outcome))
     }
 
-    /// The same for a release that is not in a plan, if anything may be under way on it.
+    /// Like [`Self::stop_one`] for a release that is not in a plan, if an operation on it may be under way.
     pub(super) async fn stop_unplanned(
         &self,
         row: &HelmfileReleaseStatus,

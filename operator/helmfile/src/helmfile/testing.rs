@@ -29,7 +29,7 @@ pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRel
     }
 }
 
-/// A plan of releases and nothing else.
+/// A plan that contains only releases.
 pub(super) fn planned(releases: Vec<PlannedRelease>) -> HelmfilePlan {
     HelmfilePlan { releases, ..HelmfilePlan::default() }
 }

@@ -1,4 +1,4 @@
-//! What a Helmfile asks for, checked and with its defaults.
+//! The spec of a Helmfile, checked and with its defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
-/// What `envFrom` names cannot be read.
+/// An object that `envFrom` names cannot be read.
 const ENVIRONMENT_ERROR: ConditionReason = ConditionReason::new("EnvironmentError");
 
-/// How long an operation may take if no field gives its timeout.
+/// The timeout of an operation, if no field gives another one.
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The longest that what failed waits for its next attempt unless the spec says so.
+/// The longest delay before a failed release is tried again, unless the spec has another one.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec.
@@ -51,7 +51,7 @@ pub(super) fn unsupported(spec: &HelmfileSpec) -> Vec<&'static str> {
 /// Checks what can be checked without the cluster.
 ///
 /// # Errors
-/// The outcome of a run: a field that is not supported or cannot be read.
+/// The outcome of a run with a field that is not supported or cannot be read.
 pub fn check(spec: &HelmfileSpec) -> Result<HelmfileTimeouts, RunOutcome> {
     let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
         let Some(text) = given else { return Ok(default) };
@@ -81,7 +81,7 @@ pub fn check(spec: &HelmfileSpec) -> Result<HelmfileTimeouts, RunOutcome> {
 }
 
 impl HelmfileTimeouts {
-    /// For a Helmfile that goes and whose spec cannot be read.
+    /// The durations for a deleted Helmfile whose spec cannot be read.
     pub(super) fn for_finalize() -> Self {
         Self {
             interval: MAX_RETRY_DELAY,
@@ -117,9 +117,9 @@ pub struct HelmfileInputs {
     pub(super) variables: BTreeMap<String, String>,
     /// Strings of Secrets, which no status, event or log may show.
     pub(super) secrets: SecretMasking,
-    /// The clusters of those of `kubeContexts` that are in use.
+    /// The clusters of the entries of `kubeContexts` that are in use.
     pub(super) contexts: ContextTargets,
-    /// What decrypts, if the spec says so.
+    /// The decryption keys, if the spec asks for decryption.
     pub(super) decryption: Option<Arc<BuildDecryptionKeys>>,
 }
 
@@ -131,7 +131,8 @@ impl HelmfileInputs {
     }
 }
 
-/// Reads what `valuesFrom`, `envFrom`, `decryption` and those of `kubeContexts` name that are in use.
+/// Reads the objects that `valuesFrom`, `envFrom` and `decryption` name, and those that the used entries of `kubeContexts`
+/// name.
 pub(super) async fn read<K: HelmfileCustomResource>(
     context: &RunContext,
     object: &K,
@@ -174,10 +175,10 @@ pub fn state_values(spec: &HelmfileSpec) -> HelmReleaseSpec {
     }
 }
 
-/// The environment variables, and those of them that came from Secrets.
+/// The environment variables, and the values of the variables that came from Secrets.
 ///
 /// # Errors
-/// The outcome of a run that lacks some of them.
+/// The outcome of a run without some of the variables.
 pub async fn variables(
     spec: &HelmfileSpec,
     references: &mut ReadReferences,

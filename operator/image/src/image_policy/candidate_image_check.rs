@@ -1,6 +1,8 @@
-//! What an image has to have before its tag counts, whatever the tag is: platforms, then signatures, which cost more requests.
+//! The requirements that an image has to meet before its tag counts: platforms first, then signatures, which cost more
+//! requests.
 //!
-//! Here: how many images of a run are examined, what is remembered of them, what is said of those that are passed over.
+//! Here: how many images a run examines, which results it remembers, and the message about images that do not meet the
+//! requirements.
 //! Elsewhere: in which order tags are examined (`candidates`), the annotations (`required_platforms`,
 //! `crate::image_verification`), the requests (`sources::oci`), the keys (`verification_keys`).
 
@@ -25,37 +27,37 @@ use crate::registry_access::session;
 /// No image has all platforms that are required.
 const PLATFORMS_MISSING: ConditionReason = ConditionReason::new("PlatformsMissing");
 
-/// How many images a run examines at most, beside those of which the result is known.
+/// The most images that a run examines, besides images with a known result.
 pub(super) const MAX_EXAMINED_IMAGES: usize = 10;
 
-/// How many results of each kind are remembered of a policy.
+/// The most results of each kind that are remembered for a policy.
 const MAX_KNOWN_RESULTS: usize = 256;
 
-/// Bytes of the reason for which an image is passed over.
+/// The most bytes of the reason why an image is passed over.
 const MAX_REASON_BYTES: usize = 300;
 
-/// What is known of images by their digests, so that nothing is asked of it. A signature that is missing may come, so that
-/// nothing is remembered of it.
+/// Known results of images by their digests, so that the registry is not asked again. A missing signature is not remembered,
+/// since it may be added later.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ImageCheckResultCache {
-    /// What an image lacks of the platforms that are required; empty if it has all.
+    /// The required platforms that an image lacks. Empty if it has all of them.
     platforms: BTreeMap<String, String>,
-    /// Who signed an image.
+    /// The signer of an image.
     signers: BTreeMap<String, String>,
-    /// What runs passed over that did not come to the last tag, so that the next one begins with the others.
+    /// Tags that were passed over by runs which did not reach the last tag. The next run begins with the other tags.
     passed_over: PassedOverTags,
 }
 
 /// Tags that the last runs passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct PassedOverTags {
-    /// What was asked of their images.
+    /// The requirements for their images.
     request: String,
-    /// Why each was passed over.
+    /// The reasons why tags were passed over.
     reasons: BTreeMap<String, String>,
 }
 
-/// Remembers a result; what is too much is found out anew.
+/// Remembers a result. If there are too many results, old ones are found out again.
 fn remember(results: &mut BTreeMap<String, String>, key: String, result: &str) {
     if results.len() >= MAX_KNOWN_RESULTS {
         results.clear();
@@ -63,42 +65,42 @@ fn remember(results: &mut BTreeMap<String, String>, key: String, result: &str) {
     results.insert(key, result.to_owned());
 }
 
-/// What came of an image.
+/// The result of examining an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageCheckOutcome {
-    /// It has all that it has to have.
+    /// The image meets all requirements.
     Passed,
-    /// It lacks something.
+    /// The image does not meet a requirement.
     Refused,
-    /// It was not examined, since enough others were.
+    /// The image was not examined, because the limit of the run is reached.
     Postponed,
 }
 
-/// Why a tag is passed over.
+/// The reason why a tag is passed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ImageRefusal {
     tag: String,
     why: String,
 }
 
-/// What is asked of the images of a policy in one run.
+/// The requirements for the images of a policy in one run.
 pub(super) struct CandidateImageCheck {
     platforms: Vec<OciPlatform>,
     keys: Vec<VerificationKeys>,
-    /// What is known of images.
+    /// The known results of images.
     pub(super) known: ImageCheckResultCache,
     /// How many images may still be examined.
     left: usize,
     refusals: Vec<ImageRefusal>,
-    /// What was refused in this run, whatever stands for it.
+    /// The digests that were refused in this run.
     refused: BTreeSet<OciDigest>,
-    /// Whether one of them lacks a signature.
+    /// Whether an image lacks a required signature.
     is_unsigned: bool,
     /// The tag from which on images were not examined.
     postponed: Option<String>,
-    /// Who signed the image that passed last.
+    /// The signer of the last accepted image.
     signers: String,
-    /// Why no version is known to be signed, if one has to be.
+    /// The reason why no version is known to be signed, if signatures are required.
     unverified: Option<String>,
 }
 
@@ -122,8 +124,8 @@ impl CandidateImageCheck {
         }
     }
 
-    /// The tags of an image that are examined, in the order of the candidates: those that the last runs did not come to, if there
-    /// are such. Otherwise a few bad tags would take the place of all others in each run.
+    /// Chooses the tags of an image that this run examines, in the order of the candidates. If the last runs did not reach all
+    /// tags, only the unreached tags are examined. Otherwise a few bad tags would use up the limit in each run.
     pub(super) fn examined_tags(&mut self, image: &str, candidates: &[String]) -> Vec<String> {
         let fingerprints: Vec<&str> = self.keys.iter().map(|it| it.fingerprint.as_str()).collect();
         let platforms = list_of(&self.platforms);
@@ -141,8 +143,8 @@ impl CandidateImageCheck {
         candidates.to_vec()
     }
 
-    /// Adds what earlier runs passed over to what this one did, up to the tag that is chosen, and keeps it for the next one if
-    /// this one did not come to the last tag.
+    /// Adds the tags that earlier runs passed over to the tags of this run, up to the chosen tag. If this run did not reach
+    /// the last tag, the result is kept for the next run.
     pub(super) fn conclude(&mut self, candidates: &[String], chosen: Option<&str>) {
         let better = candidates.iter().take_while(|tag| Some(tag.as_str()) != chosen);
         let earlier = &self.known.passed_over.reasons;
@@ -163,7 +165,7 @@ impl CandidateImageCheck {
             kept.map(|refusal| (refusal.tag.clone(), refusal.why.clone())).collect();
     }
 
-    /// Whether nothing is asked of any image.
+    /// Whether the policy has no requirement for images.
     pub(super) fn is_empty(&self) -> bool {
         self.platforms.is_empty() && self.keys.is_empty()
     }
@@ -173,7 +175,7 @@ impl CandidateImageCheck {
         !self.keys.is_empty()
     }
 
-    /// Whether the image of a tag was refused, in this run or in an earlier one that this one continues.
+    /// Whether the image of a tag was refused, in this run or in an earlier run that this run continues.
     pub(super) fn is_passed_over(&self, tag: &str) -> bool {
         self.has_refused(tag) || self.known.passed_over.reasons.contains_key(tag)
     }
@@ -188,22 +190,22 @@ impl CandidateImageCheck {
         !self.refusals.is_empty() || self.postponed.is_some()
     }
 
-    /// Lets one more image be examined, however many were.
+    /// Permits the examination of one more image, even if the limit is reached.
     pub(super) fn admit_one(&mut self) {
         self.left = self.left.max(1);
     }
 
-    /// From this tag on nothing is examined in this run.
+    /// Ends the examination at this tag: this run examines neither this tag nor the following ones.
     pub(super) fn postpone(&mut self, tag: &str) {
         if self.postponed.is_none() {
             self.postponed = Some(tag.to_owned());
         }
     }
 
-    /// Examines the image with a digest that a tag stands for.
+    /// Examines the image of a tag, by its digest.
     ///
     /// # Errors
-    /// The registry does not say, from which nothing follows.
+    /// The registry does not answer. The image is then neither accepted nor rejected.
     pub(super) async fn examine(
         &mut self,
         lookup: &DigestLookup<'_>,
@@ -244,12 +246,12 @@ impl CandidateImageCheck {
         ImageCheckOutcome::Refused
     }
 
-    /// What the results for the platforms of an image are remembered by.
+    /// The key under which the result for an image's platforms is remembered.
     fn platforms_key(&self, lookup: &DigestLookup<'_>, digest: &OciDigest) -> String {
         format!("{} {} {digest}", lookup.image.name, list_of(&self.platforms))
     }
 
-    /// Whether nothing needs to be asked of an image.
+    /// Whether the result for an image is known, so that no request is needed.
     fn is_known(&self, lookup: &DigestLookup<'_>, digest: &OciDigest) -> bool {
         let platforms = self.known.platforms.get(&self.platforms_key(lookup, digest));
         if platforms.is_some_and(|missing| !missing.is_empty()) {
@@ -262,7 +264,7 @@ impl CandidateImageCheck {
         has_platforms && self.keys.iter().all(is_signed)
     }
 
-    /// Why an image lacks platforms; `None` if it has all.
+    /// The reason why an image lacks platforms. `None` if it has all of them.
     async fn missing_platforms(
         &mut self,
         lookup: &DigestLookup<'_>,
@@ -287,7 +289,7 @@ impl CandidateImageCheck {
                     Some(PlatformSupport::Unreadable(why)) => {
                         format!("its platforms are not known: {why}")
                     }
-                    // It is not remembered: a registry that lost an image may get it back.
+                    // This is not remembered, since a registry that lost an image may get it back.
                     None => return Ok(Some(format!("the registry does not have {digest}"))),
                 };
                 remember(&mut self.known.platforms, key, &why);
@@ -297,7 +299,7 @@ impl CandidateImageCheck {
         Ok(Some(why).filter(|why| !why.is_empty()))
     }
 
-    /// Why an image is not signed as it has to be; `None` if it is.
+    /// The reason why an image has no required signature. `None` if it has one.
     async fn missing_signature(
         &mut self,
         lookup: &DigestLookup<'_>,
@@ -343,7 +345,7 @@ impl CandidateImageCheck {
         Ok(None)
     }
 
-    /// Who signed a version that passed, as a condition says it; `None` if it need not be signed.
+    /// The signer of an accepted version, as a condition shows it. `None` if the version need not be signed.
     pub(super) fn acceptance(&self, version: &ImageRef) -> Option<String> {
         let signers = cut(&self.signers.replace(char::is_control, " "), MAX_REASON_BYTES);
         let text = format!("{}: signed by {signers}", acceptance(&version.to_string()));
@@ -355,12 +357,13 @@ impl CandidateImageCheck {
         self.unverified = self.requires_signatures().then(|| why.to_owned());
     }
 
-    /// Why no version is known to be signed; `None` if one is, if none has to be, or if that could not be found out.
+    /// The reason why no version is known to be signed. `None` if one is signed, if none has to be, or if that could not be
+    /// found out.
     pub(super) fn unverified(&self) -> Option<&str> {
         self.unverified.as_deref()
     }
 
-    /// Says which tags were passed over, and from which on tags were not examined; empty if neither was.
+    /// The message with the tags that were passed over, and the first tag that was not examined. Empty if there are none.
     pub(super) fn passed_over(&self) -> String {
         let mut text = String::new();
         let named = self.refusals.iter().take(MAX_NAMED_TAGS);
@@ -404,19 +407,19 @@ fn list_of(platforms: &[OciPlatform]) -> String {
     names.join(",")
 }
 
-/// What the signer of an image is remembered by: keys, repository and content.
+/// The key under which the signer of an image is remembered: keys, repository and content.
 fn signer_key(lookup: &DigestLookup<'_>, keys: &VerificationKeys, digest: &OciDigest) -> String {
     format!("{} {} {digest}", lookup.image.name, keys.fingerprint)
 }
 
-/// Why an image could not be examined. Nothing is concluded from that.
+/// The outcome for an image that could not be examined. It counts neither as accepted nor as rejected.
 fn not_examined(lookup: &DigestLookup<'_>, digest: &OciDigest, error: &Error) -> RunOutcome {
     let text = format!("failed to examine {}@{digest}: {}", lookup.image_name(), chain(error));
     let wake = error.retry_at(Timestamp::now()).map(NextRunTrigger::at).unwrap_or_default();
     RunOutcome::Failed(reason::FAILED, text, wake)
 }
 
-/// What an image says of some platforms; `None` if the registry does not have it.
+/// The platform support of an image. `None` if the registry does not have the image.
 async fn platform_support(
     lookup: &DigestLookup<'_>,
     remote: &mut RemoteOciRepository,

@@ -1,7 +1,7 @@
-//! Which of the best tags is the latest, where more is asked of one than that it is the best: an age, platforms, signatures.
+//! Chooses the best tag that also meets the further requirements of a policy: an age, platforms, signatures.
 //!
-//! Here: the order in which that is found out, and which version stays if no tag has all of it. Elsewhere: the order of tags
-//! (`tag_choice`), ages (`min_age`), platforms and signatures (`candidate_image_check`).
+//! Here: the order in which tags are examined, and which version stays if no tag meets all requirements. Elsewhere: the order
+//! of tags (`tag_choice`), ages (`min_age`), platforms and signatures (`candidate_image_check`).
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::candidate_image_check::{CandidateImageCheck, ImageCheckOutcome};
 use super::min_age::{self, TagAge};
 use super::tag_choice::DigestLookup;
 
-/// The shortest time after which images that were passed over are examined anew.
+/// The shortest time after which images that were passed over are examined again.
 const SHORTEST_RECHECK: Duration = Duration::from_secs(60);
 
 /// The tags of an image that may be the latest.
@@ -24,19 +24,19 @@ const SHORTEST_RECHECK: Duration = Duration::from_secs(60);
 pub(super) struct CandidateTags {
     /// The canonical name of the image.
     pub(super) image: String,
-    /// The best ones, best first.
+    /// The best tags, best first.
     pub(super) best: Vec<String>,
-    /// Those that may count, best first: the registry says for which digests they stand.
+    /// The tags that may count, best first. The registry tells their digests.
     pub(super) candidates: Vec<String>,
-    /// For how long they have to be known; `None` if that does not matter.
+    /// The time for which the tags have to be known. `None` if the policy has no minimum age.
     pub(super) age: Option<TagAge>,
 }
 
-/// What came of a tag.
+/// The result for a tag.
 enum TagResult {
-    /// It is the latest.
+    /// The tag is the latest.
     Counts(ImageRef),
-    /// It is not, at least not yet.
+    /// The tag is not the latest, at least not yet.
     PassedOver,
     /// No further tag is examined in this run.
     Ended,
@@ -48,17 +48,17 @@ pub(super) struct CandidateWalk<'w> {
     pub(super) object: &'w ImagePolicy,
     /// The latest version so far.
     pub(super) former: Option<&'w ImageRef>,
-    /// What is asked of images.
+    /// The requirements for images.
     pub(super) check: &'w mut CandidateImageCheck,
-    /// The registry, once what it is reached with was read.
+    /// The registry, after its connection settings were read.
     pub(super) remote: Option<RemoteOciRepository>,
 }
 
 impl CandidateWalk<'_> {
-    /// The first of the candidates that has all that is asked of it; if none has, the former latest version.
+    /// Chooses the first candidate that meets all requirements. If there is none, the former latest version stays.
     ///
     /// # Errors
-    /// The registry or the disk does not do what it is asked, or none has it and neither has the former latest version.
+    /// The registry or the disk fails. Or neither a candidate nor the former latest version meets the requirements.
     pub(super) async fn choose(
         mut self,
         mut tags: CandidateTags,
@@ -69,7 +69,7 @@ impl CandidateWalk<'_> {
         let now = Timestamp::now();
         if let Some(age) = &mut tags.age {
             age.history.trim(age.min_age, now);
-            // What was seen before a failure was seen.
+            // The digests were seen before the failure, so their times are stored.
             min_age::keep(self.lookup, self.object, &tags.image, &age.history).await?;
         }
         let version = match chosen? {
@@ -99,8 +99,8 @@ impl CandidateWalk<'_> {
         })
     }
 
-    /// When images that were passed over are examined anew: a signature may be added, and a tag may be moved, without a change
-    /// of the list of tags.
+    /// The time at which images that were passed over are examined again. A signature may be added, or a tag may be moved,
+    /// without a change of the list of tags.
     fn recheck(&self, now: Timestamp) -> Option<Timestamp> {
         let interval = self.lookup.image.interval.max(SHORTEST_RECHECK);
         let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
@@ -132,7 +132,7 @@ impl CandidateWalk<'_> {
         Ok(None)
     }
 
-    /// Whether a tag is the latest. The version that is the latest already needs no age.
+    /// Whether a tag is the latest. The present latest version needs no age.
     async fn examine_tag(
         &mut self,
         tag: &str,
@@ -180,7 +180,7 @@ impl CandidateWalk<'_> {
         })
     }
 
-    /// The former latest version, if its image has all that is asked of it. What was chosen needs no age.
+    /// The former latest version, if its image meets all requirements. A chosen version needs no age.
     async fn former(&mut self) -> Result<Option<ImageRef>, RunOutcome> {
         let Some(former) = self.former else { return Ok(None) };
         let Some(digest) = former.digest.as_ref().filter(|_| !self.check.is_empty()) else {
@@ -213,7 +213,7 @@ impl CandidateWalk<'_> {
     }
 }
 
-/// Whether the digest of the version that is the latest already is looked up again.
+/// Whether the digest of the present latest version is looked up again.
 fn is_looked_up_again(latest: &ImageRef, reflection: DigestReflectionPolicy) -> bool {
     reflection == DigestReflectionPolicy::Always && latest.digest.is_some()
 }

@@ -35,10 +35,10 @@ impl TagRule {
     }
 }
 
-/// The latest version of the image `name` so far, if the rule is still the one that chose it.
+/// The former latest version of the image `name`, if the policy's rule has not changed since it chose this version.
 ///
-/// `known` is the rule that chose it, if this process has seen that. Otherwise the status says so: it is of the same
-/// generation, and that was not stalled for another reason, which counts as observed although nothing was chosen.
+/// `known` is the rule that chose the version, if this process has seen it. Otherwise the status decides: it has to be of the
+/// same generation, and not be stalled for another reason. A stalled generation counts as observed although it chose nothing.
 pub(super) fn former<'o>(
     object: &'o ImagePolicy,
     name: &str,

@@ -1,8 +1,8 @@
-//! Tags that count only when their digest is known for some time, by which a release that is found to be bad, or was pushed by
-//! an intruder, can be withdrawn before it is used.
+//! The minimum age of a tag: a tag counts only when windlass has known its digest for some time. Within that time, a bad
+//! release, or one that an intruder pushed, can be withdrawn before it is used.
 //!
-//! Here: the annotation, and what is said of tags that are not old enough. In the folder: since when digests are known
-//! (`tag_history_store`). Elsewhere: the order of tags, and from when one counts (engine `image`), which tag is the latest
+//! Here: the annotation, and the message about tags that are not old enough. In the folder: since when digests are known
+//! (`tag_history_store`). Elsewhere: the order of tags, and from when a tag counts (engine `image`), which tag is the latest
 //! (`candidates`).
 
 use std::time::Duration;
@@ -19,22 +19,22 @@ use windlass_runtime::blocking_task::blocking;
 use super::tag_choice::{DigestLookup, FAILURE};
 use super::tag_history_store;
 
-/// The annotation with the time for which a digest has to be known.
+/// The annotation with the time for which windlass has to know a digest.
 pub(super) const MIN_AGE: &str = "windlass.dev/min-age";
 
 /// No tag is old enough, and there was none before.
 const MIN_AGE_NOT_REACHED: ConditionReason = ConditionReason::new("MinAgeNotReached");
 
-/// How many of the best tags a run asks the registry about, at most.
+/// The most tags for which a run asks the registry for a digest, best first.
 pub(super) const MAX_DIGEST_REQUESTS: usize = 32;
 
-/// How many of the tags that were passed over a message names.
+/// How many of the passed over tags a message names.
 pub(super) const MAX_NAMED_TAGS: usize = 5;
 
-/// How long a policy sleeps at most while it waits for a tag.
+/// The longest time for which a policy sleeps while it waits for a tag.
 const LONGEST_SLEEP: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long a digest has to be known; `None` if that does not matter.
+/// The time for which windlass has to know a digest. `None` if the policy has no minimum age.
 ///
 /// # Errors
 /// The annotation is not a duration.
@@ -46,12 +46,12 @@ pub(super) fn of(object: &ImagePolicy) -> Result<Option<Duration>, RunOutcome> {
     Ok(Some(min_age).filter(|it| !it.is_zero()))
 }
 
-/// For how long the digests of tags have to be known, and since when they are.
+/// The minimum age of digests, and the times since when they are known.
 #[derive(Debug, PartialEq)]
 pub(super) struct TagAge {
-    /// For how long.
+    /// The minimum age.
     pub(super) min_age: Duration,
-    /// Since when.
+    /// The times since when digests are known.
     pub(super) history: TagHistory,
 }
 
@@ -60,10 +60,10 @@ pub(super) fn not_reached(text: String, wake: NextRunTrigger) -> RunOutcome {
     RunOutcome::Blocked(MIN_AGE_NOT_REACHED, text, wake)
 }
 
-/// Keeps since when the digests of an image are known.
+/// Stores since when the digests of an image are known.
 ///
 /// # Errors
-/// The disk refuses.
+/// The disk refuses the write.
 pub(super) async fn keep(
     digest_lookup: &DigestLookup<'_>,
     object: &ImagePolicy,
@@ -88,13 +88,14 @@ pub(super) async fn keep(
 }
 
 impl TagAge {
-    /// When the next digest becomes old enough, or a policy that waits runs at the latest.
+    /// The time when the next digest becomes old enough, or the latest time at which a waiting policy runs, whichever is
+    /// earlier.
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let latest_wake = now.checked_add(LONGEST_SLEEP).unwrap_or(Timestamp::MAX);
         self.history.next_change(self.min_age, now).map(|at| at.min(latest_wake))
     }
 
-    /// Says which of the best tags are better than the chosen one and not old enough; empty if none is.
+    /// The message with the best tags that are better than the chosen one and not old enough. Empty if there are none.
     pub(super) fn passed_over(
         &self,
         best: &[String],

@@ -16,10 +16,10 @@ use reconcile::{ObjectKey, RunOutcome, Time};
 use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::run_context::RunContext;
 
-/// The tag of an image that is named without one.
+/// The tag of an image that is named without a tag.
 const DEFAULT_TAG: &str = "latest";
 
-/// How many tags that are skipped are named in a message.
+/// How many skipped tags a message names at most.
 const MAX_NAMED_TAGS: usize = 3;
 
 /// The tags of one image that Quarantines list, with the name of one of these.
@@ -60,7 +60,7 @@ impl QuarantinedTags {
         self.0.contains_key(tag)
     }
 
-    /// What is said of the tags of an image that are skipped, for people; empty if there are none.
+    /// The message about skipped tags of an image, for people. Empty if no tag is skipped.
     pub(super) fn text(&self, tags: &[String]) -> String {
         let mut named = tags.iter().filter_map(|tag| Some((tag, self.0.get(tag)?)));
         let first: Vec<String> = named
@@ -78,8 +78,7 @@ impl QuarantinedTags {
     }
 }
 
-/// The tag of an image of a container, if it is one of the image with this canonical name. A digest behind the tag does not
-/// matter.
+/// The tag of a container's image, if the image has this canonical name. A digest behind the tag does not matter.
 fn tag_of<'i>(listed: &'i str, image: &str) -> Option<&'i str> {
     // Most are other images, and there may be many.
     let last = image.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The ImageRepository that a policy names, and whether the policy may have its tags.
+//! Finds the ImageRepository that a policy names, and decides whether the policy may use its tags.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) async fn referred(
     }
     let found = match context.seen::<ImageRepository>(namespace, name) {
         Some(found) => Some(found),
-        // The list of them may not have come yet.
+        // The list of ImageRepositories may not be complete yet.
         None => context.cluster.read::<ImageRepository>(namespace, name).await?.map(Arc::new),
     };
     let Some(found) = found else {

@@ -1,7 +1,7 @@
 //! The platforms that an image has to have before its tag counts.
 //!
-//! Here: the annotation. Elsewhere: which platforms an image has (`sources::oci`), and what becomes of a tag that lacks one
-//! (`candidate_image_check`).
+//! Here: the annotation. Elsewhere: which platforms an image has (`sources::oci`), and how a tag that lacks a platform is
+//! treated (`candidate_image_check`).
 
 use crds::image::ImagePolicy;
 use kube_core::ResourceExt as _;
@@ -13,7 +13,7 @@ use crate::image_kind_run::INVALID_POLICY;
 /// The annotation with the platforms, between commas.
 pub(super) const REQUIRED_PLATFORMS: &str = "windlass.dev/required-platforms";
 
-/// How many platforms may be required.
+/// The most platforms that may be required.
 const MAX_PLATFORMS: usize = 16;
 
 /// The platforms that the images of a policy have to have.

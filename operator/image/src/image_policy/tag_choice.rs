@@ -1,6 +1,7 @@
-//! The latest of the tags, and the digest for which it stands.
+//! Chooses the latest tag of an image, and finds its digest.
 //!
-//! Elsewhere: that a policy does not go down (`downgrade_prevention`), which of the best tags has what else is asked of it (`candidates`).
+//! Elsewhere: no change to a lower version (`downgrade_prevention`), which of the best tags meets the further requirements
+//! (`candidates`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +30,13 @@ use crate::{tag_meter, tag_store};
 /// No tag is the latest. Parity(flux).
 pub(super) const FAILURE: ConditionReason = ConditionReason::new("Failure");
 
-/// Which tags of an image count, beside what the spec of the policy says.
+/// Which tags of an image count, besides the conditions in the spec of the policy.
 pub(super) struct TagQuery {
     /// The canonical name of the image.
     pub(super) image: String,
     /// The tag below which none counts.
     pub(super) floor: Option<String>,
-    /// For how long a digest has to be known.
+    /// The minimum age of a digest.
     pub(super) min_age: Option<Duration>,
     /// Whether platforms or signatures are asked of the images.
     pub(super) is_checked: bool,
@@ -43,15 +44,15 @@ pub(super) struct TagQuery {
     pub(super) quarantined: QuarantinedTags,
 }
 
-/// How the tags of an image are ranked.
+/// The ranking of the tags of an image.
 pub(super) struct RankedTags {
-    /// What they say.
+    /// The ranking of the tags.
     pub(super) ranking: TagRanking,
-    /// What is said of tags that are skipped, for people; empty if there are none.
+    /// The message about skipped tags, for people. Empty if no tag is skipped.
     pub(super) skipped: String,
 }
 
-/// What the tags of an image say.
+/// The result of ranking the tags of an image.
 #[derive(Debug, PartialEq)]
 pub(super) enum TagRanking {
     /// This one is the latest.
@@ -63,14 +64,14 @@ pub(super) enum TagRanking {
         /// The floor.
         floor: String,
     },
-    /// The latest is the first of these that has all that is asked of it.
+    /// The latest is the first of these tags that meets all requirements.
     Candidates(CandidateTags),
 }
 
 /// Ranks the tags that an ImageRepository has of an image; `None` if it has none.
 ///
 /// # Errors
-/// No tag is the latest, or the policy or the filter means nothing.
+/// No tag is the latest, or the policy or the filter is invalid.
 pub(super) async fn rank(
     context: &RunContext,
     node: &ObjectKey,
@@ -81,7 +82,7 @@ pub(super) async fn rank(
     let store = context.artifacts.clone();
     let object = object.clone();
     let repository = repository.clone();
-    // All policies of an image are woken at once: there are as many lists in memory as permits.
+    // All policies of an image are woken at once. The permits limit how many lists are in memory.
     let _permit = context.building.acquire(&node.namespace).await;
     let work = move || {
         let tags = tag_store::tags_of(&store, &repository, &query.image, FAILURE)?;
@@ -157,7 +158,7 @@ fn ranked(
     if min_age.is_none() && !is_checked {
         return Ok(TagRanking::Latest(latest));
     }
-    // Of those that are known to be too young nothing is asked.
+    // No request is sent for tags that are known to be too young.
     let may_count = |tag: &&String| {
         min_age.is_none_or(|min_age| history.waits_until(tag, min_age, now).is_none())
     };
@@ -170,7 +171,7 @@ fn ranked(
     Ok(TagRanking::Candidates(CandidateTags { image, best, candidates, age }))
 }
 
-/// Why no tag is the latest, with what is said of tags that are skipped.
+/// The outcome if no tag is the latest, with the message about skipped tags.
 fn unranked(error: PolicyError, skipped: &str) -> RunOutcome {
     let text = format!("{error}{skipped}");
     if error.is_terminal() {
@@ -180,7 +181,7 @@ fn unranked(error: PolicyError, skipped: &str) -> RunOutcome {
     }
 }
 
-/// The digest that is known of a version, if it is to be used without being looked up.
+/// The known digest of a version, if it may be used without a lookup.
 fn known_digest(object: &ImagePolicy, chosen: &ImageRef) -> Option<String> {
     let latest = object.status.as_ref()?.latest_ref.as_ref()?;
     let is_same = latest.name == chosen.name && latest.tag == chosen.tag;
@@ -192,7 +193,7 @@ fn undigested(chosen: &ImageRef, why: &str, wake: NextRunTrigger) -> RunOutcome 
     RunOutcome::Failed(reason::FAILED, format!("failed fetching digest of {chosen}: {why}"), wake)
 }
 
-/// Where digests are looked up.
+/// The registry in which digests are looked up.
 pub(super) struct DigestLookup<'r> {
     pub(super) context: &'r Arc<RunContext>,
     pub(super) node: &'r ObjectKey,
@@ -224,7 +225,7 @@ impl DigestLookup<'_> {
         Ok(known.filter(|_| policy != DigestReflectionPolicy::Never))
     }
 
-    /// Nothing is read for this run, so that no Secret is watched for it.
+    /// Ends the watches of Secrets, because this run reads none.
     pub(super) fn read_nothing(&self) {
         ReadReferences::new(&self.context.watcher).watch(self.node);
     }
@@ -270,10 +271,11 @@ impl DigestLookup<'_> {
         Ok(digest.to_string())
     }
 
-    /// The registry as the ImageRepository says it is reached. What that names is watched from now on.
+    /// The registry, with the connection settings of the ImageRepository. The objects that the ImageRepository names are
+    /// watched from now on.
     ///
     /// # Errors
-    /// What it names is missing or cannot be used.
+    /// An object that the ImageRepository names is missing or cannot be used.
     pub(super) async fn remote(
         &self,
         chosen: &ImageRef,
@@ -281,10 +283,10 @@ impl DigestLookup<'_> {
         self.remote_with(chosen, ReadReferences::new(&self.context.watcher)).await
     }
 
-    /// The same where something else was read before, which is watched, too.
+    /// Like [`Self::remote`], if the run has read other objects before. They are watched, too.
     ///
     /// # Errors
-    /// What it names is missing or cannot be used.
+    /// An object that the ImageRepository names is missing or cannot be used.
     pub(super) async fn remote_with(
         &self,
         chosen: &ImageRef,

@@ -1,7 +1,8 @@
-//! When the digests of the tags were first seen, in the storage folder, so that a restart makes none of them wait again.
+//! Stores in the storage folder when the digests of tags were first seen, so that tags do not wait again after a restart.
 //!
-//! It is a note in the place of the ImagePolicy, which is not served and goes with the object: a line with the name of the
-//! image and the digest of the rest, then the lines of the engine. What is lost, damaged or of another image is seen anew.
+//! The record is a note file in the storage place of the ImagePolicy. It is not served, and it is deleted with the object. It
+//! has a line with the name of the image and the digest of the other lines, and then the lines of the engine. If a note is
+//! lost, damaged or of another image, all digests count as first seen now.
 
 use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use crds::image::ImagePolicy;
@@ -13,18 +14,18 @@ use sources::oci::OciDigest;
 /// The first part of the place of a history.
 const POLICY_FOLDER: &str = "imagepolicy";
 
-/// Where the history of an ImagePolicy is.
+/// The storage place of the history of an ImagePolicy.
 ///
 /// # Errors
-/// When a name could leave the store, which the API server does not let happen.
+/// A name could lead out of the store. The API server does not accept such names.
 pub(super) fn slot(object: &ImagePolicy) -> Result<ObjectFolder, store::Error> {
     ObjectFolder::new(POLICY_FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-/// Keeps the history of the tags of an image, in place of the one from before. The same is not written again. Blocks.
+/// Stores the history of the tags of an image, in place of the former history. An equal history is not written again. Blocks.
 ///
 /// # Errors
-/// The disk refuses.
+/// The disk refuses the write.
 pub(super) fn keep(
     store: &ArtifactStore,
     slot: &ObjectFolder,
@@ -39,10 +40,10 @@ pub(super) fn keep(
     store.keep_note(slot, note.as_bytes())
 }
 
-/// The history of the tags of an image; an empty one if none is kept of it. Blocks.
+/// Reads the history of the tags of an image. It is empty if none is stored. Blocks.
 ///
 /// # Errors
-/// The disk refuses.
+/// The disk refuses the read.
 pub(super) fn read(
     store: &ArtifactStore,
     slot: &ObjectFolder,
@@ -54,7 +55,7 @@ pub(super) fn read(
     Ok(TagHistory::read(stored, now))
 }
 
-/// The lines of a note; `None` if it is of another image, or is not what was written.
+/// The lines of a note. `None` if it is of another image, or damaged.
 fn stored_of<'n>(note: &'n [u8], image: &str) -> Option<&'n str> {
     let (head, stored) = std::str::from_utf8(note).ok()?.split_once('\n')?;
     let (known, digest) = head.rsplit_once(' ')?;

@@ -1,6 +1,6 @@
-//! The keys with which images have to be signed: read from Secrets, used for one image.
+//! The keys with which images have to be signed. A run reads them from Secrets, and verifies one image with them.
 //!
-//! Elsewhere: which Secrets (`crate::image_verification`), finding signatures (`sources::oci`), what a signature is worth (engine
+//! Elsewhere: which Secrets (`crate::image_verification`), finding signatures (`sources::oci`), judging signatures (engine
 //! `signatures`), which images are verified when (`candidate_image_check`).
 
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use windlass_cluster::spec_references::ReadReferences;
 use crate::image_verification::ImageVerificationKeySecretReference;
 use crate::verified_versions;
 
-/// What the names of keys in a Secret end with, as in that of an OCIRepository.
+/// The suffix of entries with keys in a Secret, as for an OCIRepository.
 const PUBLIC_KEY_SUFFIX: &str = ".pub";
 
-/// Keys of one Secret, with one of which an image has to be signed.
+/// The keys of one Secret. An image has to be signed with one of them.
 #[derive(Debug, Clone)]
 pub(super) struct VerificationKeys {
     /// The Secret, as `namespace/name`.
     pub(super) place: String,
-    /// A digest of the keys: what was verified with others is verified anew.
+    /// A digest of the keys. If the keys change, images are verified again.
     pub(super) fingerprint: String,
     trust: Arc<ImageTrust>,
 }
 
 impl VerificationKeys {
-    /// Takes the keys of a Secret.
+    /// Reads the keys from the data of a Secret.
     ///
     /// # Errors
-    /// It has none; the text is for people.
+    /// The Secret has no key. The text is for people.
     pub(super) fn of(place: String, data: SignatureSecretData) -> Result<Self, String> {
         let is_key = |name: &String| name.ends_with(PUBLIC_KEY_SUFFIX);
         if !data.keys().any(is_key) {
@@ -41,10 +41,11 @@ impl VerificationKeys {
         Ok(Self { place, fingerprint, trust: Arc::new(ImageTrust::Keys(data)) })
     }
 
-    /// Who signed the image that was searched for, in a repository at a time in seconds. Takes a processor.
+    /// The signer of the image in `repository`, by the signatures that `search` found. `now` is in seconds. This takes CPU
+    /// time.
     ///
     /// # Errors
-    /// It is not signed with one of the keys; the text is for people.
+    /// The image is not signed with one of the keys. The text is for people.
     pub(super) fn signer(
         &self,
         search: &SignatureSearch,
@@ -58,12 +59,12 @@ impl VerificationKeys {
     }
 }
 
-/// Why the keys for the signatures of images are not known.
+/// The reason why the keys for the signatures of images are not known.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum VerificationKeyError {
-    /// A Secret does not exist or has no key, so that no image is signed as it has to be.
+    /// A Secret does not exist or has no key, so no image has the required signature.
     Missing(String),
-    /// A Secret could not be read, from which nothing is concluded.
+    /// A Secret could not be read. The images count neither as signed nor as unsigned.
     Unread(String),
 }
 
@@ -80,7 +81,7 @@ impl VerificationKeyError {
     }
 }
 
-/// Reads the keys of some Secrets; those that could be read are among the references then, whether they exist or not.
+/// Reads the keys of some Secrets. The references then contain each Secret that was asked for, whether it exists or not.
 ///
 /// # Errors
 /// A Secret is missing, cannot be read, or has no key.
@@ -114,7 +115,7 @@ fn keys_of(
     }
 }
 
-/// The keys of all Secrets. What is missing counts, whatever could not be read.
+/// The keys of all Secrets. A missing Secret decides the error, even if another one could not be read.
 fn all_keys(
     all: Vec<Result<VerificationKeys, VerificationKeyError>>,
 ) -> Result<Vec<VerificationKeys>, VerificationKeyError> {

@@ -1,4 +1,4 @@
-//! Listing the tags of an image, when that is due, and keeping them.
+//! Lists the tags of an image when a scan is due, and stores them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,25 +31,25 @@ pub(super) struct ScanRun<'r> {
     pub(super) object: &'r Arc<ImageRepository>,
 }
 
-/// Whether a run listed the tags of an image, or found that no scan is due.
+/// The result of a run: it listed the tags of an image, or found that no scan is due.
 pub(super) enum ScanRunResult {
     /// The tags were listed.
     Done {
-        /// What was found.
+        /// The result of the scan.
         found: ScannedTags,
-        /// When the next scan is due.
+        /// The delay until the next scan is due.
         interval: Duration,
     },
-    /// There was nothing to do.
+    /// No scan was due.
     NotDue {
-        /// What the last scan found.
+        /// The outcome of the last scan.
         outcome: RunOutcome,
-        /// When the next scan is due.
+        /// The delay until the next scan is due.
         wait: Duration,
     },
 }
 
-/// What a scan found, as the status says it.
+/// The result of a scan, as the status shows it.
 #[derive(Debug)]
 pub(super) struct ScannedTags {
     image: String,
@@ -73,7 +73,7 @@ impl ScannedTags {
         settled(&self.result)
     }
 
-    /// Says in the status what was found.
+    /// Writes the result of the scan into the status.
     pub(super) fn show(self, status: &mut ImageRepositoryStatus) {
         status.canonical_image_name = Some(self.image);
         status.observed_exclusion_list = self.exclusion_list;
@@ -88,13 +88,13 @@ fn settled(result: &ScanResult) -> RunOutcome {
     RunOutcome::Settled(reason::SUCCEEDED, text)
 }
 
-/// Why the registry cannot be asked.
+/// The outcome if the registry cannot be asked.
 fn unusable(why: &str) -> RunOutcome {
     let text = format!("failed to configure authentication options: {why}");
     RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
 }
 
-/// What it means that the registry did not list the tags.
+/// The outcome if the registry did not list the tags.
 fn failed(error: &Error) -> RunOutcome {
     if let Error::BadSecret(why) = error {
         return unusable(why);
@@ -142,14 +142,14 @@ fn is_ready(object: &ImageRepository) -> bool {
     object.condition(READY).is_some_and(|ready| ready.status == "True")
 }
 
-/// Whether the tags whose revision is `kept` are those that the status has. A process that ends between storing tags and
-/// writing the status leaves others, of which no policy was notified.
+/// Whether the status has the tags with the revision `kept`. A process that ends between storing tags and writing the status
+/// leaves other tags, and no policy was notified of them.
 fn is_recorded(object: &ImageRepository, kept: Option<&str>) -> bool {
     let last = object.status.as_ref().and_then(|it| it.last_scan_result.as_ref());
     kept.is_some() && kept == last.and_then(|it| it.revision.as_deref())
 }
 
-/// Of what a registry lists, what is kept. Takes a processor.
+/// Filters the tags that a registry lists. This takes CPU time.
 fn kept(listed: Vec<String>, exclusions: &[String]) -> Result<TagList, RunOutcome> {
     TagList::of_scan(listed, exclusions, &mut tag_meter()).map_err(|error| {
         let text = format!("scan failed: {}", chain(&error));
@@ -158,12 +158,12 @@ fn kept(listed: Vec<String>, exclusions: &[String]) -> Result<TagList, RunOutcom
 }
 
 impl ScanRun<'_> {
-    /// Lists the tags if that is due.
+    /// Lists the tags if a scan is due.
     ///
     /// # Errors
-    /// The spec cannot be used, something that it names is missing, or the registry does not list the tags.
+    /// The spec is invalid, an object that it names is missing, or the registry does not list the tags.
     pub(super) async fn run(&self) -> Result<ScanRunResult, RunOutcome> {
-        // What is refused is refused before anything is asked for.
+        // The spec is checked before any request is sent.
         let image = ScannedImage::of(&self.object.spec)?;
         let mut remote = self.remote(&image).await?;
         let name = image.name.to_string();
@@ -179,7 +179,7 @@ impl ScanRun<'_> {
         Ok(ScanRunResult::Done { found, interval: image.interval.max(SHORTEST_INTERVAL) })
     }
 
-    /// Whether a scan is due. The stored tags are read only if nothing else makes it due.
+    /// Whether a scan is due. The stored tags are only read if there is no other reason for a scan.
     async fn decide(&self, image: &ScannedImage, name: &str) -> Result<ScanDecision, RunOutcome> {
         let now = Timestamp::now();
         let decision = due(self.object, image, true, now)?;
@@ -202,7 +202,7 @@ impl ScanRun<'_> {
         due(self.object, image, has_tags, now)
     }
 
-    /// The registry as the spec says it is reached. What the spec names is watched from now on.
+    /// The registry, with the connection settings of the spec. The objects that the spec names are watched from now on.
     async fn remote(&self, image: &ScannedImage) -> Result<RemoteOciRepository, RunOutcome> {
         let spec = &self.object.spec;
         let mut references = ReadReferences::new(&self.context.watcher);
@@ -219,8 +219,8 @@ impl ScanRun<'_> {
         reason: ScanReason,
     ) -> Result<ScannedTags, RunOutcome> {
         let spec = &self.object.spec;
-        // One permit until the tags are stored, as for what a source fetches: a list that waits for another one takes memory, and
-        // a permit that others wait for.
+        // The permit is held until the tags are stored, as for a source. A list that waits for a second permit would take
+        // memory, and the first permit.
         let _permit = self.context.fetching.acquire(&self.node.namespace).await;
         let listing = async { session(self.context, spec, remote).await?.tags().await };
         let listed = progress_status::telling(listing, self.tell(reason)).await;
@@ -240,7 +240,7 @@ impl ScanRun<'_> {
         blocking(READ_OPERATION_FAILED, "scanning", work).await
     }
 
-    /// Says that tags of an image are listed of which nothing is known yet.
+    /// Reports a running scan in the status, if the status has no result yet.
     async fn tell(&self, reason: ScanReason) {
         if !progress_status::is_decided(&**self.object) {
             let text = format!("scanning: {reason}");

@@ -1,8 +1,8 @@
-//! The GitRepository of an automation: whether the automation may use it, how it is reached, what is fetched from it, and with
-//! which key commits are signed.
+//! The GitRepository of an automation. It decides whether the automation may use it, how windlass connects to it, which
+//! reference is fetched, and which key signs commits.
 //!
-//! Elsewhere: where commits go (`push_target`), the remote of any GitRepository (`windlass_runtime::git_remote`), fetching and
-//! pushing (`push_round`).
+//! Elsewhere: the branch that is pushed (`push_target`), the remote of any GitRepository (`windlass_runtime::git_remote`),
+//! fetching and pushing (`push_round`).
 
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ pub(super) const INVALID_SOURCE_CONFIGURATION: ConditionReason =
 /// The key by which the Secret of a GitHub App is known. Parity(flux).
 const GITHUB_APP_KEY: &str = "githubAppID";
 
-/// What an automation works with.
+/// The Git repository of an automation, with its credentials and signing key.
 pub(super) struct AutomationGitRepository {
     pub(super) remote: GitRemote,
-    /// What is fetched.
+    /// The reference that is fetched.
     pub(super) reference: GitReference,
     pub(super) push: PushTarget,
     pub(super) signing_key: Option<SigningKey>,
@@ -63,7 +63,7 @@ pub(super) fn invalid(why: &str) -> RunOutcome {
     RunOutcome::Stalled(INVALID_SOURCE_CONFIGURATION, text)
 }
 
-/// What is wrong with the GitRepository, as the automation says it.
+/// The outcome of an automation whose GitRepository has this outcome.
 fn blamed(source: &ObjectKey, outcome: &RunOutcome) -> RunOutcome {
     match outcome {
         RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text) => {
@@ -73,7 +73,7 @@ fn blamed(source: &ObjectKey, outcome: &RunOutcome) -> RunOutcome {
     }
 }
 
-/// `spec.git`, which every source needs that there is.
+/// The field `spec.git`, which is required for every kind of source.
 fn git_spec(spec: &ImageUpdateAutomationSpec) -> Result<&ImageUpdateGitSpec, RunOutcome> {
     let kind = spec.source_ref.kind.as_str();
     if kind != "GitRepository" {
@@ -125,7 +125,7 @@ async fn referred(
     let ObjectKey { namespace, name, .. } = source;
     let found = match context.seen::<GitRepository>(namespace, name) {
         Some(found) => Some(found),
-        // The list of them may not have come yet.
+        // The list of GitRepositories may not be complete yet.
         None => context.cluster.read::<GitRepository>(namespace, name).await?.map(Arc::new),
     };
     found.ok_or_else(|| {
@@ -162,7 +162,7 @@ fn check_provider(
     Err(invalid(&why))
 }
 
-/// The key with which commits are signed, as it is in its Secret.
+/// The key with which commits are signed, as its Secret contains it.
 #[derive(PartialEq, Eq)]
 pub(super) struct SigningKey {
     is_ssh: bool,
@@ -172,7 +172,7 @@ pub(super) struct SigningKey {
 }
 
 impl SigningKey {
-    /// Reads the Secret that the spec names, in the namespace of the automation; `None` if it names none.
+    /// Reads the Secret that the spec names, in the namespace of the automation. `None` if the spec names none.
     async fn read(
         key: Option<&CommitSigningKey>,
         namespace: &str,

@@ -1,10 +1,10 @@
-//! One writer at a time for each branch: automations of one repository take turns, instead of racing each other, and those whose
+//! A lock for each branch, so that automations of one repository take turns instead of racing each other. Automations whose
 //! pushes can be one push have the same turn.
 //!
-//! Nothing waits here: an automation that finds the branch taken ends its run and is woken when the branch is free. The key has
-//! the namespace of the GitRepository, so that a tenant cannot keep the branch of another from being written.
-//! Elsewhere: which automations push together (`round_gathering`); writers that are not automations of this process: a push that
-//! loses against them is repeated (`push_round`).
+//! Nothing waits here: an automation that finds the branch taken ends its run, and is woken when the branch is free. The key
+//! has the namespace of the GitRepository, so that a tenant cannot block the branch of another tenant.
+//! Elsewhere: which automations push together (`round_gathering`); repeating a push that loses against a writer outside of
+//! this process (`push_round`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,22 +25,22 @@ pub(super) const MAX_ROUND_MEMBERS: usize = 64;
 pub(super) struct BranchKey {
     /// The namespace of the GitRepository.
     pub(super) namespace: String,
-    /// Its URL, without credentials.
+    /// The URL of the repository, without credentials.
     pub(super) url: String,
     /// The branch that is pushed to.
     pub(super) branch: String,
 }
 
-/// What is fetched, and where it is pushed to: automations that have the same can push together.
+/// The source and push target of a round. Automations with equal targets can push together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RoundTarget {
     /// The branch, which has one writer at a time.
     pub(super) branch: BranchKey,
     /// The GitRepository, whose credentials are used.
     pub(super) source: ObjectKey,
-    /// What is fetched.
+    /// The reference that is fetched.
     pub(super) reference: GitReference,
-    /// Where commits go.
+    /// The references to which commits are pushed.
     pub(super) push: PushTarget,
     /// The automation, if it pushes together with no other one.
     pub(super) alone: Option<ObjectKey>,
@@ -69,7 +69,7 @@ impl WaitingAutomations {
         self.turns.is_empty()
     }
 
-    /// Has an automation wait: with the turn that it has already, or else before or behind all others.
+    /// Adds an automation to the queue. It keeps a turn that it has already, or else gets the first or the last turn.
     fn add(&mut self, waiting: WaitingAutomation, is_first: bool) {
         let turn = self.known.get(&waiting.automation).copied().unwrap_or_else(|| {
             let end = match is_first {
@@ -92,7 +92,7 @@ impl WaitingAutomations {
         }
     }
 
-    /// Takes the one out that has a turn.
+    /// Removes the automation with a turn from the queue.
     fn take(&mut self, turn: i64) -> Option<WaitingAutomation> {
         let taken = self.turns.remove(&turn)?;
         self.known.remove(&taken.automation);
@@ -112,16 +112,17 @@ struct BranchState {
 }
 
 impl BranchState {
-    /// Has an automation wait. One whose turn it was already, and that was not fast enough, does not begin at the end again.
+    /// Queues an automation. If it was its turn before and it was not fast enough, it does not go to the end of the queue
+    /// again.
     fn enqueue(&mut self, automation: &ObjectKey, target: &Arc<RoundTarget>) {
         let waiting = WaitingAutomation { automation: automation.clone(), target: target.clone() };
         let is_first = !self.waiting.contains(automation) && self.called.remove(automation);
         self.waiting.add(waiting, is_first);
     }
 
-    /// Takes those out of the queue whose turn it is: the first one of another namespace than the last holder, so that a tenant
-    /// with many does not keep those of others from the branch, or else the first one; and those that can push together with it,
-    /// of which namespaces take turns, too.
+    /// Removes the automations of the next round from the queue. The first one is of another namespace than the last holder,
+    /// if possible. So a tenant with many automations does not block others. Automations that can push together with it
+    /// follow, and their namespaces take turns.
     fn next_round(&mut self) -> Vec<ObjectKey> {
         let is_of_other = |it: &WaitingAutomation| it.automation.namespace != self.holder;
         let mut all = self.waiting.turns.iter();
@@ -148,14 +149,14 @@ impl BranchState {
     }
 }
 
-/// The place of an automation among those that can push together: namespaces take turns.
+/// The place of an automation among the ones that can push together. Namespaces take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct TurnInRound {
     number_in_namespace: usize,
     turn: i64,
 }
 
-/// A branch that nothing else of this process writes to, until this is dropped.
+/// The lock of a branch. No other automation of this process writes to the branch until the lock is dropped.
 pub(super) struct BranchLock {
     locks: Arc<BranchLocks>,
     target: Arc<RoundTarget>,
@@ -163,8 +164,8 @@ pub(super) struct BranchLock {
 }
 
 impl BranchLocks {
-    /// Takes a branch for a round of automations; `None` if another one has it. Then each of them is woken when its turn comes,
-    /// unless those before it do not come back: they have to try once more by themselves some time.
+    /// Takes the lock of a branch for a round of automations. `None` if another round has it. In that case each automation is
+    /// woken when its turn comes. An automation before it may never come back, so each also has to try again after some time.
     pub(super) fn acquire(
         self: &Arc<Self>,
         target: &Arc<RoundTarget>,
@@ -189,7 +190,8 @@ impl BranchLocks {
         Some(BranchLock { locks: self.clone(), target, work_queue: work_queue.clone() })
     }
 
-    /// Whether another automation has a branch. Then this one is woken when its turn comes, as by [`Self::acquire`].
+    /// Whether another automation has the branch. In that case this automation is woken when its turn comes, as by
+    /// [`Self::acquire`].
     pub(super) fn enqueue_if_taken(
         &self,
         target: &Arc<RoundTarget>,
@@ -204,7 +206,7 @@ impl BranchLocks {
         is_taken
     }
 
-    /// Wakes the next automations if it is the turn of this one, which does not take the branch after all, and of no other one.
+    /// Wakes the next automations, if it is this automation's turn alone and it does not take the branch after all.
     pub(super) fn pass_on(&self, key: &BranchKey, automation: &ObjectKey, work_queue: &WorkQueue) {
         let next = {
             let mut all = self.0.lock();
@@ -216,7 +218,7 @@ impl BranchLocks {
         wake(&next, work_queue);
     }
 
-    /// Frees a branch; gives the automations whose turn it is.
+    /// Frees a branch, and returns the automations whose turn it is.
     fn release(&self, key: &BranchKey) -> Vec<ObjectKey> {
         call_next(&mut self.0.lock(), key)
     }
@@ -226,7 +228,7 @@ fn wake(automations: &[ObjectKey], work_queue: &WorkQueue) {
     automations.iter().for_each(|it| work_queue.wake(it, WakeReason::Waiting));
 }
 
-/// Frees a branch; gives the automations whose turn it is.
+/// Frees a branch, and returns the automations whose turn it is.
 fn call_next(all: &mut BTreeMap<BranchKey, BranchState>, key: &BranchKey) -> Vec<ObjectKey> {
     let Some(state) = all.get_mut(key) else { return Vec::new() };
     state.is_taken = false;
@@ -239,19 +241,19 @@ fn call_next(all: &mut BTreeMap<BranchKey, BranchState>, key: &BranchKey) -> Vec
 }
 
 impl BranchLock {
-    /// Has an automation be woken when the branch is free, because the round had no room for it.
+    /// Queues an automation for which the round had no room. It is woken when the branch is free.
     pub(super) fn put_off(&self, automation: &ObjectKey) {
         self.enqueue(automation, &self.target);
     }
 
-    /// The same for one that is to push together with no other one.
+    /// Like [`Self::put_off`], for an automation that is to push alone.
     pub(super) fn put_off_alone(&self, automation: &ObjectKey) {
         let alone = Some(automation.clone());
         self.enqueue(automation, &Arc::new(RoundTarget { alone, ..(*self.target).clone() }));
     }
 
     fn enqueue(&self, automation: &ObjectKey, target: &Arc<RoundTarget>) {
-        // It is there as long as the branch is taken.
+        // The state exists as long as the branch is taken.
         if let Some(state) = self.locks.0.lock().get_mut(&target.branch) {
             state.enqueue(automation, target);
         }

@@ -1,6 +1,7 @@
-//! The keys that the Secrets of verified policies have now: each Secret is read once for all who need it.
+//! The verification keys that are in the Secrets of verified policies now. Each Secret is read once for all automations that
+//! need it.
 //!
-//! Elsewhere: which Secrets that are (`policies`), with which keys a version was verified (`crate::verification_notes`).
+//! Elsewhere: which Secrets a policy names (`policies`), with which keys a version was verified (`crate::verification_notes`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,29 +15,29 @@ use windlass_runtime::run_context::RunContext;
 use crate::image_verification::ImageVerificationKeySecretReference;
 use crate::verified_versions::{KeyFingerprints, fingerprint};
 
-/// How long all Secrets together may take.
+/// The time limit for reading all Secrets together.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many Secrets are read at the same time.
+/// The most Secrets that are read at the same time.
 const READS_AT_ONCE: usize = 8;
 
-/// What Secrets were found to have, by `namespace/name`.
+/// The keys in Secrets, by `namespace/name` of the Secret.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CurrentVerificationKeys(BTreeMap<String, KeyReading>);
 
-/// What a Secret was found to have.
+/// The result of reading a Secret.
 #[derive(Debug, Clone)]
 enum KeyReading {
     /// Keys with this fingerprint.
     Fingerprint(String),
-    /// There is no such Secret.
+    /// The Secret does not exist.
     NotFound,
-    /// It could not be read, and why.
+    /// The Secret could not be read, for this reason.
     Unread(String),
 }
 
 impl CurrentVerificationKeys {
-    /// Reads some Secrets. One that cannot be read concerns only who needs it.
+    /// Reads some Secrets. A Secret that cannot be read only affects the policies that need it.
     pub(super) async fn read(
         context: &RunContext,
         secrets: BTreeMap<String, ImageVerificationKeySecretReference>,
@@ -49,17 +50,17 @@ impl CurrentVerificationKeys {
         Self(read.into_iter().collect())
     }
 
-    /// These, and for Secrets that were not read here what was found of them elsewhere.
+    /// These keys, and the keys in `other` for Secrets that were not read here.
     pub(super) fn or(&self, other: &Self) -> Self {
         let mut all = other.0.clone();
         all.extend(self.0.clone());
         Self(all)
     }
 
-    /// The fingerprints of those of some Secrets that exist; `None` if one of them was not asked for.
+    /// The fingerprints of the Secrets that exist. `None` if one of the Secrets was not read yet.
     ///
     /// # Errors
-    /// One of them could not be read.
+    /// One of the Secrets could not be read.
     pub(super) fn of(
         &self,
         secrets: &[ImageVerificationKeySecretReference],

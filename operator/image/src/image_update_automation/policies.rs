@@ -1,6 +1,7 @@
-//! The ImagePolicies of an automation: those of its namespace that its selector chooses, and their results.
+//! The ImagePolicies of an automation and their results. They are the policies of its namespace that its selector chooses.
 //!
-//! Elsewhere: what was verified of them (`crate::verification_notes`), the keys that count now (`current_verification_keys`).
+//! Elsewhere: which of their versions were verified (`crate::verification_notes`), the keys that count now
+//! (`current_verification_keys`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,16 +27,16 @@ const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPo
 /// The results that an automation writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PolicyResults {
-    /// By the name of the policy.
+    /// The latest images, by the name of the policy.
     pub(super) latest: BTreeMap<String, ImageRef>,
     /// The names of those without a result.
     unset: BTreeSet<String>,
     /// Policies of the namespace that the selector leaves out, as `namespace:name`.
     pub(super) others: BTreeSet<String>,
-    /// Policies whose images are verified, as `namespace:name`: their tags may not stand alone.
+    /// Policies whose images are verified, as `namespace:name`. Their tags may not be written without a digest.
     pub(super) verified: BTreeSet<String>,
-    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`, and why: they give no
-    /// result.
+    /// Policies whose images have to be verified but whose latest version is not verified, as `namespace:name`, and why. They
+    /// give no result.
     pub(super) unverified: BTreeMap<String, String>,
 }
 
@@ -69,7 +70,7 @@ impl PolicyResults {
     }
 }
 
-/// The policies of an automation, by what this process knows of them: no Secret was read.
+/// The policies of an automation, as far as this process knows them without reading Secrets.
 pub(super) struct PolicySelection {
     /// All but those that are verified.
     results: PolicyResults,
@@ -89,7 +90,7 @@ impl PolicySelection {
     /// The policies that a spec selects in a namespace, as they were last seen.
     ///
     /// # Errors
-    /// The selector means nothing, or it is not known whether the platform asks for signatures.
+    /// The selector is invalid, or it is not known whether the administrator requires signatures.
     pub(super) fn current(
         context: &RunContext,
         spec: &ImageUpdateAutomationSpec,
@@ -161,11 +162,11 @@ impl PolicySelection {
         all.map(|secret| (secret.place(), secret.clone())).collect()
     }
 
-    /// The results by the keys that the Secrets have now, and what was noted meanwhile; `None` if a Secret is needed that was
-    /// not asked for.
+    /// The results of the policies, by the present keys in the Secrets and by the verified versions. `None` if a needed Secret
+    /// was not read yet.
     ///
     /// # Errors
-    /// It is not known which keys there are.
+    /// The present keys are not known.
     pub(super) fn results(
         self,
         keys: &CurrentVerificationKeys,
@@ -187,21 +188,21 @@ impl PolicySelection {
     }
 }
 
-/// What is known of signatures.
+/// The known facts about signatures.
 struct VerificationFacts<'v> {
-    /// Which policies this process verifies.
+    /// The settings that say which policies this process verifies.
     settings: &'v OperatorSettings,
     /// The Secret with the keys with which all images of the namespace have to be signed.
     of_platform: Option<&'v ImageVerificationKeySecretReference>,
-    /// What was verified.
+    /// The verified versions.
     notes: Arc<VerifiedVersions>,
 }
 
 impl VerificationFacts<'_> {
-    /// The Secrets with whose keys the latest version of a policy was verified; none if it need not be signed.
+    /// The Secrets with whose keys the latest version of a policy was verified. Empty if the version need not be signed.
     ///
     /// # Errors
-    /// Says why a version that has to be verified is not.
+    /// The reason why a required verification is missing.
     fn secrets(
         &self,
         policy: &ImagePolicy,
@@ -211,7 +212,7 @@ impl VerificationFacts<'_> {
         if secrets.is_empty() {
             return Ok(secrets);
         }
-        // What another process verified is not known here.
+        // Versions that another process verified are not known here.
         if !self.settings.selects(policy.labels()) {
             let text = "it belongs to another shard: give policy and automation the same label";
             return Err(text.to_owned());

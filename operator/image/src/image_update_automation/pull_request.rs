@@ -1,8 +1,8 @@
-//! The pull request that asks to merge a push branch into the branch that is fetched: whether there is one to propose, what
-//! it says, and what follows from a failure.
+//! The pull request that merges a push branch into the branch that is fetched. It decides whether a pull request is due, its
+//! text, and the reaction to a failure.
 //!
 //! Elsewhere: the forge (`windlass_runtime::pull_request`, `notify::PullRequestConversation`), when it is proposed (the run),
-//! what is said of it (`result`).
+//! status and events about it (`result`).
 
 use crds::image::ImageUpdateAutomation;
 use git::GitReference;
@@ -26,13 +26,13 @@ const PULL_REQUEST_FAILED: ConditionReason = ConditionReason::new("PullRequestFa
 /// Longest name of an object.
 const MAX_NAME_BYTES: usize = 253;
 
-/// Bytes of the message about a failure, which has what the forge said.
+/// The most bytes of the message about a failure, which quotes the forge.
 const MAX_FAILURE_BYTES: usize = 4 << 10;
 
 /// Bytes of a branch in a message.
 const MAX_SHOWN_BRANCH_BYTES: usize = 300;
 
-/// The Provider that an automation is annotated with, as it is written.
+/// The unchecked name of the Provider in the annotation of an automation.
 pub(super) fn annotated_provider(object: &ImageUpdateAutomation) -> Option<&str> {
     object.annotations().get(PULL_REQUEST).map(|name| name.trim())
 }
@@ -43,7 +43,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(is_valid)
 }
 
-/// The same; `None` if no object can have that name.
+/// The name of the Provider in the annotation. `None` if no object can have that name.
 pub(super) fn named_provider(object: &ImageUpdateAutomation) -> Option<&str> {
     annotated_provider(object).filter(|name| is_name(name))
 }
@@ -53,14 +53,14 @@ fn invalid(why: &str) -> RunOutcome {
     RunOutcome::Stalled(INVALID_PULL_REQUEST, format!("annotation {PULL_REQUEST}: {why}"))
 }
 
-/// Which branch is proposed to be merged into which one, and at whose forge.
+/// The target of a pull request: the branches, the repository and its forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PullRequestTarget {
     /// The name of the Provider, of the namespace of the automation.
     pub(super) provider: String,
-    /// The URL that is pushed to.
+    /// The URL to which windlass pushes.
     pub(super) repository: String,
-    /// The branch that is fetched.
+    /// The branch that is fetched, into which the pull request merges.
     pub(super) base: String,
     /// The push branch.
     pub(super) head: String,
@@ -69,9 +69,9 @@ pub(super) struct PullRequestTarget {
 /// The last commit of a push branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BranchHead {
-    /// When it was made, by the clock of its committer, in seconds since 1970.
+    /// The time of the commit, by the clock of its committer, in seconds since 1970.
     pub(super) committed: i64,
-    /// Its message.
+    /// The message of the commit.
     pub(super) message: String,
 }
 
@@ -84,10 +84,10 @@ pub(super) struct ForgePause {
 }
 
 impl PullRequestTarget {
-    /// The pull request of what is pushed to `head`, where `reference` is fetched.
+    /// The target of a pull request from the push branch `head` into the fetched `reference`.
     ///
     /// # Errors
-    /// The annotation names no object, or there are no two branches.
+    /// The annotation names no object, or there are not two different branches.
     pub(super) fn new(
         provider: &str,
         reference: &GitReference,
@@ -127,7 +127,7 @@ impl PullRequestTarget {
         Ok(Self { provider, repository, base, head })
     }
 
-    /// There is no Provider of that name. `is_watched` says whether its appearance wakes the automation.
+    /// The outcome if the Provider does not exist. `is_watched` says whether its creation wakes the automation.
     pub(super) fn not_found(&self, namespace: &str, is_watched: bool) -> RunOutcome {
         let provider = &self.provider;
         let why = format!(
@@ -141,8 +141,8 @@ impl PullRequestTarget {
         }
     }
 
-    /// What is proposed for a push branch that ends with this commit. Title and body depend on nothing else, so that
-    /// automations with the same push branch do not replace each other's.
+    /// The proposed pull request for a push branch that ends with this commit. Title and body depend on nothing else, so that
+    /// automations with the same push branch do not replace each other's text.
     pub(super) fn proposal(&self, head: &BranchHead) -> PullRequestProposal {
         let message = head.message.replace('\0', "");
         let (title, body) = message.trim().split_once('\n').unwrap_or((message.trim(), ""));
@@ -194,11 +194,11 @@ impl ForgePause {
     }
 }
 
-/// The last commit of the push branch, if that has commits that the branch of the checkout lacks: then a pull request is
-/// proposed. `found` is the last commit of the push branch before the update, if the update builds on it.
+/// The last commit of the push branch, if the push branch has commits that the branch of the checkout lacks. A pull request is
+/// proposed in that case. `found` is the last commit of the push branch before the update, if the update builds on it.
 ///
 /// # Errors
-/// Whether the push branch is merged is not known.
+/// It is not known whether the push branch is merged.
 pub(super) fn unmerged_head<E>(
     pushed: Option<&PushedCommit>,
     found: Option<BranchHead>,

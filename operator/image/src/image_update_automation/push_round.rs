@@ -1,12 +1,12 @@
-//! A round: the updates of automations that push to the same branch, in one push. Fetch, set the values of each automation,
-//! commit, push, and all of that once more if another writer was faster.
+//! A round: one push with the updates of all automations that push to the same branch. It fetches, sets the values of each
+//! automation, commits and pushes. If another writer was faster, it does all of that once more, and pushes one half of the
+//! updates first.
 //!
-//! To each automation it is as if it had run alone: one that fails, or is changed, suspended or deleted meanwhile, is left out
-//! and the others go on. If the server declines the commits of several, it may be for those of one: then they are pushed in
-//! parts, in which namespaces take turns, and one that is declined by itself pushes alone the next time. If another writer was
-//! faster, half of them are pushed first.
-//! All of it blocks. Elsewhere: who is part of a round (`round_gathering`), what one automation asks for (`update`), what is
-//! fetched (`round_base`), the commits (`round_commits`), objects and connections of Git (`git`).
+//! A failed, changed, suspended or deleted automation is left out, and the others go on. If the server declines the commits of
+//! several automations, the commits of only one may be the cause. The round then pushes in parts, in which namespaces take
+//! turns. An automation that is declined alone also pushes alone the next time. All of it blocks. Elsewhere: who is part of a
+//! round (`round_gathering`), the update of one automation (`update`), the fetched commit (`round_base`), the commits
+//! (`round_commits`), objects and connections of Git (`git`).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -36,22 +36,23 @@ use super::update::{
 /// Differs(flux): there the next run tries.
 const MAX_PUSH_ATTEMPTS: usize = 4;
 
-/// How often a round pushes: what is left then is for the next one. One of 64 that is declined is found with 13 pushes.
+/// How often a round pushes at most. The remaining automations are for the next round. Thirteen pushes find one declined
+/// automation among 64.
 const MAX_ROUND_PUSHES: usize = 16;
 
 /// The updates of automations that have the same source and push target.
 pub(super) struct PushRound {
-    /// Where from and where to.
+    /// The repository, its credentials and the reference that is fetched.
     pub(super) source: AutomationGitRepository,
-    /// What feature gates say of push branches.
+    /// How feature gates treat push branches.
     pub(super) push_branch: PushBranchMode,
     /// Whether this process may push. Its connections to the API server know that by themselves, those to others do not.
     pub(super) leadership: Leadership,
-    /// By namespace and name of the automation: the order of the edits.
+    /// The updates, by namespace and name of their automations. This is the order of the edits.
     pub(super) updates: Vec<RoundUpdate>,
 }
 
-/// What an attempt has of the process and of all updates.
+/// The parts of the process and of the round that an attempt uses.
 struct PushAttemptContext<'r> {
     git: &'r GitContext,
     signers: Vec<KeySigner<'r>>,
@@ -60,11 +61,11 @@ struct PushAttemptContext<'r> {
 /// Updates that are pushed together.
 struct RoundPart<'r> {
     members: Vec<&'r PreparedUpdate<'r>>,
-    /// Whether the server declined them together with others.
+    /// Whether the server declined the updates together with others.
     is_declined: bool,
 }
 
-/// What an attempt came to.
+/// The end of an attempt.
 struct AttemptEnd<'r> {
     outcomes: UpdateOutcomes,
     /// Updates whose commits the server declined together.
@@ -80,7 +81,7 @@ impl AttemptEnd<'_> {
         Self { outcomes, declined: Vec::new(), later: Vec::new(), is_repeatable: false }
     }
 
-    /// All of them came to the same.
+    /// The same outcome for all updates of the part.
     fn same(part: &[&PreparedUpdate<'_>], outcome: &UpdateOutcome) -> Self {
         Self::of(part.iter().map(|it| (it.automation(), outcome.clone())).collect())
     }
@@ -131,7 +132,7 @@ impl PushRound {
         pushes: &mut usize,
     ) -> AttemptEnd<'r> {
         let began = Instant::now();
-        // A hook of the server may take longer than several attempts, so that any of them may be accepted.
+        // A hook of the server may take longer than several attempts, so the server may accept any of them.
         let mut unanswered = Vec::new();
         let mut later = Vec::new();
         let mut attempts = 1;
@@ -144,7 +145,7 @@ impl PushRound {
             if is_last || !end.is_repeatable {
                 return AttemptEnd { later, ..end };
             }
-            // Another writer was faster. What may have been accepted is found by all of its members.
+            // Another writer was faster. Each member of an unanswered push finds out whether it was accepted.
             if unanswered.is_empty() {
                 let mut half = part.split_off(part.len().div_ceil(2));
                 half.append(&mut later);
@@ -154,10 +155,10 @@ impl PushRound {
         }
     }
 
-    /// One attempt.
+    /// One attempt to push.
     ///
     /// # Errors
-    /// What failed for all of them.
+    /// The failure affects all updates of the attempt.
     fn attempt<'r>(
         &self,
         part: &[&'r PreparedUpdate<'r>],
@@ -189,8 +190,8 @@ impl PushRound {
         if commits.committed().next().is_none() {
             return Ok(self.accepted(&base, commits, git));
         }
-        // A process that was stopped for a while has old results, and the leader may have pushed newer ones before the fetch.
-        // What the leader pushes after the fetch makes the server reject this push.
+        // A process that was stopped for a while has old results. The leader may have pushed newer ones before the fetch. If
+        // the leader pushes after the fetch, the server rejects this push.
         if !self.leadership.may_act() {
             let failure = not_committed("this process is not the leader; commit not pushed");
             return Ok(self.failed(&base, &commits, &failure, git));
@@ -237,14 +238,14 @@ impl PushRound {
         }
     }
 
-    /// What may help after a rejection.
+    /// The way to go on after a rejection.
     fn rejected<'r>(
         rejection: &PushRejection,
         commits: &RoundCommits<'r>,
         end: &mut AttemptEnd<'r>,
     ) {
         end.is_repeatable = rejection.cause == RejectionCause::Outdated;
-        // Where a reference was updated all the same, the branch may have all commits, of which no part is pushed again.
+        // If a reference was updated all the same, the branch may have all commits, and no part is pushed again.
         if rejection.cause != RejectionCause::Declined || !rejection.updated.is_empty() {
             return;
         }
@@ -313,7 +314,7 @@ impl PushRound {
         self.accepted(base, RoundCommits { head, finished: unchanged, outcomes }, git)
     }
 
-    /// What an update came to, without findings, where `head` is the newest commit of the branch.
+    /// The report of an update, without findings. `head` is the newest commit of the branch.
     fn report(
         &self,
         base: &RoundBase,
@@ -348,8 +349,8 @@ impl PushRound {
     }
 }
 
-/// The halves of a part, whose members are in the order of their namespaces: those of a namespace stay together as long as there
-/// are others, so that a tenant whose commits are declined does not keep those of others waiting.
+/// The halves of a part, whose members are sorted by namespace. A namespace is only split if the part has no other. So a
+/// tenant whose commits are declined does not delay others.
 fn halves<M>(mut part: Vec<M>, namespace: impl Fn(&M) -> &str) -> [Vec<M>; 2] {
     let pairs = part.iter().zip(part.iter().skip(1)).enumerate();
     let borders = pairs.filter(|(_, (one, next))| namespace(one) != namespace(next));

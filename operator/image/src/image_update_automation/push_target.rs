@@ -1,4 +1,4 @@
-//! Where the commits of an automation go: the push branch, and the references of `push.refspec` beside it.
+//! The references to which the commits of an automation are pushed: the push branch, and the references of `push.refspec`.
 //!
 //! Elsewhere: the repository (`automation_git_repository`), what a refspec means (`git::push`), pushing (`push_round`).
 
@@ -10,16 +10,16 @@ use reconcile::RunOutcome;
 
 use super::automation_git_repository::{invalid, unconfigured};
 
-/// Where commits go.
+/// The references to which commits are pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PushTarget {
     /// The branch, without `refs/heads/`.
     pub(super) branch: String,
-    /// Whether it is the branch that is fetched.
+    /// Whether the push branch is the branch that is fetched.
     pub(super) is_checkout: bool,
     /// `spec.git.push.refspec`.
     pub(super) refspec: Option<String>,
-    /// What it means, or why it means nothing.
+    /// The parsed refspec, or the reason why it is invalid.
     refspec_targets: Result<Vec<RefspecTarget>, String>,
     options: Vec<String>,
 }
@@ -27,11 +27,11 @@ pub(super) struct PushTarget {
 /// A reference that a refspec leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RefspecTarget {
-    /// Its full name.
+    /// The full name of the reference.
     name: String,
-    /// Whether the branch that is fetched goes there, as it was fetched, instead of the push branch.
+    /// Whether the fetched branch is pushed to this reference as it was fetched, instead of the push branch.
     is_of_checkout: bool,
-    /// Whether it only moves forward.
+    /// Whether the reference may only move forward.
     is_protected: bool,
 }
 
@@ -76,7 +76,8 @@ impl PushTarget {
         format!("refs/heads/{}", self.branch)
     }
 
-    /// Whether an unchanged reference means that there is nothing to do: only then does it say what was pushed before.
+    /// Whether an unchanged reference means that there is nothing to do. It does only if the reference shows what was pushed
+    /// before.
     pub(super) fn is_known_by_checkout(&self) -> bool {
         self.is_checkout && self.refspec.is_none()
     }
@@ -122,10 +123,10 @@ impl PushTarget {
     }
 }
 
-/// What a refspec means where `branch` is pushed and `reference` is fetched.
+/// Parses a refspec for a push of `branch`, if `reference` is fetched.
 ///
 /// # Errors
-/// Says why it means nothing.
+/// The text says why the refspec is invalid.
 fn refspec_targets(
     refspec: &str,
     branch: &str,

@@ -1,7 +1,8 @@
-//! The values that an automation committed last: if another writer takes one of them back, it is not committed once more at once.
+//! The values that an automation committed last. If another writer takes one of these values back, the automation does not
+//! commit it again at once.
 //!
-//! They are remembered in this process alone: after a restart an automation commits at once, and knows them again then.
-//! Elsewhere: how long it waits (the run), what it says meanwhile (`result`).
+//! Only this process remembers the values. After a restart an automation commits at once, and remembers the values again.
+//! Elsewhere: how long it waits (the run), its status meanwhile (`result`).
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -10,15 +11,16 @@ use std::sync::Arc;
 use image::{ImageValueChange, ObjectIdentifier, UpdateResult};
 use jiff::Timestamp;
 
-/// Values of a commit that are remembered. If another one is taken back, the next commit sets that one, so that it is remembered
-/// then.
+/// The most values of a commit that are remembered. If another value is taken back, the next commit sets it, and it is
+/// remembered then.
 const MAX_REMEMBERED_VALUES: usize = 1_000;
 
-/// The values that a commit set, and where, each as a hash: equal ones only make an automation wait that need not.
+/// The values that a commit set, each with its place as one hash. If two hashes are equal by chance, an automation only waits
+/// without need.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct CommittedValues(Arc<[u64]>);
 
-/// Until when an automation does not commit once more what it has committed.
+/// The time until which an automation does not commit the same values again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RecommitPause {
     pub(super) until: Timestamp,
@@ -26,17 +28,17 @@ pub(super) struct RecommitPause {
 }
 
 impl CommittedValues {
-    /// What an update sets.
+    /// The values that an update sets.
     pub(super) fn of(result: &UpdateResult) -> Self {
         Self(value_hashes(result, MAX_REMEMBERED_VALUES).into_iter().collect())
     }
 
-    /// About how much memory they take.
+    /// The approximate memory of the values in bytes.
     pub(super) fn size(&self) -> usize {
         size_of_val(&*self.0)
     }
 
-    /// Whether an update sets one of them at its place once more.
+    /// Whether an update sets one of the values at its place once more.
     fn has_any_of(&self, result: &UpdateResult) -> bool {
         let hashes = value_hashes(result, usize::MAX);
         self.0.iter().any(|known| hashes.contains(known))
@@ -44,7 +46,7 @@ impl CommittedValues {
 }
 
 impl RecommitPause {
-    /// Whether an update has to wait: another writer took back what was committed.
+    /// Whether an update has to wait, because another writer took back its values after a commit.
     pub(super) fn applies_to(&self, result: &UpdateResult) -> bool {
         self.values.has_any_of(result)
     }
@@ -65,7 +67,7 @@ fn value_hashes(result: &UpdateResult, most: usize) -> BTreeSet<u64> {
     hashes
 }
 
-/// What stood there before does not count.
+/// The former value is not part of the hash.
 fn value_hash(file: &str, object: &ObjectIdentifier, change: &ImageValueChange) -> u64 {
     let ObjectIdentifier { api_version, kind, name, namespace } = object;
     let ImageValueChange { new_value, setter, .. } = change;

@@ -1,4 +1,4 @@
-//! The result of a run of an automation, and what is said of it: status, events and log.
+//! The result of a run of an automation, and the status, events and log lines about it.
 //!
 //! Elsewhere: conditions, which are derived from the outcome (`crate::run`).
 
@@ -34,22 +34,22 @@ const MAX_CHANGES_BYTES: usize = 4 << 10;
 /// Changes of a commit that are logged.
 const MAX_LOGGED_CHANGES: usize = 100;
 
-/// What an event has in its metadata: which policy set which value to what.
+/// The metadata key of an event with the values that policies set.
 const CHANGES_KEY: &str = "image.toolkit.fluxcd.io/changes";
 
-/// What a run found that came to its end.
+/// The findings of a run that came to its end.
 pub(super) struct AutomationResult {
     /// The results that the files have.
     pub(super) policies: BTreeMap<String, ImageRef>,
-    /// What was done; `None` if nothing changed since the last run, or nothing may be done yet.
+    /// The report of the update. `None` if nothing changed since the last run, or the update may not be made yet.
     pub(super) update: Option<UpdateReport>,
-    /// Until when nothing may be done, because another writer took back what was committed a moment ago.
+    /// The time until which the update may not be made, because another writer took back the last commit a moment ago.
     pub(super) undone_until: Option<Timestamp>,
     /// The branch to which commits go.
     pub(super) branch: String,
-    /// The refspec by which they go to another reference, too.
+    /// The refspec by which the commits are also pushed to another reference.
     pub(super) refspec: Option<String>,
-    /// The pull request of the branch, or why there is none; `None` if none is due.
+    /// The pull request of the branch, or the reason why there is none. `None` if none is due.
     pub(super) pull_request: Option<Result<PullRequest, RunOutcome>>,
 }
 
@@ -86,7 +86,7 @@ impl AutomationResult {
         }
     }
 
-    /// Says in the status what was found.
+    /// Writes the findings into the status.
     pub(super) fn show(&self, status: &mut ImageUpdateAutomationStatus, now: Timestamp) {
         let Some(update) = &self.update else { return };
         status.observed_policies.clone_from(&self.policies);
@@ -112,7 +112,7 @@ impl AutomationResult {
     }
 }
 
-/// Says in the conditions which files and markers have no effect. Where nothing was read, what was said stays.
+/// Writes into the conditions which files and markers have no effect. If no files were read, the former message stays.
 pub(super) fn show_ignored<'c>(
     result: Option<&AutomationResult>,
     conditions: StatusConditions<'c>,
@@ -126,7 +126,7 @@ pub(super) fn show_ignored<'c>(
     conditions.set(MARKERS_IGNORED, ConditionStatus::True, MARKERS_WITHOUT_EFFECT, &text)
 }
 
-/// What `Ready` says of a pull request.
+/// The text of `Ready` about a pull request.
 fn pull_request_text(pull_request: &PullRequest) -> String {
     let PullRequest { number, url, change } = pull_request;
     let state = match change {
@@ -141,7 +141,8 @@ fn pull_request_text(pull_request: &PullRequest) -> String {
     format!("pull request {number} {state}{separator}{url}")
 }
 
-/// What `Ready` says while nothing may be committed. It names the second, so that it stays the same for the whole pause.
+/// The text of `Ready` while nothing may be committed. It names the time to the second, so it stays the same for the whole
+/// pause.
 fn undone_text(until: Timestamp) -> String {
     let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
     format!(
@@ -154,7 +155,7 @@ fn change_text(change: &ImageValueChange) -> String {
     format!("{}: {} -> {}", shown(setter), shown(old_value), shown(new_value))
 }
 
-/// Logs which policy set which value to what.
+/// Logs which policy changed which value.
 pub(super) fn log_changes(node: &ObjectKey, pushed: &PushedCommit) {
     for change in pushed.changes.iter().take(MAX_LOGGED_CHANGES) {
         tracing::info!(
@@ -170,7 +171,7 @@ pub(super) fn log_changes(node: &ObjectKey, pushed: &PushedCommit) {
     }
 }
 
-/// The event about files and markers without effect; `None` if that was reported already. `known` is what was.
+/// The event about files and markers without effect. `None` if it was reported already. `known` is the last reported text.
 pub(super) fn ignored(known: &mut String, findings: &IgnoredMarkers) -> Option<ObjectEvent> {
     let message = findings.text();
     if message == *known {

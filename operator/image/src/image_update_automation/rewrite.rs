@@ -1,6 +1,6 @@
-//! Setting values in the files of a repository: which files there are, and what of them is committed.
+//! Sets values in the files of a repository. It says which files may change, and which changed files are committed.
 //!
-//! Elsewhere: the update, its markers and values (engine `image`), where the files come from (`round_base`) and go to
+//! Elsewhere: the update, its markers and values (engine `image`), fetching the files (`round_base`), committing them
 //! (`round_commits`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,31 +16,32 @@ use windlass_runtime::audit::cut;
 /// Files and markers without effect that are named.
 const MAX_LISTED_FINDINGS: usize = 10;
 
-/// Bytes of what is said of one of them.
+/// The most bytes of the message about one finding.
 const MAX_FINDING_BYTES: usize = 300;
 
 /// Bytes of the targets of all symbolic links of a repository.
 const MAX_LINK_BYTES: usize = 16 << 20;
 
-/// What an update does to the files of a repository.
+/// The changes by an update to the files of a repository.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RewrittenFiles {
-    /// By their paths from the root.
+    /// The changes, by the paths of the files from the root.
     pub(super) changes: BTreeMap<String, GitFileChange>,
     /// The values that change.
     pub(super) result: UpdateResult,
     /// Files that were left out and markers that set nothing.
     pub(super) findings: IgnoredMarkers,
-    /// Tags of verified images that would stand without a digest, for people: if there is one, nothing may be committed.
+    /// The places of tags of verified images that would have no digest, for people. If there are any, nothing may be
+    /// committed.
     pub(super) without_digest: Vec<String>,
 }
 
-/// Files that were left out and markers that set nothing, for people: the first ones, so that a round can hold them of all its
-/// automations.
+/// Files that were left out and markers that set nothing, for people. Only the first ones are kept, so that a round can hold
+/// the findings of all its automations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct IgnoredMarkers {
     pub(super) listed: Vec<String>,
-    /// How many there are besides.
+    /// The number of further findings.
     more: usize,
 }
 
@@ -50,7 +51,7 @@ impl IgnoredMarkers {
         Self { listed, more: findings.len().saturating_sub(MAX_LISTED_FINDINGS) }
     }
 
-    /// What is said of them; empty if there are none.
+    /// The message about the findings. Empty if there are none.
     pub(super) fn text(&self) -> String {
         let Self { listed, more } = self;
         match *more {
@@ -66,23 +67,23 @@ pub(super) fn shown(text: &str) -> String {
     cut(&text.replace(char::is_control, " "), MAX_FINDING_BYTES)
 }
 
-/// The files of a repository, and what of them is updated.
+/// The files of a repository, and the paths that are updated.
 pub(super) struct RepositoryFiles<'f> {
     /// All files, links and submodules by their paths.
     pub(super) kinds: &'f BTreeMap<&'f str, TreeEntryKind>,
     /// `spec.update.path`.
     pub(super) path: &'f str,
-    /// Policies that the selector leaves out, as `namespace:name`: their markers are those of other automations.
+    /// Policies that the selector leaves out, as `namespace:name`. Their markers belong to other automations.
     pub(super) others: &'f BTreeSet<String>,
     /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
     pub(super) unverified: &'f BTreeMap<String, String>,
 }
 
 impl RepositoryFiles<'_> {
-    /// Sets values at markers; `read` gives the bytes of a file or the target of a link.
+    /// Sets values at markers. `read` returns the bytes of a file or the target of a link.
     ///
     /// # Errors
-    /// Says in Flux's words why nothing is updated.
+    /// The outcome says in Flux's words why nothing is updated.
     pub(super) fn rewrite(
         &self,
         setters: &ImageSetterValues,
@@ -101,7 +102,7 @@ impl RepositoryFiles<'_> {
         Ok(RewrittenFiles { changes: changes.collect(), result, findings, without_digest })
     }
 
-    /// The files and links of the repository; what is in a submodule belongs to another one.
+    /// The files and links of the repository. Files in a submodule belong to another repository.
     fn checkout(
         &self,
         read: &impl Fn(&str) -> Result<Vec<u8>, String>,

@@ -1,4 +1,4 @@
-//! The commit that a round builds on, and the files of it: fetched once for all automations of the round.
+//! The commit that a round builds on, with its files. It is fetched once for all automations of the round.
 //!
 //! All of it blocks. Elsewhere: commits on top of it and the push (`push_round`), which values are set where (`rewrite`).
 
@@ -22,11 +22,11 @@ use super::update::{MergeState, PushBranchMode, Update, not_applied, not_fetched
 /// The commit that a round builds on.
 pub(super) struct RoundBase {
     pub(super) snapshot: GitSnapshot,
-    /// What may be at the branch before.
+    /// The rule for the former commit of the branch, under which the push may update it.
     pub(super) rule: ReferenceUpdateRule,
     /// The revision that was fetched, or would be if the push branch did not exist.
     pub(super) revision: GitRevision,
-    /// Whether it is the push branch, which may have been merged since.
+    /// Whether the base is the push branch, which may have been merged since.
     pub(super) is_push_branch: bool,
 }
 
@@ -64,7 +64,7 @@ impl RoundBase {
         Ok(Self { snapshot, rule, revision, is_push_branch: true })
     }
 
-    /// What is fetched, to be pushed to a branch that is at `head` or that is not there.
+    /// The base of a round that builds on the fetched commit, for a push to a branch that is at `head` or does not exist.
     pub(super) fn on_checkout(
         source: &AutomationGitRepository,
         head: Option<String>,
@@ -109,8 +109,8 @@ impl RoundBase {
     ) -> Result<bool, RunOutcome> {
         let head = &self.snapshot.commit.sha;
         match is_ancestor(&source.remote, &self.revision.sha, head, git) {
-            // Where the history is too long for the server or for the limits, the branch goes on as in Flux, and the forge
-            // knows what of it is merged.
+            // If the history is too long for the server or the limits, the branch is continued, as in Flux. The forge knows
+            // which commits are merged.
             Err(Error::TooLarge { .. } | Error::TimedOut { .. } | Error::Refused { .. }) => {
                 Ok(false)
             }
@@ -126,10 +126,10 @@ pub(super) struct BaseFiles<'b> {
     kinds: BTreeMap<&'b str, TreeEntryKind>,
 }
 
-/// What an automation does to the files of a round.
+/// The changes by one automation to the files of a round.
 pub(super) struct MemberRewrite {
     pub(super) files: RewrittenFiles,
-    /// The edits of others whose files it has read.
+    /// The earlier edits whose files this automation has read.
     pub(super) relied: BTreeSet<EditNumber>,
 }
 
@@ -141,17 +141,17 @@ impl<'b> BaseFiles<'b> {
         Self { snapshot, entries, kinds }
     }
 
-    /// Sets the values of an automation in the files as those before it left them.
+    /// Sets the values of an automation in the files, as the automations before it left them.
     ///
     /// # Errors
-    /// Says in Flux's words why nothing is updated.
+    /// The outcome says in Flux's words why nothing is updated.
     pub(super) fn rewritten<M>(
         &self,
         update: &Update,
         setters: &ImageSetterValues,
         draft: &RoundDraft<M>,
     ) -> Result<MemberRewrite, RunOutcome> {
-        // Each automation may read as much as if it were the only one.
+        // Each automation may read as many bytes as if it were alone.
         self.snapshot.restart_reading();
         let files = RepositoryFiles {
             kinds: &self.kinds,

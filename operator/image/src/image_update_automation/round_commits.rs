@@ -1,8 +1,8 @@
-//! The commits of a round: the values of each automation are set in the files as those before it left them, and the commits are
-//! made of what changed.
+//! Makes the commits of a round. Each automation sets its values in the files as the automations before it left them, and the
+//! commits contain the changed files.
 //!
-//! An automation that fails, or is changed, suspended or deleted meanwhile, is left out, and the others go on.
-//! Elsewhere: which of them share a commit (`round_draft`), pushing them (`push_round`).
+//! A failed, changed, suspended or deleted automation is left out, and the others go on.
+//! Elsewhere: which automations share a commit (`round_draft`), pushing them (`push_round`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,8 +25,8 @@ use super::round_draft::{
 };
 use super::update::{PushedCommit, Update, UpdateReport, not_applied, not_committed};
 
-/// How long values are set in a round before the rest of it is put off: the longer a push comes after its fetch, the more likely
-/// is another writer faster.
+/// How long a round sets values before it puts off the remaining automations. The longer a push comes after its fetch, the
+/// more likely another writer is faster.
 const MAX_PLANNING_TIME: Duration = Duration::from_secs(20);
 
 /// The update of one automation.
@@ -37,71 +37,71 @@ pub(super) struct RoundUpdate {
     pub(super) is_outdated: Box<dyn Fn() -> bool + Send>,
 }
 
-/// What the update of one automation came to.
+/// The outcome of the update of one automation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum UpdateOutcome {
     /// The repository is up to date.
     Done(UpdateReport),
-    /// It is not, and is not to be brought up to date now: another run is due.
+    /// The update was not made, because another run of the automation is due.
     Postponed,
-    /// It is not, and is not before this time: another writer took back what was committed a moment ago.
+    /// The update was not made, and waits until this time, because another writer took back the last commit a moment ago.
     Undone { until: Timestamp },
-    /// It is for the next round: this one had no room for it, or it builds on what was left out.
+    /// The update is for the next round. This round had no room for it, or it relies on an edit that was left out.
     PutOff,
-    /// The server declined its commit together with those of others, and the round has pushed often enough: it is for a round of
-    /// its own.
+    /// The update is for a round of its own. The server declined its commit together with those of others, and the round has
+    /// pushed often enough.
     PutOffAlone,
     /// The server declined its commit. In Flux's words.
     Declined(RunOutcome),
-    /// In Flux's words. If the server has a commit nevertheless, the next update finds it.
+    /// The update failed, in Flux's words. If the server has the commit nevertheless, the next update finds it.
     Failed(RunOutcome),
 }
 
-/// What the updates of automations came to.
+/// The outcomes of updates, by automation.
 pub(super) type UpdateOutcomes = BTreeMap<ObjectKey, UpdateOutcome>;
 
-/// An update and what it needs.
+/// An update and the inputs that it needs.
 pub(super) struct PreparedUpdate<'r> {
     pub(super) round_update: &'r RoundUpdate,
     setters: ImageSetterValues,
-    /// The place of the signer among those of the round.
+    /// The index of the signer among the signers of the round.
     signer: Option<usize>,
 }
 
-/// A key and what it signs with.
+/// A signing key, and the signer that was made of it.
 pub(super) struct KeySigner<'r> {
     key: &'r SigningKey,
     signer: CommitSigner,
 }
 
-/// What is to be committed, before commits are made.
+/// The changes that are to be committed, before commits are made.
 pub(super) struct RoundPlan<'r> {
     draft: RoundDraft<&'r PreparedUpdate<'r>>,
     unchanged: Vec<UnchangedUpdate<'r>>,
-    /// Those that are at their end.
+    /// The outcomes of updates that have ended.
     outcomes: UpdateOutcomes,
 }
 
-/// An update that changes nothing in the files as those before it left them.
+/// An update that changes nothing in the files as the updates before it left them.
 struct UnchangedUpdate<'r> {
     prepared: &'r PreparedUpdate<'r>,
-    /// The edits that it has read: without one of them it might change something.
+    /// The edits that it has read. Without one of them, the update might change something.
     relied: BTreeSet<EditNumber>,
     findings: IgnoredMarkers,
 }
 
-/// An update that is done once the server has the commits of the round.
+/// The result of an update that holds once the server has the commits of the round.
 pub(super) struct FinishedUpdate<'r> {
     pub(super) prepared: &'r PreparedUpdate<'r>,
-    /// The commit with its changes; `None` if nothing was to be changed.
+    /// The commit with its changes. `None` if the update changed nothing.
     pub(super) pushed: Option<PushedCommit>,
-    /// Whether it is done only if the server has the commits of others.
+    /// Whether the update holds only if the server has the commits of other automations.
     pub(super) rests_on_commits: bool,
     pub(super) findings: IgnoredMarkers,
 }
 
 impl FinishedUpdate<'_> {
-    /// Whether it is not done without the commits of the round.
+    /// Whether the update holds only with the commits of the round.
     pub(super) fn needs_commits(&self) -> bool {
         self.pushed.is_some() || self.rests_on_commits
     }
@@ -109,10 +109,10 @@ impl FinishedUpdate<'_> {
 
 /// The commits of a round.
 pub(super) struct RoundCommits<'r> {
-    /// The newest one, or what they build on if there are none.
+    /// The newest commit of the round, or its base if it has no commits.
     pub(super) head: String,
     pub(super) finished: Vec<FinishedUpdate<'r>>,
-    /// Those that are at their end, whatever becomes of the commits.
+    /// The outcomes of updates that ended, independent of the push.
     pub(super) outcomes: UpdateOutcomes,
 }
 
@@ -138,7 +138,7 @@ impl<'r> PreparedUpdate<'r> {
     }
 }
 
-/// The place of the signer of a key; equal keys have the same one.
+/// The index of the signer for a key. Equal keys have the same index.
 fn place_of_signer<'r>(
     key: &'r SigningKey,
     signers: &mut Vec<KeySigner<'r>>,
@@ -151,22 +151,22 @@ fn place_of_signer<'r>(
     Ok(signers.len() - 1)
 }
 
-/// What one update changes.
+/// The edit of one update.
 enum UpdateEdit {
-    /// Nothing.
+    /// The update changes nothing.
     Nothing(MemberRewrite),
     /// Files, in a commit of this label.
     Files(CommitLabel, MemberRewrite),
-    /// Nothing is to be changed now.
+    /// The update is not to be made now.
     Postponed,
-    /// Nothing is to be changed before this time.
+    /// The update is not to be made before this time.
     Undone(Timestamp),
 }
 
-/// Sets the values of an update in the files as those before it left them.
+/// Sets the values of an update in the files, as the updates before it left them.
 ///
 /// # Errors
-/// Why this update fails.
+/// The reason why this update fails.
 fn edited(
     prepared: &PreparedUpdate<'_>,
     files: &BaseFiles<'_>,
@@ -186,9 +186,9 @@ fn edited(
         return Ok(UpdateEdit::Undone(pause.until));
     }
     let message = update.commit.message(result)?.into();
-    // What cannot be written fails here, for this update alone.
+    // A change that cannot be written fails here, only for this update.
     let differs = workspace.differs(changes).map_err(|error| not_committed(&chain(&error)))?;
-    // What is as in the base may be another one in a commit before.
+    // A file that equals the base may differ in an earlier commit of the draft.
     if !differs && !draft.differs(changes) {
         return Ok(UpdateEdit::Nothing(rewrite));
     }
@@ -198,10 +198,10 @@ fn edited(
 }
 
 impl<'r> RoundPlan<'r> {
-    /// Sets the values of each update in the files as those before it left them.
+    /// Sets the values of each update in the files, as the updates before it left them.
     ///
     /// # Errors
-    /// What failed for all of them.
+    /// The failure affects all updates of the round.
     pub(super) fn of(
         part: &[&'r PreparedUpdate<'r>],
         base: &RoundBase,
@@ -237,7 +237,7 @@ impl<'r> RoundPlan<'r> {
         Ok(plan)
     }
 
-    /// Whether nothing is to be committed.
+    /// Whether there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
         self.draft.is_empty()
     }
@@ -320,7 +320,7 @@ impl<'r> RoundCommits<'r> {
         self.finished.iter().filter(|it| it.pushed.is_some()).map(|it| it.prepared)
     }
 
-    /// Adds a commit; without a hash, nothing differed.
+    /// Adds a commit. Without a hash, no file differed.
     fn add(
         &mut self,
         draft: CommitDraft<&'r PreparedUpdate<'r>>,
@@ -337,14 +337,14 @@ impl<'r> RoundCommits<'r> {
                 changes,
                 values,
             });
-            // Where nothing differs, others have undone what it edits.
+            // If no file differs, other automations have undone the edits of this one.
             let rests_on_commits = true;
             let update = FinishedUpdate { prepared: member, pushed, rests_on_commits, findings };
             self.finished.push(update);
         }
     }
 
-    /// A commit cannot be made. One that is too large may only be so beside the others.
+    /// Handles a commit that cannot be made. A commit that is too large may fit without the other commits.
     fn leave_out(&mut self, draft: &CommitDraft<&'r PreparedUpdate<'r>>, error: &PushError) {
         let is_first = self.committed().next().is_none();
         let is_too_large = matches!(error, PushError::Failed(Error::TooLarge { .. }));

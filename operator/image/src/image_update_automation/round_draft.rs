@@ -1,9 +1,10 @@
-//! The commits of a round before they are made: what each automation changes, in which commit that is, and what follows if an
-//! automation is taken out.
+//! The draft of a round's commits: what each automation changes, in which commit, and how the draft changes if an automation
+//! is taken out.
 //!
-//! Each automation edits the files as those before it left them. Those with equal author, key and message share a commit, unless
-//! one of them has read a file as a later commit has edited it: the order of the edits would be another one. So each commit has
-//! exactly the edits of its automations, and nothing of it rests on edits of later commits.
+//! Each automation edits the files as the automations before it left them. Automations with equal author, key and message
+//! share a commit. The exception is an automation that has read a file as a later commit edited it, since sharing would change
+//! the order of the edits. So each commit has exactly the edits of its automations, and does not depend on edits of later
+//! commits.
 //! Elsewhere: editing (`rewrite`), making and pushing the commits (`push_round`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,21 +17,21 @@ use jiff::Timestamp;
 use super::recommit::CommittedValues;
 use super::rewrite::IgnoredMarkers;
 
-/// Bytes of all that the automations of a round change: they are held in memory until the round is pushed. One whose changes
-/// would exceed it is of the next round.
+/// The most bytes of all changes in a round, which are held in memory until the push. An automation whose changes would exceed
+/// it is for the next round.
 const MAX_ROUND_BYTES: usize = 32 << 20;
 
-/// What a change or a finding takes beside its strings.
+/// The memory of a change or a finding besides its strings.
 const CHANGE_OVERHEAD: usize = 96;
 
-/// The number of an edit among those of a round, in their order.
+/// The number of an edit in the order of the round's edits.
 pub(super) type EditNumber = usize;
 
-/// What automations have in common that share a commit.
+/// The author, key and message of a commit. Automations with equal labels share a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommitLabel {
     pub(super) author: CommitIdentity,
-    /// The place of the key among the signers of the round; `None` if the commit is not signed.
+    /// The index of the key among the signers of the round. `None` if the commit is not signed.
     pub(super) signer: Option<usize>,
     pub(super) message: Arc<str>,
 }
@@ -42,7 +43,7 @@ impl CommitLabel {
     }
 }
 
-/// What one automation changes.
+/// The changes by one automation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MemberEdit<M> {
     pub(super) member: M,
@@ -52,7 +53,7 @@ pub(super) struct MemberEdit<M> {
     pub(super) changes: Vec<ImageValueChange>,
     /// The same values with their places.
     pub(super) values: CommittedValues,
-    /// The edits before it whose files it has read: without one of them it might be another edit.
+    /// The earlier edits whose files this edit has read. If one of them is taken out, this edit might be different.
     pub(super) relied: BTreeSet<EditNumber>,
     /// Files that were left out and markers that set nothing.
     pub(super) findings: IgnoredMarkers,
@@ -94,7 +95,8 @@ pub(super) struct CommitDraft<M> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WithdrawnMember<M> {
     pub(super) member: M,
-    /// Whether that is because its own run is due no more; else it relied on an edit that was taken out.
+    /// Whether the automation was taken out because its own run is no longer current. Otherwise it relied on an edit that was
+    /// taken out.
     pub(super) is_outdated: bool,
 }
 
@@ -103,7 +105,7 @@ pub(super) struct WithdrawnMember<M> {
 pub(super) struct WithdrawnEdits(BTreeSet<EditNumber>);
 
 impl WithdrawnEdits {
-    /// Whether what relied on these edits relied on one that was taken out.
+    /// Whether one of the edits in `relied` was taken out.
     pub(super) fn affects(&self, relied: &BTreeSet<EditNumber>) -> bool {
         !self.0.is_disjoint(relied)
     }
@@ -115,7 +117,7 @@ impl WithdrawnEdits {
 }
 
 impl<M> CommitDraft<M> {
-    /// Takes automations out: those that are outdated, and those that relied on an edit that was taken out.
+    /// Takes automations out of the draft: outdated ones, and automations that relied on an edit that was taken out.
     pub(super) fn withdraw(
         &mut self,
         withdrawn_edits: &mut WithdrawnEdits,
@@ -155,7 +157,7 @@ struct CommitMemberIndex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DraftFile<'d> {
     pub(super) bytes: &'d [u8],
-    /// The last edit of it.
+    /// The last edit of the file.
     pub(super) edit: EditNumber,
 }
 
@@ -167,7 +169,7 @@ pub(super) struct RoundDraft<M> {
     places: Vec<CommitMemberIndex>,
     /// The last edit of each file.
     last_edits: BTreeMap<String, EditNumber>,
-    /// What all edits take.
+    /// The memory of all edits.
     size: usize,
 }
 
@@ -178,12 +180,12 @@ impl<M> Default for RoundDraft<M> {
 }
 
 impl<M> RoundDraft<M> {
-    /// Whether nothing is to be committed.
+    /// Whether there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
 
-    /// A file as the edits left it; `None` if none of them changed it.
+    /// A file as the edits left it. `None` if no edit changed it.
     pub(super) fn file(&self, path: &str) -> Option<DraftFile<'_>> {
         let number = *self.last_edits.get(path)?;
         let CommitMemberIndex { commit, member } = self.places.get(number)?;
@@ -205,10 +207,10 @@ impl<M> RoundDraft<M> {
         })
     }
 
-    /// Adds what an automation changes to the commit of its label, or as a commit of its own. Gives the automation back if there
-    /// is no room for its changes; there is for those of the first one.
+    /// Adds the changes of an automation to the commit of its label, or as a commit of its own. Returns the automation if
+    /// there is no room for its changes. There is always room for the changes of the first automation.
     pub(super) fn add(&mut self, label: CommitLabel, mut edit: MemberEdit<M>) -> Option<M> {
-        // What it writes over it relies on, too.
+        // The edit also relies on files that it overwrites.
         edit.relied.extend(edit.files.keys().filter_map(|path| self.last_edits.get(path)));
         let relied = edit.relied.iter().filter_map(|number| self.places.get(*number));
         let last = relied.map(|place| place.commit).max().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Automations that are about to push to the same branch gather to a round: one of them leads it, the others hand over what they
-//! want and receive what came of it.
+//! Gathers automations that are about to push to the same branch into a round. One of them leads the round. The others give it
+//! their updates, and receive their outcomes.
 //!
-//! The first one of each namespace may lead: the one that has a permit first does, so that no namespace waits for the permits of
-//! another. A member waits in its run for the outcome: without a permit, without the branch, and for the one round that it is
-//! part of.
-//! Elsewhere: turns of rounds and of what cannot push together (`branch_lock`), what the leader does (`round_leader`).
+//! The first automation of each namespace may lead, and the first of these with a permit does. So no namespace waits for the
+//! permits of another. A member waits in its run for the outcome, without a permit and without the branch.
+//! Elsewhere: turns of rounds and of automations that cannot push together (`branch_lock`), the work of the leader
+//! (`round_leader`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use tokio::sync::oneshot;
 
 use super::branch_lock::{BranchKey, MAX_ROUND_MEMBERS, RoundTarget};
 
-/// How long a leader waits at most for automations that run or are woken to run.
+/// The longest wait of a leader for automations that run or are woken to run.
 const MAX_MEMBER_DELAY: Duration = Duration::from_millis(300);
 
-/// How long a leader waits at most for results of policies that run or are woken to run: a scan gives many of them new results,
-/// one by one, and each would be a push of its own.
+/// The longest wait of a leader for policies that run, or are woken to run. A scan gives many policies new results one by one,
+/// and each would otherwise be a push of its own.
 const MAX_POLICY_DELAY: Duration = Duration::from_secs(2);
 
-/// How long nothing may have been due before a leader goes on that waited: a status that was written takes that long to be seen.
+/// How long no automation may have been due before a waiting leader goes on. A written status takes that long to be seen.
 const QUIET_DELAY: Duration = Duration::from_millis(100);
 
-/// The rounds that gather. `M` is what a member hands over, `O` what it receives.
+/// The rounds that gather members. A member gives the leader an `M`, and receives an `O`.
 pub(super) struct GatheringRounds<M, O>(Mutex<RoundsByBranch<M, O>>);
 
 impl<M, O> Default for GatheringRounds<M, O> {
@@ -45,15 +45,15 @@ struct GatheringRound<M, O> {
     number: u64,
     target: Arc<RoundTarget>,
     members: Vec<GatheredMember<M, O>>,
-    /// Automations for which it has no room.
+    /// Automations for which the round has no room.
     excess: BTreeSet<ObjectKey>,
 }
 
 /// A round that gathers no more.
 pub(super) struct ClosedRound<M, O> {
-    /// By namespace and name.
+    /// The members, sorted by namespace and name.
     pub(super) members: Vec<GatheredMember<M, O>>,
-    /// Automations for which it had no room.
+    /// Automations for which the round had no room.
     pub(super) excess: BTreeSet<ObjectKey>,
 }
 
@@ -61,21 +61,22 @@ pub(super) struct ClosedRound<M, O> {
 pub(super) struct GatheredMember<M, O> {
     pub(super) automation: ObjectKey,
     pub(super) member: M,
-    /// Where its run receives the outcome.
+    /// The channel on which the member's run receives the outcome.
     pub(super) outcome: oneshot::Sender<O>,
 }
 
 /// The part that an automation has in a round.
 pub(super) enum RoundRole<M, O> {
-    /// It ends the round, unless it receives an outcome before it could.
+    /// The automation ends the round, unless it receives an outcome before.
     Leader { round: RoundGathering<M, O>, outcome: oneshot::Receiver<O> },
-    /// It receives its outcome; an error if the leader did not get the branch.
+    /// The member receives its outcome, or an error if the leader did not get the branch.
     Member(oneshot::Receiver<O>),
-    /// The round has as many members as it may have; the one that ends it knows of this one.
+    /// The round is full. The automation is noted for the one that ends the round.
     Excess,
 }
 
-/// A round that gathers until one of its leaders closes it. If one of them drops it before, its members receive no outcome.
+/// A round that gathers members until one of its leaders closes it. If a leader drops it before, its members receive no
+/// outcome.
 pub(super) struct RoundGathering<M, O> {
     gathering: Arc<GatheringRounds<M, O>>,
     branch: BranchKey,
@@ -126,7 +127,7 @@ impl<M, O> GatheringRounds<M, O> {
 }
 
 impl<M, O> RoundGathering<M, O> {
-    /// Ends the gathering; gives the members, this one among them. `None` if another leader did.
+    /// Ends the gathering, and returns the members, this automation included. `None` if another leader has ended it.
     pub(super) fn close(&self) -> Option<ClosedRound<M, O>> {
         let GatheringRound { mut members, excess, .. } = self.take()?;
         members.sort_by(|a, b| a.automation.cmp(&b.automation));
@@ -171,15 +172,15 @@ impl<M, O> RoundGathering<M, O> {
 
 impl<M, O> Drop for RoundGathering<M, O> {
     fn drop(&mut self) {
-        // Nothing is left of a round that was closed.
+        // A closed round leaves no state.
         drop(self.take());
     }
 }
 
-/// How long a leader waits for what is due.
+/// The time for which a leader waits for automations that are due.
 pub(super) struct GatheringClock {
     begun: Instant,
-    /// When something was due that is waited for.
+    /// When an automation that the leader waits for was last due.
     last_due: Option<Instant>,
 }
 
@@ -188,7 +189,7 @@ impl GatheringClock {
         Self { begun, last_due: None }
     }
 
-    /// Whether the leader goes on: at once if nothing is due from the beginning.
+    /// Whether the leader stops waiting. It stops at once if no automation is due from the beginning.
     pub(super) fn is_over(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! What an automation hands over to a round, and what the leader of a round does for all of them: it waits for those that are
-//! due, reads the keys of verified policies, has a permit and the branch, and gives each its outcome.
+//! The work of the leader of a round. The leader waits for automations that are due, reads the keys of verified policies, and
+//! takes a permit and the branch. It gives each automation its outcome.
 //!
 //! Elsewhere: who is part of a round (`round_gathering`), its push (`push_round`).
 
@@ -37,25 +37,25 @@ use super::update::{CommitPlan, MergeState, PushBranchMode, Update, UpdateReport
 use super::{ImageUpdateAutomationState, recommit_after};
 use crate::image_verification::ImageVerificationKeySecretReference;
 
-/// How often a leader that waits finds out whether something is due.
+/// The interval at which a waiting leader checks whether an automation is due.
 const GATHERING_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often the keys of verified policies are read anew while a leader waits for a permit.
+/// The interval at which the keys of verified policies are read again while a leader waits for a permit.
 const KEYS_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What an update came to, and the results that it wrote, by the names of their policies.
+/// The outcome of an update, and the results that it wrote, by the names of their policies.
 pub(super) struct MemberReport {
     pub(super) update: UpdateReport,
     pub(super) policies: BTreeMap<String, ImageRef>,
 }
 
-/// How an update ended that did not fail.
+/// The end of an update that did not fail.
 pub(super) enum MemberEnd {
     /// The repository is up to date.
     Updated(Box<MemberReport>),
-    /// Another writer took back what was committed a moment ago, and nothing is committed before this time.
+    /// Another writer took back the last commit a moment ago, and nothing is committed before this time.
     Undone { until: Timestamp },
-    /// It was not to be done now: another run is due.
+    /// The update was not made, because another run of the automation is due.
     NotNow,
 }
 
@@ -75,14 +75,15 @@ pub(super) struct RoundMember {
     pub(super) is_proposed: bool,
     /// Whether the push branch was merged when that was last found out.
     pub(super) known_merge: Option<MergeState>,
-    /// What it committed last, as far as this process knows.
+    /// The values that the automation committed last, as far as this process knows.
     pub(super) committed: Option<CommittedValues>,
-    /// The keys of its policies when its run began, which count if it joins after the leader has read those of all.
+    /// The keys of its policies when its run began. They count if the automation joins after the leader has read the keys of
+    /// all members.
     pub(super) keys: CurrentVerificationKeys,
 }
 
 impl RoundMember {
-    /// Has the round of a target write the results; gives the outcome once it did.
+    /// Writes the results with the round of a target, and returns the outcome when the round has pushed.
     pub(super) async fn push(
         self,
         target: Arc<RoundTarget>,
@@ -157,14 +158,14 @@ struct RoundLeader<'r> {
 }
 
 impl RoundLeader<'_> {
-    /// Ends the round, unless a leader of another namespace does; gives its own outcome.
+    /// Ends the round, unless a leader of another namespace does, and returns this automation's outcome.
     async fn run(
         self,
         round: Gathering,
         mut outcome: oneshot::Receiver<MemberOutcome>,
     ) -> MemberOutcome {
         let mut keys = CurrentVerificationKeys::default();
-        // Before the branch is taken: what waits for a permit has no lock.
+        // This comes before the branch is taken, so that an automation that waits for a permit holds no lock.
         let permit = async {
             self.gather(&round).await;
             self.permit(&round, &mut keys).await
@@ -194,8 +195,8 @@ impl RoundLeader<'_> {
         own
     }
 
-    /// Waits for automations that are about to join, and for results that they are about to write: without a permit and without
-    /// the branch, and only if there are other automations that push there.
+    /// Waits for automations that are about to join, and for their results. It holds neither a permit nor the branch, and only
+    /// waits if other automations push to the branch.
     async fn gather(&self, round: &Gathering) {
         let others = self.others();
         if others.is_empty() {
@@ -214,8 +215,8 @@ impl RoundLeader<'_> {
         }
     }
 
-    /// A permit. The keys of what the members write are read before it is waited for, and from time to time meanwhile, so that
-    /// what has the branch does not wait for the API server. A permit that comes meanwhile waits until they are read.
+    /// Acquires a permit. The members' keys are read before and during the wait, so that the holder of the branch does not
+    /// wait for the API server. If the permit comes while they are read, it waits.
     async fn permit(&self, round: &Gathering, keys: &mut CurrentVerificationKeys) -> GrantedPermit {
         let mut permit = pin!(self.context.fetching.acquire(&self.node.namespace));
         loop {
@@ -233,7 +234,7 @@ impl RoundLeader<'_> {
         for object in round.of_each(|member| member.object.clone()) {
             let ObjectKey { namespace, .. } = node_of(&*object);
             let selection = PolicySelection::current(self.context, &object.spec, &namespace);
-            // Why there is none is the outcome of that member.
+            // The member's own outcome contains the reason why there is no selection.
             if let Ok(selection) = selection {
                 secrets.extend(selection.secrets());
             }
@@ -256,7 +257,7 @@ impl RoundLeader<'_> {
         others.map(|other| node_of(&**other)).filter(|node| node != self.node).collect()
     }
 
-    /// Writes the results of all members, and gives each its outcome. `keys` are those of the verified policies.
+    /// Writes the results of all members, and gives each member its outcome. `keys` are the keys of the verified policies.
     async fn write(
         self,
         members: Vec<GatheredMember<RoundMember, MemberOutcome>>,
@@ -319,7 +320,7 @@ impl RoundLeader<'_> {
         let own = outcomes.remove(self.node).unwrap_or(Ok(MemberEnd::NotNow));
         for (automation, outcome) in outcomes {
             if let Some(sender) = senders.remove(&automation) {
-                // Its run may have been interrupted.
+                // The run of the member may have been interrupted.
                 drop(sender.send(outcome));
             }
         }
@@ -327,7 +328,7 @@ impl RoundLeader<'_> {
     }
 }
 
-/// Has an automation be woken that was put off, and remembers whether the server takes its commits together with those of others.
+/// Wakes an automation that was put off, and remembers whether the server accepts its commits together with those of others.
 fn remember(
     context: &RunContext,
     automation: &ObjectKey,
@@ -350,7 +351,7 @@ fn remember(
     memory.lock().is_alone = is_alone;
 }
 
-/// What an update came to, as its automation receives it.
+/// The outcome of an update in the form for its automation.
 fn member_outcome(outcome: UpdateOutcome, policies: BTreeMap<String, ImageRef>) -> MemberOutcome {
     match outcome {
         UpdateOutcome::Done(update) => {
@@ -364,7 +365,7 @@ fn member_outcome(outcome: UpdateOutcome, policies: BTreeMap<String, ImageRef>) 
     }
 }
 
-/// Whether two specs say the same of where commits come from and go to.
+/// Whether two specs have the same source and push target.
 fn pushes_as(one: &ImageUpdateAutomation, other: &ImageUpdateAutomation) -> bool {
     let is_same = match (&one.spec.git, &other.spec.git) {
         (Some(one), Some(other)) => one.checkout == other.checkout && one.push == other.push,

@@ -1,8 +1,8 @@
-//! An update of a repository as one automation asks for it: what it writes and how it is committed; what came of it, in Flux's
+//! The update of a repository by one automation: the values that it writes, how they are committed, and the result in Flux's
 //! words.
 //!
-//! Elsewhere: fetching, committing and pushing, for the automations of a round together (`push_round`), whether an update is due
-//! and what is said of it (the run), which values are set where (`rewrite`).
+//! Elsewhere: fetching, committing and pushing, for the automations of a round together (`push_round`), whether an update is
+//! due, and the status (the run), which values are set where (`rewrite`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,13 +30,13 @@ const UPDATE_FAILED: ConditionReason = ConditionReason::new("UpdateFailed");
 /// The tag of a verified image would stand in a file without its digest.
 const MARKER_WITHOUT_DIGEST: ConditionReason = ConditionReason::new("MarkerWithoutDigest");
 
-/// How many markers without a digest are named.
+/// The most markers without a digest that a message names.
 const MAX_NAMED_MARKERS: usize = 5;
 
 /// The template of the commit message has a field that is gone. Parity(flux).
 const REMOVED_TEMPLATE_FIELD: ConditionReason = ConditionReason::new("RemovedTemplateField");
 
-/// What an update does.
+/// The update of one automation.
 pub(super) struct Update {
     /// `spec.update.path`.
     pub(super) path: String,
@@ -44,28 +44,28 @@ pub(super) struct Update {
     pub(super) policies: Vec<PolicyResult>,
     /// Policies of the namespace that the selector leaves out, as `namespace:name`.
     pub(super) others: BTreeSet<String>,
-    /// Policies whose images are verified, as `namespace:name`: their tags may not stand alone.
+    /// Policies whose images are verified, as `namespace:name`. Their tags may not be written without a digest.
     pub(super) verified: BTreeSet<String>,
     /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
     pub(super) unverified: BTreeMap<String, String>,
-    /// What was committed a moment ago, and is not committed once more yet.
+    /// The values that were committed a moment ago, and are not committed again yet.
     pub(super) recommit_pause: Option<RecommitPause>,
-    /// How it is committed.
+    /// The message and author of the commit.
     pub(super) commit: CommitPlan,
     /// The key that signs the commit.
     pub(super) signing_key: Option<SigningKey>,
     /// Whether a pull request is proposed for a push branch that is not merged.
     pub(super) is_proposed: bool,
-    /// What an update before found of that.
+    /// The merge state of the push branch that an earlier update found.
     pub(super) known_merge: Option<MergeState>,
 }
 
-/// How a push branch is treated that is not the branch of the checkout.
+/// The treatment of a push branch that is not the branch of the checkout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PushBranchMode {
-    /// Whether commits are made on top of it where it exists, instead of what is checked out.
+    /// Whether commits are made on top of an existing push branch, instead of on the checkout.
     pub(super) is_continued: bool,
-    /// Whether it is overwritten where it does not lead to the new commit.
+    /// Whether a push branch that is not an ancestor of the new commit is overwritten.
     pub(super) is_forced: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct MergeState {
     pub(super) is_merged: bool,
 }
 
-/// What a commit says.
+/// The message and author of a commit.
 pub(super) struct CommitPlan {
     /// The namespace of the automation.
     pub(super) namespace: String,
@@ -87,13 +87,13 @@ pub(super) struct CommitPlan {
     pub(super) name: String,
     /// The template of the message.
     pub(super) template: String,
-    /// What the template has as `.Values`.
+    /// The `.Values` of the message template.
     pub(super) values: BTreeMap<String, String>,
-    /// Who writes and commits.
+    /// The author and committer.
     pub(super) author: CommitIdentity,
 }
 
-/// What an update came to.
+/// The result of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UpdateReport {
     /// The revision of the source in which the files are up to date.
@@ -111,11 +111,11 @@ pub(super) struct UpdateReport {
 /// A commit that the server has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PushedCommit {
-    /// Its hash.
+    /// The hash of the commit.
     pub(super) commit: String,
-    /// Its message.
+    /// The message of the commit.
     pub(super) message: Arc<str>,
-    /// When it was made, in seconds since 1970.
+    /// The time of the commit, in seconds since 1970.
     pub(super) committed: i64,
     /// The values that it sets, each once.
     pub(super) changes: Vec<ImageValueChange>,
@@ -142,9 +142,10 @@ pub(super) fn not_applied(why: &str) -> RunOutcome {
     RunOutcome::Failed(UPDATE_FAILED, text, NextRunTrigger::default())
 }
 
-/// Tags that would stand without the digest that was verified. Nothing is committed, also not of other policies.
+/// The outcome of an update that would write tags without the verified digest. Nothing is committed, not even for other
+/// policies.
 ///
-/// It is retried, since a commit to the repository may help.
+/// The update is retried, since a commit to the repository may help.
 pub(super) fn without_digest(markers: &[String]) -> RunOutcome {
     let more = if markers.len() > MAX_NAMED_MARKERS { ", and more" } else { "" };
     let named: Vec<&str> = markers.iter().take(MAX_NAMED_MARKERS).map(String::as_str).collect();
