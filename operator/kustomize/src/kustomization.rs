@@ -1,8 +1,9 @@
-//! Kustomization: the manifests of an artifact, kept applied.
+//! The kind Kustomization: windlass keeps the manifests of an artifact applied.
 //!
-//! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`),
-//! where a run may not go on (`paused_run`), results that failed (`quarantined_results`), waves of rollouts (`wave_pin`), looking and writing (`executor`), deletions that are held (`deletion_hold`),
-//! and whether a reviewed pull request showed them ([`reviewed_removal`]), deletion of the Kustomization (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`), pauses
+//! of a run (`paused_run`), results that failed (`quarantined_results`), waves of rollouts (`wave_pin`), observing and writing
+//! (`executor`), deletions that are held (`deletion_hold`), whether a reviewed pull request showed them
+//! ([`reviewed_removal`]), deletion of the Kustomization (`finalize`).
 
 mod audit;
 mod build;
@@ -83,7 +84,7 @@ use windlass_serve::settings::OperatorSettings;
 pub(crate) use quarantined_results::{last_good_artifact, rolled_back_artifact};
 pub(crate) use wave_pin::pinned_artifact;
 
-/// Field manager of what Kustomizations apply.
+/// The field manager of the objects that Kustomizations apply.
 pub const MANAGER: &str = Kustomization::CONTROLLER;
 
 /// The marks on the objects of a Kustomization.
@@ -96,17 +97,17 @@ pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {
 /// The state of a Kustomization that this process keeps between runs.
 #[derive(Default)]
 pub struct KustomizationState {
-    /// When every object is compared again, unchanged ones included.
+    /// The time when every object is compared again, including unchanged ones.
     verify_at: Option<Instant>,
-    /// When every object was last compared.
+    /// The time when every object was last compared.
     verified: Option<Time>,
     /// The last build that was applied to its end.
     settled: Option<SettledBuild>,
-    /// The last desired state that was applied to its end; what differs from it is drift.
+    /// The last desired state that was applied to its end. A difference from it is drift.
     applied: LastAppliedState,
-    /// Objects of a build that were healthy while others were awaited, and the resourceVersions in which they were.
+    /// Objects of a build that were healthy while others were awaited, with their resourceVersions at that time.
     healthy: Option<(BuildIdentity, BTreeMap<ObjectId, u64>)>,
-    /// The wait that failed last, until it is repeated.
+    /// The last failed health wait, until the wait is repeated.
     failed_wait: Option<(BuildIdentity, FailedHealthWait)>,
     /// Refusals in a row.
     retries: RefusedAttempts,
@@ -114,7 +115,7 @@ pub struct KustomizationState {
     contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Writes that the API server did not answer.
     unanswered: Arc<Mutex<UnansweredWrites>>,
-    /// Since when runs have waited for the end of dependents, before they delete what those need.
+    /// Since when runs have waited for the end of dependents, before they delete the objects that these need.
     dependents_awaited: Arc<Mutex<Option<Time>>>,
     /// The desired state that was applied and that runs wait for.
     waiting: Option<WaitUnderWay>,
@@ -162,24 +163,24 @@ impl DependableKind for KustomizationController {
 /// The details of a run that the status and events report in addition to its outcome.
 #[derive(Default)]
 pub struct KustomizationRunDetails {
-    /// The revision that the run was about; empty when it did not get that far.
+    /// The revision of the run. Empty if the run ended before it knew the revision.
     revision: String,
-    /// The revision that the source names as its own origin; empty if it names none.
+    /// The origin revision that the source names. Empty if the source names none.
     origin_revision: String,
     /// Digest of the build, if there was one.
     digest: Option<String>,
-    /// What a good result was made from, if a later one may go back to it.
+    /// The facts of a good result, if a later result may be rolled back to it.
     facts: Option<BuildFacts>,
     /// The images of the build, if it was applied and is compared with others.
     images: Option<Vec<String>>,
     /// The revision of the source, in whose place the last good one was applied.
     quarantine: Option<QuarantinedRevision>,
-    /// What the revision of the source waits for, if its wave of a rollout is not open.
+    /// The reason why the revision of the source waits, if its wave of a rollout is not open.
     wave: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
-    /// Warnings about what was left out of a build that was applied completely.
+    /// The warnings about names that a completely applied build left out.
     warnings: Vec<String>,
-    /// What is said of deletions that are held.
+    /// The report about held deletions.
     deletion: DeletionReport,
     /// Whether the API server refused an object and will refuse it until something changes.
     is_permanent: bool,
@@ -188,15 +189,15 @@ pub struct KustomizationRunDetails {
 /// Further results of a run.
 #[derive(Default)]
 struct KustomizationRunResults {
-    /// Objects that were healthy when last observed, and the resourceVersions in which they were.
+    /// Objects that were healthy when last observed, with their resourceVersions at that time.
     healthy: BTreeMap<ObjectId, u64>,
     /// The changes of the run, for its audit.
     audited: RunChanges,
-    /// What was found out about the deletion of objects that left the manifests.
+    /// The judgement about the deletion of objects that left the manifests.
     deletion: DeletionJudgement,
     /// Whether objects were deleted that are in the recorded inventory still.
     has_unrecorded_deletions: bool,
-    /// The Plan under which the run changed what it changed.
+    /// The Plan that approved the changes of the run.
     approved_plan: Option<String>,
 }
 
@@ -321,7 +322,7 @@ impl ApplierKind for KustomizationController {
         object: &Arc<Kustomization>,
     ) -> PendingChanges {
         let pending = KustomizationSession(session).pending(object).await;
-        // Something else is next, and no window is open for it.
+        // The next revision differs, and no window is open for it.
         if matches!(pending, PendingChanges::Change(_)) {
             KustomizationSession(session)
                 .audit_stopped(object, |_| false, "another revision or spec waits for a window")
@@ -385,7 +386,7 @@ impl ApplierKind for KustomizationController {
         ended: KustomizationRunReport,
         end: &ApplierRunEnd,
     ) -> applier::ApplierReport<Self> {
-        // What was said of the run's phases is part of the status by now.
+        // The status contains the progress messages of the run's phases by now.
         let object = session.latest.begun(&ended.object);
         let KustomizationRunDetails {
             revision,
@@ -433,7 +434,7 @@ fn is_at_end(outcome: &RunOutcome) -> bool {
         || matches!(outcome, RunOutcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
 
-/// Whether a run has changed nothing, because a user has to approve its Plan first or rejected it: no attempt has begun.
+/// Whether a run changed nothing because a user has to approve its Plan first, or rejected it. Then no attempt has begun.
 fn waits_unbegun(ended: &KustomizationRunReport) -> bool {
     let is_pending = matches!(
         &ended.outcome,
@@ -474,7 +475,7 @@ impl KustomizationSession<'_> {
         ended
     }
 
-    /// The rest of a run, with the artifact of the source, or with the one to which a rollout pins it.
+    /// The rest of a run, with the artifact of the source, or with the artifact to which a rollout pins it.
     async fn follow(
         &self,
         object: &Arc<Kustomization>,
@@ -485,7 +486,7 @@ impl KustomizationSession<'_> {
     ) -> KustomizationRunReport {
         let own = match self.own_quarantines(object).await {
             Ok(own) => own,
-            // Without the revision, which was not attempted.
+            // The report has no revision, because the revision was not attempted.
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
         if let Err(outcome) = windlass_quarantine::on_failure(&**object) {
@@ -512,8 +513,8 @@ impl KustomizationSession<'_> {
             return Box::pin(back).await;
         }
         if report::is_quarantined(object) || self.is_settled_in_quarantine(&own) {
-            // What stayed on the way back is decided about by the next result, also by one with the same objects. What is
-            // applied and was rolled back by a user is built anew, and so found to be quarantined.
+            // The next result decides about objects that stayed during a rollback, even if it has the same objects. If a user
+            // rolled back the applied result, it is built again, and so found to be quarantined.
             self.memory().settled = None;
         }
         let followed = self.follow_source(object, timeouts, artifact, &target, inputs, &own);
@@ -523,7 +524,7 @@ impl KustomizationSession<'_> {
         ended
     }
 
-    /// Builds the artifact of the source, and applies it unless what it builds is quarantined.
+    /// Builds the artifact of the source, and applies the build unless it is quarantined.
     async fn follow_source(
         &self,
         object: &Arc<Kustomization>,
@@ -549,7 +550,7 @@ impl KustomizationSession<'_> {
         {
             let read = &desired_kustomization.inputs;
             self.remember_quarantine(object, artifact, read, quarantine);
-            // What was read went into the build. What changed since then wakes the next run, which builds anew.
+            // The build used the data that was read. A later change wakes the next run, which builds again.
             let inputs = match self.named(object).await {
                 Ok((_, inputs)) => inputs,
                 Err(outcome) => return early(object, revision, outcome),
@@ -563,8 +564,8 @@ impl KustomizationSession<'_> {
         self.apply_new(object, timeouts, artifact, &desired_kustomization, target, own).await
     }
 
-    /// Which objects this run compares. After the interval, at a scheduled time, or on request, these are more than
-    /// those that drifted.
+    /// Which objects this run compares. After the interval, at a scheduled time, or on request, it compares more than the
+    /// drifted objects.
     fn verify(&self, object: &Kustomization) -> DriftCheckScope {
         if hold_conditions::is_asked(object) {
             return DriftCheckScope::Everything;
@@ -596,7 +597,7 @@ impl KustomizationSession<'_> {
         let is_correction = self.is_applied(object, &judged);
         let freeze = match self.freeze_of(object, &judged, is_correction).await {
             Ok(freeze) => freeze,
-            // Without the revision, which was not attempted.
+            // The report has no revision, because the revision was not attempted.
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
         let held = (!is_correction).then(|| LifecycleHold::build(self, object, &judged));
@@ -673,7 +674,7 @@ impl KustomizationSession<'_> {
             None => answers,
         };
         if ended.outcome.is_settled() && !answers.is_empty() {
-            // Once the status reports the end, nothing waits for its events.
+            // Once the status reports the end of the attempt, its lifecycle events are not needed.
             self.context.work_queue.wake(&self.node, WakeReason::Waiting);
         }
         let about = AttemptAuditDetails {
@@ -719,7 +720,7 @@ impl KustomizationSession<'_> {
                 });
                 memory.applied.end(judged);
             }
-            // It is built anew when the rest is approved.
+            // It is built again when the rest is approved.
             RunOutcome::Running(PLAN_PENDING, ..) | RunOutcome::Blocked(PLAN_REJECTED, ..) => {}
             outcome
                 if matches!(outcome, RunOutcome::Running(..)) || memory.failed_wait.is_some() =>
@@ -740,7 +741,7 @@ impl KustomizationSession<'_> {
         }
     }
 
-    /// Remembers a comparison of more objects than those that drifted. The next one is due after the interval.
+    /// Remembers a comparison of more objects than the drifted ones. The next such comparison is due after the interval.
     fn remember_comparison(
         &self,
         object: &Kustomization,

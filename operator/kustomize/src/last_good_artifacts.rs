@@ -1,7 +1,8 @@
-//! The artifacts to which Kustomizations may go back, so that no source throws them away.
+//! The artifacts to which Kustomizations may roll back. A source does not delete these artifacts.
 //!
-//! They are found in statuses, Quarantines, ChangeSets and rollouts whenever a source collects its garbage: nothing of that is kept in memory only.
-//! Elsewhere: how many bytes of them are kept (`artifacts::store`), going back (`kustomization`).
+//! Windlass finds them in statuses, Quarantines, ChangeSets and rollouts whenever a source collects its garbage, so that
+//! nothing depends on the memory of a process.
+//! Elsewhere: how many bytes of them are kept (`artifacts::store`), rolling back (`kustomization`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -24,7 +25,8 @@ use windlass_runtime::run_context::RunContext;
 pub struct LastGoodArtifacts(Weak<RunContext>);
 
 impl LastGoodArtifacts {
-    /// Those of the Kustomizations and Quarantines that a process sees. It keeps the context no longer than the runs do.
+    /// The artifacts of the Kustomizations and Quarantines that this process watches. It does not keep the context alive
+    /// longer than the runs do.
     #[must_use]
     pub fn seen_by(context: &Arc<RunContext>) -> Arc<Self> {
         Arc::new(Self(Arc::downgrade(context)))
@@ -78,8 +80,8 @@ fn pinned(
     found
 }
 
-/// The artifacts from before the newest change of each source of a namespace, to which a user may roll that back: those of the
-/// change before it, and of the last one that succeeded.
+/// The artifacts from before the newest change of each source of a namespace. A user may roll the change back to them. They
+/// are from the previous change, and from the last successful one.
 fn before_changes(namespace: &str, mut changes: Vec<Arc<ChangeSet>>) -> Vec<NeededArtifact> {
     changes.sort_by_key(|it| Reverse(it.spec.sequence));
     let mut by_source: BTreeMap<&str, Vec<&ChangeSet>> = BTreeMap::new();
@@ -109,19 +111,20 @@ fn before_changes(namespace: &str, mut changes: Vec<Arc<ChangeSet>>) -> Vec<Need
     found
 }
 
-/// Who needs an artifact; what is kept if there is not room for all stands first. What others do does not displace what the
-/// Kustomizations of the namespace need.
+/// The reason why an artifact is needed. The most important comes first, if there is not room for all. Needs of other
+/// namespaces do not displace needs of the namespace's own Kustomizations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ArtifactNeed {
     /// A Kustomization of the namespace applies it in place of a quarantined result.
     OwnRollBack,
-    /// It is the last good one of a Kustomization of the namespace.
+    /// The artifact is the last good one of a Kustomization of the namespace.
     OwnLastGood,
     /// A Kustomization of another namespace applies it in place of a quarantined result.
     ForeignRollBack,
-    /// It is the last good one of a Kustomization of another namespace.
+    /// The artifact is the last good one of a Kustomization of another namespace.
     ForeignLastGood,
-    /// A Quarantine names it whose Kustomization is not seen: another shard runs it, or it is gone.
+    /// A Quarantine names the artifact, and its Kustomization is not known here. Another shard runs the Kustomization, or it
+    /// is gone.
     UnseenRollBack,
 }
 
@@ -131,13 +134,13 @@ fn reads(object: &Kustomization, namespace: &str) -> bool {
     object.spec.source_ref.namespace.as_deref().unwrap_or(own) == namespace
 }
 
-/// Whether an artifact lies where those of the source of a Kustomization lie. A path from a status may be any.
+/// Whether the path of an artifact belongs to the source of a Kustomization. The path comes from a status and may be any text.
 fn is_of_source(path: &str, object: &Kustomization, namespace: &str) -> bool {
     let mut parts = path.split('/').skip(1);
     parts.next() == Some(namespace) && parts.next() == Some(object.spec.source_ref.name.as_str())
 }
 
-/// The artifacts that are needed of the sources of a namespace, those first that are needed most. Of equal ones, the newest is first.
+/// The needed artifacts of a namespace's sources, the most needed first. Of equally needed ones, the newest comes first.
 fn needed(
     namespace: &str,
     quarantines: &[Arc<Quarantine>],

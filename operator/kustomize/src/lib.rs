@@ -1,4 +1,4 @@
-//! The kind Kustomization: the manifests of an artifact, kept applied.
+//! The kind Kustomization: windlass keeps the manifests of an artifact applied.
 //!
 //! Here: the kind ([`kustomization`]), whose folder has the files of any kind (`resolve`, `validated_spec`, `executor`,
 //! `report`).

@@ -1,5 +1,5 @@
-//! Alert: which events go to a Provider. A run ends an expired suspension and removes the finalizer of Flux, nothing else: the
-//! dispatcher reads Alerts when it dispatches an event.
+//! The kind Alert: it says which events go to a Provider. A run only ends an expired suspension and removes the finalizer of
+//! Flux. The dispatcher reads Alerts when it dispatches an event.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,16 +1,17 @@
-//! Delivery: from events to what services are sent, by Alerts and Providers.
+//! Delivery of notifications: turns events into messages to services, by Alerts and Providers.
 //!
-//! Here: its parts, and how they are put together. In the folder, in the order of the way:
-//! * An event is received (`event_dispatch`) unless it is a repetition (`repeated_events`), and matched with Alerts in
-//!   a queue for each namespace (`alert_match_queues`, `alert_router`).
-//! * Each Alert that selects it makes a notification, which waits for an incident (`suppressed_notifications`) or at once
-//!   (`notification_queue`) in a file (`notification_spool`) and for its Provider (`provider_queues`).
-//! * The Provider has attempts and pauses (`provider_worker`); an attempt (`delivery_attempt`) sends requests
-//!   (`transport`, `nats`), and how the last one ended is known (`last_deliveries`).
+//! Here: how the parts are put together. In the folder, in the order in which an event passes them:
+//! * An event is received (`event_dispatch`) unless it is a repetition (`repeated_events`), and matched with Alerts in a queue
+//!   for each namespace (`alert_match_queues`, `alert_router`).
+//! * Each Alert that selects the event makes a notification. The notification may wait for an incident
+//!   (`suppressed_notifications`). It then waits for its Provider in a queue (`notification_queue`, `provider_queues`), and
+//!   has a file (`notification_spool`).
+//! * A worker for the Provider makes attempts, with pauses between them (`provider_worker`). An attempt (`delivery_attempt`)
+//!   sends requests (`transport`, `nats`), and its result is recorded (`last_deliveries`).
 //!
 //! Beside that: events that the verdict about a change replaces (`change_set_events`), notifications about incidents
 //! (`incident_notifications`), warnings on Alerts (`alert_warnings`).
-//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests
+//! Elsewhere: the decisions (`engines/notify`), the queue of events (`windlass_cluster::events`), requests
 //! (`windlass_runtime::http_request`).
 
 mod alert_match_queues;
@@ -47,18 +48,18 @@ use self::notification_queue::NotificationQueue;
 use self::suppressed_notifications::{AlertTopic, SuppressedNotifications};
 use windlass_runtime::run_context::RunContext;
 
-/// The name under which Flux reports what is done here.
+/// The name under which Flux reports notifications.
 pub(crate) const CONTROLLER: &str = Provider::CONTROLLER;
 
 /// Longest text of another server in a line of the log, in bytes.
 const MAX_LOGGED_TEXT_BYTES: usize = 2_048;
 
-/// As much of a text as a line of the log repeats.
+/// The beginning of a text, as much as a log line repeats.
 pub(crate) fn logged(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_LOGGED_TEXT_BYTES)]
 }
 
-/// Returns once Alerts and Providers were listed; false if their watch ended before.
+/// Waits until Alerts and Providers were listed. Returns false if their watch ended before.
 pub(crate) async fn wait_for_alerts(context: &RunContext) -> bool {
     let alerts = context.kept.listed::<Alert>();
     let providers = context.kept.listed::<Provider>();
@@ -67,7 +68,7 @@ pub(crate) async fn wait_for_alerts(context: &RunContext) -> bool {
 
 /// The delivery of events to notification services, as Alerts and Providers define it.
 ///
-/// The way has one direction: the router makes notifications of an event, and the queue sends them.
+/// Events pass in one direction: the router makes notifications from an event, and the queue sends them.
 pub struct NotificationDelivery {
     context: Arc<RunContext>,
     router: Arc<AlertRouter>,
@@ -77,8 +78,8 @@ pub struct NotificationDelivery {
 }
 
 impl NotificationDelivery {
-    /// Receives events from now on. What waits in the spool is read, and nothing is sent before
-    /// [`NotificationDelivery::run`].
+    /// Opens the delivery, which receives events from now on. It reads the notifications in the spool, but sends nothing
+    /// before [`NotificationDelivery::run`].
     pub async fn open(context: Arc<RunContext>, stop: CancellationToken) -> Arc<Self> {
         let warnings = Arc::new(AlertWarnings::new(context.clone()));
         let router = Arc::new(AlertRouter::new(context.clone(), warnings.clone()));
@@ -90,12 +91,12 @@ impl NotificationDelivery {
         delivery
     }
 
-    /// Sends until the process is asked to stop; attempts under way then have a short time to end.
+    /// Sends notifications until the process is asked to stop. Running attempts then have a short time to end.
     pub async fn run(&self) {
         self.queue.run().await;
     }
 
-    /// Has a notification sent after all that no incident replaces.
+    /// Sends a held notification, because no incident replaces it.
     pub(crate) async fn send_suppressed(&self, topic: &AlertTopic) {
         if let Some(notification) = self.suppression.take(topic) {
             self.queue.put(notification).await;

@@ -1,15 +1,15 @@
-//! Incidents: failures with one cause, kept as objects, so that Alerts are sent one message when a failure begins and one
-//! when it ends.
+//! Incidents: failures with one cause, kept as objects. Alerts are sent one message when a failure begins and one when it
+//! ends.
 //!
-//! What fails is derived from the conditions of all objects, as the watches saw them last, so a process that takes over
-//! comes to the same; what was sent stands in the status of the Incident. An Incident is created before anything is sent
-//! about it.
+//! Windlass derives failures from the conditions of all objects, as the watches saw them last, so another process comes to the
+//! same result. The status of the Incident records which notifications were sent. An Incident is created before any
+//! notification about it is sent.
 //!
-//! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed_objects`), Providers whose
-//! services accept nothing (`provider_incidents`), kinds that are not served (`absent_kinds`), the objects that keep incidents
-//! (`incident_store`), which process keeps one (`incident_shard`), when writes pause (`write_backoff`) and whose turn it is
-//! (`namespace_round_robin`), who is sent what about them (`alerts_of_incident`, `incident_notifier`, `event_text`), and
-//! notifications that are sent after all (`suppression_decision`).
+//! Here: one pass, which opens, updates and resolves. Below: the conditions of objects (`observed_objects`), Providers whose
+//! services accept no notifications (`provider_incidents`), kinds that are not served (`absent_kinds`), the Incident objects
+//! (`incident_store`), which process keeps an Incident (`incident_shard`), when writes pause (`write_backoff`), the turns of
+//! namespaces (`namespace_round_robin`), notifications about incidents (`alerts_of_incident`, `incident_notifier`,
+//! `event_text`), and notifications that are sent after all (`suppression_decision`).
 //! Elsewhere: which failures are one incident (`cause::incident`), Alerts and sending (`delivery`).
 
 mod absent_kinds;
@@ -59,33 +59,35 @@ use super::delivery::{
 use windlass_runtime::lifecycle::watched_object_cache::{self, CachedObjectChange};
 use windlass_runtime::run_context::RunContext;
 
-/// How often conditions are compared. What changes in between is one pass.
+/// How often conditions are compared. One pass handles all changes since the last comparison.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long conditions are not compared after that took a while, as a multiple of that time: a twentieth of a core.
+/// How long windlass waits after a comparison, as a multiple of the time that the comparison took. So comparisons take a
+/// twentieth of a core.
 const COMPARISON_REST_FACTOR: u32 = 20;
 
-/// The longest such time.
+/// The longest such wait.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// How many deleted Incidents of a namespace are remembered until their ends are sent, and how many of all namespaces.
+/// The most deleted Incidents that are remembered until their ends are sent, of a namespace and of all namespaces.
 const MOST_GONE: usize = 1_000;
 const MOST_GONE_IN_ALL: usize = 20_000;
 
-/// How many steps are taken until others have their turn: the lists here are as long as users make them.
+/// After this number of steps, other tasks have their turn. The lists here are as long as users make them.
 const AT_ONCE: usize = 64;
 
-/// How long a failure lasts before it counts as one that users know of, where no Incident is open about it: no Alert selects
-/// it, or the API server rejects the Incident.
+/// How long a failure without an open Incident lasts before it counts as known to users. The Incident may be missing because
+/// no Alert selects it, or because the API server rejects it.
 const MAX_OPENING_TIME: Duration = Duration::from_secs(30);
 
-/// How often objects are judged again that did not change: windows and holds begin and end with the time.
+/// How often unchanged objects are judged again, because windows and holds begin and end with time.
 const JUDGED_AGAIN: Duration = Duration::from_secs(30);
 
-/// How long a failure lasts before it is an incident, so that what fails for the same cause is known.
+/// How long a failure lasts before it becomes an incident. Until then, other failures of the same cause are found.
 const MIN_FAILURE_AGE: Duration = Duration::from_secs(3);
 
-/// The same for an object that waits for something that is not known to fail, and is most likely about to be reconciled.
+/// The same time for an object that waits for another object without a known failure. Most likely the object is about to be
+/// reconciled.
 const SETTLED_WAITING: Duration = Duration::from_secs(300);
 
 /// Follows Incidents until `stop`.
@@ -95,7 +97,7 @@ pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(watched_object_cache::follow::<Incident>(context, changed)).await;
 }
 
-/// Incidents that another client deleted while they were open, such as with their namespace.
+/// Open Incidents that another client deleted, such as with their namespace.
 #[derive(Default)]
 struct DeletedIncidents(Mutex<DeletedIncidentEnds>);
 
@@ -129,7 +131,7 @@ fn has_sent_beginning(incident: &Incident) -> bool {
 struct DeletedIncidentEnds {
     by_namespace: BTreeMap<String, Vec<Arc<Incident>>>,
     count: usize,
-    /// How many there were beyond the bounds.
+    /// The number of Incidents that exceeded the limits.
     dropped: usize,
 }
 
@@ -145,7 +147,7 @@ impl DeletedIncidentEnds {
         self.by_namespace.entry(namespace).or_default().push(incident);
     }
 
-    /// Forgets one of the namespace that has most, if that has more than the one with `own`.
+    /// Forgets an Incident of the namespace with the most Incidents, if that namespace has more than `own`.
     fn make_room(&mut self, own: usize) -> bool {
         let most = self.by_namespace.values_mut().max_by_key(|it| it.len());
         let Some(most) = most.filter(|most| most.len() > own) else { return false };
@@ -205,8 +207,8 @@ pub async fn run(
     stop.run_until_cancelled(work).await;
 }
 
-/// Waits until Alerts and Providers were listed, or are not served and so do not exist: the incidents that are open end also
-/// without them. False if their watch ended before.
+/// Waits until Alerts and Providers were listed, or are known not to be served. Open incidents end also without them. Returns
+/// false if their watch ended before.
 async fn await_alerts_or_their_absence(context: &RunContext, rows: &[ObservedKind]) -> bool {
     let absent = context.shared::<AbsentKinds>();
     loop {
@@ -224,11 +226,11 @@ async fn await_alerts_or_their_absence(context: &RunContext, rows: &[ObservedKin
     }
 }
 
-/// What is known of all objects.
+/// The known facts about all objects.
 #[derive(Default)]
 struct IncidentAssessment {
     at: Option<Instant>,
-    /// The kinds whose objects were judged, without which nothing is known of their objects.
+    /// The kinds whose objects were judged. Nothing is known about objects of other kinds.
     listed: ListedKinds,
     verdicts: BTreeMap<ObjectId, ObjectVerdict>,
     found: BTreeMap<IncidentIdentity, failures::Incident>,
@@ -249,7 +251,7 @@ impl IncidentAssessment {
         Self { at: Some(Instant::now()), listed, verdicts, found, by_subject }
     }
 
-    /// What an Incident is about, if that still fails.
+    /// The failure that an Incident is about, if it still lasts.
     fn of(&self, subject: &ObjectId, problem: &str) -> Option<&failures::Incident> {
         let mut identities = self.by_subject.get(subject)?.iter();
         self.found.get(identities.find(|it| it.1.to_string() == problem)?)
@@ -262,51 +264,52 @@ struct IncidentRun {
     rows: Vec<ObservedKind>,
     observed: ObservedObjects,
     deliveries: Arc<LastDeliveries>,
-    /// The same when objects were judged last.
+    /// The last deliveries at the time of the last judgement.
     delivered: BTreeMap<ProviderKey, LastDeliveryOutcome>,
     judged: IncidentAssessment,
-    /// When conditions were compared last, whether or not they had changed since they were judged.
+    /// The time of the last comparison of conditions, also if nothing had changed.
     compared: Option<Instant>,
-    /// When conditions are compared next.
+    /// The time of the next comparison of conditions.
     next: Option<Instant>,
     gone: Arc<DeletedIncidents>,
     absent: Arc<AbsentKinds>,
     book: IncidentWriter,
     notifier: IncidentNotifier,
-    /// Since which comparison this process knows of a failure.
+    /// Since which comparison this process has known a failure.
     since: BTreeMap<IncidentIdentity, Instant>,
-    /// The objects that may be affected still, though they do not report it now.
+    /// The objects that may still be affected, though they do not report it now.
     affected: BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,
-    /// Since which comparison an Incident that is open has nothing more to report, by its uid.
+    /// Since which comparison an open Incident has nothing more to report, by its uid.
     over: BTreeMap<String, Instant>,
     turns: NamespaceRoundRobin,
 }
 
 /// A write that an incident needs.
 enum IncidentWrite {
-    /// It has ended.
+    /// The incident has ended.
     Resolve(Arc<Incident>),
     Open(IncidentIdentity),
     Update(Arc<Incident>, IncidentIdentity),
 }
 
-/// Gives others their turn after some steps.
+/// Lets other tasks have their turn after some steps.
 async fn pause(step: usize) {
     if step % AT_ONCE == AT_ONCE - 1 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Whether a failure lasts long enough to be an incident, by how long this process knows of it, and by its condition.
+/// Whether a failure has lasted long enough to be an incident. That depends on how long this process has known it, and on its
+/// condition.
 ///
-/// That condition outlives the process. What fails for the same cause is known after [`MIN_FAILURE_AGE`] only.
+/// The condition outlives the process. Other failures of the same cause are known only after [`MIN_FAILURE_AGE`].
 fn lasts(known: Duration, failing: Option<Duration>, is_waiting: bool) -> bool {
     let enough = if is_waiting { SETTLED_WAITING } else { MIN_FAILURE_AGE };
     known >= MIN_FAILURE_AGE && failing.unwrap_or_default().max(known) >= enough
 }
 
-/// How long something is known that was so at a comparison of conditions and at the last one. While conditions are not compared
-/// nothing is known of it.
+/// How long a fact has been known that held at one comparison of conditions and at the last one. Time without comparisons does
+/// not count.
 fn known_for(since: Option<Instant>, compared: Option<Instant>) -> Duration {
     let both = since.zip(compared);
     both.map_or(Duration::ZERO, |(since, compared)| compared.saturating_duration_since(since))
@@ -316,7 +319,7 @@ impl IncidentRun {
     async fn pass(&mut self) {
         self.book.pass();
         self.notifier.record(&mut self.book).await;
-        // All Providers were listed before the first pass, or are not served, so one that is not seen does not exist.
+        // All Providers were listed before the first pass, or are not served. So a Provider that is not seen does not exist.
         let now = jiff::Timestamp::now();
         self.deliveries.retain(|key| {
             let provider = self.context.seen::<Provider>(&key.namespace, &key.name);
@@ -418,7 +421,7 @@ impl IncidentRun {
             let found = failures::incidents(&verdicts);
             (observed, Some(IncidentAssessment::new(listed, verdicts, found)), begun.elapsed())
         });
-        // It panics only by a bug, and begins anew then.
+        // The judgement only panics because of a bug, and is then repeated.
         let Ok((observed, judged, took)) = judging.await else { return };
         self.next = Some(Instant::now() + pause_after(took));
         self.compared = Some(compared);
@@ -437,7 +440,7 @@ impl IncidentRun {
         });
     }
 
-    /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
+    /// Makes the writes for incidents. Namespaces take turns, and in each namespace the ended incidents come first.
     async fn write(&mut self, audience: &IncidentAlertIndex) {
         let mut needs = self.ended().await;
         needs.extend(self.begun(audience).await);
@@ -512,8 +515,8 @@ impl IncidentRun {
         objects_of(incident).map(|id| self.observed.reference(id)).collect()
     }
 
-    /// Incidents that have ended, and have been over for as long as a failure lasts before it opens one, so that no Alert is sent
-    /// an end and a beginning within seconds.
+    /// Incidents that have ended, after a delay as long as the one before an incident opens. So no Alert is sent an end and a
+    /// beginning within seconds.
     async fn ended(&mut self) -> Vec<(String, IncidentWrite)> {
         let mut ended = Vec::new();
         // Before anything was judged all would look deleted.
@@ -522,7 +525,7 @@ impl IncidentRun {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
             let Some((subject, problem)) = incident_store::identity(&object) else { continue };
-            // Of a kind that was not listed before the objects were judged nothing is known.
+            // Nothing is known about a kind that was not listed before the objects were judged.
             if !self.judged.listed.has(&subject) || !self.is_over(&object, &subject, &problem) {
                 continue;
             }
@@ -537,7 +540,7 @@ impl IncidentRun {
         ended
     }
 
-    /// Whether what an Incident is about has ended, or has become another failure that users know of.
+    /// Whether the failure of an Incident has ended, or has become another failure that users know.
     fn is_over(&self, object: &Incident, subject: &ObjectId, problem: &str) -> bool {
         if self.judged.of(subject, problem).is_some() {
             return false;
@@ -562,12 +565,12 @@ impl IncidentRun {
         is_over(&record, &self.judged.verdicts, is_known)
     }
 
-    /// Sends what is due.
+    /// Sends the due notifications.
     async fn tell(&mut self, subscribers: &[IncidentSubscriber], audience: &IncidentAlertIndex) {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
             let Some(identity) = incident_store::identity(&object) else { continue };
-            // What is sent about deliveries that fail would not be delivered either.
+            // A notification about failing deliveries would not be delivered either.
             if identity.1 == CauseKind::Delivery.to_string() {
                 continue;
             }
@@ -619,10 +622,10 @@ impl IncidentRun {
         }
     }
 
-    /// What becomes of a notification that an incident may replace.
+    /// Decides about a notification that an incident may replace.
     fn decision(&self, topic: &AlertTopic, beginning: WaitBeginning) -> SuppressionDecision {
         let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
-        // A deleted or suspended Alert wants nothing.
+        // A deleted or suspended Alert gets no notifications.
         let Some(alert) = alert.filter(|alert| self.delivery.incidents.is_sending(alert)) else {
             return SuppressionDecision::Forget;
         };
@@ -646,7 +649,7 @@ impl IncidentRun {
         decision(beginning, judged_after, verdict, notified)
     }
 
-    /// What an Alert is sent about the incident of a failure; none if no incident is open.
+    /// The notification to an Alert about the incident of a failure. `None` if no incident is open.
     fn notified(
         &self,
         identity: &IncidentIdentity,
@@ -654,7 +657,7 @@ impl IncidentRun {
     ) -> Option<IncidentOpenNotificationState> {
         let incident = self.book.of(identity).filter(|it| is_open(it))?;
         let notice = self.notifier.notice(&incident, alert);
-        // What another process has not sent yet only that process knows.
+        // Only the process that keeps the incident knows what it has not sent yet.
         (notice == IncidentOpenNotificationState::Sent || self.book.is_own(&incident))
             .then_some(notice)
     }
@@ -673,7 +676,7 @@ fn objects_of(incident: &failures::Incident) -> impl Iterator<Item = &ObjectId> 
     std::iter::once(&incident.failure.subject).chain(&incident.affected)
 }
 
-/// How long conditions are not compared after that took a while.
+/// The wait after a comparison that took this long.
 fn pause_after(took: Duration) -> Duration {
     took.saturating_mul(COMPARISON_REST_FACTOR).clamp(COMPARISON_INTERVAL, LONGEST_REST)
 }

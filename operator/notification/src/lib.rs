@@ -1,10 +1,10 @@
-//! Notifications: Alerts, Providers, Receivers and Incidents.
+//! The kinds of notifications: Alert, Provider, Receiver and Incident.
 //!
-//! Here: the way of an event to a service ([`delivery`]), by Alerts ([`alert`]) and Providers ([`provider`]); webhooks
-//! that ask for reconciliations ([`receiver`]); failures that are kept as objects and notified when they begin and end
-//! ([`incident`]); objects that annotations name ([`object_selection_annotations`]).
-//! Elsewhere: the decisions (engines `notify` and `cause`), how any kind is run (crate `windlass-runtime`), the events
-//! (crate `windlass-cluster`), the list of kinds (crate `windlass-kinds`).
+//! Here: delivering events to services ([`delivery`]), by Alerts ([`alert`]) and Providers ([`provider`]), webhooks that
+//! request reconciliations ([`receiver`]), failures that are kept as objects, with notifications when they begin and end
+//! ([`incident`]), objects that annotations name ([`object_selection_annotations`]).
+//! Elsewhere: the decisions (engines `notify` and `cause`), how any kind is run (crate `windlass-runtime`), the events (crate
+//! `windlass-cluster`), the list of kinds (crate `windlass-kinds`).
 
 pub mod alert;
 pub mod delivery;

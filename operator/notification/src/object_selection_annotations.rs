@@ -1,5 +1,5 @@
-//! Objects of windlass's own kinds that an Alert or a Receiver names by an annotation, because Flux's definitions list the
-//! kinds that its fields take.
+//! The annotation by which an Alert or a Receiver names objects of windlass's own kinds. It is an annotation because Flux's
+//! CRDs only allow Flux's kinds in their fields.
 //!
 //! An annotation has entries such as `Helmfile/shop`, `Helmfile/apps/shop` and `HTTPArchive/apps/*`, separated by commas.
 
@@ -10,13 +10,13 @@ use crds::windlass_source::HTTPArchive;
 use kube_core::Resource;
 use notify::EventSourceSelector;
 
-/// Annotation of an Alert: more objects whose events are sent.
+/// Annotation of an Alert that names more objects whose events are sent.
 pub const EVENT_SOURCES: &str = "windlass.dev/event-sources";
 
-/// Annotation of a Receiver: more objects that are reconciled.
+/// Annotation of a Receiver that names more objects to reconcile.
 pub(crate) const RESOURCES: &str = "windlass.dev/resources";
 
-/// Most entries of an annotation: they are read anew for each event.
+/// The most entries of an annotation, since they are parsed again for each event.
 const MAX_ANNOTATION_ENTRIES: usize = 64;
 
 /// A kind, as an entry names it.
@@ -27,7 +27,7 @@ fn api_version_of<K: Resource<DynamicType = ()>>(kind: &str) -> Option<String> {
 /// The objects that an annotation of an object names.
 ///
 /// # Errors
-/// An entry names no object, or there are too many entries; the message says which.
+/// An entry names no object, or there are too many entries. The message says which of the two.
 pub fn named<K: Resource>(
     object: &K,
     annotation: &str,

@@ -1,5 +1,5 @@
-//! Provider: a service to which events are sent. Nothing runs for it but that what waits for it is tried again when it
-//! changes.
+//! The kind Provider: a service to which events are sent. A Provider has no work of its own. When it changes, its waiting
+//! notifications are tried again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,11 +51,11 @@ impl ControllerKind for ProviderController {
     }
 }
 
-/// When is done again what the API server rejected.
+/// The delay before a rejected write is tried again.
 const REJECTED_WRITE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Does for an object what there is to do for one that has no runs: a suspension that has expired is ended, and the finalizer
-/// is removed that Flux's notification-controller put on an object which is being deleted. None is added here.
+/// Handles an object of a kind without runs. It ends an expired suspension. It removes the finalizer of Flux's
+/// notification-controller from an object that is being deleted. It adds no finalizer.
 pub(crate) async fn tend<K: WindlassKind + ReconciledObject>(
     object: &Arc<K>,
     context: &RunContext,

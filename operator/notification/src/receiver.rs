@@ -1,8 +1,8 @@
-//! Receiver: a webhook by which another service asks for reconciliations.
+//! The kind Receiver: a webhook by which another service requests reconciliations.
 //!
-//! Here: its run, which finds the path, and its report. In the folder: requests that come in (`webhook_requests`),
-//! objects that they name (`receiver_resources`), asking for reconciliations (`reconcile_requests`). Elsewhere: what a
-//! spec has to be and which requests count (`notify::receivers`).
+//! Here: its run, which computes the path, and its report. In the folder: incoming requests (`webhook_requests`), the objects
+//! of a Receiver (`receiver_resources`), requesting reconciliations (`reconcile_requests`). Elsewhere: checking a spec, and
+//! which requests count (`notify::receivers`).
 
 mod receiver_resources;
 mod reconcile_requests;
@@ -39,10 +39,10 @@ const TOKEN_NOT_FOUND: ConditionReason = ConditionReason::new("TokenNotFound");
 /// The spec contradicts itself. Parity(flux).
 const VALIDATION_FAILED: ConditionReason = ConditionReason::new("ValidationFailed");
 
-/// The interval of a Receiver that says none.
+/// The interval of a Receiver without an interval in its spec.
 const INTERVAL: &str = "10m";
 
-/// What a Receiver remembers between runs.
+/// The state of a Receiver that this process keeps between runs.
 #[derive(Default)]
 pub struct ReceiverState {
     latest: Arc<LatestWrittenObject<Receiver>>,
@@ -72,7 +72,7 @@ impl ControllerKind for ReceiverController {
     }
 }
 
-/// One run; returns when to run again.
+/// One run. Returns the time until the next run.
 async fn run(seen: Arc<Receiver>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ReceiverState>>().of(&node);
@@ -140,7 +140,7 @@ async fn attempt(
 /// The path of a Receiver. Its Secret is watched from now on.
 ///
 /// # Errors
-/// What is wrong with it, or that the API server could not be asked.
+/// The Receiver is invalid, or the API server could not be asked.
 async fn checked(
     context: &Arc<RunContext>,
     node: &ObjectKey,
@@ -179,10 +179,10 @@ async fn checked(
     Err(outcome.into())
 }
 
-/// A Receiver as the engine reads it, with what an annotation names besides.
+/// A Receiver in the form of the engine, with the objects that an annotation names.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// The text names the invalid part.
 fn read(object: &Receiver) -> Result<notify::receivers::Receiver, String> {
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     let mut receiver =
@@ -192,7 +192,7 @@ fn read(object: &Receiver) -> Result<notify::receivers::Receiver, String> {
     Ok(receiver)
 }
 
-/// The report of a run that found this path; without one, the status keeps that which it has.
+/// The report of a run that found this path. Without a path, the status keeps the former path.
 fn report(
     object: &Receiver,
     path: Option<String>,

@@ -1,7 +1,8 @@
-//! ArtifactGenerator: the files of sources become artifacts, each of which an ExternalArtifact offers.
+//! The kind ArtifactGenerator: it makes artifacts from the files of sources. An ExternalArtifact offers each of these
+//! artifacts.
 //!
-//! Here: a run, from the gate to the next one. In the folder: the sources (`resolve`), the spec (`validated_spec`), making
-//! and keeping artifacts (`executor`), the objects that offer them (`external_artifact`), status and events (`report`).
+//! Here: a run, from the gate to the next run. In the folder: the sources (`resolve`), the spec (`validated_spec`), making and
+//! keeping artifacts (`executor`), the ExternalArtifacts (`external_artifact`), status and events (`report`).
 //! Elsewhere: copies, patterns, drift and revisions (engine `artifactgen`).
 
 mod executor;
@@ -61,7 +62,7 @@ impl ControllerKind for ArtifactGeneratorController {
     type ControllerState = SourceState<ArtifactGenerator>;
 
     fn announcement(_object: &ArtifactGenerator) -> String {
-        // What others use are the ExternalArtifacts.
+        // Other objects only use the ExternalArtifacts.
         String::new()
     }
 
@@ -73,7 +74,7 @@ impl ControllerKind for ArtifactGeneratorController {
     }
 }
 
-/// One run; returns when to run again.
+/// One run. Returns the time until the next run.
 async fn run(seen: Arc<ArtifactGenerator>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<SourceState<ArtifactGenerator>>>().of(&node);
@@ -111,7 +112,7 @@ fn permit_removal(
     gate.permit(now)
 }
 
-/// The object goes: so does what it made, then its finalizer.
+/// Handles the deletion of the object: removes its ExternalArtifacts and files, then its finalizer.
 async fn delete(
     context: &Arc<RunContext>,
     latest: &LatestWrittenObject<ArtifactGenerator>,
@@ -151,8 +152,8 @@ async fn remove_all(
     Ok(true)
 }
 
-/// The names of what a generator made, as its status and the labels of ExternalArtifacts say it: a run that failed has
-/// made some that are in no status.
+/// The names of a generator's artifacts, from its status and from the labels of ExternalArtifacts. A failed run may have made
+/// some that are in no status.
 fn made_names(context: &RunContext, object: &ArtifactGenerator) -> BTreeSet<String> {
     let recorded = report::inventory(object).into_iter().map(|entry| entry.name);
     let labelled = external_artifact::labelled(context, object).into_iter();
@@ -168,7 +169,7 @@ async fn attempt(
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
     if object.is_suspended() {
-        // What was repeated before is not counted when it is resumed.
+        // Earlier retries do not count after the object is resumed.
         memory.lock().throttled_runs = ThrottledRuns::default();
         let text = "suspended during a reconciliation, which continues on resume";
         hold_conditions::show_suspended(context, latest, object, now, &[], text).await?;
@@ -214,7 +215,7 @@ async fn attempt(
     Ok(again)
 }
 
-/// An artifact that is in the store, and that no ExternalArtifact names yet.
+/// An artifact in the store that no ExternalArtifact names yet.
 struct UnofferedArtifact {
     request: Arc<ArtifactRequest>,
     /// The ExternalArtifact of its name.
@@ -222,10 +223,10 @@ struct UnofferedArtifact {
     stored: StoredGeneratedArtifact,
 }
 
-/// What a run made.
+/// The artifacts that a run made.
 struct GeneratorRunArtifacts {
     artifacts: Vec<UnofferedArtifact>,
-    /// Why the artifact after them was not made.
+    /// The reason why the next artifact was not made.
     failure: Option<RunOutcome>,
 }
 
@@ -240,7 +241,7 @@ struct GeneratorRun<'r> {
 }
 
 impl GeneratorRun<'_> {
-    /// Makes all artifacts, if anything is not as it was made; `None` if all is.
+    /// Makes all artifacts, if any of them is outdated. `None` if all are current.
     async fn reconcile(&self) -> Result<Option<GeneratedArtifactInventory>, RunOutcome> {
         let Self { context, node, object, spec, .. } = self;
         let inventory = report::inventory(object);
@@ -261,7 +262,8 @@ impl GeneratorRun<'_> {
             return Ok(None);
         }
         let output = {
-            // Until the last artifact is made: the trees of generators that wait would take as much memory as there are of them.
+            // The permit is held until the last artifact is made. Otherwise the trees of all waiting generators would be in
+            // memory.
             let _permit = context.fetching.acquire(&node.namespace).await;
             let loading = executor::load(context, &sources, self.retry_at());
             let trees = progress_status::telling(loading, self.tell()).await?;
@@ -286,7 +288,7 @@ impl GeneratorRun<'_> {
         }
     }
 
-    /// When what is waited for is compared again at the latest.
+    /// The latest time of the next comparison with the awaited objects.
     fn retry_at(&self) -> Time {
         let delay = self.context.settings.requeue_dependency;
         self.began.saturating_add(delay).unwrap_or(self.began)
@@ -314,7 +316,7 @@ impl GeneratorRun<'_> {
         .await
     }
 
-    /// Makes one artifact after the other, with the permit of the caller, up to the first that cannot be made.
+    /// Makes one artifact after the other, up to the first that fails. The caller holds the permit.
     async fn make_all(&self, maker: Arc<Mutex<ArtifactMaker>>) -> GeneratorRunArtifacts {
         let mut artifacts = Vec::new();
         let failure = self.make_each(maker, &mut artifacts).await.err();
@@ -382,14 +384,14 @@ impl GeneratorRun<'_> {
         }
     }
 
-    /// Removes what was made before and is not made any more.
+    /// Removes artifacts that were made before and are not made any more.
     async fn prune(&self, inventory: &[InventoryEntry]) -> Result<(), RunOutcome> {
         let Self { context, object, .. } = self;
         let now = jiff::Timestamp::now();
         let mut orphans = made_names(context, object);
         orphans.retain(|name| !inventory.iter().any(|entry| entry.name == *name));
         for name in orphans {
-            // A generator that is disabled meanwhile keeps it until it is enabled.
+            // If a generator is disabled meanwhile, it keeps the artifact until it is enabled.
             let Ok(permit) = permit_removal(object, RemovalCause::Pruned, now) else {
                 return Ok(());
             };

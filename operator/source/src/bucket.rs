@@ -1,6 +1,6 @@
-//! Bucket: the objects of an object store become an artifact, or those of one bundle in it.
+//! The kind Bucket: it makes an artifact from the objects of an object store, or from one bundle in it.
 //!
-//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), the protocols
+//! Here: the parts of a run that are special to this kind. Elsewhere: the run that all sources share (`source`), the protocols
 //! (`sources::bucket`).
 
 mod executor;

@@ -1,5 +1,5 @@
-//! ExternalArtifact: an artifact that another object provides, or another controller. Nothing runs for it; the objects that
-//! read it are woken.
+//! The kind ExternalArtifact: an artifact that another object or another controller provides. It has no work of its own. When
+//! it changes, windlass wakes the objects that read it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::CatalogSourceKind;
 use windlass_serve::settings::OperatorSettings;
 
-/// Runs ExternalArtifacts, and has others find them.
+/// Runs ExternalArtifacts, and makes them available to the objects that read them.
 pub struct ExternalArtifactController;
 
 impl ControllerKind for ExternalArtifactController {

@@ -1,7 +1,7 @@
-//! The iCalendar files of Freezes, which are read from ConfigMaps into the statuses of the Freezes.
+//! Reads the iCalendar files of Freezes from ConfigMaps into the statuses of the Freezes.
 //!
-//! A file is read by one process, and the times of its events are kept in the status, from where every process evaluates them.
-//! Elsewhere: what is read and how it is expanded (engine `reconcile`), what a Freeze makes of its status
+//! One process reads a file, and keeps the times of its events in the status. Every process evaluates them from there.
+//! Elsewhere: parsing and expanding a file (engine `reconcile`), evaluating the status of a Freeze
 //! (`windlass_runtime::freeze`).
 
 use std::sync::Arc;
@@ -26,30 +26,30 @@ use windlass_runtime::run_context::RunContext;
 /// The field manager of the status.
 const MANAGER: &str = "windlass";
 
-/// How often the ConfigMaps are read.
+/// The interval at which the ConfigMaps are read.
 const READ_PERIOD: Duration = Duration::from_secs(60);
 
-/// When they are read again after a Freeze was changed by another client before its status was written.
+/// The delay before they are read again, if another client changed a Freeze before its status was written.
 const CONFLICT_RETRY_PERIOD: Duration = Duration::from_secs(5);
 
-/// How often they are read at most, however often Freezes change.
+/// The shortest interval of reads, however often Freezes change.
 const SHORTEST_READ_PERIOD: Duration = Duration::from_secs(1);
 
 /// The schedules or periods cannot be read.
 const INVALID_FREEZE: ConditionReason = ConditionReason::new("InvalidFreeze");
 
-/// The calendar is missing or damaged; the last one counts.
+/// The calendar is missing or damaged, so the former calendar counts.
 const CALENDAR_FAILED: ConditionReason = ConditionReason::new("CalendarFailed");
 
-/// The calendar has something that is not supported, or is too large; the Freeze denies.
+/// The calendar is too large or has an unsupported part, so the Freeze denies.
 const CALENDAR_NOT_SUPPORTED: ConditionReason = ConditionReason::new("CalendarNotSupported");
 
-/// Reads the calendars of the Freezes of this process, and reports what becomes of them, until `stop`.
+/// Reads the calendars of the Freezes of this process, and reports the result in their statuses, until `stop`.
 pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(read_calendars(&context)).await;
 }
 
-/// The same for ever.
+/// Reads the calendars again and again, without end.
 async fn read_calendars(context: &RunContext) {
     context.cluster.leadership.begun().await;
     let changed = context.shared::<ChangedFreezes>();
@@ -62,7 +62,7 @@ async fn read_calendars(context: &RunContext) {
             }
             match observe(context, &freeze).await {
                 Ok(()) => {}
-                // The watch reports what it is now.
+                // The watch reports the present object.
                 Err(error) if error.is_conflict() => period = CONFLICT_RETRY_PERIOD,
                 Err(error) => {
                     let name = freeze.name_any();
@@ -78,8 +78,8 @@ async fn read_calendars(context: &RunContext) {
     }
 }
 
-/// Whether this process reads the calendar of a Freeze and writes its status. A process for one namespace may not read others,
-/// and would report that in place of what the process reports that may.
+/// Whether this process reads the calendar of a Freeze and writes its status. A process for one namespace may not read other
+/// namespaces. It would report that, and overwrite the report of the process that may.
 fn is_read_here(context: &RunContext, freeze: &Freeze) -> bool {
     let settings = &context.settings;
     let is_of_namespace = |source: &FreezeCalendarSource| {
@@ -105,24 +105,24 @@ async fn observe(context: &RunContext, freeze: &Freeze) -> Result<(), ClusterErr
     let written =
         context.cluster.merge_patch_status(&freezes, "", &freeze.name_any(), &patch, MANAGER).await;
     match written {
-        // It was deleted since; the watch reports that.
+        // The Freeze was deleted since, and the watch reports that.
         Err(error) if error.code() == Some(404) => Ok(()),
         written => written,
     }
 }
 
-/// What is where a calendar should be.
+/// The result of looking for a calendar.
 enum CalendarFile {
-    /// Its text.
+    /// The text of the calendar.
     Text(String),
-    /// Nothing, for this reason.
+    /// The calendar is missing, for this reason.
     Missing(String),
 }
 
 /// Reads the file of a calendar.
 ///
 /// # Errors
-/// The API server does not respond, so that nothing is known of it.
+/// The API server does not respond, so it is not known whether the file exists.
 async fn file(
     context: &RunContext,
     source: &FreezeCalendarSource,
@@ -148,7 +148,7 @@ async fn file(
     })
 }
 
-/// What becomes of a Freeze whose calendar is `file`.
+/// The status of a Freeze after `file` was read.
 fn status_after(freeze: &Freeze, file: Option<CalendarFile>, now: Time) -> FreezeStatus {
     let before = freeze.status.clone().unwrap_or_default();
     let spec = &freeze.spec;
@@ -174,14 +174,14 @@ fn status_after(freeze: &Freeze, file: Option<CalendarFile>, now: Time) -> Freez
     FreezeStatus { observed_generation: Some(generation), conditions: listed(conditions), calendar }
 }
 
-/// What was found where the calendar of a spec is.
+/// The calendar of a spec as it was read.
 struct ReadCalendar<'s> {
     source: &'s FreezeCalendarSource,
     file: CalendarFile,
 }
 
 impl ReadCalendar<'_> {
-    /// What is reported of it, and the calendar that counts from here on.
+    /// The report about the calendar, and the calendar that counts from now on.
     fn judged(
         self,
         last: Option<FreezeCalendarStatus>,
@@ -213,7 +213,7 @@ impl ReadCalendar<'_> {
                 (RunOutcome::Settled(reason::SUCCEEDED, text), Some(read))
             }
             Err(error) if error.is_broken() => failed(&error.to_string(), last),
-            // It says something else than the last one, and it is not known what.
+            // The new calendar differs from the last one, and its content is not known.
             Err(error) => {
                 let text = format!(
                     "the calendar in {shown} cannot be used, and the Freeze denies until it is corrected: {error}"
@@ -224,13 +224,13 @@ impl ReadCalendar<'_> {
     }
 }
 
-/// The merge patch that makes a status of what a Freeze has.
+/// The merge patch from the present status of a Freeze to a new status.
 fn patch(freeze: &Freeze, status: &FreezeStatus) -> Value {
     let mut patch = json!({
         "metadata": {"uid": freeze.uid(), "resourceVersion": freeze.resource_version()},
         "status": status,
     });
-    // What is absent would stay.
+    // A field that the patch leaves out would stay.
     match &status.calendar {
         None => patch["status"]["calendar"] = Value::Null,
         Some(calendar) if calendar.source.time_zone.is_empty() => {

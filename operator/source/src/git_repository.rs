@@ -1,7 +1,7 @@
-//! GitRepository: a branch, tag or commit becomes an artifact.
+//! The kind GitRepository: it makes an artifact from a branch, tag or commit.
 //!
-//! Here: what this kind says about itself, and the files of other commits (`commit_files`). Elsewhere: the run that all sources
-//! share (`source`), Git (`git`).
+//! Here: the parts of a run that are special to this kind, and the files of other commits (`commit_files`). Elsewhere: the run
+//! that all sources share (`source`), Git (`git`).
 
 mod artifact_file_selection;
 pub(crate) mod commit_files;
@@ -135,7 +135,7 @@ impl SourceKind for GitRepository {
     fn unverified(&self) -> Option<String> {
         match self.spec.include.is_empty() {
             true => artifact_verification_record::unverified(self),
-            // What is included has signatures of its own, which are not part of this one.
+            // An included repository has signatures of its own, which do not cover this repository.
             false => Some("it includes other repositories".to_owned()),
         }
     }
@@ -151,7 +151,7 @@ impl SourceKind for GitRepository {
     }
 
     fn also_announces(&self) -> Vec<String> {
-        // An automation pushes to what the spec says, whether it was fetched or not.
+        // An automation pushes to the repository of the spec, even if it was never fetched.
         let spec = self.metadata.generation.unwrap_or_default().to_string();
         // A member of a cycle of includes waits until one of these includes is removed.
         let included = self.spec.include.iter().map(|include| include.repository.name.clone());

@@ -1,7 +1,7 @@
-//! HelmChart: one chart out of another source becomes an artifact.
+//! The kind HelmChart: it makes an artifact from one chart of another source.
 //!
-//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), charts and repositories
-//! of them (`sources::charts`), indexes as artifacts (`helm_repository`).
+//! Here: the parts of a run that are special to this kind. Elsewhere: the run that all sources share (`source`), charts and
+//! repositories of them (`sources::charts`), indexes as artifacts (`helm_repository`).
 
 mod artifact_metadata;
 mod chart_package;
@@ -52,7 +52,7 @@ fn failure(why: ConditionReason) -> &'static str {
     }
 }
 
-/// What an artifact is made with besides the version of the chart: all that a generation of the spec says.
+/// The inputs of an artifact besides the chart version. Each generation of the spec counts as another input.
 fn shape(generation: Option<i64>) -> ArtifactInputs {
     ArtifactInputs::default().with("generation", generation)
 }
@@ -142,7 +142,7 @@ impl SourceKind for HelmChart {
     }
 }
 
-/// What makes another generation another one.
+/// The generation, which identifies the spec.
 fn generation(object: &HelmChart) -> Option<i64> {
     object.metadata.generation
 }

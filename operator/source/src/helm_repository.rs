@@ -1,8 +1,9 @@
-//! HelmRepository: the index of a chart repository becomes an artifact. A registry is nothing but an address.
+//! The kind HelmRepository: it makes an artifact from the index of a chart repository. A HelmRepository of type `oci` only
+//! names an address, and has no artifact.
 //!
-//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), how the repository or
-//! registry is reached (`windlass_runtime::chart_repository`), indexes and how they are fetched (`sources::charts`), charts
-//! (`helm_chart`).
+//! Here: the parts of a run that are special to this kind. Elsewhere: the run that all sources share (`source`), the
+//! connection to the repository or registry (`windlass_runtime::chart_repository`), indexes and how they are fetched
+//! (`sources::charts`), charts (`helm_chart`).
 
 pub(crate) mod executor;
 mod resolve;

@@ -1,6 +1,8 @@
-//! HTTPArchive: an archive or a YAML file on a web server becomes an artifact, which an ExternalArtifact of the same name offers.
+//! The kind HTTPArchive: it makes an artifact from an archive or a YAML file on a web server. An ExternalArtifact of the same
+//! name offers the artifact.
 //!
-//! Here: what this kind says about itself. In the folder besides the usual: the ExternalArtifact (`external_artifact`).
+//! Here: the parts of a run that are special to this kind. In the folder, besides the usual files: the ExternalArtifact
+//! (`external_artifact`).
 //! Elsewhere: the run that all sources share (`source`), HTTP and archives (`sources::http_archive`).
 
 mod executor;
@@ -23,10 +25,10 @@ use super::source::{SourceKind, ValidatedSourceSpec};
 use windlass_cluster::ClusterError;
 use windlass_runtime::run_context::RunContext;
 
-/// What was learned since the status was written: the validators of a file that came again with the same contents.
+/// New validators for an unchanged file. The server sent a file with the same contents again.
 #[derive(Debug, Default)]
 pub(crate) struct RevalidatedArchive {
-    /// The revision of those contents, and where they are.
+    /// The revision of the contents, and their URL.
     of: (String, String),
     validators: HttpValidators,
 }

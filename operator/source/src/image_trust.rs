@@ -1,7 +1,7 @@
-//! Which signatures the artifacts of a registry need, and verifying these before a pull.
+//! Decides which signatures the artifacts of a registry need, and verifies these signatures before a pull.
 //!
-//! Elsewhere: signatures themselves (the engine `signatures`), requests to registries (`sources::oci`), what becomes of it
-//! (each kind), how it is remembered (`source::artifact_verification_record`).
+//! Elsewhere: signatures themselves (the engine `signatures`), requests to registries (`sources::oci`), the use of the result
+//! (each kind), recording it (`source::artifact_verification_record`).
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ pub(crate) struct ImageVerificationPolicy {
     how: Value,
 }
 
-/// Why an image is not known to be signed.
+/// The reason why an image is not known to be signed.
 pub(crate) enum ImageTrustError {
     /// The registry did not say.
     Registry(Error),
-    /// It is not, in Flux's words.
+    /// The image is not signed as required, in Flux's words.
     Refused(String),
 }
 
 impl SignaturePolicy {
-    /// As an OCIRepository says it.
+    /// The required signatures of an OCIRepository.
     pub(crate) fn of_repository(verify: &OCIRepositoryVerification) -> Self {
         Self {
             provider: verify.provider,
@@ -50,7 +50,7 @@ impl SignaturePolicy {
         }
     }
 
-    /// As a HelmChart says it.
+    /// The required signatures of a HelmChart.
     pub(crate) fn of_chart(verify: &HelmChartVerification) -> Self {
         Self {
             provider: verify.provider,
@@ -69,7 +69,8 @@ impl SignaturePolicy {
         }
     }
 
-    /// Why anyone may have signed: the authority certifies the identities of all its users. Nothing if only some may.
+    /// The warning that any user may have signed, because the authority certifies the identities of all its users. `None` if
+    /// only some users may sign.
     pub(crate) fn accepts_anyone(&self) -> Option<String> {
         let is_anyone = |it: &CertificateIdentity| it.issuer.is_empty() || it.subject.is_empty();
         let all = &self.identities;
@@ -80,7 +81,7 @@ impl SignaturePolicy {
         })
     }
 
-    /// Reads the Secrets that are named, for what is in a repository. The text of an error is what Flux says.
+    /// Reads the Secrets for verifying artifacts of a repository. Errors have Flux's text.
     pub(crate) async fn read(
         self,
         repository: &str,
@@ -154,7 +155,7 @@ fn identities(matches: &[OIDCIdentityMatch]) -> Vec<CertificateIdentity> {
     matches.iter().map(identity).collect()
 }
 
-/// Who signed, as a condition says it, in one line.
+/// The signer in one line, as a condition shows it.
 pub(crate) fn signer(name: &str) -> String {
     const MAX_SHOWN_NAME_CHARACTERS: usize = 256;
     let shown: String =
@@ -176,7 +177,7 @@ fn fingerprint(data: &SignatureSecretData) -> String {
 
 #[cfg(test)]
 impl ImageVerificationPolicy {
-    /// What an OCIRepository asks for, with the data of its Secret.
+    /// The trust of an OCIRepository, with the data of its Secret.
     pub(crate) fn for_tests(
         object: &crds::source::OCIRepository,
         data: SignatureSecretData,
@@ -191,12 +192,12 @@ impl ImageVerificationPolicy {
 }
 
 impl ImageVerificationPolicy {
-    /// As the plan compares it: other keys or identities have everything verified anew.
+    /// The required signatures, as the plan compares them. With other keys or identities, every artifact is verified again.
     pub(crate) fn how(&self) -> Value {
         self.how.clone()
     }
 
-    /// Verifies what has a digest; gives who signed it, or that the trust policy demands no signature.
+    /// Verifies the artifact with a digest. Returns the signer, or that the trust policy requires no signature.
     pub(crate) async fn verify(
         &self,
         session: &RegistrySession<'_>,

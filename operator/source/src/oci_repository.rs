@@ -1,6 +1,6 @@
-//! OCIRepository: one layer of an artifact in an OCI registry becomes an artifact.
+//! The kind OCIRepository: it makes an artifact from one layer of an artifact in an OCI registry.
 //!
-//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), registries
+//! Here: the parts of a run that are special to this kind. Elsewhere: the run that all sources share (`source`), registries
 //! (`sources::oci`).
 
 mod artifact_file_selection;
@@ -69,7 +69,7 @@ impl SourceKind for OCIRepository {
         node: &ObjectKey,
         object: &Arc<Self>,
     ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
-        // What is refused is refused before anything is asked for.
+        // The spec is checked before any request is sent.
         validated_spec::check(&object.spec)?;
         let resolved = resolve::resolve(context, node, object).await?;
         let mut desired = validated_spec::desired(object, resolved)?;

@@ -1,13 +1,13 @@
-//! Approvals of Plans by pull requests whose reviews count, computed by windlass itself.
+//! Approves Plans by pull requests with reviews. Windlass computes these approvals itself.
 //!
-//! For each Plan that waits and whose PlanPolicies allow it, the forge is asked for the pull request that became the revision
-//! of the Plan, and for its reviews. It approves if the reviewers saw what happens: the build of the merged commit reads the same
-//! files in the last commit that was reviewed, and the objects are in the builds of the commits before. Comments and commit
-//! statuses are never read: who can push can write them.
+//! For each waiting Plan whose PlanPolicies allow it, windlass asks the forge for the pull request that became the Plan's
+//! revision, and for its reviews. The pull request approves the Plan if the reviewers saw its changes. For that, the build has
+//! to read the same files in the merged commit as in the last reviewed commit. The builds of the commits before also have to
+//! contain the objects. Windlass never reads comments and commit statuses, since a user who can push can write them.
 //!
-//! Here: which Plans are verified, the verification, and its record in the status. In the folder: when each is verified
-//! (`verification_schedule`), asking the forge (`forge_reviews`). Elsewhere: what is remembered of it and counts
-//! (`windlass_runtime::pull_request_approval`), what forges are sent (`notify`), builds (crate `kustomize-controller`).
+//! Here: which Plans are verified, the verification, and its record in the status. In the folder: when each Plan is verified
+//! (`verification_schedule`), asking the forge (`forge_reviews`). Elsewhere: the recorded approval and whether it counts
+//! (`windlass_runtime::pull_request_approval`), requests to forges (`notify`), builds (crate `kustomize-controller`).
 
 mod forge_reviews;
 mod verification_schedule;
@@ -49,39 +49,39 @@ use windlass_runtime::{git_remote, source_reference};
 /// The field manager of the status.
 const MANAGER: &str = "windlass";
 
-/// How many Plans are verified at once: each has the files of some commits in memory.
+/// The most Plans that are verified at once, since each has the files of some commits in memory.
 const VERIFIED_AT_ONCE: usize = 4;
 
-/// The longest time until Plans are looked for again although nothing reported a change.
+/// The longest time until Plans are listed again without a reported change.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// The longest time for the verification of one Plan. The builds of a tenant must not keep those of others waiting for longer.
+/// The longest time for the verification of one Plan. A tenant's builds must not delay those of other tenants for longer.
 const VERIFICATION_LIMIT: Duration = Duration::from_secs(600);
 
 /// The longest message of the condition, in characters.
 const MAX_MESSAGE_LENGTH: usize = 1024;
 
-/// How many accounts are named that approve.
+/// The most approving accounts that a status names.
 const MAX_NAMED_REVIEWERS: usize = 64;
 
-/// How many files are named that differ.
+/// The most differing files that a message names.
 const MAX_NAMED_FILES: usize = 5;
 
 /// The longest path of a file that a message names, in characters.
 const MAX_PATH_LENGTH: usize = 200;
 
-/// Checks that the commits of a pull request show a removal, by builds: the crate of the kind does that.
+/// Checks by builds that the commits of a pull request show a removal. The crate of the applier's kind implements it.
 pub type RemovalCheck =
     fn(Arc<RunContext>, ReviewedRemoval) -> BoxFuture<'static, Result<(), RemovalRefusal>>;
 
-/// Why no pull request approves a Plan.
+/// The reason why no pull request approves a Plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ApprovalRefusal {
-    /// Whether that is certain; else it could not be found out.
+    /// Whether the refusal is certain. Otherwise the facts could not be found out.
     is_certain: bool,
-    /// For programs.
+    /// The reason for programs.
     reason: &'static str,
-    /// For people.
+    /// The message for people.
     message: String,
     /// The forge does not want another request before.
     retry_after: Option<Duration>,
@@ -103,15 +103,15 @@ pub async fn run(context: Arc<RunContext>, check_removal: RemovalCheck, stop: Ca
     stop.run_until_cancelled(verify_plans(context, check_removal)).await;
 }
 
-/// A Plan that is verified.
+/// A Plan that is to be verified.
 struct WaitingPlan {
     plan: Arc<Plan>,
     uid: String,
     policies: Vec<Arc<PlanPolicy>>,
 }
 
-/// The Plans that wait for a pull request; `None` if they are not known now. Those of Kustomizations that another process
-/// runs are not among them.
+/// The Plans that wait for a pull request. `None` if they are not known now. Plans of Kustomizations that another process runs
+/// are left out.
 fn waiting_plans(context: &RunContext) -> Option<Vec<WaitingPlan>> {
     let table = context.shared::<WatchedObjectCache<Plan>>();
     table.current().ok()?;
@@ -178,7 +178,7 @@ async fn verify_plans(context: Arc<RunContext>, check_removal: RemovalCheck) {
     }
 }
 
-/// Verifies a Plan, and records what was found. Returns its uid.
+/// Verifies a Plan, and records the result. Returns the uid of the Plan.
 async fn verify(
     context: Arc<RunContext>,
     check_removal: RemovalCheck,
@@ -253,9 +253,9 @@ fn log(namespace: &str, name: &str, found: &Result<PlanPullRequest, ApprovalRefu
 /// A pull request that approves a Plan.
 struct ApprovingPullRequest {
     pull_request: PlanPullRequest,
-    /// When the forge was asked.
+    /// The time when the forge was asked.
     asked: Instant,
-    /// When it was merged, in seconds since 1970.
+    /// The time of the merge, in seconds since 1970.
     merged_at: i64,
 }
 
@@ -293,7 +293,7 @@ async fn approving_pull_request(
 }
 
 /// Checks that the objects of a Plan are older than the merge. The branch may have been reset to a merge whose deletion was
-/// carried out before: the objects that are there now were created since, and their deletion was not reviewed.
+/// carried out before. The present objects would then be newer than the merge, and their deletion would not be reviewed.
 fn check_ages(
     context: &RunContext,
     plan: &Plan,
@@ -310,7 +310,7 @@ fn check_ages(
                 pull.number
             ),
         )),
-        // A run that is to delete them says it, and compares it once more.
+        // The run that deletes the objects reports their ages, and compares them once more.
         Some(_) | None => Ok(()),
     }
 }
@@ -349,7 +349,7 @@ async fn check_shown(
     checked.map_err(|refusal| not_shown(pull, refusal))
 }
 
-/// The objects of a Plan, all of which it lists.
+/// The objects of a Plan, if the Plan lists all of them.
 fn listed_objects(plan: &Plan) -> Result<BTreeSet<ObjectId>, ApprovalRefusal> {
     let ids: Result<BTreeSet<ObjectId>, _> =
         plan.spec.objects.iter().map(|it| it.parse()).collect();
@@ -382,7 +382,7 @@ fn seconds_now() -> When {
     When(jiff::Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-/// What of a pull request the reviewers did not see.
+/// The parts of a pull request that the reviewers did not see.
 fn not_shown(pull: &ReviewedPullRequest, refusal: RemovalRefusal) -> ApprovalRefusal {
     let number = pull.number;
     match refusal {
@@ -473,7 +473,7 @@ async fn source_of(context: &Arc<RunContext>, plan: &Plan) -> Result<PlanSource,
     Ok(PlanSource { repository, branch, commit })
 }
 
-/// The branch that a GitRepository follows; `None` if it follows something else.
+/// The branch that a GitRepository follows. `None` if it follows no branch.
 fn followed_branch(repository: &GitRepository) -> Option<String> {
     match git_remote::reference(repository.spec.reference.as_ref()).ok()? {
         GitReference::Branch(name) => Some(name),
@@ -486,7 +486,7 @@ fn followed_branch(repository: &GitRepository) -> Option<String> {
 struct ReviewedRevision {
     pull: ReviewedPullRequest,
     reviewers: BTreeSet<String>,
-    /// When the forge was asked; of several the first one.
+    /// When the forge was asked. If there were several requests, the time of the first one.
     asked: Instant,
 }
 
@@ -557,7 +557,7 @@ fn found_condition(found: &Result<PlanPullRequest, ApprovalRefusal>) -> Conditio
     }
 }
 
-/// The status that a Plan has after a verification; `None` if it has that already.
+/// The new status of a Plan after a verification. `None` if the Plan has this status already.
 fn changed_status(
     status: &PlanStatus,
     found: &Result<PlanPullRequest, ApprovalRefusal>,
@@ -581,7 +581,8 @@ fn changed_status(
     (after != *status).then_some(after)
 }
 
-/// Writes what was found into the status of a Plan, only if it is still as it was read; whether that changed it.
+/// Writes the result into the status of a Plan, only if the Plan has not changed since it was read. Returns whether the status
+/// changed.
 async fn record(
     context: &RunContext,
     plan: &Plan,

@@ -1,10 +1,10 @@
-//! Sources: what is declared remotely becomes an artifact. Everything that their kinds have in common.
+//! The run that all kinds of sources share. It makes an artifact from a remote.
 //!
-//! Here: what a kind has to say about itself (`SourceKind`) and the run that is the same for all of them.
-//! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts
-//! that are not where they should be (`lost_artifact`), earlier ones that others need (`needed_artifact`), how they were verified (`artifact_verification_record`). Elsewhere:
-//! every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision
-//! whether to fetch (`sources`).
+//! Here: the trait that each kind implements (`SourceKind`), and the run.
+//! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts that
+//! the store has lost (`lost_artifact`), artifacts of earlier revisions that other objects need (`needed_artifact`), how
+//! artifacts were verified (`artifact_verification_record`). Elsewhere: every source by kind and name (`catalog`), the kinds
+//! (a folder each beside this one), protocols and the decision whether to fetch (`sources`).
 
 pub(crate) mod artifact_verification_record;
 pub(crate) mod executor;
@@ -49,12 +49,12 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
     const FOLDER: &'static str;
     /// The conditions that report its failures.
     const CONDITIONS: FailureConditions;
-    /// Annotations that change what runs of this kind alone do.
+    /// Annotations that only change runs of this kind.
     const ANNOTATIONS: &'static [&'static str] = &[];
 
-    /// A spec that was checked, together with what it names.
+    /// The checked spec, with the objects that it names.
     type FetchSpec: Send + Sync + 'static;
-    /// What asking the remote found that fetching can use.
+    /// The result of asking the remote, for the fetch.
     type LookupResult: Send + 'static;
 
     /// Fields that the object has and this version does not support.
@@ -62,30 +62,30 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         Vec::new()
     }
 
-    /// `spec.interval`; `None` if it is not repeated.
+    /// The value of `spec.interval`. `None` if the run is not repeated.
     fn interval(&self) -> Option<&str>;
 
-    /// Reads what the spec names, has the object woken when that changes, and checks the spec.
+    /// Reads the objects that the spec names, watches them so that changes wake the object, and checks the spec.
     fn desired(
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
     ) -> impl Future<Output = Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome>> + Send;
 
-    /// Asks the remote which revision it has, as cheaply as its protocol can.
+    /// Asks the remote for its revision, as cheaply as the protocol allows.
     fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
     ) -> impl Future<Output = Result<RemoteRevision<Self::LookupResult>, RunOutcome>> + Send;
 
-    /// Fetches the remote as it is now, packs it and keeps it.
+    /// Fetches the present revision of the remote, packs it and stores the artifact.
     fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
     ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, RunOutcome>> + Send;
 
-    /// Fetches the artifact of an earlier revision again, by its commit or digest, and keeps it where it was; `false` if sources of
-    /// the kind have no earlier revisions.
+    /// Fetches the artifact of an earlier revision again, by its commit or digest, and stores it in its former place. `false`
+    /// if sources of the kind have no earlier revisions.
     fn fetch_again(
         _run: &Arc<SourceRun<Self>>,
         _artifact: &NeededArtifact,
@@ -93,7 +93,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         std::future::ready(Ok(false))
     }
 
-    /// What the artifact of the status was made with; `None` if that does not say.
+    /// The inputs of the artifact in the status. `None` if they are not known.
     fn shape(&self) -> Option<ArtifactInputs>;
 
     /// Whether the spec asks for signatures.
@@ -101,7 +101,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         false
     }
 
-    /// Why the artifact of the status does not count as verified; `None` if it does.
+    /// The reason why the artifact of the status does not count as verified. `None` if it is verified.
     fn unverified(&self) -> Option<String> {
         artifact_verification_record::unverified(self)
     }
@@ -111,12 +111,12 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         revision.to_owned()
     }
 
-    /// What is said when the artifact of a revision is there.
+    /// The condition reason and message when the artifact of a revision is stored.
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
         (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
-    /// Says in the status how the artifact was made, with a new one.
+    /// Writes into the status how a new artifact was made.
     fn observed(&self, _status: &mut Self::Status) {}
 
     /// Offers the artifact in other ways than by the status, after a run that left one.
@@ -128,7 +128,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         std::future::ready(Ok(()))
     }
 
-    /// The artifact is lost: nothing may be offered until it is there again.
+    /// Stops offering a lost artifact until it is stored again.
     fn unoffer(
         _context: &RunContext,
         _object: &Arc<Self>,
@@ -136,7 +136,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         std::future::ready(Ok(()))
     }
 
-    /// The object goes: takes back what was offered.
+    /// Removes the kind's offers when the object is deleted.
     fn withdraw(
         _context: &RunContext,
         _object: &Arc<Self>,
@@ -144,7 +144,8 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         std::future::ready(Ok(()))
     }
 
-    /// Says in the status what every run says that got as far as asking; `is_new` after one that stored an artifact.
+    /// Writes the part of the status that every run writes once it has asked the remote. `is_new` is whether the run stored an
+    /// artifact.
     fn always(_run: &SourceRun<Self>, _is_new: bool, _status: &mut Self::Status) {}
 
     /// The reason of the event about a new artifact, by that of `Ready`.
@@ -152,22 +153,21 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         "NewArtifact"
     }
 
-    /// Whether nothing is to be done for the object as long as its spec is what it is: it has no status and no
-    /// finalizer then.
+    /// Whether there is nothing to do for the object while its spec stays the same. Such an object has no status and no
+    /// finalizer.
     fn is_static(&self) -> bool {
         false
     }
 
-    /// What objects that name this one depend on besides its artifact, as texts: another text wakes them.
+    /// Texts for everything besides the artifact on which other objects depend. A changed text wakes these objects.
     fn also_announces(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Has the newest artifact found under a second name too, which never changes; returns the address, which is `status.url`.
-/// Blocks.
+/// Links the newest artifact under a second name, which never changes. Returns the URL of the link, for `status.url`. Blocks.
 ///
-/// It is a convenience: where the disk refuses it the artifact is there nevertheless.
+/// If the disk refuses the link, the artifact is stored nevertheless.
 pub(crate) fn linked(store: &ArtifactStore, artifact: &Artifact, name: &str) -> Option<String> {
     store.link(&artifact.path, name).ok()
 }
@@ -175,7 +175,7 @@ pub(crate) fn linked(store: &ArtifactStore, artifact: &Artifact, name: &str) -> 
 /// The same name of the archives of all kinds. Parity(flux).
 pub(crate) const LATEST_ARCHIVE: &str = "latest.tar.gz";
 
-/// Says at which address the newest artifact is always found: where artifacts are served may have changed.
+/// Sets the URL under which the newest artifact is always found. The host under which artifacts are served may have changed.
 pub(crate) fn latest_url<K: SourceKind>(run: &SourceRun<K>, name: &str, url: &mut Option<String>) {
     let path = run.object.artifact().map(|artifact| artifact.path.as_str()).unwrap_or_default();
     if let Some((slot, _)) = path.rsplit_once('/') {
@@ -183,22 +183,22 @@ pub(crate) fn latest_url<K: SourceKind>(run: &SourceRun<K>, name: &str, url: &mu
     }
 }
 
-/// What [`SourceKind::desired`] came to.
+/// The result of [`SourceKind::desired`].
 pub(crate) struct ValidatedSourceSpec<W> {
-    /// What asking and fetching work with.
+    /// The kind's own input for asking and fetching.
     pub(crate) work: W,
-    /// What the artifact is to be made with.
+    /// The inputs that decide the content of the artifact.
     pub(crate) shape: ArtifactInputs,
 }
 
-/// What a source remembers between runs.
+/// The state of a source that this process keeps between runs.
 pub struct SourceState<K> {
     pub(crate) latest: Arc<LatestWrittenObject<K>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
     /// Runs in a row that the API server throttled.
     pub(crate) throttled_runs: ThrottledRuns,
-    /// When earlier artifacts were fetched again.
+    /// The times when earlier artifacts were fetched again.
     refetched: needed_artifact::RefetchTimes,
 }
 
@@ -210,7 +210,7 @@ impl<K> Default for SourceState<K> {
     }
 }
 
-/// Runs the sources of a kind, and has others find them.
+/// Runs the sources of a kind, and makes them available to the objects that read them.
 pub struct SourceController<K>(PhantomData<K>);
 
 impl<K: SourceKind> CatalogSourceKind for SourceController<K> {
@@ -260,7 +260,7 @@ impl<K: SourceKind> ControllerKind for SourceController<K> {
 /// Longest delay until a run is repeated that the API server refused to record.
 pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
-/// One run; returns when to run again.
+/// One run. Returns the time until the next run.
 async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
     let seen = context.newest(seen)?;
@@ -277,7 +277,7 @@ async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<RunContext>) -> Option<D
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
-        // Delays that grow are for remotes; an API server that was gone for long is not to be waited for once more.
+        // Growing delays are for remotes. After an outage of the API server, the source should not wait long once more.
         Some(retry_after(context, &memory).min(AFTER_REFUSAL))
     })
 }
@@ -309,7 +309,7 @@ async fn delete<K: SourceKind>(
     Ok(None)
 }
 
-/// Removes the artifacts, the finalizer and the status of an object for which nothing is done any more.
+/// Removes the artifacts, the finalizer and the status of an object for which there is no more work.
 async fn retire<K: SourceKind>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
@@ -341,12 +341,12 @@ async fn remove_artifacts<K: SourceKind>(context: &RunContext, object: &Arc<K>) 
     }
 }
 
-/// What a paused host means for an object: it is reconciled again then, and no earlier.
+/// The outcome for an object whose host is paused. The object is reconciled when the pause ends, and not before.
 pub(crate) fn busy(why: ConditionReason, said: &HostBusyError) -> RunOutcome {
     RunOutcome::Failed(why, said.to_string(), NextRunTrigger::at(said.until))
 }
 
-/// Has others know of the artifact, where the kind offers it to them.
+/// Offers the artifact to other objects, if the kind does that.
 async fn offered<K: SourceKind>(
     context: &RunContext,
     object: &Arc<K>,
@@ -380,7 +380,7 @@ async fn attempt<K: SourceKind>(
     };
     match before_resolve(&facts) {
         RunGate::Suspended | RunGate::Closed => {
-            // What was repeated before is not counted when it is resumed.
+            // Earlier retries do not count after the object is resumed.
             memory.lock().throttled_runs = ThrottledRuns::default();
             let text = "suspended during a reconciliation, which continues on resume";
             let owned = K::CONDITIONS.owned;
@@ -414,7 +414,7 @@ async fn attempt<K: SourceKind>(
             .await?;
     let Some(object) = kept else { return Ok(None) };
     if outcome.is_settled() && executor.stored().is_none() {
-        // Before the status says so, which wakes those that may only apply what is verified.
+        // This is written before the status, because the status wakes objects that may only apply verified artifacts.
         artifact_verification_record::confirm(context, &*object, &desired.shape).await;
     }
     let is_settled = outcome.is_settled();
@@ -441,7 +441,7 @@ impl<K: SourceKind> Default for SourceRunDetails<K> {
     }
 }
 
-/// Says how the run ended, and when the next one is due.
+/// Reports how the run ended, and returns when the next run is due.
 async fn finish<K: SourceKind>(
     context: &RunContext,
     memory: &Mutex<SourceState<K>>,
@@ -463,9 +463,9 @@ async fn finish<K: SourceKind>(
         }
         None => outcome,
     };
-    // What was said of the run's phases is part of the status by now.
+    // The status contains the progress messages of the run's phases by now.
     let object = &latest.begun(object);
-    // Where artifacts are served may have changed with a restart.
+    // The host under which artifacts are served may have changed with a restart.
     let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
     let report =
         report::report(&**object, came.run.as_deref(), came.stored.as_ref(), url, &outcome, now);
@@ -477,7 +477,7 @@ async fn finish<K: SourceKind>(
     Ok(again)
 }
 
-/// When the next run is due: after the interval, or by the growing delay of failures, unless the outcome asks for a time.
+/// The delay until the next run: the interval, or the growing delay after failures, unless the outcome requests a time.
 pub(crate) fn next_run<K>(
     context: &RunContext,
     memory: &Mutex<SourceState<K>>,
@@ -497,14 +497,14 @@ pub(crate) fn next_run<K>(
     }
 }
 
-/// The delay that the outcome itself asks for: a server may say when it wants to be asked again.
+/// The delay that the outcome itself requests. A server may say when it wants the next request.
 ///
-/// The usual delays do not grow meanwhile, so that the source does not wait longer than the server asked for.
+/// The usual delays do not grow meanwhile, so that the source does not wait longer than the server requested.
 fn asked_for(outcome: &RunOutcome, now: jiff::Timestamp) -> Option<Duration> {
     let at = outcome.wake().and_then(NextRunTrigger::earliest)?;
     let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     Some(asked.max(MIN_REQUESTED_DELAY))
 }
 
-/// The least of such delays.
+/// The shortest requested delay.
 const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);

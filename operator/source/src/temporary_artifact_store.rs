@@ -1,4 +1,4 @@
-//! A store of artifacts for tests, in a folder of its own, which goes with it.
+//! A temporary artifact store for tests. Its folder is deleted with it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use artifacts::store::{ArtifactStore, StoreOptions};
 
-/// A store that is empty in the beginning.
+/// An artifact store that is empty at first.
 pub(crate) struct TemporaryArtifactStore {
     pub(crate) store: Arc<ArtifactStore>,
     pub(crate) folder: PathBuf,

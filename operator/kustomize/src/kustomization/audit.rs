@@ -1,10 +1,9 @@
-//! Audits of a Kustomization: one for each attempt at a revision that changed something, one for corrections of drift, one
-//! for its removal.
+//! Audit records of a Kustomization. Each attempt at a revision that changed something has one, corrections of drift have one,
+//! and its removal has one.
 //!
-//! An attempt may take several runs, because it waits for health; what they change is collected until it ends. It is stopped
-//! by another revision or spec, a suspension, or the deletion.
-//! A process that begins with a revision of which the status tells no end cannot know what another process has changed before
-//! it: there is an audit in any case, and it is partial if nothing or less is left to change.
+//! An attempt may take several runs, because it waits for health. Their changes are collected until the attempt ends. Another
+//! revision or spec, a suspension, or the deletion stops it. A new process cannot know which changes an earlier process made
+//! for an unfinished attempt. It writes an audit in any case, and marks it as partial if less or nothing is left to change.
 //!
 //! Elsewhere: writing audits (`windlass_runtime::audit`), what runs change (`executor`).
 
@@ -27,20 +26,20 @@ use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::object_status::conditions_of;
 use windlass_runtime::{hold_conditions, source_reference};
 
-/// What a run changed.
+/// The changes by a run.
 #[derive(Default)]
 pub(super) struct RunChanges {
     pub(super) objects: Vec<ObjectChange>,
-    /// When the first of them was sent that an earlier run got no answer to.
+    /// The time of the first unanswered write of an earlier run among these changes.
     pub(super) unanswered_since: Option<Time>,
-    /// What is known of objects whose deletion was accepted and whose end was not seen.
+    /// The state of objects whose deletion was accepted and whose end was not observed.
     pub(super) terminating: Option<String>,
-    /// Whether runs observe such objects until they are gone. If not, no later run knows of them.
+    /// Whether runs observe such objects until they are gone. If not, no later run knows them.
     pub(super) is_end_awaited: bool,
 }
 
 impl RunChanges {
-    /// When the first of them was sent, by a run that began at a time or before it.
+    /// The time when the first change was sent, by a run that began at `began` or before it.
     fn started(&self, began: Time) -> Time {
         self.unanswered_since.map_or(began, |since| since.min(began))
     }
@@ -61,12 +60,12 @@ struct AuditedAttempt {
     key: String,
     causes: Vec<AuditCause>,
     from: Option<AuditRevision>,
-    /// When its first run began.
+    /// The time when the first run of the attempt began.
     began: Time,
-    /// The same, unless an earlier run sent a write that is among its changes.
+    /// The start of the audit. It is earlier if an earlier run sent a write whose change is in the audit.
     started: Time,
     changes: Vec<ObjectChange>,
-    /// What its last run knew of objects whose deletion was accepted and whose end was not seen.
+    /// The state of objects whose deletion was accepted and whose end its last run did not observe.
     terminating: Option<String>,
     /// The values of Secrets in the build, which no audit may show.
     secrets: SecretMasking,
@@ -153,7 +152,7 @@ fn causes(object: &Kustomization, revision: &str) -> Vec<AuditCause> {
     let request = audit::request(meta, REQUESTED_AT).filter(|_| hold_conditions::is_asked(object));
     causes.extend(request.map(audit::requested));
     if causes.is_empty() {
-        // The same revision and spec build something else: a variable is another.
+        // The same revision and spec build another result, so a variable has changed.
         causes.push(of(AuditCauseKind::Values));
     }
     causes
@@ -198,14 +197,14 @@ impl AuditedAttempts {
         self.open.is_some()
     }
 
-    /// Ends the open attempt at a revision, unless `goes_on` keeps it. `None` if there is none, or if it changed
+    /// Ends the open attempt at a revision, unless `goes_on` keeps it. `None` if there is no open attempt, or if it changed
     /// nothing.
     fn stop(&mut self, goes_on: impl Fn(&BuildIdentity) -> bool) -> Option<AuditedAttempt> {
         let over = self.open.take_if(|open| open.of.as_ref().is_some_and(|of| !goes_on(of)))?;
         (!over.changes.is_empty() || over.is_taken_over).then_some(over)
     }
 
-    /// Ends the open removal. `None` if there is none, or if it removed nothing.
+    /// Ends the open removal. `None` if there is no open removal, or if it removed nothing.
     fn stop_removal(&mut self) -> Option<AuditedAttempt> {
         let over = self.open.take_if(|open| open.of.is_none())?;
         (!over.changes.is_empty()).then_some(over)
@@ -296,7 +295,7 @@ impl KustomizationSession<'_> {
         }
     }
 
-    /// Writes the audit of the attempt that is open, if this revision or spec supersedes it.
+    /// Writes the audit record of the open attempt, if this revision or spec supersedes the attempt.
     pub(super) async fn audit_superseded(
         &self,
         object: &Kustomization,
@@ -307,7 +306,7 @@ impl KustomizationSession<'_> {
         self.audit_stopped(object, goes_on, &successor(generation, revision)).await;
     }
 
-    /// Writes the audit of the attempt at a revision that is open, unless it goes on.
+    /// Writes the audit record of the open attempt at a revision, unless the attempt goes on.
     pub(super) async fn audit_stopped(
         &self,
         object: &Kustomization,
@@ -321,7 +320,7 @@ impl KustomizationSession<'_> {
         }
     }
 
-    /// Writes the audit of the removal that is open and is given up.
+    /// Writes the audit record of an open removal that is given up.
     pub(super) async fn audit_stopped_removal(&self, object: &Kustomization, why: &str) {
         let over = self.memory().attempts.stop_removal();
         if let Some(attempt) = over {

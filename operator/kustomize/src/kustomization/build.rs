@@ -1,7 +1,7 @@
-//! From an artifact to the desired state, or the finding that there is nothing to build.
+//! Builds the desired state from an artifact, or finds that there is nothing to build.
 //!
-//! Elsewhere: where the artifact comes from (`windlass_runtime::source_reference`), what is in it
-//! (`build_manifests.rs`, `validated_spec.rs`).
+//! Elsewhere: the source with the artifact (`windlass_runtime::source_reference`), its objects (`build_manifests.rs`,
+//! `validated_spec.rs`).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,14 +35,14 @@ pub(super) enum BuildOutcome {
 /// The inputs of a build.
 pub(super) struct BuildInputFiles<'a> {
     pub(super) files: &'a tree::MemoryTree,
-    /// Digest of everything that is in no file.
+    /// The digest of all build inputs that are not in files.
     pub(super) inputs: &'a str,
 }
 
 /// The stack of a build. Nested kustomizations need more stack than threads of the runtime have.
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
-/// Does work on a thread with a stack for deep kustomizations; `None` if it panicked.
+/// Runs `work` on a thread with a stack for deeply nested kustomizations. `None` if it panicked.
 pub(super) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread =
@@ -87,7 +87,7 @@ impl KustomizationSession<'_> {
         }
         self.context.metrics.built(&self.node);
         let cancel = CancellationToken::new();
-        // A run that is broken off asks no more servers.
+        // If the run is aborted, it sends no more requests to servers.
         let _asked_for = cancel.clone().drop_guard();
         let namespace = &self.node.namespace;
         let permits = BuildPermits::new(&self.context, namespace, permit, cancel.clone());
@@ -175,8 +175,7 @@ impl KustomizationSession<'_> {
         })
     }
 
-    /// The report of a run without a build, if neither the files that the last build read nor the applied objects
-    /// changed.
+    /// The report of a run without a build, if the files that the last build read and the applied objects are unchanged.
     pub(super) fn unchanged(
         &self,
         object: &Arc<Kustomization>,
@@ -193,13 +192,13 @@ impl KustomizationSession<'_> {
             DriftCheckScope::Moved => target.watcher().is_unmoved(&self.node),
             DriftCheckScope::Everything => false,
         };
-        // Deletions that are held are judged by each run: a user may have approved them.
+        // Each run judges held deletions, since a user may have approved them.
         if !ready || !as_applied || self.holds_deletions(object) {
             return None;
         }
         let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
-        // No watch reports the health of objects that others made, so they are read at the interval.
+        // No watch reports the health of objects that other controllers made, so they are read at the interval.
         if settled.asks_others && verify != DriftCheckScope::Drifted {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What a build takes beside the artifact's files: variables and keys.
+//! Reads the inputs of a build that are not in the artifact: variables and decryption keys.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use windlass_serve::settings::OperatorSettings;
 pub struct KustomizationInputs {
     pub(super) substitution: Option<PostBuildSubstitution>,
     pub(super) decryption: Option<BuildDecryptionKeys>,
-    /// Whether objects that are encrypted stay so, because no key is known. Else they end the build.
+    /// Whether encrypted objects stay encrypted, because no key is known. Otherwise they end the build.
     pub(super) keeps_encrypted: bool,
 }
 
@@ -25,7 +25,7 @@ impl KustomizationInputs {
     /// Reads the substitution variables and decryption keys that a spec names.
     ///
     /// # Errors
-    /// The outcome of a run that lacks one of them.
+    /// The outcome of a run without one of the inputs.
     pub async fn read(
         settings: &OperatorSettings,
         object: &Kustomization,
@@ -37,8 +37,8 @@ impl KustomizationInputs {
         Ok(Self { substitution: substitution?, decryption: decryption?, keeps_encrypted: false })
     }
 
-    /// Reads the inputs of a spec as far as manifests declare them, without a cluster: variables that are not known stay as
-    /// they are written ([`Self::unknown_variables`]), and nothing is decrypted.
+    /// Reads the inputs of a spec from manifests instead of a cluster. Variables without a known value stay as they are
+    /// written ([`Self::unknown_variables`]), and nothing is decrypted.
     ///
     /// # Errors
     /// As [`Self::read`].

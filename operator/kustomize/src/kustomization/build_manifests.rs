@@ -1,7 +1,7 @@
-//! The objects of an artifact's folder: its kustomization with what the spec adds, built.
+//! Builds the objects of a folder of the artifact, from its kustomization and the additions of the spec.
 //!
-//! Elsewhere: the file that a build starts from (`kustomization_file.rs`), files that are encrypted and bases on
-//! other servers (`windlass_runtime::build`), what kustomizations mean (`kustomize`).
+//! Elsewhere: the file that a build starts from (`kustomization_file.rs`), encrypted files and bases on other servers
+//! (`windlass_runtime::build`), the meaning of kustomizations (`kustomize`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use windlass_runtime::build::decryption::BuildDecryption;
 use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
 use windlass_runtime::time_limit::TimeLimit;
 
-/// How many objects a build may have.
+/// The most objects of a build.
 const MAX_OBJECTS: usize = 50_000;
 
-/// Why a folder did not become objects. `Display` names the file or the object.
+/// The reason why a folder could not be built. `Display` names the file or the object.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
     Generated(#[from] kustomization_file::Error),
-    /// What kustomize says, without the passwords that addresses may have.
+    /// The error of kustomize, without the passwords in addresses.
     #[error("kustomize build failed: {0}")]
     Build(String),
     #[error("{0}")]
@@ -50,16 +50,16 @@ impl From<kustomize::Error> for Error {
 #[derive(Debug)]
 pub(super) struct LoadedManifests {
     pub(super) objects: Vec<Object>,
-    /// Whether something on another server went into it, so that the artifact's files do not tell what it is.
+    /// Whether the build used files of another server, so that the artifact's files do not determine the result.
     pub(super) is_remote: bool,
-    /// What is not built although a kustomization names it, at most [`MAX_WARNINGS`].
+    /// Names in kustomizations that are not built, at most [`MAX_WARNINGS`].
     pub(super) warnings: Vec<String>,
 }
 
 /// The most warnings of a build that the Ready condition reports.
 pub(super) const MAX_WARNINGS: usize = 3;
 
-/// What one build may use up: memory, and time in which it does not wait for servers.
+/// The limits of one build: memory, and time without waiting for servers.
 pub(super) struct BuildWorkLimits {
     pub(super) budget: BuildBudget,
     pub(super) limit: TimeLimit,
@@ -77,7 +77,7 @@ impl BuildWorkLimits {
     }
 }
 
-/// Builds the objects of a spec from an artifact's files. Blocks; not from within a future.
+/// Builds the objects of a spec from an artifact's files. This blocks and may not be called from within a future.
 pub(super) fn load(
     files: &dyn FileTree,
     spec: &KustomizationSpec,

@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions that carry a placeholder in place of the certificates of their conversion webhook.
 //!
-//! Kubernetes stores such a definition and never serves it ("The conversion webhook CABundle is invalid"); an injector
-//! such as cert-manager puts the certificates in later.
+//! Kubernetes stores such a definition and never serves it ("The conversion webhook CABundle is invalid"); an injector such as
+//! cert-manager sets the certificates later.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -1,6 +1,7 @@
-//! Takes the namespace from cluster-scoped objects of a build, as the API server does, before anything is known by its id.
+//! Removes the namespace from cluster-scoped objects of a build, as the API server does. This happens before anything is
+//! recorded under the id of an object.
 //!
-//! Elsewhere: which those are and what becomes of the desired state (engine `apply`, `scope`).
+//! Elsewhere: which objects these are, and the changed desired state (engine `apply`, `scope`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use super::validated_spec::DesiredKustomization;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::cluster_target::ClusterTarget;
 
-/// The desired state in which cluster-scoped objects have no namespace. `None` if no manifest gives one to such an object:
-/// then the state stays as it is.
+/// Removes the namespace of cluster-scoped objects from the desired state. `None` if no manifest gives such an object a
+/// namespace, so that the state stays unchanged.
 ///
 /// # Errors
 /// Two manifests are for the same object; the error names it.
@@ -42,8 +43,8 @@ pub async fn scoped(
 
 /// The cluster-scoped kinds of manifests and health checks that name a namespace.
 ///
-/// The build says whether a kind is cluster-scoped if it has its CustomResourceDefinition, else the API server. A kind
-/// that neither knows keeps its namespace: its objects cannot be compared anyway.
+/// If the build has the CustomResourceDefinition of a kind, it decides about the scope, otherwise the API server does. Objects
+/// of a kind that neither knows keep their namespace, since they cannot be compared anyway.
 async fn cluster_scoped(
     stages: &[ApplyStage],
     health: &[(ObjectId, String)],

@@ -1,9 +1,9 @@
-//! How many objects a Kustomization deleted lately without approval, as its status records it.
+//! Counts how many objects a Kustomization deleted lately without approval. Its status records the counts.
 //!
-//! The newest entry of the history has the counts in its metadata, which tenants cannot write. They are written with the
-//! inventory from which the deleted objects go, so that a crash loses no count. A Kustomization without a history has not
-//! come to the end of its first attempt, and has no counts.
-//! Elsewhere: what the counts are (`apply::recent_deletions`).
+//! The newest entry of the history has the counts in its metadata, which tenants cannot write. Windlass writes them together
+//! with the inventory from which the deleted objects are removed, so that a crash loses no count. A Kustomization without a
+//! history has not finished its first attempt, and has no counts.
+//! Elsewhere: the meaning of the counts (`apply::recent_deletions`).
 
 use apply::recent_deletions::RecentDeletions;
 use crds::kustomize::{HistoryEntry, Kustomization};
@@ -17,13 +17,13 @@ fn counts(history: &[HistoryEntry]) -> Option<RecentDeletions> {
     text.map_or(Some(RecentDeletions::default()), |text| RecentDeletions::read(text))
 }
 
-/// The counts that the status records; `None` if they cannot be read.
+/// The counts in the status. `None` if they cannot be read.
 pub(super) fn recorded(object: &Kustomization) -> Option<RecentDeletions> {
     let history = object.status.as_ref().map(|status| status.history.as_slice());
     counts(history.unwrap_or_default())
 }
 
-/// Adds deletions to the counts. What could not be read begins anew.
+/// Adds deletions to the counts. Unreadable counts begin again at zero.
 pub(super) fn count(history: &mut [HistoryEntry], now: Time, objects: usize) {
     let counts = counts(history).unwrap_or_default().with(now, objects).to_string();
     let Some(newest) = history.first_mut() else { return };

@@ -22,34 +22,34 @@ use windlass_runtime::deletion_plan::{
     self, BudgetedDeletion, DeletionPlanRequest, DeletionSubject, PLAN_FAILED,
 };
 
-/// What to do where users cannot approve, because there are no Plans.
+/// The advice if users cannot approve, because Plans do not exist.
 const NO_PLANS: &str = "add them to the manifests again, or set the annotation kustomize.toolkit.fluxcd.io/prune: disabled on \
                         those that are to stay; to approve deletions, install the CustomResourceDefinitions \
                         planpolicies.release.windlass.dev and plans.release.windlass.dev";
 
-/// What a run found out about the objects that left the manifests.
+/// The judgement about the objects that left the manifests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum DeletionJudgement {
     /// The run did not get that far.
     #[default]
     NotJudged,
-    /// Nothing is to be deleted, or it is within the budget.
+    /// There is nothing to delete, or the deletion is within the budget.
     Free,
     /// A user approved the deletion, which has not come to its end.
     Approved,
-    /// It is beyond the budget.
+    /// The deletion exceeds the budget.
     Held(Box<BudgetedDeletion>),
 }
 
-/// What a run reports of deletions that are held.
+/// The report of a run about held deletions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum DeletionReport {
-    /// Nothing new.
+    /// The former report stays.
     #[default]
     AsBefore,
     /// None is held.
     Free,
-    /// Some are held, with the message about them.
+    /// Some deletions are held, with the message about them.
     Held {
         /// The message.
         text: String,
@@ -64,7 +64,7 @@ fn is_held(object: &Kustomization) -> bool {
 }
 
 impl KustomizationSession<'_> {
-    /// Whether deletions of a Kustomization are held: by its status, or by a Plan that its status does not report yet.
+    /// Whether deletions of a Kustomization are held, by its status or by a Plan that its status does not report yet.
     pub(super) fn holds_deletions(&self, object: &Kustomization) -> bool {
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject::of(&self.node, &uid);
@@ -85,8 +85,8 @@ impl KustomizationSession<'_> {
             DeletionJudgement::NotJudged | DeletionJudgement::Approved => {}
             DeletionJudgement::Free => {
                 ended.came.deletion = DeletionReport::Free;
-                // The approval tells that the objects were approved until they are out of the inventory, and not longer, also
-                // where a run fails for another reason: it would count for another deletion of the same objects.
+                // The approval keeps the objects approved until they are out of the inventory, also if a run fails for another
+                // reason. It must not last longer, since it would count for another deletion of the same objects.
                 if !done.has_unrecorded_deletions {
                     // The approval of a result is for the whole attempt at it, with the wait for its health.
                     let is_settled = ended.outcome.is_settled();
@@ -101,7 +101,7 @@ impl KustomizationSession<'_> {
         (ended, done)
     }
 
-    /// Deletes the Plans of a Kustomization that holds no deletion, except one: what was approved is done.
+    /// Deletes the Plans of a Kustomization that holds no deletion, except one. The approved deletions are done.
     async fn dismiss_plans(
         &self,
         object: &Kustomization,
@@ -113,13 +113,13 @@ impl KustomizationSession<'_> {
         if let Err(error) = deletion_plan::dismiss(&self.context, &subject, kept).await
             && ended.outcome.is_settled()
         {
-            // Its approval would count for another deletion of the same objects.
+            // The approval of the Plan would count for another deletion of the same objects.
             let text = format!("a Plan that is carried out cannot be deleted: {error}");
             ended.outcome = RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::default());
         }
     }
 
-    /// Creates the Plan of a deletion that is held, and reports it.
+    /// Creates the Plan of a held deletion, and reports it.
     async fn request_approval(
         &self,
         object: &Kustomization,
@@ -140,7 +140,7 @@ impl KustomizationSession<'_> {
         let plan = match plan {
             Ok(plan) => plan,
             Err(error) => {
-                // The deletion stays held; what else happened is of more interest.
+                // The deletion stays held. The run's other outcome is more important.
                 if ended.outcome.is_settled() {
                     let text = format!("a Plan cannot be created or deleted: {error}");
                     ended.outcome =
@@ -152,8 +152,8 @@ impl KustomizationSession<'_> {
         if let RunOutcome::Settled(_, text) = &mut ended.outcome {
             *text = format!("{text}; {}", summary(deletion));
         }
-        // A Plan may exist although it was not announced: windlass was stopped in between. Without Plans, only the condition
-        // tells.
+        // A Plan may exist that was not announced, if windlass was stopped in between. Without Plans, only the condition shows
+        // it.
         let is_new = !is_held(object) || plan.as_ref().is_some_and(|plan| plan.is_new);
         let name = plan.as_ref().map(|plan| plan.name.as_str());
         let note = plan.as_ref().map(|plan| plan.note.as_str()).unwrap_or_default();
@@ -165,7 +165,7 @@ impl KustomizationSession<'_> {
     }
 }
 
-/// What `Ready` says of a deletion that is held.
+/// The text of `Ready` about a held deletion.
 fn summary(deletion: &BudgetedDeletion) -> String {
     match deletion.ids.len() {
         1 => "the deletion of 1 object is held".to_owned(),
@@ -173,7 +173,7 @@ fn summary(deletion: &BudgetedDeletion) -> String {
     }
 }
 
-/// What is held: how many objects, and the first of them.
+/// The number of held objects, and the first of them.
 fn withheld(deletion: &BudgetedDeletion) -> String {
     let what = match deletion.ids.len() {
         1 => "1 object that left the manifests is not deleted".to_owned(),
@@ -182,7 +182,7 @@ fn withheld(deletion: &BudgetedDeletion) -> String {
     format!("{what}: {}", deletion.named_objects())
 }
 
-/// The message about a deletion that is held: how many objects, the first of them, why, and what to do.
+/// The message about a held deletion: the number of objects, the first of them, the reason, and the advice.
 fn message(deletion: &BudgetedDeletion, namespace: &str, plan: Option<&str>) -> String {
     let advice = match plan {
         Some(plan) => format!(

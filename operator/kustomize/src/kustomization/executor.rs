@@ -1,8 +1,10 @@
-//! Observes and executes for a Kustomization: the objects of a cluster, and the inventory in its own status.
+//! Observes a Kustomization's objects in the cluster, and performs the steps of its run on them and on the inventory in its
+//! status.
 //!
-//! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`observe`),
-//! one object's write (`write`), approvals of what the run changes (`change_judgement`), the budget of deletions
-//! (`deletion_judgement`), what has to be gone before something is deleted (`deletion_order`), what to do (`apply::plan`).
+//! Here: the state of a run, observing stage by stage, performing steps. Elsewhere: one object's comparison (`observe`), one
+//! object's write (`write`), approvals of the run's changes (`change_judgement`), the budget of deletions
+//! (`deletion_judgement`), which objects have to be gone before others are deleted (`deletion_order`), the decision about the
+//! next step (`apply::plan`).
 
 mod change_judgement;
 mod deletion_judgement;
@@ -55,7 +57,7 @@ use windlass_runtime::run_context::RunContext;
 /// Up to so many objects are applied without a progress report, because that takes little time.
 const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;
 
-/// When something is tried again that failed through no fault of the spec.
+/// The delay after a failure that is not the fault of the spec.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The facts that a run has read and the changes that it has made so far.
@@ -68,7 +70,7 @@ struct ObservedKustomizationState {
     live: BTreeMap<ObjectId, Object>,
     /// The versions of live objects that were not read, from the responses to their dry-runs.
     tried: BTreeMap<ObjectId, String>,
-    /// Objects that were healthy when last read, and the resourceVersions in which they were.
+    /// Objects that were healthy when last read, with their resourceVersions at that time.
     healthy: BTreeMap<ObjectId, u64>,
     /// The field managers that own fields of drifted objects, as text for messages.
     rivals: BTreeMap<ObjectId, String>,
@@ -78,15 +80,15 @@ struct ObservedKustomizationState {
     is_permanent: bool,
     /// The longest `Retry-After` of the API server.
     retry_after: Option<Duration>,
-    /// resourceVersions in which health was last read; 0 for what was not there.
+    /// The resourceVersions in which health was last read. 0 for a missing object.
     examined: BTreeMap<ObjectId, u64>,
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
-    /// What comes before the deletion of objects that left the manifests.
+    /// The objects that have to be gone before an object that left the manifests is deleted.
     predecessors: BTreeMap<ObjectId, DeletionPredecessors>,
     /// Objects that left the manifests, and whose end is awaited before others are deleted.
     awaited_ends: BTreeSet<ObjectId>,
-    /// Whether a user has objects deleted in any order; `None` if that was not asked yet.
+    /// Whether a user requests the deletion of objects in any order. `None` if this was not read yet.
     skips_order: Option<bool>,
     /// Objects of other namespaces that are still being deleted, and which the run did not wait for any longer.
     overdue: BTreeSet<ObjectKey>,
@@ -96,20 +98,21 @@ struct ObservedKustomizationState {
     kept: BTreeSet<ObjectId>,
     /// Objects that left the manifests and are exempt from the deletion budget.
     exempt: BTreeSet<ObjectId>,
-    /// What the run found out about the deletion of objects that left the manifests.
+    /// The judgement about the deletion of objects that left the manifests.
     deletion: DeletionJudgement,
     /// The changes that the run may carry out, if a PlanPolicy or an annotation asks for an approval.
     cleared: Option<ClearedChanges>,
-    /// Recorded objects that were deleted and are not counted yet: by this run, or by one that did not record it.
+    /// Deleted objects of the inventory that are not counted yet. This run deleted them, or a run that did not record it.
     uncounted: BTreeSet<ObjectId>,
     /// Objects whose deletion the API server accepted and whose end was not seen, with their finalizers.
     terminating: BTreeMap<ObjectId, Vec<String>>,
     changes: Vec<(ObjectId, Action)>,
-    /// When the first of the changes was sent that an earlier run got no answer to.
+    /// The time of the first change of an earlier run that got no answer.
     unanswered_since: Option<Time>,
     /// The changed fields of configured objects.
     fields: BTreeMap<ObjectId, Vec<String>>,
-    /// The nodes of kinds that are not served yet, of missing rights, and of objects that have to be gone before others are deleted.
+    /// The nodes that wake the run: kinds that are not served yet, missing rights, and objects that have to be gone before
+    /// others are deleted.
     missing: BTreeSet<ObjectKey>,
 }
 
@@ -117,7 +120,7 @@ struct ObservedKustomizationState {
 pub(super) struct KustomizationExecutor {
     context: Arc<RunContext>,
     target: Arc<ClusterTarget>,
-    /// Its permit to apply in the cluster.
+    /// The permit of the run to apply in the cluster.
     permit: RunPermit,
     node: ObjectKey,
     latest: Arc<LatestWrittenObject<Kustomization>>,
@@ -129,9 +132,9 @@ pub(super) struct KustomizationExecutor {
     known: Mutex<ObservedKustomizationState>,
 }
 
-/// What a run needs besides the desired state of the plan.
+/// The settings of a run that are not in the desired state of the plan.
 pub(super) struct ApplySettings {
-    /// Which objects are compared although they are remembered as applied.
+    /// Which objects are compared, although they are remembered as applied.
     pub(super) verify: DriftCheckScope,
     /// `spec.force`.
     pub(super) force: bool,
@@ -145,12 +148,12 @@ pub(super) struct ApplySettings {
     pub(super) expressions: Arc<RunExpressions>,
     /// The objects of this build that were healthy in an earlier run, with their resourceVersions then.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
-    /// The failed wait for this desired state, until it is repeated.
+    /// The failed health wait for this desired state, until the wait is repeated.
     pub(super) failed_wait: Option<FailedHealthWait>,
     /// Whether this build was applied completely before.
     pub(super) is_correction: bool,
-    /// Whether this build is applied in place of a quarantined one. What has data is not deleted then, and definitions that exist
-    /// stay as they are.
+    /// Whether this build is applied in place of a quarantined one. In that case objects with data are not deleted, and
+    /// existing CustomResourceDefinitions stay unchanged.
     pub(super) is_way_back: bool,
     /// The Freezes that hold deletions, if any do.
     pub(super) freeze: Option<Arc<FreezeHold>>,
@@ -158,23 +161,22 @@ pub(super) struct ApplySettings {
     pub(super) contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Writes of earlier runs, and of this one, that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
-    /// Since when runs have waited for the end of dependents, before they delete what those need.
+    /// Since when runs have waited for the end of dependents, before they delete the objects that these need.
     pub(super) dependents_awaited: Arc<Mutex<Option<Time>>>,
     /// The secret values that must not be repeated from messages of API servers and objects.
     pub(super) secrets: SecretMasking,
-    /// Which fields others may change.
+    /// The fields that other managers may change.
     pub(super) ignore: Arc<apply::drift_ignore_rules::IgnoreRules>,
-    /// When a failed request is tried again.
+    /// The time when a failed request is tried again.
     pub(super) retry_at: Time,
-    /// When a run that waits for the approval of its Plan looks again by itself.
+    /// The time when a run that waits for the approval of its Plan checks again by itself.
     pub(super) plan_again_at: Time,
 }
 
-/// Which objects are compared although they are remembered as applied.
+/// Which objects are compared, although they are remembered as applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DriftCheckScope {
-    /// The objects of which a watch saw that another client owns one of our fields now, and those that cannot be
-    /// watched.
+    /// The objects whose fields another client owns now, by a watch, and the objects that cannot be watched.
     Drifted,
     /// All objects that changed in any way. It is used after each interval.
     Moved,
@@ -198,7 +200,7 @@ impl KustomizationExecutor {
             .unwrap_or_default();
         let (recorded, unreadable) = ObjectInventory::from_entries(&entries);
         if !unreadable.is_empty() {
-            // Going on would write the inventory without them, and so forget objects.
+            // A further step would write the inventory without these objects, and so forget them.
             let text = format!(
                 "status.inventory has invalid entries: {}; correct or remove them",
                 unreadable.join(", ")
@@ -251,12 +253,12 @@ impl KustomizationExecutor {
         self.object.lock().clone()
     }
 
-    /// What was created, configured and deleted, in that order of events.
+    /// The objects that were created, configured and deleted, in the order of events.
     pub(super) fn changes(&self) -> Vec<(ObjectId, Action)> {
         self.known().changes.clone()
     }
 
-    /// The same, as an audit lists it.
+    /// The changes of [`Self::changes`], as an audit record lists them.
     pub(super) fn audited(&self) -> RunChanges {
         let known = self.known();
         let change = |(id, action): &(ObjectId, Action)| ObjectChange {
@@ -276,12 +278,12 @@ impl KustomizationExecutor {
         RunChanges { objects, unanswered_since, terminating, is_end_awaited }
     }
 
-    /// What was found out about the deletion of objects that left the manifests.
+    /// The judgement about the deletion of objects that left the manifests.
     pub(super) fn deletion(&self) -> DeletionJudgement {
         self.known().deletion.clone()
     }
 
-    /// The Plan under which the run changes what it changes; `None` if it needs none.
+    /// The Plan that approves the changes of the run. `None` if the run needs no approval.
     pub(super) fn approved_plan(&self) -> Option<String> {
         self.known().cleared.as_ref()?.plan.clone()
     }
@@ -291,7 +293,7 @@ impl KustomizationExecutor {
         !self.known().uncounted.is_empty()
     }
 
-    /// Objects that were healthy when last observed, and the resourceVersions in which they were.
+    /// Objects that were healthy when last observed, with their resourceVersions at that time.
     pub(super) fn healthy(&self) -> BTreeMap<ObjectId, u64> {
         self.known().healthy.clone()
     }
@@ -316,7 +318,7 @@ impl KustomizationExecutor {
         RunOutcome::Failed(why, text, NextRunTrigger { at, ..wake })
     }
 
-    /// Notes what an error says about when to try again.
+    /// Notes when to try again, by an error.
     fn note(&self, error: &ClusterError) {
         let mut known = self.known();
         known.is_transient |= error.is_transient();
@@ -344,7 +346,7 @@ impl KustomizationExecutor {
                 let known = self.known();
                 let ours = known.seen.get(&id).is_some_and(|s| *s == LiveObjectState::InSync);
                 let labelled = if ours { OwnerLabel::Yes } else { OwnerLabel::No };
-                // What was not examined has no version that it could be ahead of.
+                // An object that was not examined has no version, so no watch can be ahead of it.
                 let version = known.examined.get(&id).copied().unwrap_or(LATEST_VERSION);
                 // The watch has woken the node already for an object that was lost during the run.
                 let since = self.target.watcher().now();
@@ -361,7 +363,7 @@ impl KustomizationExecutor {
         self.target.cluster.resource(&gvk).await
     }
 
-    /// The outcome of a request without a usable answer: the spec is not at fault, so the request is repeated soon.
+    /// The outcome of a request that got no usable answer. The spec is not at fault, so the request is repeated soon.
     fn no_answer(&self, error: &ClusterError) -> RunOutcome {
         self.note(error);
         let at = self.again_at(error.is_transient());
@@ -375,7 +377,8 @@ impl KustomizationExecutor {
         if is_transient { soon.min(self.settings.retry_at) } else { self.settings.retry_at }
     }
 
-    /// Whether a user suspended the Kustomization since the run began, or its window closed: it stops at the next step.
+    /// The outcome if a user suspended the Kustomization since the run began, or its window closed. The run stops before the
+    /// next step.
     fn stopped(&self) -> Option<RunOutcome> {
         let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
         super::paused_run::stop(&now, &self.desired.revision, self.settings.retry_at)
@@ -426,7 +429,7 @@ impl KustomizationExecutor {
         Ok(found)
     }
 
-    /// What the plan sees of everything known so far.
+    /// The plan's view of all observations so far.
     fn observed(
         &self,
         now: Time,
@@ -477,7 +480,7 @@ impl KustomizationExecutor {
         self.settings.unanswered.lock()
     }
 
-    /// Counts a write of an earlier run, which got no answer to it, among the changes of this one.
+    /// Counts an unanswered write of an earlier run among the changes of this run.
     fn count_unanswered(&self, id: &ObjectId, write: Option<UnansweredWrite>) {
         let Some(write) = write else { return };
         let mut known = self.known();
@@ -486,8 +489,8 @@ impl KustomizationExecutor {
         known.unanswered_since = Some(since);
     }
 
-    /// If all objects seem healthy, reads those again that were healthy in an earlier run and changed since: they may
-    /// have failed while the run waited for others.
+    /// Confirms that all objects are healthy. It reads objects again that were healthy in an earlier run and changed since.
+    /// They may have failed while the run waited for others.
     async fn confirm(
         &self,
         ids: &[ObjectId],
@@ -542,7 +545,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Observes the stages in order, as far as they are passed, and at what is waited for.
+    /// Observes the stages in order, up to the one that the run waits for.
     async fn observe_stages(
         &self,
         desired: &ApplyDesiredState,
@@ -561,7 +564,7 @@ impl KustomizationExecutor {
                 return Ok(observed);
             }
         }
-        // Objects that left the manifests count as changed no more, whether this run deletes them or they are gone already.
+        // Objects that left the manifests do not count as changed any more, whether or not this run deletes them.
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
         let wanted: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
         self.target.watcher().release_unwanted(&self.node, |id| wanted.contains(id));
@@ -594,7 +597,7 @@ impl KustomizationExecutor {
                 let object = self.latest.begun(&object);
                 *self.object.lock() = object;
             }
-            // The Kustomization is gone for good, so nothing may be applied in its name any more.
+            // The Kustomization is gone for good, so windlass may apply nothing in its name any more.
             None => {
                 let text = "the Kustomization was deleted".to_owned();
                 return Err(RunOutcome::Stalled(reason::RECONCILIATION_FAILED, text));
@@ -605,7 +608,7 @@ impl KustomizationExecutor {
     }
 }
 
-/// What has to end before an object that is deleted is gone. A Namespace has finalizers of its own in the spec.
+/// The finalizers that have to be removed before a deleted object is gone. A Namespace also has finalizers in its spec.
 fn finalizers(object: &Object) -> Vec<String> {
     let spec = object.get("spec").filter(|_| object.kind() == "Namespace");
     let of_spec = spec.and_then(|spec| spec.get("finalizers"));
@@ -631,7 +634,7 @@ impl reconcile::Executor<KustomizationApplyPlanner> for KustomizationExecutor {
                 }
                 let ApplyDesiredState { revision, timeout, .. } = &*self.desired;
                 let text = health_text(revision, *timeout);
-                // A long apply says that it applies, and its wait begins when it is done.
+                // A long apply reports that it is applying, and its wait begins when it is done.
                 let is_short =
                     self.desired.stages.len() == 1 && add.len() <= MAX_UNREPORTED_APPLY_OBJECTS;
                 let progress = match self.desired.health {

@@ -14,10 +14,10 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_runtime::workload_pods::{WorkloadPods, resource};
 
-/// How many of the objects are read.
+/// The most objects that are read.
 const MAX_OBJECTS: usize = 8;
 
-/// How long a cause may be, in characters.
+/// The longest cause, in characters.
 const MAX_CAUSE_CHARACTERS: usize = 500;
 
 /// The kinds that may have Pods: API version, kind and plural.
@@ -30,7 +30,7 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
     ("v1", "Pod", "pods"),
 ];
 
-/// Completes the message of a wait that has failed just now; the one that is `known` has its cause already.
+/// Adds the cause to the message of a health wait that has just failed. The failure in `known` has its cause already.
 pub(super) async fn complete(
     outcome: &mut RunOutcome,
     cluster: &ClusterConnection,
@@ -64,7 +64,7 @@ fn workload(node: &ObjectKey) -> Option<ApiResourceLocation> {
     all.find(|it| it.gvk.kind == node.kind)
 }
 
-/// What the first Pod of an object says that is in trouble; none where the cluster does not tell.
+/// The message of an object's first Pod that is in trouble. `None` if the cluster does not answer.
 async fn trouble(
     cluster: &ClusterConnection,
     node: &ObjectKey,

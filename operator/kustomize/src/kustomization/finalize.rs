@@ -1,4 +1,4 @@
-//! A Kustomization that is deleted: what it applied goes with it, by policy.
+//! The deletion of a Kustomization. By its policy, windlass deletes the objects that it applied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use windlass_cluster::ClusterError;
 use windlass_runtime::applier::{AFTER_REFUSAL, FinalizeOutcome};
 use windlass_runtime::object_hold;
 
-/// How many removals that have come to their end are remembered.
+/// The most ended removals that are remembered.
 const MAX_REMEMBERED_FINALIZATIONS: usize = 1000;
 
 impl KustomizationSession<'_> {
-    /// The object goes: so does what it applied, by policy.
+    /// Deletes the objects that a deleted Kustomization applied, by its policy.
     pub(super) async fn finalize(
         &self,
         object: &Arc<Kustomization>,
     ) -> Result<FinalizeOutcome<KustomizationController>, ClusterError> {
         let finished = self.context.shared::<FinalizedKustomizations>();
-        // A run may begin before the watch tells that the finalizer is gone; nothing is asked then.
+        // A run may begin before the watch reports that the finalizer is gone. It sends no request then.
         if finished.has(object) {
             return Ok(FinalizeOutcome::Done(object.clone()));
         }
@@ -131,7 +131,7 @@ impl KustomizationSession<'_> {
     }
 }
 
-/// Kustomizations whose removal has come to its end, by uid: the newest of them.
+/// The uids of the newest Kustomizations whose removal has ended.
 #[derive(Default)]
 struct FinalizedKustomizations(Mutex<VecDeque<String>>);
 
@@ -154,7 +154,7 @@ impl FinalizedKustomizations {
 }
 
 impl KustomizationSession<'_> {
-    /// Everything is gone that was applied: what lifecycles answer to that, which the removal waits for.
+    /// All applied objects are gone. The removal waits for the answers of lifecycles to that.
     async fn removed(
         &self,
         object: &Kustomization,
@@ -162,7 +162,7 @@ impl KustomizationSession<'_> {
         ended: &mut KustomizationRunReport,
     ) -> Vec<LifecycleEventAnswer> {
         let before = self.answered_before(object, held);
-        // What was never applied is not removed.
+        // A Kustomization that was never applied has no removal.
         let status = object.status.as_ref();
         if status.is_none_or(|status| status.last_applied_revision.is_none()) {
             return before;
@@ -177,7 +177,7 @@ impl KustomizationSession<'_> {
     }
 }
 
-/// Why objects cannot be deleted, and how to go on without.
+/// The outcome if objects cannot be deleted, with the advice how to go on without deleting them.
 fn unreachable(outcome: RunOutcome) -> RunOutcome {
     let RunOutcome::Failed(reason, text, wake) = outcome else { return outcome };
     let advice = "its objects cannot be deleted; to leave them in the cluster, set spec.deletionPolicy: Orphan";

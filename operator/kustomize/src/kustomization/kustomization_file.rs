@@ -1,8 +1,8 @@
-//! The kustomization file that a build starts from: the one of the folder, or one that lists its manifests, with what
-//! the spec adds.
+//! The kustomization file that a build starts from. It is the file of the folder, or a generated one that lists the folder's
+//! manifests, with the additions of the spec.
 //!
 //! Source: `kustomize_generator.go` of fluxcd/pkg/kustomize 1.44. Pure: files come through `tree::FileTree`.
-//! Elsewhere: what a kustomization means (`kustomize`).
+//! Elsewhere: the meaning of a kustomization (`kustomize`).
 
 use std::sync::Arc;
 
@@ -53,10 +53,10 @@ const FIELDS: [&str; 34] = [
     "buildMetadata",
 ];
 
-/// How many files and folders are searched for manifests.
+/// The most files and folders that are searched for manifests.
 const MAX_ENTRIES: usize = 200_000;
 
-/// Why there is none. `Display` names the file.
+/// The reason why there is no kustomization file. `Display` names the file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(
@@ -78,14 +78,14 @@ pub(super) enum Error {
     TooMany(String),
 }
 
-/// A file that stands for the one at its path.
+/// A generated file that replaces the one at its path.
 #[derive(Debug)]
 pub(super) struct GeneratedFile {
     /// The folder to build.
     pub(super) folder: RelPath,
-    /// Where the file is, or would be.
+    /// The path of the file, even if it does not exist.
     pub(super) path: RelPath,
-    /// What it says.
+    /// The bytes of the file.
     pub(super) content: Arc<[u8]>,
 }
 
@@ -118,7 +118,7 @@ pub(super) fn generate(
     Ok(GeneratedFile { folder, path, content: content.into_bytes().into() })
 }
 
-/// The kustomization file of a folder: the first of its names.
+/// The kustomization file of a folder, which is the first of the allowed names that exists.
 fn file_of(files: &dyn FileTree, folder: &RelPath) -> Option<RelPath> {
     let paths = FILE_NAMES.iter().filter_map(|name| folder.join(name).ok());
     let is_file = |path: &RelPath| files.entry(path).is_some_and(|e| e.kind() == FileKind::File);
@@ -151,11 +151,11 @@ fn read(files: &dyn FileTree, file: &RelPath) -> Result<Map<String, Value>, Erro
     Ok(fields)
 }
 
-/// A kustomization of all manifests below a folder; folders that are kustomizations themselves are listed and not
-/// looked into.
+/// A kustomization with all manifests below a folder. A folder that is a kustomization itself is listed as one, and not
+/// searched.
 fn listed(files: &dyn FileTree, folder: &RelPath) -> Result<Map<String, Value>, Error> {
     let mut resources = Vec::new();
-    // The last is taken first, so what a folder holds is pushed in reverse.
+    // The last entry is taken first, so the entries of a folder are pushed in reverse.
     let mut work = vec![(folder.clone(), FileKind::Dir)];
     let mut visited = 0;
     while let Some((path, kind)) = work.pop() {
@@ -191,7 +191,7 @@ fn listed(files: &dyn FileTree, folder: &RelPath) -> Result<Map<String, Value>, 
     Ok(fields)
 }
 
-/// Adds what the spec says.
+/// Adds the fields of the spec.
 fn add(
     files: &dyn FileTree,
     folder: &RelPath,
@@ -261,7 +261,7 @@ fn selector(target: &Selector) -> Value {
     given.map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
 }
 
-/// Merges an image into the one of its name, or adds it; tag and digest go together.
+/// Merges an image into the entry of the same name, or adds it. Tag and digest are set together.
 fn put_image(fields: &mut Map<String, Value>, image: &Image) {
     let given =
         [("newName", &image.new_name), ("newTag", &image.new_tag), ("digest", &image.digest)];

@@ -1,7 +1,7 @@
-//! What a Kustomization remembers of its last attempts: what came to its end, a wait that stays failed, refusals that are
+//! The memory of a Kustomization's last attempts: attempts that ended, a health wait that stays failed, and refusals that are
 //! repeated less and less often.
 //!
-//! Elsewhere: what follows from it (`apply::plan`), how delays grow (`reconcile::RefusedAttempts`).
+//! Elsewhere: the plan that uses it (`apply::plan`), how delays grow (`reconcile::RefusedAttempts`).
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl KustomizationSession<'_> {
         }
     }
 
-    /// The failed wait for this desired state, until it is repeated.
+    /// The failed health wait for this desired state, until the wait is repeated.
     pub(super) fn failed_wait(&self, judged: &BuildIdentity) -> Option<FailedHealthWait> {
         let memory = self.memory();
         let (of, wait) = memory.failed_wait.as_ref()?;

@@ -1,8 +1,8 @@
 //! Lifecycles that hold a Kustomization: before a build is applied, after it is applied and healthy, and around its removal.
 //!
 //! A Kustomization has no journal. Its events keep the answers until the status reports the end of the attempt, so each run of
-//! an attempt finds them again, also in another process.
-//! Elsewhere: which lifecycles hold it, and asking them (`windlass_runtime::lifecycle`); corrections of drift are not held.
+//! an attempt finds them again, also in another process. Lifecycles do not hold corrections of drift.
+//! Elsewhere: which lifecycles hold a Kustomization, and asking them (`windlass_runtime::lifecycle`).
 
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use kube_core::{Resource as _, ResourceExt as _};
@@ -21,14 +21,14 @@ use windlass_runtime::lifecycle::lifecycle_attempt::{
 };
 use windlass_runtime::lifecycle::{self as gates, LifecycleSubject};
 
-/// What holds an attempt, and what it is called.
+/// The lifecycles that hold an attempt, and the name of the attempt.
 pub(super) struct LifecycleHold {
     lifecycles: ReleaseLifecycles,
     attempt: LifecycleAttempt,
     is_first: bool,
 }
 
-/// The name of an attempt: that of the Kustomization, and a hash of `parts`.
+/// The name of an attempt, from the name of the Kustomization and a hash of `parts`.
 fn operation(object: &Kustomization, parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -38,7 +38,8 @@ fn operation(object: &Kustomization, parts: &[&str]) -> String {
     format!("{}.{}", object.name_any(), &hex::encode(hash.finalize())[..12])
 }
 
-/// What a spec asks for: a suspension does not make it another one, and what was answered meanwhile counts.
+/// A text that identifies the spec of an attempt. A suspension does not change it, so answers from the time of a suspension
+/// count.
 fn asked_of(object: &Kustomization) -> String {
     let spec = KustomizationSpec { suspend: false, ..object.spec.clone() };
     // A spec that was read can be written.
@@ -50,7 +51,7 @@ fn revision(of: &str) -> EventRevision {
 }
 
 impl LifecycleHold {
-    /// What holds an attempt to apply a build.
+    /// The hold of an attempt to apply a build.
     pub(super) fn build(
         session: &KustomizationSession<'_>,
         object: &Kustomization,
@@ -70,7 +71,7 @@ impl LifecycleHold {
         }
     }
 
-    /// What holds the removal of what was applied.
+    /// The hold of the removal of the applied objects.
     pub(super) fn removal(session: &KustomizationSession<'_>, object: &Kustomization) -> Self {
         let applied =
             object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
@@ -102,13 +103,13 @@ impl LifecycleHold {
     }
 }
 
-/// The outcome of an attempt that a lifecycle holds or makes fail, and what was answered so far.
+/// The outcome of an attempt that a lifecycle holds or fails, and the answers of lifecycles so far.
 pub(super) struct HeldAttempt {
     pub(super) outcome: RunOutcome,
     pub(super) answers: Vec<LifecycleEventAnswer>,
 }
 
-/// Lifecycles let an attempt begin. What writes or deletes anything takes one.
+/// The proof that lifecycles let an attempt begin. Functions that write or delete objects take one.
 #[derive(Debug, Clone)]
 pub(super) struct LifecycleClearance {
     answers: Vec<LifecycleEventAnswer>,
@@ -127,7 +128,7 @@ impl LifecycleClearance {
 }
 
 impl KustomizationSession<'_> {
-    /// Deletes events that belong to no present attempt; without one that is all of them.
+    /// Deletes lifecycle events that belong to no present attempt. Without a present attempt, all events are deleted.
     pub(super) async fn dismiss_events(
         &self,
         object: &Kustomization,
@@ -178,7 +179,7 @@ impl KustomizationSession<'_> {
         }
     }
 
-    /// What was answered before an attempt, as far as its events are there still.
+    /// The answers before an attempt, as far as its events still exist.
     pub(super) fn answered_before(
         &self,
         object: &Kustomization,
@@ -204,7 +205,7 @@ impl KustomizationSession<'_> {
         let uid = object.uid().unwrap_or_default();
         let owner = object.owner_ref(&());
         let asking = LifecycleSubject { node: &self.node, uid: &uid, release: None, owner };
-        // What failed is asked once more if a user asks.
+        // A failed lifecycle is asked again if a user requests it.
         let is_asked = hold_conditions::is_asked(object);
         let passage = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
         let mut passage = passage.await;
@@ -231,7 +232,7 @@ impl KustomizationSession<'_> {
     }
 }
 
-/// The API server did not do what it was asked, which is repeated.
+/// The outcome of a failed request to the API server, which is repeated.
 fn unanswered(error: &ClusterError) -> RunOutcome {
     let text = format!("a LifecycleEvent cannot be created: {error}");
     RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, NextRunTrigger::default())

@@ -1,7 +1,7 @@
-//! A Kustomization that may not go on now: what it would do, and where it stopped.
+//! A run of a Kustomization that may not go on now: where it stopped, and which changes are pending.
 //!
-//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`windlass_runtime::change_window`,
-//! `hold`), which Freezes deny (`windlass_runtime::freeze`).
+//! Elsewhere: the gate (engine `reconcile`, `gate`), annotations (`windlass_runtime::change_window`, `hold`), which Freezes
+//! deny (`windlass_runtime::freeze`).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use windlass_runtime::applier::PendingChanges;
 use windlass_runtime::deletion_plan::{self, DeletionSubject};
 use windlass_runtime::{change_window, hold_conditions, object_hold, source_reference};
 
-/// Why a run that began has to stop before its next step.
+/// The reason why a running run has to stop before its next step.
 pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<RunOutcome> {
     let now = jiff::Timestamp::now();
     let is_deleted = object.meta().deletion_timestamp.is_some();
@@ -38,8 +38,8 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
     state.outcome(&format!("the remainder of revision {revision}"))
 }
 
-/// The gate of removals for the objects of a Kustomization, without the annotations of each object and without Freezes, which
-/// the begin of a run asks about.
+/// The gate of removals for the objects of a Kustomization. It does not check the annotations of each object. It does not
+/// check Freezes either, because the beginning of a run does.
 pub(super) fn removal_gate(object: &Kustomization, cause: RemovalCause, now: Time) -> RemovalGate {
     RemovalGate {
         cause,
@@ -53,7 +53,7 @@ pub(super) fn removal_gate(object: &Kustomization, cause: RemovalCause, now: Tim
 /// Whether an object of a Kustomization may be removed. An object with the annotation that keeps it is not pruned.
 ///
 /// # Errors
-/// Why not.
+/// The reason why the object may not be removed.
 pub(super) fn permit_removal(
     gate: RemovalGate,
     live: &Object,
@@ -65,9 +65,9 @@ pub(super) fn permit_removal(
 }
 
 impl KustomizationSession<'_> {
-    /// What a run would do if the windows were open.
+    /// The changes that a run would make if the windows were open.
     pub(super) async fn pending(&self, object: &Kustomization) -> PendingChanges {
-        // It is answered at once, and taken when the next window opens.
+        // The request is answered at once, and carried out when the next window opens.
         if hold_conditions::is_asked(object) {
             self.memory().verify_at = None;
         }
@@ -82,7 +82,8 @@ impl KustomizationSession<'_> {
             None => None,
         };
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
-        // What was applied is observed until it is well: that changes nothing. A step would be refused.
+        // An applied build is observed until it is healthy, since observing changes nothing. Every other step would be
+        // refused.
         let back = artifact.as_ref().and_then(|it| self.way_back_revision(object, it));
         let mut applied = revision.into_iter().chain(back.as_deref());
         if applied.any(|revision| awaits_health(object, revision)) {
@@ -104,11 +105,11 @@ impl KustomizationSession<'_> {
         ))
     }
 
-    /// What of Freezes a run has to know that goes on: `None` if it may do everything, and what holds deletions if it may only
-    /// correct drift.
+    /// Checks Freezes for a run that goes on. `None` if the run may do everything. If it may only correct drift, the result is
+    /// the Freeze that holds deletions.
     ///
     /// # Errors
-    /// The outcome of a run that may not begin what it would apply. The source may have got a newer revision since the gate was
+    /// The outcome of a run that may not begin to apply its build. The source may have got a newer revision since the gate was
     /// asked. A build whose health is awaited is under way, and comes to its end.
     pub(super) async fn freeze_of(
         &self,
@@ -121,7 +122,7 @@ impl KustomizationSession<'_> {
         if is_running && awaits_health(object, &judged.revision) && self.awaits_build(judged) {
             return Ok(None);
         }
-        // Deletions that wait for approval belong to a revision that is applied but for them.
+        // Deletions that wait for approval belong to a revision that is otherwise applied.
         let uid = object.uid().unwrap_or_default();
         let has_plans =
             || deletion_plan::has_plans(&self.context, &DeletionSubject::of(&self.node, &uid));
@@ -134,15 +135,14 @@ impl KustomizationSession<'_> {
         }
     }
 
-    /// Whether the health that is awaited can be that of a build. Values that are substituted make another build of the same
-    /// revision and spec, and a wait that has no end must not let one after another through. After a start it is not known
-    /// what was built before.
+    /// Whether the awaited health can be that of this build. Another value of a variable makes another build of the same
+    /// revision and spec. A wait without an end must not let such builds pass. After a restart, the former build is not known.
     fn awaits_build(&self, judged: &BuildIdentity) -> bool {
         let memory = self.memory();
         may_be_awaited(memory.healthy.as_ref().map(|(of, _)| of), judged)
     }
 
-    /// Whether a tree has the same files as those that the last build read. False if no build is remembered.
+    /// Whether a tree has the same files that the last build read. False if no build is remembered.
     fn reads_the_same(&self, object: &Kustomization, files: &tree::MemoryTree) -> bool {
         let memory = self.memory();
         let generation = object.meta().generation.unwrap_or_default();
@@ -154,7 +154,7 @@ impl KustomizationSession<'_> {
 /// The text about where a run was when its object was suspended.
 pub(super) fn where_stopped(object: &Kustomization) -> String {
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
-    // The edit that suspends it makes another generation, and the wait was of the one before.
+    // The edit that suspends the Kustomization makes a new generation, and the wait was of the generation before.
     let is_awaiting = object.condition("Healthy").is_some_and(|it| it.status == "Unknown");
     let place = match attempted {
         Some(revision) if is_awaiting => {
@@ -168,8 +168,8 @@ pub(super) fn where_stopped(object: &Kustomization) -> String {
     format!("suspended {place}")
 }
 
-/// Whether the object waits for a revision, of which all stages or some were applied. One whose Plan waits for approval has not
-/// begun, although the health of what was applied before may still be awaited.
+/// Whether the object waits for the health of a revision of which some or all stages were applied. If its Plan waits for
+/// approval, the attempt has not begun, although the health of an earlier build may still be awaited.
 fn awaits_health(object: &Kustomization, revision: &str) -> bool {
     let Some(status) = object.status.as_ref() else { return false };
     let is_attempted = status.last_attempted_revision.as_deref() == Some(revision);
@@ -182,7 +182,7 @@ fn awaits_health(object: &Kustomization, revision: &str) -> bool {
         && report::waiting(object).is_some()
 }
 
-/// Whether a build can be the one whose health is awaited, of which it may not be known which one that is.
+/// Whether a build can be the one whose health is awaited. It may be unknown which build that is.
 fn may_be_awaited(awaited: Option<&BuildIdentity>, judged: &BuildIdentity) -> bool {
     awaited.is_none_or(|awaited| awaited.is_same_build(judged))
 }

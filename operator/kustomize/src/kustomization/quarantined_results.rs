@@ -40,20 +40,20 @@ use windlass_runtime::deletion_plan::result_plan::digest_key;
 use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 
-/// What a run applies, and why it is that.
+/// The artifact that a run applies, and the reason for it.
 #[derive(Clone, Copy)]
 pub(super) struct AppliedArtifact<'a> {
     /// The artifact.
     pub(super) artifact: &'a Artifact,
-    /// Whether it is the one of the last good result, and not that of the source.
+    /// Whether the artifact is the one of the last good result, and not the one of the source.
     pub(super) is_way_back: bool,
 }
 
-/// An artifact of which it is known that its build is quarantined.
+/// An artifact whose build is known to be quarantined.
 pub(super) struct QuarantinedBuild {
     artifact: String,
     generation: i64,
-    /// Digest of what was used beside files.
+    /// The digest of the inputs besides files.
     inputs: String,
     /// The name of the Quarantine.
     quarantine: String,
@@ -64,8 +64,8 @@ pub(super) fn rolls_back(object: &Kustomization) -> bool {
     on_failure(object) == Ok(OnFailure::RollBack)
 }
 
-/// The desired state of a build. What only a quarantined result has is deleted before health is proven: nothing else needs it, and
-/// it may be what keeps the others from being healthy, such as a NetworkPolicy.
+/// The desired state of a build. Objects that only a quarantined result has are deleted before health is proven. No other
+/// object needs them, and one of them, such as a NetworkPolicy, may keep the others from being healthy.
 pub(super) fn desired(built: &Arc<ApplyDesiredState>, is_way_back: bool) -> Arc<ApplyDesiredState> {
     match is_way_back && built.prunes_after_health {
         true => {
@@ -76,7 +76,7 @@ pub(super) fn desired(built: &Arc<ApplyDesiredState>, is_way_back: bool) -> Arc<
     }
 }
 
-/// Names what of a spec makes a result and judges it. When it is applied does not count.
+/// A digest of the spec's fields that decide the result and its health. Fields about the time of applying do not count.
 fn spec_digest(spec: &KustomizationSpec) -> String {
     let spec = KustomizationSpec {
         suspend: false,
@@ -106,7 +106,7 @@ fn images(built: &ApplyDesiredState) -> Vec<String> {
     known_images(images_of(objects.map(|manifest| &manifest.object), MAX_IMAGES))
 }
 
-/// Whether a run ended because what it applied failed, rather than before it applied it.
+/// Whether a run ended because its applied objects failed, and not before it applied them.
 fn has_failed(ended: &KustomizationRunReport) -> bool {
     let is_failure = matches!(&ended.outcome, RunOutcome::Failed(why, ..)
         if [reason::HEALTH_CHECK_FAILED, LIFECYCLE_FAILED].contains(why));
@@ -117,7 +117,7 @@ impl KustomizationSession<'_> {
     /// The Quarantines of a Kustomization.
     ///
     /// # Errors
-    /// The outcome of a run that does not know them: it could apply again what is quarantined.
+    /// The outcome of a run that does not know its Quarantines, and could therefore apply a quarantined build again.
     pub(super) async fn own_quarantines(
         &self,
         object: &Kustomization,
@@ -128,21 +128,21 @@ impl KustomizationSession<'_> {
         Ok(windlass_quarantine::of_applier(known, &self.node, &uid))
     }
 
-    /// Whether nothing of an artifact would be applied, because its build is quarantined and the status says so.
+    /// Whether no object of an artifact would be applied, because its build is quarantined and the status reports that.
     pub(super) fn is_held_back(&self, object: &Kustomization, artifact: &Artifact) -> bool {
         let own = self.seen_quarantines(object);
         report::is_quarantined(object)
             && self.known_quarantine(object, artifact, &own, None).is_some()
     }
 
-    /// Whether what is applied is quarantined now, as after the rollback of a change that was healthy.
+    /// Whether the applied build is quarantined now, as after the rollback of a change that was healthy.
     pub(super) fn is_settled_in_quarantine(&self, own: &[Arc<Quarantine>]) -> bool {
         let memory = self.memory();
         let settled = memory.settled.as_ref();
         settled.is_some_and(|it| windlass_quarantine::of_result(own, &it.digest).is_some())
     }
 
-    /// The revision that is applied in place of an artifact; `None` if it is not known without a build that there is one.
+    /// The revision that is applied in place of an artifact. `None` if this is not known without a build.
     pub(super) fn way_back_revision(
         &self,
         object: &Kustomization,
@@ -153,14 +153,14 @@ impl KustomizationSession<'_> {
         rolled_back_to(&known).map(|good| good.revision)
     }
 
-    /// The Quarantines of a Kustomization as the watch saw them last.
+    /// The Quarantines of a Kustomization, as the watch saw them last.
     fn seen_quarantines(&self, object: &Kustomization) -> Vec<Arc<Quarantine>> {
         let table = self.context.shared::<WatchedObjectCache<Quarantine>>();
         let uid = object.uid().unwrap_or_default();
         windlass_quarantine::of_applier(table.of(&self.node.namespace), &self.node, &uid)
     }
 
-    /// The causes of an attempt at a build: a user lifted its Quarantine, or it is applied in place of a result that failed.
+    /// The causes of an attempt at a build: a user lifted its Quarantine, or it is applied in place of a failed result.
     pub(super) fn causes_with_quarantines(
         &self,
         object: &Kustomization,
@@ -169,7 +169,7 @@ impl KustomizationSession<'_> {
     ) -> Vec<AuditCause> {
         for quarantine in self.seen_quarantines(object) {
             let is_in_force = windlass_quarantine::is_in_force(&quarantine);
-            // A later revision that builds the same was brought by the source.
+            // A later revision of the source has the same build.
             let is_back =
                 |good: BuildFacts| good.digest == of.digest && good.revision == of.revision;
             if quarantine.spec.result.digest == of.digest && !is_in_force {
@@ -186,7 +186,7 @@ impl KustomizationSession<'_> {
         causes
     }
 
-    /// The Quarantine in force of an artifact that was built before with this spec; with these inputs, if they are known.
+    /// The Quarantine in force of an artifact that was built before with this spec, and with these inputs if they are known.
     pub(super) fn known_quarantine(
         &self,
         object: &Kustomization,
@@ -219,7 +219,7 @@ impl KustomizationSession<'_> {
         });
     }
 
-    /// What a result is made from.
+    /// The facts from which a result is made.
     ///
     /// # Errors
     /// The key of the digests cannot be read.
@@ -246,7 +246,7 @@ impl KustomizationSession<'_> {
         })
     }
 
-    /// Has the status record what a good result was made from, if a later one may go back to it.
+    /// Writes the build facts of a good result to the status, if a later result may be rolled back to it.
     pub(super) async fn record_facts(
         &self,
         object: &Kustomization,
@@ -255,22 +255,22 @@ impl KustomizationSession<'_> {
         ended: &mut KustomizationRunReport,
     ) {
         let quarantines = on_failure(object).is_ok_and(OnFailure::quarantines);
-        // What waits for its wave is pinned to it.
+        // A rollout pins a waiting Kustomization to its last good result, so it needs the facts, too.
         let is_asked = quarantines
             || windlass_rollout::is_selected(&self.context, &self.node.namespace, object.labels());
         let is_new = ended.came.facts.is_none() && ended.outcome.is_settled();
         let digest = ended.came.digest.clone().filter(|_| is_new && is_asked);
         if let Some(digest) = digest {
-            // What was not built in this run was built before.
+            // Images of objects that this run did not build are known from the former build.
             let images = ended.came.images.take();
             let images = images.unwrap_or_else(|| report::images_of_build(object, &digest));
-            // Without it, a later failure is held.
+            // Without the facts, a later failure is held.
             let facts = self.build_facts(object, artifact, &digest, inputs, images).await;
             ended.came.facts = facts.ok();
         }
     }
 
-    /// Applies a build of the source that is not quarantined, and quarantines it if it fails.
+    /// Applies a build of the source that is not quarantined. If it fails, windlass quarantines it.
     pub(super) async fn apply_new(
         &self,
         object: &Arc<Kustomization>,
@@ -285,8 +285,8 @@ impl KustomizationSession<'_> {
             digest: desired_kustomization.digest.clone(),
             revision: artifact.revision.clone(),
         };
-        // What fails after it was good has failed for another reason. The history knows that after a restart, after another
-        // failure, and with another spec.
+        // A result that was good before has failed for another reason. The history knows that also after a restart, another
+        // failure or another spec.
         let was_good = self.is_applied(object, &judged) || report::was_good(object, &judged.digest);
         let applied = AppliedArtifact { artifact, is_way_back: false };
         let mut ended = self.apply(object, timeouts, applied, desired_kustomization, target).await;
@@ -312,7 +312,7 @@ impl KustomizationSession<'_> {
         let RunOutcome::Failed(_, text, wake) = &mut ended.outcome else { return };
         match recorded {
             Ok(recorded) => {
-                // What a user lifts is attempted anew, with the whole wait for its health.
+                // If a user lifts the Quarantine, the result is attempted again with the full wait for its health.
                 let mut memory = self.memory();
                 (memory.failed_wait, memory.waiting, memory.healthy) = (None, None, None);
                 drop(memory);
@@ -356,7 +356,7 @@ impl KustomizationSession<'_> {
         let written = windlass_quarantine::record(cluster, quarantine, own).await?;
         known_quarantines::insert_written(&self.context, written.clone());
         self.remember_quarantine(object, artifact, inputs, &written);
-        // What is not deleted now is deleted by the next failure.
+        // A Quarantine that cannot be deleted now is deleted after the next failure.
         let name = written.name_any();
         let deleted = windlass_quarantine::delete_oldest(cluster, own, &name).await;
         for gone in deleted.unwrap_or_default() {
@@ -365,7 +365,7 @@ impl KustomizationSession<'_> {
         Ok(Arc::new(written))
     }
 
-    /// The run of a Kustomization whose source has a quarantined result: applies the last good one, or nothing.
+    /// Runs a Kustomization whose source has a quarantined result. It applies the last good result, or nothing.
     pub(super) async fn go_back(
         &self,
         object: &Arc<Kustomization>,
@@ -407,7 +407,7 @@ impl KustomizationSession<'_> {
                 self.dismiss_events(object, None).await;
                 return back(*ended, quarantine, good);
             }
-            // A store that cannot be reached may have it.
+            // A store that cannot be reached may have the artifact.
             Err(outcome @ RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..)) => {
                 self.have_fetched_again(object);
                 return early(object, &artifact.revision, lost(&text, &good, outcome));
@@ -430,8 +430,9 @@ impl KustomizationSession<'_> {
 }
 
 impl KustomizationSession<'_> {
-    /// Has the source run, which fetches what is lost again if its kind can. It is asked once in a process: what it could not
-    /// fetch, it tries again by itself. After a restart its first run may come before it is known what is needed.
+    /// Wakes the source, so that it fetches lost artifacts again if its kind supports that. Each process wakes it once, since
+    /// the source repeats failed fetches itself. After a restart, the source's first run may come before the needed artifacts
+    /// are known.
     fn have_fetched_again(&self, object: &Kustomization) {
         let is_asked = std::mem::replace(&mut self.memory().has_woken_source, true);
         let source = KustomizationController::source(object).filter(|_| !is_asked);
@@ -441,14 +442,14 @@ impl KustomizationSession<'_> {
     }
 }
 
-/// The result to which a Quarantine goes back; `None` if nothing is rolled back.
+/// The result to which a Quarantine rolls back. `None` if there is no rollback.
 pub(super) fn rolled_back_to(quarantine: &Quarantine) -> Option<BuildFacts> {
     let is_back = quarantine.spec.action == QuarantineAction::RollBack;
     let good = quarantine.spec.last_good.as_ref().filter(|_| is_back)?;
     Some(windlass_quarantine::facts(good))
 }
 
-/// The artifact that is applied in place of a quarantined result; `None` if none is.
+/// The artifact that is applied in place of a quarantined result. `None` if no artifact is.
 pub(crate) fn rolled_back_artifact(quarantine: &Quarantine) -> Option<NeededArtifact> {
     let is_in_force = windlass_quarantine::is_in_force(quarantine);
     rolled_back_to(quarantine).filter(|_| is_in_force).and_then(needed)
@@ -472,7 +473,7 @@ fn named(quarantine: &Quarantine) -> String {
     format!("Quarantine/{namespace}/{}", quarantine.name_any())
 }
 
-/// That a user lifted a Quarantine, as a cause.
+/// The audit cause that a user lifted a Quarantine.
 fn lifted(quarantine: &Quarantine) -> Option<AuditCause> {
     let lift = quarantine.status.as_ref()?.lift.as_ref()?;
     Some(AuditCause {
@@ -502,7 +503,7 @@ fn back(
         revision: quarantine.spec.result.revision.clone(),
         text: windlass_quarantine::text(quarantine),
     });
-    // The entry of the history is written anew. One to which a user rolled back may have no facts.
+    // The entry of the history is written again. A result to which a user rolled back may have no facts.
     ended.came.facts = Some(good).filter(|good| !good.spec.is_empty());
     ended
 }

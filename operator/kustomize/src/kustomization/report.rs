@@ -1,4 +1,4 @@
-//! What happened to a Kustomization, as status and events. Pure.
+//! Turns the outcome of a Kustomization into its status and its events. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,10 +32,10 @@ const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
 
 const HEALTHY: &str = "Healthy";
 
-/// Something was left out of what was applied.
+/// A build left out some names when it was applied.
 const LEFT_OUT: ConditionReason = ConditionReason::new("LeftOut");
 
-/// Conditions that this kind sets; others in the status are kept.
+/// The conditions that this kind sets. Other conditions in the status are kept.
 pub(super) const OWNED: [&str; 4] = [HEALTHY, WARNINGS, DELETION_HELD, WAVE];
 
 /// The progress that is written together with the inventory.
@@ -45,29 +45,29 @@ pub(super) enum InventoryWriteProgress<'a> {
     Applying(&'a str),
     /// A few objects of a revision are applied, with the message while their health is awaited. One write reports both.
     Awaiting(&'a str, &'a str),
-    /// Objects left the inventory, of which so many were deleted without approval.
+    /// Objects left the inventory, and this number of them was deleted without approval.
     Deleted(usize),
 }
 
-/// How a run ended, with the facts for its report.
+/// The result of a run, with the facts for its report.
 pub(super) struct KustomizationRun<'a> {
     pub(super) outcome: &'a RunOutcome,
-    /// The revision that the run was about; empty when it did not get that far.
+    /// The revision of the run. Empty if the run ended before it knew the revision.
     pub(super) revision: &'a str,
-    /// The revision that the source names as its own origin; empty if it names none.
+    /// The origin revision that the source names. Empty if the source names none.
     pub(super) origin_revision: &'a str,
     /// Digest of the build, if there was one.
     pub(super) digest: Option<&'a str>,
-    /// What a good result was made from, if a later one may go back to it.
+    /// The facts of a good result, if a later result may be rolled back to it.
     pub(super) facts: Option<&'a BuildFacts>,
     /// The revision of the source, in whose place the last good one is applied.
     pub(super) quarantine: Option<&'a QuarantinedRevision>,
-    /// What the revision of the source waits for, if its wave of a rollout is not open.
+    /// The reason why the revision of the source waits, if its wave of a rollout is not open.
     pub(super) wave: Option<&'a str>,
     pub(super) changes: &'a [(ObjectId, Action)],
-    /// What was left out of a build that was applied to its end.
+    /// The names that a completely applied build left out.
     pub(super) warnings: &'a [String],
-    /// What is said of deletions that are held.
+    /// The report about held deletions.
     pub(super) deletion: &'a DeletionReport,
     /// Whether health was asked for.
     pub(super) has_health: bool,
@@ -81,13 +81,13 @@ pub(super) struct KustomizationRun<'a> {
 pub(super) struct QuarantinedRevision {
     /// The revision.
     pub(super) revision: String,
-    /// What is said of it.
+    /// The message about it.
     pub(super) text: String,
 }
 
 impl KustomizationRun<'_> {
-    /// The outcome as users read it. What is applied in place of a quarantined result is as it should be, and the Kustomization is
-    /// not: only another revision, or a user, changes that.
+    /// The outcome for users. The objects that replace a quarantined result are as desired, but the Kustomization is not
+    /// ready. Only another revision or a user changes that.
     fn shown(&self) -> Cow<'_, RunOutcome> {
         match self.quarantine.filter(|_| self.outcome.is_settled()) {
             Some(of) => Cow::Owned(RunOutcome::Stalled(reason::QUARANTINED, of.text.clone())),
@@ -123,7 +123,7 @@ fn is_newest_success(status: &KustomizationStatus, digest: &str) -> bool {
     })
 }
 
-/// The digest of the build that was applied last to its end, by the history; `None` if there is none.
+/// The digest of the last build that was applied to its end, by the history. `None` if there is none.
 pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
     let mut history = object.status.iter().flat_map(|status| &status.history);
     let applied =
@@ -131,7 +131,7 @@ pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
     applied.map(|it| it.digest.as_str())
 }
 
-/// The images of a build that was good before, as the history has them.
+/// The images of a build that was good before, from the history.
 pub(super) fn images_of_build(object: &Kustomization, digest: &str) -> Vec<String> {
     let mut history = object.status.iter().flat_map(|status| &status.history);
     let known = history.find_map(|it| {
@@ -149,7 +149,7 @@ pub(super) fn was_good(object: &Kustomization, digest: &str) -> bool {
     })
 }
 
-/// What the build was made from that was applied last to its end, by the history; `None` if it was written without that.
+/// The facts of the last build that was applied to its end, by the history. `None` if the history entry has no facts.
 pub(super) fn last_good(object: &Kustomization) -> Option<BuildFacts> {
     let mut history = object.status.iter().flat_map(|status| &status.history);
     let applied =
@@ -157,7 +157,7 @@ pub(super) fn last_good(object: &Kustomization) -> Option<BuildFacts> {
     applied.and_then(|it| BuildFacts::of_entry(&it.digest, &it.metadata))
 }
 
-/// Whether the status says that a revision waits for the approval of its Plan, or that this was rejected.
+/// Whether the status reports that a revision waits for the approval of its Plan, or that a user rejected the Plan.
 pub(super) fn waits_for_plan(object: &Kustomization) -> bool {
     let ready = object.condition(reconcile::READY);
     ready
@@ -189,12 +189,12 @@ pub(super) struct RecordedWait {
     reason: String,
     /// The revision that was attempted.
     revision: String,
-    /// When it began: the transition of Healthy=Unknown.
+    /// When the wait began, which is the transition to Healthy=Unknown.
     since: Time,
 }
 
 impl RecordedWait {
-    /// When the wait began, if it has this reason and revision. A wait for the end of deleted objects belongs to no
+    /// The time when the wait with this reason and revision began. A wait for the end of deleted objects belongs to no
     /// revision.
     pub(super) fn since(&self, why: ConditionReason, revision: &str) -> Option<Time> {
         let is_of_revision = why == AWAITING_TERMINATION || self.revision == revision;
@@ -223,8 +223,8 @@ pub(super) fn phase(phase: &str, revision: &str, timeout: Duration) -> String {
     format!("{phase} for revision {revision} with a timeout of {timeout}")
 }
 
-/// Whether a run is about something that `Ready` does not report yet: the status has no result of this revision, and
-/// does not say that its health is awaited.
+/// Whether `Ready` does not report this revision yet: the status neither has a result of the revision, nor waits for its
+/// health.
 pub(super) fn is_new(object: &Kustomization, revision: &str) -> bool {
     let attempted = object.status.as_ref().and_then(|s| s.last_attempted_revision.as_deref());
     let awaits = || {
@@ -234,11 +234,11 @@ pub(super) fn is_new(object: &Kustomization, revision: &str) -> bool {
     };
     let is_known = || is_decided(object) || awaits() || waits_for_plan(object);
     let is_same = || attempted == Some(revision) && is_known();
-    // One that goes is at no revision, and nothing about it is new.
+    // A deleted Kustomization has no revision, and there is nothing new about it.
     !revision.is_empty() && !is_same()
 }
 
-/// The status in the middle of a run: the inventory, and what is under way.
+/// The status in the middle of a run, with the inventory and the running work.
 pub(super) fn progress(
     object: &Kustomization,
     inventory: &ObjectInventory,
@@ -252,7 +252,7 @@ pub(super) fn progress(
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = StatusConditions::since(&had, generation, now, &OWNED);
     let conditions = conditions.keep(WARNINGS).keep(DELETION_HELD);
-    // What a rollout pins to a revision is at it already, and still waits for its wave.
+    // A Kustomization that is pinned to its revision has applied that revision, and still waits for its wave.
     let is_applied = match progress {
         InventoryWriteProgress::Applying(of) | InventoryWriteProgress::Awaiting(of, _) => {
             before.last_applied_revision.as_deref() == Some(of)
@@ -309,7 +309,7 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
     // applied object. Differs(flux): a run that finds a revision already applied sends no event.
     let is_new =
         !run.changes.is_empty() || failed_anew || recovered || is_new_revision(&before, run);
-    // Its newest entry is what is live, also where a build changed no object.
+    // The newest entry is live, also if a build changed no object.
     let is_another = |digest: &str| run.outcome.is_settled() && !is_newest_success(&before, digest);
     let is_recorded = |digest: &&str| {
         let is_over = !matches!(run.outcome, RunOutcome::Running(..));
@@ -329,7 +329,7 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
     KustomizationReport { before, after, events }
 }
 
-/// Whether the newest entry of the history does not have what a good build was made from.
+/// Whether the newest history entry lacks the facts of a good build.
 fn lacks_facts(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> bool {
     let Some(facts) = run.facts.filter(|_| run.outcome.is_settled()) else { return false };
     let newest = before.history.first();
@@ -341,7 +341,7 @@ fn is_new_revision(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> 
     run.outcome.is_settled() && before.last_applied_revision.as_deref() != Some(run.revision)
 }
 
-/// The metadata about a revision; unknown values are left out.
+/// The metadata about a revision. Unknown values are left out.
 fn facts(prefix: &str, revision: &str, origin_revision: &str) -> BTreeMap<String, String> {
     let all = [("revision", revision), ("originRevision", origin_revision)];
     let known = all.into_iter().filter(|(_, value)| !value.is_empty());
@@ -370,7 +370,7 @@ fn conditions(
         RunOutcome::Settled(..) => {
             conditions.set(WARNINGS, ConditionStatus::True, LEFT_OUT, &run.warnings.join("\n"))
         }
-        // What was applied before is as it was.
+        // The objects that were applied before are unchanged.
         RunOutcome::Running(..)
         | RunOutcome::Blocked(..)
         | RunOutcome::Failed(..)
@@ -390,7 +390,7 @@ fn conditions(
     let is_healthy = StatusCondition::is(had, HEALTHY, ConditionStatus::True);
     let conditions = match run.outcome {
         RunOutcome::Settled(..) if !run.has_health => conditions,
-        // A run that changed nothing says nothing new about health.
+        // A run that changed nothing reports nothing new about health.
         RunOutcome::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
         RunOutcome::Settled(..) => conditions.set(
             HEALTHY,
@@ -420,21 +420,21 @@ fn health_passed(had: &[StatusCondition], run: &KustomizationRun<'_>) -> String 
     format!("Health check passed in {}", took(since, run.now))
 }
 
-/// How long something took, to the millisecond.
+/// A duration as text, to the millisecond.
 fn took(since: Time, now: Time) -> String {
     let took = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     let took = Duration::from_millis(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     reconcile::format_duration(took)
 }
 
-/// `Kind/namespace/name action`, a line each, as Flux's events have them.
+/// The lines `Kind/namespace/name action`, as in Flux's events.
 fn lines(changes: &[(ObjectId, Action)]) -> String {
     let lines: Vec<String> =
         changes.iter().map(|(id, action)| format!("{} {action}", id.subject())).collect();
     lines.join("\n")
 }
 
-/// The lines of changes with some actions, for one event; none if there are none.
+/// The lines for the changes with some actions, for one event. Empty if there are no such changes.
 fn change_lines(
     changes: &[(ObjectId, Action)],
     is_listed: impl Fn(Action) -> bool,
@@ -444,7 +444,7 @@ fn change_lines(
     (!selected.is_empty()).then(|| lines(&selected))
 }
 
-/// The facts about what a Kustomization that goes had applied.
+/// The facts about the last applied result of a deleted Kustomization.
 fn facts_of_last(object: &Kustomization) -> BTreeMap<String, String> {
     let status = object.status.as_ref();
     let revision = status.and_then(|it| it.last_applied_revision.as_deref());
@@ -466,11 +466,11 @@ pub(super) fn finalized(
     vec![ObjectEvent { severity: EventSeverity::Info, reason, message, metadata }]
 }
 
-/// How many objects a text names whose end was not seen.
+/// The most objects that a text about pending deletions names.
 const MAX_TERMINATING_NAMED: usize = 20;
 
-/// What is known of objects, with their finalizers, whose deletion the API server accepted and whose end was not seen; none if
-/// there are none. `waited` is how long it was waited for.
+/// The state of objects whose deletion the API server accepted and whose end was not observed, with their finalizers. `None`
+/// if there are no such objects. `waited` is how long the run waited for them.
 pub(super) fn terminating(
     objects: &BTreeMap<ObjectId, Vec<String>>,
     waited: Option<Duration>,
@@ -550,7 +550,7 @@ fn events(
     let mut events: Vec<ObjectEvent> =
         [applied, pruned, passed].into_iter().flatten().map(|it| info(progressing, it)).collect();
     if let DeletionReport::Held { text, is_new: true } = run.deletion {
-        // A user has to act, though nothing failed.
+        // A user has to act, although nothing failed.
         events.push(ObjectEvent {
             severity: EventSeverity::Error,
             ..info(DELETION_HELD, text.clone())
@@ -581,7 +581,7 @@ fn events(
         RunOutcome::Failed(why, text, _) | RunOutcome::Stalled(why, text) => {
             let mut failure = info(why.as_str(), text.clone());
             failure.severity = EventSeverity::Error;
-            // The status of the commit that failed is set, not that of the one which is applied in its place.
+            // The commit status is set for the failed commit, and not for the one that is applied in its place.
             if let Some(of) = run.quarantine.filter(|_| run.outcome.is_settled()) {
                 failure.metadata = facts(GROUP, &of.revision, "");
             }

@@ -1,8 +1,9 @@
-//! Whether a reviewed pull request showed that objects leave the manifests of a Kustomization, by building it at the commits.
+//! Whether a reviewed pull request showed that objects leave the manifests of a Kustomization. Windlass builds the
+//! Kustomization at the commits of the pull request to find that out.
 //!
-//! All builds have the spec, variables and keys of now, so that whatever differs between them comes from the commits.
-//! Here: the builds, and comparing them. Elsewhere: which pull request, its reviews and commits
-//! (crate `source-controller`).
+//! All builds use the present spec, variables and keys, so that each difference between them comes from the commits.
+//! Here: the builds, and comparing them. Elsewhere: finding the pull request, its reviews and commits (crate
+//! `source-controller`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,17 +28,19 @@ use windlass_runtime::build::remote_base_access::{
 use windlass_runtime::pull_request_approval::{RemovalRefusal, ReviewedRemoval};
 use windlass_runtime::run_context::RunContext;
 
-/// Why bases on other servers are not fetched.
+/// The reason why bases on other servers are not fetched.
 const REMOTE_BASES: &str = "reviews of a pull request do not show what other servers have";
 
-/// Checks that the reviewers of a pull request saw what becomes of these objects.
+/// Checks that the reviewers of a pull request saw the removal of these objects.
 ///
-/// * The merged commit lacks them.
-/// * Every file that its build reads is the same in the last commit that was reviewed, so the result is the same, too.
-/// * Each commit before it has them: the pull request removed them, and not something earlier or something in the cluster.
+/// * The merged commit does not have the objects.
+/// * Every file that the build of the merged commit reads is the same in the last reviewed commit. So the result is the same,
+///   too.
+/// * Each commit before the merged one has the objects. So the pull request removed them, and not an earlier commit or a
+///   change in the cluster.
 ///
 /// # Errors
-/// What differs, or why it is not known. It has no value of a Secret.
+/// The text names the difference, or the reason why the check failed. It contains no value of a Secret.
 pub async fn check_removal(
     context: Arc<RunContext>,
     removal: ReviewedRemoval,
@@ -52,7 +55,7 @@ pub async fn check_removal(
     };
     let unknown = |outcome: RunOutcome| RemovalRefusal::Unknown(outcome.text().to_owned());
     let timeouts = validated_spec::check(&object.spec).map_err(unknown)?;
-    // The runs of the Kustomization watch them.
+    // These objects are watched by the runs of the Kustomization.
     let mut references = ReadReferences::new(&context.watcher);
     let inputs = KustomizationInputs::read(&context.settings, &object, &mut references).await;
     let inputs = inputs.map_err(unknown)?;
@@ -84,15 +87,15 @@ pub async fn check_removal(
     }
 }
 
-/// What of a build is compared.
+/// The parts of a build that are compared.
 struct BuiltCommit {
     ids: BTreeSet<ObjectId>,
     trace: TreeTrace,
 }
 
 impl BuiltCommit {
-    /// Whether the build has an object. One without a namespace is cluster-scoped: the manifest may name a namespace, which the
-    /// API server drops.
+    /// Whether the build has an object. An object without a namespace is cluster-scoped. Its manifest may name a namespace,
+    /// which the API server drops.
     fn has(&self, id: &ObjectId) -> bool {
         let is_same = |built: &ObjectId| {
             (&built.name, &built.group, &built.kind) == (&id.name, &id.group, &id.kind)

@@ -1,4 +1,4 @@
-//! Post-build substitution: where variables come from, and which objects they are put into.
+//! Post-build substitution: the sources of variables, and the objects in which they are replaced.
 //!
 //! Source: fluxcd/pkg/kustomize 1.44 and kustomize-controller 1.9. Elsewhere: expressions (`envsubst`).
 
@@ -19,10 +19,10 @@ use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::build::decryption::described;
 use windlass_serve::settings::OperatorSettings;
 
-/// The label or annotation that leaves an object as it is, when it says `disabled`.
+/// The label or annotation that excludes an object from substitution, with the value `disabled`.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
-/// What is put into the objects of a build.
+/// The variables that are substituted in the objects of a build.
 pub(crate) struct PostBuildSubstitution {
     variables: SubstitutionVariables,
     invalid: Option<InvalidVariableName>,
@@ -31,14 +31,14 @@ pub(crate) struct PostBuildSubstitution {
     /// Values that no status, event or log may show.
     pub(super) secrets: SecretMasking,
     has_secrets: bool,
-    /// Of all that a build depends on here.
+    /// The digest of all variables on which a build depends.
     pub(super) digest: String,
-    /// The variables without a value, if some of the sources are not known; they stay as they are written.
+    /// The variables without a value, if some sources are not known. Their expressions stay in the text.
     unknown: Option<Mutex<BTreeSet<String>>>,
 }
 
 impl PostBuildSubstitution {
-    /// Reads what a spec names; nothing when it asks for no substitution.
+    /// Reads the objects that a spec names for substitution. It reads none if the spec asks for no substitution.
     pub(super) async fn read(
         settings: &OperatorSettings,
         object: &Kustomization,
@@ -76,12 +76,12 @@ impl PostBuildSubstitution {
         Ok(Some(gathered.finish(spec, settings.strict_substitutions())))
     }
 
-    /// Puts the variables into an object.
+    /// Substitutes the variables in an object.
     ///
     /// `is_secret` says that the object itself was decrypted.
     ///
     /// # Errors
-    /// Why the object cannot be built, as Flux says it; no value of a Secret is in it.
+    /// The reason why the object cannot be built, in Flux's words. It contains no value of a Secret.
     pub(super) fn apply(&self, object: Object, is_secret: bool) -> Result<Object, String> {
         let is_off = |said: Option<&str>| said == Some("disabled");
         if is_off(object.label(SWITCH)) || is_off(object.annotation(SWITCH)) {
@@ -114,7 +114,7 @@ impl PostBuildSubstitution {
         let done = done.map_err(|error| format!("variable substitution failed: {error}"))?;
         let value = goyaml::to_json(&done).map_err(|error| {
             let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
-            // What YAML cannot make sense of may be a part of a value.
+            // The invalid YAML may contain a part of a value.
             let problem = match self.has_secrets || is_secret {
                 true => "the result is not valid YAML",
                 false => error.problem(),
@@ -124,10 +124,10 @@ impl PostBuildSubstitution {
         Object::new(value).map_err(|error| format!("UnmarshalJSON: {error}"))
     }
 
-    /// The variables of a manifest whose values are not known, each with the expression that stands for its value.
+    /// The variables of a manifest without a known value, each with its expression in the text.
     ///
     /// # Errors
-    /// What of the manifest is not an expression.
+    /// The text names the invalid expression.
     fn unknown_of(&self, text: &[u8]) -> Result<BTreeMap<String, String>, String> {
         let Some(unknown) = &self.unknown else { return Ok(BTreeMap::new()) };
         let asked = Mutex::new(BTreeSet::new());

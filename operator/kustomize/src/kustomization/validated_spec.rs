@@ -1,4 +1,4 @@
-//! What a Kustomization asks for, checked and built; every field without support is refused by its name.
+//! The spec of a Kustomization, checked and built. A field without support is refused by its name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use windlass_runtime::time_limit::TIME_LIMIT;
 use windlass_runtime::unsupported_fields::unsupported_text;
 use windlass_serve::settings::OperatorSettings;
 
-/// How long CRDs and classes may take to be ready.
+/// The longest time until CRDs and classes are ready.
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Annotation of a Kustomization: `"false"` fails a build without a single object. `"true"` permits the build; what it deletes
-/// is beyond every deletion budget all the same, since tenants may write the annotation.
+/// Annotation of a Kustomization: `"false"` fails a build without a single object. `"true"` permits the build. Its deletions
+/// still exceed every deletion budget, since tenants may write the annotation.
 pub(super) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
 
 /// The durations of a spec.
@@ -39,30 +39,30 @@ pub struct KustomizationTimeouts {
     pub(super) timeout: Duration,
 }
 
-/// The desired state of a Kustomization, and what it was built from.
+/// The desired state of a Kustomization, with the inputs of its build.
 #[derive(Clone)]
 pub struct DesiredKustomization {
     /// The desired state of the plan.
     pub desired: Arc<ApplyDesiredState>,
     /// Names the content of all manifests.
     pub digest: String,
-    /// Which files were read.
+    /// The files that the build read.
     pub trace: TreeTrace,
     /// Whether something on another server went into it, which the trace does not have.
     pub(super) is_remote: bool,
-    /// Digest of what was used beside files.
+    /// The digest of all build inputs that are not files.
     pub(super) inputs: String,
-    /// Which fields others may change.
+    /// The fields that other managers may change.
     pub ignore: Arc<IgnoreRules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
-    /// What is put in from Secrets, and what the Secrets among the manifests hold.
+    /// The values that were substituted from Secrets, and the values of Secrets among the manifests.
     pub secrets: SecretMasking,
-    /// What is not built although a kustomization names it, for people.
+    /// The names in kustomizations that are not built, for people.
     pub warnings: Vec<String>,
 }
 
-/// What a condition says of a build that was applied, with what a person has to know of it.
+/// The message of a condition about an applied build, with its warnings.
 pub(super) fn with_warnings(text: String, warnings: &[String]) -> String {
     warnings.iter().fold(text, |text, warning| format!("{text}; warning: {warning}"))
 }
@@ -178,7 +178,7 @@ pub(super) fn own_id(object: &Kustomization) -> ObjectId {
     ObjectId::new(&namespace, &object.name_any(), "kustomize.toolkit.fluxcd.io", "Kustomization")
 }
 
-/// The desired state of a Kustomization that goes: nothing of it is to remain.
+/// The desired state of a deleted Kustomization, which has no objects.
 pub(super) fn finalize(
     object: &Kustomization,
     timeouts: KustomizationTimeouts,
@@ -210,15 +210,15 @@ fn may_be_empty(object: &Kustomization, settings: &OperatorSettings) -> bool {
 /// Steps that decrypting an object or substituting in it costs, besides accounts of their own.
 const STEPS_PER_OBJECT_PASS: u64 = 100_000;
 
-/// What a build may ask of other servers.
+/// The access of a build to other servers.
 pub struct RemoteServerAccess {
-    /// Where bases on other servers come from.
+    /// The access to bases on other servers.
     pub bases: RemoteBaseAccess,
-    /// What decrypts data keys.
+    /// The services that decrypt data keys.
     pub keys: KeyServiceAccess,
 }
 
-/// A Kustomization that is to be built, and what from.
+/// A Kustomization to build, with its artifact and inputs.
 pub struct BuildRequest<'b> {
     /// The Kustomization.
     pub object: &'b Kustomization,
@@ -228,7 +228,7 @@ pub struct BuildRequest<'b> {
     pub files: &'b dyn FileTree,
     /// The revision of the files.
     pub revision: &'b str,
-    /// Its variables and keys.
+    /// The variables and keys of the build.
     pub inputs: &'b KustomizationInputs,
 }
 
@@ -243,7 +243,7 @@ pub fn desired(
 ) -> Result<DesiredKustomization, RunOutcome> {
     let mut secrets = request.inputs.secrets();
     let built = built(request, servers, settings, &mut secrets);
-    // What cannot be read may be quoted, and may have been encrypted.
+    // The error may quote unreadable text, which may have been encrypted.
     built.map_err(|outcome| match outcome {
         RunOutcome::Failed(why, text, wake) => RunOutcome::Failed(why, secrets.mask(&text), wake),
         other => other,
@@ -317,14 +317,14 @@ fn failed(text: String) -> RunOutcome {
     RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
 }
 
-/// The objects of a build as they are applied.
+/// The objects of a build in the form in which they are applied.
 struct CompletedManifests {
     objects: Vec<Object>,
-    /// What people have to know of fields that the types of built-in kinds do not have, a text for each object.
+    /// The warnings about unknown fields of built-in kinds, with a text for each object.
     unknown_fields: Vec<String>,
 }
 
-/// Does with the objects of a build what follows it: decrypts them, puts variables in, and what the spec adds.
+/// Completes the objects of a build: decrypts them, substitutes variables, and adds the metadata of the spec.
 fn completed(
     loaded: Vec<Object>,
     object: &Kustomization,
@@ -363,7 +363,7 @@ fn completed(
         }
         if let Some(substitution) = &inputs.substitution {
             manifest = substitution.apply(manifest, is_secret).map_err(|error| {
-                // The masking of the error needs what was decrypted so far.
+                // The error is masked, and the masking needs all values that were decrypted so far.
                 *secrets = std::mem::take(secrets).with(std::mem::take(&mut hidden));
                 failed(error)
             })?;
@@ -374,7 +374,7 @@ fn completed(
             return Err(failed(format!("{subject} {key} must be a string; put it in quotes")));
         }
         add_common_metadata(&mut manifest, object);
-        // The types of built-in kinds have no place for what SOPS writes, by which ciphertext is recognized.
+        // The types of built-in kinds have no field for the data of SOPS, which identifies ciphertext.
         let unknown = if is_encrypted { Vec::new() } else { normalize(&mut manifest) };
         if !unknown.is_empty() && unknown_fields.len() < MAX_WARNINGS {
             unknown_fields.push(unknown_fields_text(&subject, &unknown));
@@ -385,7 +385,7 @@ fn completed(
     Ok(CompletedManifests { objects, unknown_fields })
 }
 
-/// What is wrong with fields that were left out, and what to do about it.
+/// The message about unknown fields that were left out, with advice.
 fn unknown_fields_text(subject: &str, paths: &[String]) -> String {
     let named = paths.join(", ");
     format!("{subject}: its kind has no field {named}, so it is not applied; correct or remove it")
@@ -407,7 +407,7 @@ fn refused(error: &build_manifests::Error) -> RunOutcome {
     RunOutcome::Failed(why, text, NextRunTrigger::default())
 }
 
-/// The first entry of a Secret that is a number, a switch or worse.
+/// The first entry of a Secret that is not a text, such as a number or a boolean.
 fn value_that_is_no_text(manifest: &Object) -> Option<String> {
     if manifest.api_version() != "v1" || manifest.kind() != "Secret" {
         return None;
@@ -419,7 +419,7 @@ fn value_that_is_no_text(manifest: &Object) -> Option<String> {
     })
 }
 
-/// Puts on what the spec adds to every object: metadata, owner.
+/// Adds the metadata and the owner of the spec to an object.
 fn add_common_metadata(manifest: &mut Object, object: &Kustomization) {
     if let Some(common) = &object.spec.common_metadata {
         for (key, value) in &common.labels {
@@ -436,15 +436,14 @@ fn add_common_metadata(manifest: &mut Object, object: &Kustomization) {
     );
 }
 
-/// Gives an object the form in which it is applied. Returns fields that the type of its kind does not have, which are left
-/// out.
+/// Converts an object to the form in which it is applied. Returns the fields that its kind does not have, which are left out.
 fn normalize(manifest: &mut Object) -> Vec<String> {
     let unknown = apply::normalize::typed(manifest);
     ca_bundle::remove_unusable(manifest);
     unknown
 }
 
-/// Whose health is waited for, and in which API versions those named are read.
+/// The objects whose health is awaited, and the API versions in which named objects are read.
 fn health(spec: &KustomizationSpec) -> (HealthWaitScope, Vec<(ObjectId, String)>) {
     if spec.wait {
         return (HealthWaitScope::All, Vec::new());
@@ -466,7 +465,7 @@ fn health(spec: &KustomizationSpec) -> (HealthWaitScope, Vec<(ObjectId, String)>
     (HealthWaitScope::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
 }
 
-/// Names the content of all manifests: equal digests mean equal builds.
+/// A digest of the content of all manifests. Equal digests mean equal builds.
 fn digest(stages: &[apply::ApplyStage]) -> String {
     let mut lines: Vec<String> = stages
         .iter()

@@ -1,5 +1,5 @@
-//! A Kustomization whose wave of a rollout is not open for the newest revision of its source: it is pinned to the one that it
-//! has, which is kept against drift and built with the present spec.
+//! Pins a Kustomization to its present revision while its wave of a rollout is not open for the newest one. The present
+//! revision is kept against drift, and built with the present spec.
 //!
 //! Elsewhere: whether its wave is open (`windlass_rollout`).
 
@@ -16,7 +16,7 @@ use super::{KustomizationRunReport, KustomizationSession, report};
 use windlass_rollout::{GatedApplier, WaveGate, facts_of_revision};
 
 impl KustomizationSession<'_> {
-    /// What may be applied, if this is the newest artifact of the source.
+    /// Decides which artifact may be applied, if `artifact` is the newest one of the source.
     ///
     /// # Errors
     /// The outcome of a run that applies nothing.
@@ -47,7 +47,7 @@ impl KustomizationSession<'_> {
         windlass_rollout::gate(&self.context, &applier, &source, artifact, retry_at).await
     }
 
-    /// The artifact that a run would apply in place of this one; `None` if it would apply nothing.
+    /// The artifact that a run would apply in place of this one. `None` if it would apply nothing.
     pub(super) async fn pinned_or_newest(
         &self,
         object: &Kustomization,
@@ -61,11 +61,11 @@ impl KustomizationSession<'_> {
     }
 }
 
-/// Has the report of a run of a pinned Kustomization say what the newest revision waits for.
+/// Adds to the report of a pinned Kustomization what the newest revision waits for.
 pub(super) fn say(object: &Arc<Kustomization>, ended: &mut KustomizationRunReport, text: String) {
     if let RunOutcome::Settled(_, said) = &mut ended.outcome {
         *said = format!("{said}; {text}");
-        // The revision is the same as before, and so is where it comes from.
+        // The revision is the same as before, and so is its origin.
         let status = object.status.as_ref();
         let origin = status.and_then(|it| it.last_applied_origin_revision.clone());
         ended.came.origin_revision = origin.unwrap_or_default();

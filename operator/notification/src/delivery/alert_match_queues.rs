@@ -1,7 +1,7 @@
-//! Matches events with Alerts: the notification of each Alert that selects an event goes into the queue of its Provider.
+//! Matches events with Alerts. The notification of each Alert that selects an event goes into the queue of its Provider.
 //!
-//! Events wait in a queue for each namespace with Alerts, so that patterns of one that take long delay no other. Where too
-//! much waits, the namespace of which most waits loses its oldest event. Elsewhere: the decision (`alert_router`), the
+//! Each namespace with Alerts has a queue of events, so that slow patterns of one namespace do not delay another. If too many
+//! events wait, the namespace with the most waiting events loses its oldest one. Elsewhere: the decision (`alert_router`), the
 //! threads on which it is made (crate `windlass-expressions`).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,10 +19,10 @@ use super::change_set_events::is_withheld;
 use super::suppressed_notifications::AlertTopic;
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 
-/// How many bytes of events wait at most for decisions. An event counts once for each namespace in which it waits.
+/// The most bytes of waiting events. An event counts once for each namespace in which it waits.
 const WAITING_BYTES: usize = 64 << 20;
 
-/// What an entry of a map takes besides its texts.
+/// The memory of a map entry besides its texts.
 const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
 
 /// An event, and the names of the Alerts that may want it.
@@ -32,14 +32,14 @@ struct QueuedAlertMatch {
     bytes: usize,
 }
 
-/// What waits for the Alerts of a namespace, and is decided in its order.
+/// The events that wait for the Alerts of a namespace. They are matched in their order.
 #[derive(Default)]
 struct NamespaceAlertQueue {
     jobs: VecDeque<QueuedAlertMatch>,
     bytes: usize,
 }
 
-/// The queues by namespace; each is there while a task works on it.
+/// The queues by namespace. A queue exists while a task works on it.
 #[derive(Default)]
 struct NamespaceAlertQueues {
     of: BTreeMap<String, NamespaceAlertQueue>,
@@ -69,7 +69,7 @@ impl QueuedAlertMatch {
 }
 
 impl NamespaceAlertQueues {
-    /// Has a job wait. Returns whether the queue is new, so that it needs a task, and how many jobs made room.
+    /// Queues a job. Returns whether the queue is new, so that it needs a task, and how many jobs were dropped to make room.
     fn push(&mut self, namespace: &str, job: QueuedAlertMatch, most: usize) -> (bool, usize) {
         let is_new = !self.of.contains_key(namespace);
         let queue = self.of.entry(namespace.to_owned()).or_default();
@@ -110,7 +110,7 @@ impl AlertMatcher {
         Self { delivery, queues: Mutex::default(), workers: TaskTracker::new() }
     }
 
-    /// Has the Alerts that may want an event decide about it soon.
+    /// Queues an event for the Alerts that may select it.
     pub(super) async fn push(self: &Arc<Self>, event: &Arc<notify::FluxEvent>) {
         for (namespace, alerts) in self.delivery.router.candidates(&event.object).await {
             let job = QueuedAlertMatch::new(event.clone(), alerts);

@@ -1,4 +1,4 @@
-//! Which Alerts select an event, and the notification that each of them sends about it.
+//! Finds the Alerts that select an event, and makes the notification that each Alert sends about the event.
 //!
 //! Elsewhere: the decision (`notify::route`), in which order events are matched (`alert_match_queues`).
 
@@ -22,17 +22,17 @@ use windlass_expressions::on_thread;
 use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::run_context::RunContext;
 
-/// How many Alerts are compared with an event before others on this thread have their turn.
+/// The most Alerts that are compared with an event before other tasks on this thread have their turn.
 const ALERTS_PER_TURN: usize = 64;
 
 /// The labels of an object, which are read once an Alert asks for them.
 #[derive(Clone)]
 pub(super) enum ObjectLabels {
-    /// They were not needed yet.
+    /// The labels were not needed yet.
     Unread,
-    /// As they are now; none if the object is gone.
+    /// The present labels. `None` if the object is gone.
     Read(Option<BTreeMap<String, String>>),
-    /// The API server did not return them.
+    /// The API server did not return the labels.
     Unreadable,
 }
 
@@ -89,7 +89,8 @@ impl AlertRouter {
         names
     }
 
-    /// What an Alert makes of an event. If it asks for the labels of the object and they were not read, they are read now.
+    /// Decides what an Alert does with an event. If the Alert needs the labels of the object and they were not read, they are
+    /// read now.
     pub(super) async fn route(
         &self,
         event: &Arc<notify::FluxEvent>,
@@ -104,7 +105,7 @@ impl AlertRouter {
         self.evaluate(event, alert, labels, notify::route).await.0
     }
 
-    /// Where an Alert sends an event about something that it selected before.
+    /// Decides about a follow-up of an event that an Alert selected before.
     pub(super) async fn follow_up(
         &self,
         event: &Arc<notify::FluxEvent>,
@@ -143,8 +144,8 @@ impl AlertRouter {
         Some((QueuedNotification::new(&namespace, &name, provider, &route.event, since), bytes))
     }
 
-    /// What an Alert makes of an event, and whether it asked for the labels of the object. Its patterns may be much work,
-    /// so namespaces take turns.
+    /// Decides about an event for an Alert, and returns whether the Alert needs the labels of the object. Patterns may take
+    /// long, so namespaces take turns.
     async fn evaluate(
         &self,
         event: &Arc<notify::FluxEvent>,
@@ -183,7 +184,7 @@ impl AlertRouter {
         (RoutingDecision { warnings, route: None }, false)
     }
 
-    /// The labels of an object as they are now.
+    /// The present labels of an object.
     async fn labels(&self, object: &ObjectReference) -> ObjectLabels {
         let gvk = Gvk::new(&object.api_version, &object.kind);
         let read = async {
@@ -212,13 +213,14 @@ impl AlertRouter {
 /// The Alerts that may want events of an object.
 #[derive(Default)]
 struct AlertCandidates {
-    /// Their names, by namespace.
+    /// The names of the objects, by namespace.
     names: BTreeMap<String, Vec<String>>,
     /// Alerts with an annotation that cannot be read, and why.
     invalid: Vec<(Arc<Alert>, String)>,
 }
 
-/// Those of some Alerts that may want events of an object. Others on this thread have their turn, however many Alerts there are.
+/// The Alerts that may select events of an object. The search yields to other tasks on its thread, even if there are many
+/// Alerts.
 async fn candidates(alerts: &[Arc<Alert>], object: &ObjectReference) -> AlertCandidates {
     let mut candidates = AlertCandidates::default();
     for some in alerts.chunks(ALERTS_PER_TURN) {
@@ -237,28 +239,28 @@ async fn candidates(alerts: &[Arc<Alert>], object: &ObjectReference) -> AlertCan
     candidates
 }
 
-/// Whether windlass reconciles a kind, in any group: Alerts select events by kind and name, not by group.
+/// Whether windlass reconciles a kind, in any group. Alerts select events by kind and name, not by group.
 pub(super) fn is_reconciled(kind: &str) -> bool {
     crds::names().any(|names| names.kind == kind)
 }
 
-/// Whether no other controller has anything to report about objects of a kind. ExternalArtifacts are what other controllers
-/// offer their artifacts by: windlass runs nothing for them, and reports nothing about them.
+/// Whether no other controller reports about objects of a kind. Other controllers offer their artifacts by ExternalArtifacts,
+/// and report about them. Windlass reports nothing about ExternalArtifacts.
 pub(super) fn is_reported_alone(kind: &str) -> bool {
     is_reconciled(kind) && kind != ExternalArtifact::kind(&())
 }
 
-/// Whether an event says that an object fails of which incidents tell.
+/// Whether an event reports a failure that incidents also report.
 pub(super) fn is_of_incident(event: &notify::FluxEvent) -> bool {
     let is_error = event.severity == "error";
     is_reconciled(&event.object.kind)
         && cause::condition_reason::is_of_condition(&event.reason, is_error)
 }
 
-/// An Alert as the engine reads it, with what an annotation names besides.
+/// An Alert in the form of the engine, with the objects that an annotation names.
 fn readable(alert: &Alert) -> Option<notify::Alert> {
     let mut read = notify::Alert::new(serde_json::to_value(alert).ok()?).ok()?;
-    // They are objects of all labels.
+    // Labels do not restrict these objects.
     let more = named(alert, EVENT_SOURCES).unwrap_or_default().into_iter();
     read.spec
         .event_sources
@@ -267,7 +269,7 @@ fn readable(alert: &Alert) -> Option<notify::Alert> {
     Some(read)
 }
 
-/// Whether an Alert names an object, but for what is costly to find out.
+/// Whether an Alert names an object. Checks that are expensive are left out.
 fn may_want(alert: &Alert, more: &[EventSourceSelector], object: &ObjectReference) -> bool {
     let own = alert.namespace().unwrap_or_default();
     let is_it = |kind: &str, namespace: &str, name: &str| {

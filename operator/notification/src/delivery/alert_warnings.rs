@@ -1,6 +1,6 @@
-//! Warnings on Alerts, as events about them; the same warning is not recorded again for a while.
+//! Records warnings about Alerts as events. The same warning is not recorded again for a while.
 //!
-//! Elsewhere: what the engine warns of (`notify::route`), events about Providers (`provider_worker`).
+//! Elsewhere: which warnings there are (`notify::route`), events about Providers (`provider_worker`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::repeated_events::RepeatedEvents;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::run_context::RunContext;
 
-/// How often the same warning is recorded on an Alert.
+/// How often the same warning about an Alert is recorded at most.
 const REPEATED_WARNING_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Records warnings on Alerts, and remembers those of the last minutes.
+/// Records warnings about Alerts, and remembers the warnings of the last minutes.
 pub(super) struct AlertWarnings {
     context: Arc<RunContext>,
     recent: Mutex<RepeatedEvents>,
@@ -29,7 +29,7 @@ impl AlertWarnings {
         Self { context, recent: Mutex::new(RepeatedEvents::within(REPEATED_WARNING_INTERVAL)) }
     }
 
-    /// Records a warning on an Alert; the same warning is not recorded again for a while.
+    /// Records a warning about an Alert. The same warning is not recorded again for a while.
     pub(super) fn warn(&self, namespace: &str, name: &str, warning: AlertWarningEvent) {
         let Some(alert) = self.context.seen::<Alert>(namespace, name) else { return };
         let key = format!("{namespace}/{name}/{}/{}", warning.reason, warning.message);

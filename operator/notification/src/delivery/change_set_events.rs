@@ -1,6 +1,6 @@
-//! Which events an Alert is not sent, because it is sent the verdict about a change in their place.
+//! Withholds events from an Alert that is sent the verdict about a change in their place.
 //!
-//! Elsewhere: which changes have no verdict yet, and the event about one (`windlass_changes::withheld_events`).
+//! Elsewhere: which changes have no verdict yet, and the event about a verdict (`windlass_changes::withheld_events`).
 
 use crds::notification::Alert;
 use windlass_changes::withheld_events::{
@@ -10,8 +10,8 @@ use windlass_changes::withheld_events::{
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
 
-/// Whether an Alert is not sent an event: the verdict about a change comes in its place, or the event is such a verdict, and
-/// the Alert does not ask for them.
+/// Whether an event is withheld from an Alert. It is withheld if the verdict about a change comes in its place. A verdict
+/// itself is withheld from an Alert that does not ask for verdicts.
 pub(super) fn is_withheld(context: &RunContext, event: &notify::FluxEvent, alert: &Alert) -> bool {
     let object = &event.object;
     // Other controllers may have events of these reasons about their objects.

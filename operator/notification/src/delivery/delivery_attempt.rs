@@ -28,7 +28,7 @@ use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::provider_secret_masking::{NOT_MASKED, masked_text};
 use windlass_runtime::run_context::RunContext;
 
-/// Longest time for which one request holds a permit.
+/// The longest time for which one request holds a permit.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// A longer answer is not read on an async worker.
@@ -48,13 +48,13 @@ impl DeliveryAttempt {
     }
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 pub(super) enum DeliveryOutcome {
-    /// It was sent, or the service needs nothing of it; with the id that the service gave the message.
+    /// The notification was sent, or the service does not need it. Contains the id that the service gave the message.
     Delivered(Option<String>),
-    /// Its Alert or its Provider is gone or suspended.
+    /// The Alert or the Provider of the notification is gone or suspended.
     Unwanted,
-    /// Another attempt would come to the same.
+    /// Another attempt would have the same result.
     Refused(AlertWarningEvent),
     /// Another attempt may succeed, and no earlier than after a time if the service said so.
     Later(AlertWarningEvent, Option<Duration>),
@@ -62,20 +62,20 @@ pub(super) enum DeliveryOutcome {
 
 /// The Secrets of a Provider.
 pub struct ProviderSecrets {
-    /// Those that are there, by name.
+    /// The existing Secrets, by name.
     pub found: Arc<BTreeMap<String, SecretData>>,
     /// One that it names is not there.
     is_incomplete: bool,
 }
 
-/// What the last request of a conversation says about another attempt.
+/// What the last request of an attempt says about another attempt.
 #[derive(Default)]
 struct LastRequestAdvice {
-    /// What went wrong, although the engine may not mind.
+    /// The error of the request, which the engine may ignore.
     fault: Option<String>,
     may_help: bool,
     retry_after: Option<Duration>,
-    /// It was sent to the service.
+    /// Whether the request was sent to the service.
     is_of_service: bool,
 }
 
@@ -130,7 +130,7 @@ async fn send_notification(
     let (dispatch, said) = match said {
         Ok(said) => said,
         Err(broken) => {
-            // The service has answered; windlass did not read it.
+            // The service answered, but windlass failed to read the answer.
             last.is_of_service = false;
             return DeliveryOutcome::Refused(failed(&event, &broken.to_string()));
         }
@@ -147,7 +147,7 @@ async fn send_notification(
     };
     let may_help = match failure.stage {
         DeliveryStage::Post => last.may_help,
-        // A user who completes the Secrets has it sent.
+        // The notification can be sent once a user completes the Secrets.
         DeliveryStage::Init => secrets.is_incomplete || last.may_help,
         DeliveryStage::CommitStatus => false,
     };
@@ -169,7 +169,7 @@ fn failed(event: &notify::FluxEvent, why: &str) -> AlertWarningEvent {
     ))
 }
 
-/// The dispatch of an event to a Provider; an expression of the Provider may be evaluated here.
+/// Begins the dispatch of an event to a Provider. It may evaluate an expression of the Provider.
 ///
 /// # Errors
 /// The Provider or the Alert cannot be read.
@@ -215,8 +215,8 @@ pub async fn secrets(
     Ok(ProviderSecrets { found: Arc::new(found), is_incomplete })
 }
 
-/// The warning about a failure, without what the Secrets hold. Where they hold too much to look for all of it, the warning
-/// does not say why.
+/// The warning about a failure, without the values of Secrets. If the Secrets are too large to search for all values, the
+/// warning contains no reason.
 fn masked(
     dispatch: &EventDispatch,
     failure: &DeliveryFailure,
@@ -229,7 +229,7 @@ fn masked(
     }
 }
 
-/// Sends what the engine says until it is done, or the time of the Provider is over.
+/// Sends the messages of the engine until the engine is done, or the time of the Provider is over.
 async fn converse(
     context: &RunContext,
     permits: &RunPermits,
@@ -281,7 +281,7 @@ async fn converse(
     }
 }
 
-/// The step after an answer. Long ones take a while to be read, so namespaces take turns.
+/// Computes the next step after an answer. A long answer takes a while to parse, so namespaces take turns.
 async fn answer(
     namespace: &str,
     mut dispatch: EventDispatch,
@@ -296,7 +296,7 @@ async fn answer(
     if is_long { on_thread(namespace, read).await } else { Ok(read()) }
 }
 
-/// Sends a message; comes back with what it was on the wire, if it got so far.
+/// Sends a message. Returns the request as it was sent, if it was sent.
 async fn send(
     sender: NotificationSender<'_>,
     delivery_message: DeliveryMessage,

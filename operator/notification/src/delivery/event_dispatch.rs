@@ -1,4 +1,4 @@
-//! Receives events, and passes those on that Alerts may select.
+//! Receives events, and passes on the events that Alerts may select.
 //!
 //! Elsewhere: the queue of events (`windlass_cluster::events`), which Alerts select one (`alert_match_queues`).
 
@@ -18,11 +18,10 @@ use windlass_cluster::metrics::NotificationOutcomeLabel;
 /// Longest message. Parity(flux).
 const MESSAGE_LIMIT: usize = 39_000;
 
-/// How long events wait for the first list of Alerts and Providers. Their CRDs need not be installed: then no Alert
-/// selects events.
+/// How long events wait for the first list of Alerts and Providers. If their CRDs are not installed, no Alert selects events.
 const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The group of Alerts, Providers and Receivers: events about them are never sent.
+/// The group of Alerts, Providers and Receivers. Events about them are never sent.
 const GROUP: &str = "notification.toolkit.fluxcd.io";
 
 /// Takes events from their queue.
@@ -35,7 +34,7 @@ pub(super) struct EventDispatcher {
 }
 
 impl EventDispatcher {
-    /// The same event is not sent twice within the interval that a flag sets.
+    /// A dispatcher. It does not send the same event twice within the interval of a flag.
     pub(super) fn new(delivery: Arc<NotificationDelivery>) -> Self {
         let repetitions = RepeatedEvents::within(delivery.context.settings.rate_limit_interval);
         let matcher = Arc::new(AlertMatcher::new(delivery.clone()));
@@ -74,7 +73,7 @@ impl EventDispatcher {
             };
             self.has_waited = true;
             if self.is_listed {
-                // What waited before the start goes first.
+                // Notifications from before the start are sent first.
                 self.delivery.queue.start();
             }
         }

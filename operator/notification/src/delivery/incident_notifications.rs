@@ -1,9 +1,9 @@
-//! Notifications about incidents: which Alerts have incidents, what waits to be sent about one, and what was sent.
+//! Notifications about incidents: which Alerts have incidents, and which notifications about an incident wait or were sent.
 //!
-//! What was sent stands in the status of the Incident, which another task writes. A step is known here from the moment in
-//! which its notification waits until that task takes its outcome, so that none is sent twice.
+//! Another task writes the sent notifications to the status of the Incident. Until that task has taken the outcome of a
+//! notification, this module remembers the notification, so that it is not sent twice.
 //!
-//! Elsewhere: the incidents themselves (`incident`), what services are sent (`engines/notify`), waiting
+//! Elsewhere: the incidents themselves (`incident`), the messages to services (`engines/notify`), waiting
 //! (`notification_queue`), attempts (`provider_worker`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,20 +29,20 @@ use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::{OperatorSettings, parse_duration};
 
-/// Annotation of an Alert: whether it is sent incidents instead of each error.
+/// Annotation of an Alert that asks for incidents instead of each error.
 pub const INCIDENTS: &str = "windlass.dev/incidents";
-/// On an Alert: how long an incident is open before that is sent.
+/// Annotation of an Alert with the time for which an incident has to be open before it is sent.
 const AFTER: &str = "windlass.dev/incident-after";
-/// On an Alert: how often it is sent that an incident is still open.
+/// Annotation of an Alert with the interval of reminders about open incidents.
 const REMINDER: &str = "windlass.dev/incident-reminder";
 
-/// How many Alerts of a namespace have incidents: each open incident is compared with each of them.
+/// The most Alerts of a namespace that have incidents, since each open incident is compared with each of these Alerts.
 const MOST_EACH: usize = 32;
 
 /// Reminders are not sent more often.
 const MOST_OFTEN: Duration = Duration::from_secs(60);
 
-/// What is said about an incident.
+/// The step of an incident that a notification reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum IncidentTransition {
     Opened,
@@ -50,14 +50,14 @@ pub(crate) enum IncidentTransition {
     Resolved,
 }
 
-/// An incident, and what is said about it.
+/// An incident, and the step that is reported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct IncidentTransitionReference {
     /// Namespace, name and uid of the Incident.
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// When it was opened, in seconds since 1970: an Incident may be opened several times.
+    /// When the incident was opened, in seconds since 1970. An Incident may be opened several times.
     pub(crate) opened: i64,
     /// The class of the failure.
     pub(crate) reason: String,
@@ -68,13 +68,13 @@ pub(crate) struct IncidentTransitionReference {
 }
 
 impl IncidentTransitionReference {
-    /// The key by which a service knows the incident. It is of this opening only: the end of an earlier one that waited
-    /// does not close the page of a later one.
+    /// The key by which a service knows the incident. Each opening has its own key. So a late notification about an earlier
+    /// end does not close the page of a later opening.
     pub(crate) fn key(&self) -> String {
         format!("{}-{}", self.uid, self.opened)
     }
 
-    /// As the engine needs it.
+    /// The incident in the form of the engine.
     pub(super) fn incident(&self) -> notify::NotifiedIncident {
         notify::NotifiedIncident {
             key: self.key(),
@@ -97,10 +97,11 @@ pub(crate) struct IncidentNotificationKey {
 }
 
 impl IncidentNotificationKey {
-    /// Whether it is still to be sent, by the Incident as it is now. What is not is due again, or was sent by another process.
+    /// Whether the notification still has to be sent, by the present Incident. Otherwise it is due again later, or another
+    /// process sent it.
     ///
-    /// A process that does not act sends no beginning: the one that does knows what is due. It sends the end of what no Incident
-    /// has any more, since no other process knows of it.
+    /// A process that may not act sends no beginning, because the acting process knows which notifications are due. It does
+    /// send the end for a deleted Incident, since no other process knows about that.
     fn is_current(&self, incident: Option<&Incident>, may_act: bool) -> bool {
         let IncidentTransitionReference { uid, opened, saying, .. } = &self.mark;
         let status = incident.filter(|it| it.uid().as_ref() == Some(uid));
@@ -128,7 +129,7 @@ impl IncidentNotificationKey {
     }
 }
 
-/// Whether a notification is still to be sent, if it is about an incident; true of any other.
+/// Whether a notification about an incident still has to be sent. True for every other notification.
 pub(super) fn is_current(context: &RunContext, notification: &QueuedNotification) -> bool {
     let Some(step) = notification.step() else { return true };
     let table = context.shared::<WatchedObjectCache<Incident>>();
@@ -136,31 +137,31 @@ pub(super) fn is_current(context: &RunContext, notification: &QueuedNotification
     step.is_current(incident.as_deref(), context.cluster.leadership.may_act())
 }
 
-/// An Alert of which nothing is left but its name.
+/// An Alert that has only its name, for an Alert that was deleted.
 pub(super) fn bare_alert(namespace: &str, name: &str) -> Alert {
     let mut alert = Alert::new(name, AlertSpec::default());
     alert.metadata.namespace = Some(namespace.to_owned());
     alert
 }
 
-/// How a notification about an incident ended.
+/// The result of a notification about an incident.
 #[derive(Debug, Clone)]
 pub(crate) struct IncidentNotificationOutcome {
     pub(crate) step: IncidentNotificationKey,
-    /// Whether the service accepted it; else it never will.
+    /// Whether the service accepted the notification. Otherwise the service never will.
     pub(crate) is_delivered: bool,
     /// The id that it gave the message.
     pub(crate) message: Option<String>,
 }
 
-/// What an Alert makes of an event about an incident.
+/// The decision of an Alert about an event of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IncidentAlertChoice {
-    /// It is sent.
+    /// The event is sent.
     Sent,
-    /// The Alert does not select it, or it cannot be sent as it is.
+    /// The Alert does not select the event, or the event cannot be sent in this form.
     Declined,
-    /// That cannot be found out now.
+    /// The decision cannot be made now.
     Unknown,
 }
 
@@ -185,7 +186,7 @@ pub(crate) struct IncidentSubscriber {
     pub(crate) alert: Arc<Alert>,
     pub(crate) after: Duration,
     pub(crate) reminder: Option<Duration>,
-    /// What an annotation names besides the `eventSources`.
+    /// The objects that an annotation names besides the `eventSources`.
     pub(crate) more: Vec<EventSourceSelector>,
 }
 
@@ -229,11 +230,11 @@ fn is_wanting(alert: &Alert, settings: &OperatorSettings) -> bool {
     }
 }
 
-/// What Alerts are sent about incidents: which of them have incidents, and their notifications.
+/// The notifications about incidents, and the Alerts that have incidents.
 pub(crate) struct IncidentNotifications {
     router: Arc<AlertRouter>,
     queue: Arc<NotificationQueue>,
-    /// Whether Incidents can be kept. While that is not known, or their CRD is not installed, each error is sent.
+    /// Whether Incidents can be kept. While that is not known, or while their CRD is not installed, each error is sent.
     is_kept: AtomicBool,
     /// Alerts that are sent each error, since their namespace has too many with incidents.
     surplus: Mutex<BTreeSet<[String; 2]>>,
@@ -244,7 +245,8 @@ impl IncidentNotifications {
         Self { router, queue, is_kept: AtomicBool::default(), surplus: Mutex::default() }
     }
 
-    /// Whether incidents are sent for an Alert: it asks for them, and its Provider is of a type that can be sent any.
+    /// Whether incidents are sent for an Alert. The Alert has to ask for them, and the type of its Provider has to support
+    /// them.
     pub(crate) fn has_incidents(&self, alert: &Alert) -> bool {
         self.may_have_incidents(alert) && !self.surplus.lock().contains(&key_of(alert))
     }
@@ -262,7 +264,7 @@ impl IncidentNotifications {
         self.queue.context.seen::<Provider>(&namespace, &alert.spec.provider_ref.name)
     }
 
-    /// Whether an Alert asks for incidents, also if they cannot be kept.
+    /// Whether any Alert asks for incidents, also if incidents cannot be kept.
     pub(crate) fn are_wanted(&self) -> bool {
         let settings = &self.queue.context.settings;
         self.queue.context.store::<Alert>().state().iter().any(|alert| is_wanting(alert, settings))
@@ -273,8 +275,8 @@ impl IncidentNotifications {
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 
-    /// The Alerts for which incidents are sent now, in the order of their names. Those of a namespace that has too many are sent
-    /// each error, and an event says so.
+    /// The Alerts for which incidents are sent now, in the order of their names. If a namespace has too many of them, the
+    /// others are sent each error, and an event reports that.
     pub(crate) fn subscribers(&self) -> Vec<IncidentSubscriber> {
         let mut alerts = self.queue.context.store::<Alert>().state();
         alerts.retain(|alert| self.is_sending(alert) && self.may_have_incidents(alert));
@@ -311,8 +313,8 @@ impl IncidentNotifications {
         !is_suspended(alert, now) && provider.is_some_and(|it| !is_suspended(&*it, now))
     }
 
-    /// The Alert for which a service got the beginning of an incident, as it sends the end: to the Provider that got
-    /// the beginning, also if the Alert names another now or is gone.
+    /// The Alert with which the end of an incident is sent. It names the Provider that got the beginning, also if the Alert
+    /// names another Provider now or was deleted.
     pub(crate) fn alert_as_sent(&self, namespace: &str, name: &str, provider: &str) -> Arc<Alert> {
         let alert = self.queue.context.seen::<Alert>(namespace, name);
         let mut alert = alert.map_or_else(|| bare_alert(namespace, name), |it| (*it).clone());
@@ -350,12 +352,12 @@ impl IncidentNotifications {
         std::mem::take(&mut *self.queue.incident_outcomes.ended.lock())
     }
 
-    /// Returns once there is an outcome.
+    /// Waits until a notification has an outcome.
     pub(crate) async fn outcome(&self) {
         self.queue.incident_outcomes.came.notified().await;
     }
 
-    /// What an Alert makes of an event about an object, by all that its spec says.
+    /// Decides about an event of an object for an Alert, by the whole spec of the Alert.
     pub(crate) async fn choose(
         &self,
         event: &Arc<notify::FluxEvent>,
@@ -370,7 +372,7 @@ impl IncidentNotifications {
         }
     }
 
-    /// Nothing is sent to a Provider that does not exist yet, which does not mean that the Alert declines the event.
+    /// The choice for a Provider that does not exist yet. Nothing is sent to it, but the Alert may not decline the event.
     fn declined(&self, alert: &Alert) -> IncidentAlertChoice {
         if self.provider_of(alert).is_some() {
             IncidentAlertChoice::Declined

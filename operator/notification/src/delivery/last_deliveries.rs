@@ -1,7 +1,8 @@
-//! How the last notification of each Provider ended. A Provider has no status, so its incident is derived from this.
+//! Records how the last notification of each Provider ended. A Provider has no status, so its incident is derived from this
+//! record.
 //!
-//! It is gone with the process: an Incident that is open stays so until a notification is accepted. Elsewhere: attempts
-//! (`provider_worker`), the incidents (`incident`).
+//! The record is lost when the process ends. An Incident that is open then stays open until the service accepts a
+//! notification. Elsewhere: attempts (`provider_worker`), the incidents (`incident`).
 
 use std::collections::BTreeMap;
 
@@ -11,23 +12,23 @@ use reconcile::Time;
 use super::delivery_attempt::{DeliveryAttempt, DeliveryOutcome};
 use super::provider_queues::ProviderKey;
 
-/// How the last notification of a Provider ended.
+/// The result of the last notification of a Provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LastDeliveryOutcome {
     /// The service accepted it.
     Accepted,
     /// A request failed for good, or several attempts failed.
     Failed {
-        /// Since when the service has accepted none.
+        /// Since when the service has accepted no notification.
         since: Time,
-        /// What the last attempt came to, without what the Secrets hold.
+        /// The error of the last attempt, without the values of Secrets.
         message: String,
     },
-    /// The Provider to which it was sent is deleted. To the one that has its name now, none was sent.
+    /// The Provider of the last notification was deleted. No notification was sent to the new Provider of the same name.
     Replaced,
 }
 
-/// A result, and the uid of the Provider that it is of.
+/// A result, and the uid of its Provider.
 struct DeliveryOfProvider {
     uid: String,
     last: LastDeliveryOutcome,
@@ -38,7 +39,7 @@ struct DeliveryOfProvider {
 pub(crate) struct LastDeliveries(Mutex<BTreeMap<ProviderKey, DeliveryOfProvider>>);
 
 impl LastDeliveries {
-    /// Records what an attempt says of the service of a Provider: nothing, if the service was not asked.
+    /// Records the result of an attempt for its Provider. It records nothing if the service was not asked.
     pub(super) fn record(&self, provider: &ProviderKey, attempt: &DeliveryAttempt) {
         let Some(uid) = &attempt.asked else { return };
         match &attempt.outcome {
@@ -67,8 +68,8 @@ impl LastDeliveries {
         self.put(provider, uid, LastDeliveryOutcome::Failed { since, message });
     }
 
-    /// Forgets the results of other Providers than those that have a uid by `uid_of`. A result of a Provider with another uid
-    /// says nothing of the one that was created since.
+    /// Forgets the results of Providers that have no uid by `uid_of`. A result for another uid becomes `Replaced`, since it
+    /// says nothing about a Provider that was created later with the same name.
     pub(crate) fn retain(&self, uid_of: impl Fn(&ProviderKey) -> Option<String>) {
         self.0.lock().retain(|provider, result| {
             let Some(uid) = uid_of(provider) else { return false };
@@ -79,7 +80,7 @@ impl LastDeliveries {
         });
     }
 
-    /// All of them.
+    /// All recorded results.
     pub(crate) fn all(&self) -> BTreeMap<ProviderKey, LastDeliveryOutcome> {
         let all = self.0.lock();
         all.iter().map(|(provider, result)| (provider.clone(), result.last.clone())).collect()

@@ -1,7 +1,7 @@
-//! Publishing a message to a server of NATS: the five lines of its protocol that this takes.
+//! Publishes a message to a NATS server, with the five commands of the NATS protocol that this takes.
 //!
-//! Elsewhere: subject, payload and login (`engines/notify`), which addresses may be asked
-//! (`http_client::EgressRules`), how long it may take (`delivery_attempt`).
+//! Elsewhere: subject, payload and login (`engines/notify`), which addresses may be asked (`http_client::EgressRules`), how
+//! long it may take (`delivery_attempt`).
 //!
 //! Source of the semantics: nats.io, "Client Protocol"; nats.go 1.4x for addresses and logins.
 
@@ -33,13 +33,13 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest line that a server may send. Its first names all servers of a cluster.
 const LONGEST_LINE: usize = 256 << 10;
 
-/// Most lines that a server may send before the one that is waited for.
+/// The most lines that a server may send before the expected line.
 const MOST_LINES: usize = 64;
 
 /// Most servers that an address may name.
 const MOST_SERVERS: usize = 16;
 
-/// Why a message was not published, and whether another attempt may help.
+/// The reason why a message was not published, and whether another attempt may help.
 struct NatsPublishError {
     text: String,
     may_help: bool,
@@ -54,7 +54,7 @@ impl NatsPublishError {
         Self { text: text.into(), may_help: true }
     }
 
-    /// Names what failed before anything was published.
+    /// Adds to an error that the failure came before anything was published.
     fn connecting(self) -> Self {
         Self { text: format!("error connecting to server: {}", self.text), ..self }
     }
@@ -74,11 +74,11 @@ struct NatsServer {
     host: String,
     port: u16,
     is_tls: bool,
-    /// What the address has before the host: a name with a password, or a token.
+    /// The login in the address: a name with a password, or a token.
     user: Option<(String, Option<String>)>,
 }
 
-/// What a server says first.
+/// The first message of a server.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct NatsServerInfo {
@@ -114,9 +114,9 @@ struct NatsConnect<'c> {
 }
 
 /// Publishes a message, and waits until the server has it. Servers are tried in the order of the address until one can be
-/// reached. Those that a server names besides are not asked: no spec named them.
+/// reached. A server may name further servers, but windlass does not ask these, since no spec named them.
 ///
-/// The time is limited by the caller.
+/// The caller limits the time.
 pub(super) async fn publish(egress: &EgressRules, message: &NatsMessage) -> DeliveryResult {
     let published = to_any(egress, message).await;
     published.map_err(|fault| (fault.text, fault.may_help))?;
@@ -124,7 +124,7 @@ pub(super) async fn publish(egress: &EgressRules, message: &NatsMessage) -> Deli
 }
 
 async fn to_any(egress: &EgressRules, message: &NatsMessage) -> Result<(), NatsPublishError> {
-    // It would end the line, and what follows would be a command of its own.
+    // A line break in the subject would end the line, and the rest would be a command of its own.
     if message.subject.is_empty()
         || message.subject.contains(|it: char| it.is_whitespace() || it.is_control())
     {
@@ -177,7 +177,7 @@ fn server(text: &str) -> Result<NatsServer, NatsPublishError> {
 trait NatsStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> NatsStream for T {}
 
-/// Connects to a server and reads its first line; encrypts the connection if either side wants that.
+/// Connects to a server and reads its first line. The connection is encrypted if the client or the server requires it.
 async fn connect(
     egress: &EgressRules,
     server: &NatsServer,
@@ -191,13 +191,13 @@ async fn connect(
     let info: NatsServerInfo = serde_json::from_str(said)
         .map_err(|_| NatsPublishError::lasting("the server does not speak NATS"))?;
     if !server.is_tls && !info.tls_required {
-        // With what was read behind the line.
+        // The buffer may contain bytes after the first line.
         return Ok((BufStream::new(Box::new(stream)), info));
     }
     if !info.tls_required && !info.tls_available {
         return Err(NatsPublishError::lasting("nats: secure connection not available"));
     }
-    // What came in the clear behind the line would be taken for something that the server said.
+    // Unencrypted bytes after the first line would count as part of the encrypted stream.
     if !stream.buffer().is_empty() {
         return Err(NatsPublishError::lasting(
             "the server sent more before the connection was encrypted",
@@ -209,13 +209,13 @@ async fn connect(
     let encrypted = connector()?.connect(name, stream.into_inner()).await;
     let encrypted = encrypted.map_err(|error| NatsPublishError {
         text: format!("tls: {error}"),
-        // What rustls rejects has this kind; anything else is the connection.
+        // Errors of rustls have this kind. Other errors are about the connection.
         may_help: error.kind() != io::ErrorKind::InvalidData,
     })?;
     Ok((BufStream::new(Box::new(encrypted)), info))
 }
 
-/// Trusts what the system trusts: a Provider of this type has no certificates.
+/// A connector that trusts the authorities of the system, because a Provider of this type has no certificates.
 fn connector() -> Result<TlsConnector, NatsPublishError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -225,7 +225,7 @@ fn connector() -> Result<TlsConnector, NatsPublishError> {
     Ok(TlsConnector::from(Arc::new(config.with_no_client_auth())))
 }
 
-/// Logs in and publishes. The answer to a ping shows that the server has what was sent before it.
+/// Logs in and publishes. The answer to a ping proves that the server has received the messages before it.
 async fn to_one(
     mut stream: BufStream<Box<dyn NatsStream>>,
     info: &NatsServerInfo,
@@ -318,7 +318,7 @@ async fn pong(stream: &mut BufStream<Box<dyn NatsStream>>) -> Result<(), NatsPub
     Err(NatsPublishError::passing(format!("the server sent {MOST_LINES} lines and no answer")))
 }
 
-/// An error of the server. The protocol has no codes: the texts are its codes.
+/// An error of the server. The protocol has no error codes, so the texts identify the errors.
 fn said(text: &str) -> NatsPublishError {
     const LASTING: [&str; 5] = [
         "authorization violation",

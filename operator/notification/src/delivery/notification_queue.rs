@@ -1,7 +1,7 @@
-//! The notifications that wait: each has a file in the spool, and its place in the queue of its Provider.
+//! The queue of notifications. Each waiting notification has a file in the spool, and a place in the queue of its Provider.
 //!
-//! Here: what all Providers share, start and end. Elsewhere: files (`notification_spool`), the order for each Provider
-//! (`provider_queues`), sending (`provider_worker`).
+//! Here: the state that all Providers share, start and end. Elsewhere: files (`notification_spool`), the order for each
+//! Provider (`provider_queues`), sending (`provider_worker`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use windlass_cluster::metrics::NotificationOutcomeLabel;
 use windlass_cluster::run_permits::RunPermits;
 use windlass_runtime::run_context::RunContext;
 
-/// How many services are asked at once, and how many of them in the name of one namespace.
+/// The most services that are asked at once, in total and for one namespace.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
 const REQUESTS_EACH: usize = 16;
 
-/// How long attempts under way may take once the process was asked to stop.
+/// The time that running attempts have once the process was asked to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// The notifications that wait for all Providers, and what their workers share. A Provider has a worker while a notification
-/// waits for it.
+/// The waiting notifications of all Providers, and the data that their workers share. A Provider has a worker while a
+/// notification waits for it.
 pub(super) struct NotificationQueue {
     pub(super) context: Arc<RunContext>,
     pub(super) warnings: Arc<AlertWarnings>,
@@ -41,12 +41,12 @@ pub(super) struct NotificationQueue {
     pub(super) permits: RunPermits,
     pub(super) stop: CancellationToken,
     workers: TaskTracker,
-    /// What waited when the process started.
+    /// The notifications that waited when the process started.
     found: Mutex<Vec<(u64, ProviderKey)>>,
 }
 
 impl NotificationQueue {
-    /// Reads what waits in the spool. Nothing is sent before [`Self::start`].
+    /// Reads the notifications in the spool. Nothing is sent before [`Self::start`].
     pub(super) async fn open(
         context: Arc<RunContext>,
         warnings: Arc<AlertWarnings>,
@@ -78,7 +78,7 @@ impl NotificationQueue {
         queue
     }
 
-    /// Sends until the process is asked to stop; attempts under way then have a short time to end.
+    /// Sends notifications until the process is asked to stop. Running attempts then have a short time to end.
     pub(super) async fn run(self: &Arc<Self>) {
         if self.stop.run_until_cancelled(wait_for_alerts(&self.context)).await == Some(true) {
             self.start();
@@ -92,7 +92,7 @@ impl NotificationQueue {
         }
     }
 
-    /// Has what waited when the process started wait for its Providers.
+    /// Puts the notifications that were in the spool at the start of the process into the queues of their Providers.
     pub(super) fn start(self: &Arc<Self>) {
         let found = std::mem::take(&mut *self.found.lock());
         for (number, provider) in found {
@@ -100,7 +100,7 @@ impl NotificationQueue {
         }
     }
 
-    /// Has a notification wait for its Provider.
+    /// Adds a notification to the queue of its Provider.
     pub(super) async fn put(self: &Arc<Self>, notification: QueuedNotification) {
         let provider = notification.provider_key();
         let put = self.on_disk(move |spool| spool.put(notification)).await;
@@ -119,7 +119,7 @@ impl NotificationQueue {
         }
     }
 
-    /// A notification that waits; `None` if it made room for others.
+    /// Reads a waiting notification. `None` if it was dropped to make room for others.
     pub(super) async fn read(&self, number: u64) -> Option<Arc<QueuedNotification>> {
         self.on_disk(move |spool| spool.read(number)).await
     }
@@ -136,7 +136,7 @@ impl NotificationQueue {
         F: FnOnce(&NotificationSpool) -> T + Send + 'static,
     {
         let spool = self.spool.clone();
-        // It panics only where the disk's driver does.
+        // The work only panics if the driver of the disk does.
         tokio::task::spawn_blocking(move || work(&spool)).await.unwrap_or_default()
     }
 

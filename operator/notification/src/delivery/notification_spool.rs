@@ -1,11 +1,13 @@
-//! Notifications that wait, in files, so that they are known after a restart.
+//! Keeps waiting notifications in files, so that a restart does not lose them.
 //!
-//! A file for each, which is there before anything is sent and goes when the notification has come to its end. So one whose
-//! answer was lost with the process is sent once more, and none is lost. Where the disk takes nothing, they wait in memory.
-//! Nothing here is flushed to the disk itself: a machine that fails may lose the last ones.
+//! A notification has its file before it is sent, and the file is deleted when the notification is sent or given up. If the
+//! process ends before it learns the answer, the notification is sent once more, and none is lost. If the disk takes no file,
+//! notifications wait in memory. Windlass does not flush the files to the disk, so a machine that fails may lose the last
+//! ones.
 //!
-//! Where there is no room, the namespace of which most waits makes some, so that no tenant drives out what others wait for.
-//! Here: files, and what waits for whom. Everything here may block. Below: who makes room
+//! If the spool is full, the namespace with the most waiting notifications makes room, so that no tenant drives out the
+//! notifications of others.
+//! Here: files, and which notifications wait for which Provider. Everything here may block. Below: which namespace makes room
 //! (`notification_spool/quota.rs`). Elsewhere: in which order they are sent (`provider_queues`).
 
 mod quota;
@@ -29,10 +31,10 @@ use super::provider_queues::ProviderKey;
 /// The folder in that of the artifacts.
 const FOLDER: &str = ".notifications";
 
-/// Name of a file that is not written to its end.
+/// The name of a file that is not completely written.
 const UNFINISHED: &str = ".unfinished";
 
-/// Bounds of what waits for all Providers together.
+/// The limits of the notifications that wait for all Providers together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpoolBounds {
     pub(super) notifications: usize,
@@ -45,31 +47,32 @@ impl Default for SpoolBounds {
     }
 }
 
-/// How many bytes of notifications that are in files are in memory as well: most are sent at once.
+/// How many bytes of stored notifications are also in memory, since most are sent at once.
 const ALSO_KEPT: u64 = 1 << 20;
 
-/// Largest notification: the Alert and the controller write metadata of any length. Messages are shorter.
+/// The largest notification in bytes. The limit is needed because the Alert and the controller write metadata of any length.
+/// Messages are shorter.
 pub(super) const MAX_NOTIFICATION_BYTES: usize = 256 << 10;
 
-/// What an Alert sends to its Provider about an event that it selected.
+/// The notification of an Alert to its Provider, about an event that the Alert selected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct QueuedNotification {
     /// The namespace of Alert and Provider.
     pub(super) namespace: String,
     pub(super) alert: String,
     pub(super) provider: String,
-    /// When it began to wait, in seconds since 1970.
+    /// The time when the notification began to wait, in seconds since 1970.
     pub(super) since: i64,
-    /// The incident that it is about.
+    /// The incident that the notification is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) incident: Option<IncidentTransitionReference>,
-    /// The event as it is posted.
+    /// The event in the form in which it is posted.
     event: Value,
     nanoseconds: u32,
 }
 
 impl QueuedNotification {
-    /// Of an event with all its metadata.
+    /// A notification about an event, with all its metadata.
     pub(super) fn new(
         namespace: &str,
         alert: &str,
@@ -83,7 +86,7 @@ impl QueuedNotification {
         Self { namespace, alert, provider, since, incident: None, event, nanoseconds }
     }
 
-    /// The same about an incident.
+    /// The same notification, marked as one about an incident.
     pub(super) fn about(self, incident: IncidentTransitionReference) -> Self {
         Self { incident: Some(incident), ..self }
     }
@@ -100,7 +103,7 @@ impl QueuedNotification {
         }
     }
 
-    /// Its identity, if it is about an incident.
+    /// The identity of the notification, if it is about an incident.
     pub(super) fn step(&self) -> Option<IncidentNotificationKey> {
         let mark = self.incident.clone()?;
         let [namespace, alert, provider] =
@@ -108,7 +111,7 @@ impl QueuedNotification {
         Some(IncidentNotificationKey { namespace, alert, provider, mark })
     }
 
-    /// Whether it says that an incident has ended.
+    /// Whether the notification reports the end of an incident.
     pub(super) fn ends_incident(&self) -> bool {
         self.incident.as_ref().is_some_and(|mark| mark.saying == IncidentTransition::Resolved)
     }
@@ -126,7 +129,7 @@ struct SpoolEntry {
     namespace: String,
     bytes: u64,
     step: Option<IncidentNotificationKey>,
-    /// It is in no file, or short enough to be here as well.
+    /// The notification, if it has no file or is short enough to be in memory as well.
     kept: Option<Arc<QueuedNotification>>,
 }
 
@@ -135,7 +138,7 @@ struct SpoolState {
     entries: BTreeMap<u64, SpoolEntry>,
     shares: SpoolUsageByNamespace,
     next: u64,
-    /// How many bytes the notifications in memory have.
+    /// The bytes of the notifications in memory.
     kept: u64,
 }
 
@@ -151,14 +154,15 @@ pub(super) struct NotificationSpool {
 /// Whether a notification was put into the spool, and how many were dropped for it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SpoolPutResult {
-    /// Its number; none if there was no room.
+    /// The number of the notification. `None` if there was no room.
     pub(super) number: Option<u64>,
-    /// How many made room, itself included.
+    /// How many notifications were dropped to make room. The new one may be among them.
     pub(super) dropped: usize,
 }
 
 impl NotificationSpool {
-    /// What waits in the folder of the artifacts, in the order in which it came. What cannot be read is removed.
+    /// Opens the spool in the storage folder, and returns the waiting notifications in the order in which they came.
+    /// Unreadable files are removed.
     pub(super) fn open(storage: &Path, bounds: SpoolBounds) -> (Self, Vec<(u64, ProviderKey)>) {
         let folder = storage.join(FOLDER);
         let mut state = SpoolState::default();
@@ -196,13 +200,14 @@ impl NotificationSpool {
         self.state.lock().entries.values().filter_map(|entry| entry.step.clone()).collect()
     }
 
-    /// How many wait.
+    /// The number of waiting notifications.
     pub(super) fn len(&self) -> usize {
         self.state.lock().entries.len()
     }
 
-    /// Has a notification wait. Where there is no room, the namespace of which most waits makes some, this one's included:
-    /// the oldest of its notifications about something that went well goes, and only then the oldest about a failure.
+    /// Adds a notification to the spool. If there is no room, the namespace with the most waiting notifications loses one,
+    /// which may be the new one's namespace. It loses its oldest notification about a success, or if there is none, its oldest
+    /// one about a failure.
     pub(super) fn put(&self, notification: QueuedNotification) -> SpoolPutResult {
         let text = serde_json::to_vec(&notification).unwrap_or_default();
         let bytes = text.len() as u64;
@@ -220,7 +225,7 @@ impl NotificationSpool {
                 let own = &notification.namespace;
                 let Some(number) = state.shares.next(own, is_error, (!is_full).then_some(bytes))
                 else {
-                    // It makes room itself.
+                    // The new notification is dropped itself.
                     gone.iter().for_each(|number| drop(fs::remove_file(self.path(*number))));
                     return put;
                 };
@@ -229,7 +234,7 @@ impl NotificationSpool {
             }
             let number = state.next;
             state.next = state.next.saturating_add(1);
-            // Until it is in a file it is here, so that the worker of its Provider finds it.
+            // Until the notification has a file, it is in memory, so that the worker of its Provider finds it.
             let notification = Arc::new(notification);
             state.insert(number, &notification, bytes, Some(notification.clone()));
             number
@@ -237,7 +242,7 @@ impl NotificationSpool {
         gone.iter().for_each(|number| drop(fs::remove_file(self.path(*number))));
         match self.write(number, &text) {
             Ok(()) => {
-                // Else it came to its end meanwhile.
+                // Otherwise the notification came to its end meanwhile.
                 if !self.state.lock().written(number) {
                     drop(fs::remove_file(self.path(number)));
                 }
@@ -254,17 +259,17 @@ impl NotificationSpool {
         let unfinished = self.folder.join(format!("{number:020}{UNFINISHED}"));
         let written = fs::write(&unfinished, text);
         let written = written.and_then(|()| fs::rename(&unfinished, self.path(number)));
-        // A disk that is full has room again only if what was begun goes.
+        // On a full disk, the unfinished file has to be removed to make room.
         written.inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// A notification that waits; `None` if it made room for others.
+    /// Reads a waiting notification. `None` if it was dropped to make room for others.
     pub(super) fn read(&self, number: u64) -> Option<Arc<QueuedNotification>> {
         if let Some(kept) = self.state.lock().entries.get(&number)?.kept.clone() {
             return Some(kept);
         }
         let found = read(&self.path(number));
-        // It made room meanwhile.
+        // The notification was dropped meanwhile.
         if !self.state.lock().entries.contains_key(&number) {
             return None;
         }

@@ -1,7 +1,7 @@
-//! The notifications that wait for each Provider: a queue for each, so that an unreachable one delays no other.
+//! A queue of notifications for each Provider, so that an unreachable Provider does not delay another.
 //!
-//! A queue exists while a notification waits in it; its notifications are sent one after the other.
-//! Here: the order. Elsewhere: what waits (`notification_spool`), sending (`provider_worker`).
+//! A queue exists while a notification waits in it. Its notifications are sent one after the other.
+//! Here: the order. Elsewhere: the notifications themselves (`notification_spool`), sending (`provider_worker`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct ProviderKey {
 struct ProviderQueue {
     /// The numbers of the notifications in the spool.
     numbers: VecDeque<u64>,
-    /// Rings when the Provider changed: another attempt may succeed now.
+    /// Signals that the Provider changed, so that another attempt may succeed now.
     changed: Arc<Notify>,
 }
 
@@ -30,7 +30,7 @@ struct ProviderQueue {
 pub(crate) struct ProviderQueues(Mutex<BTreeMap<ProviderKey, ProviderQueue>>);
 
 impl ProviderQueues {
-    /// Has a notification wait behind the others; true if the queue is new, so that the caller starts a task for it.
+    /// Adds a notification to the end of a queue. Returns true if the queue is new, so that the caller starts a task for it.
     pub(super) fn push(&self, provider: &ProviderKey, number: u64) -> bool {
         let mut queues = self.0.lock();
         let is_new = !queues.contains_key(provider);
@@ -38,7 +38,7 @@ impl ProviderQueues {
         is_new
     }
 
-    /// The first in a queue; an empty queue is removed.
+    /// The first notification in a queue. An empty queue is removed.
     pub(super) fn first(&self, provider: &ProviderKey) -> Option<u64> {
         let mut queues = self.0.lock();
         let first = queues.get(provider)?.numbers.front().copied();
@@ -48,7 +48,7 @@ impl ProviderQueues {
         first
     }
 
-    /// How many wait for a Provider.
+    /// The number of notifications that wait for a Provider.
     pub(super) fn waiting(&self, provider: &ProviderKey) -> usize {
         self.0.lock().get(provider).map_or(0, |queue| queue.numbers.len())
     }
@@ -67,7 +67,7 @@ impl ProviderQueues {
         }
     }
 
-    /// What rings when a Provider changed.
+    /// The signal that a Provider changed.
     pub(super) fn changed(&self, provider: &ProviderKey) -> Option<Arc<Notify>> {
         self.0.lock().get(provider).map(|queue| queue.changed.clone())
     }

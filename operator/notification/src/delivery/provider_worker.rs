@@ -1,6 +1,7 @@
-//! Sends the notifications of a Provider: attempts one after the other, pauses between those that fail, and events about it.
+//! Sends the notifications of a Provider one after the other. It pauses after a failed attempt, and records events about the
+//! Provider.
 //!
-//! Elsewhere: one attempt (`delivery_attempt`), what waits (`notification_queue`) and in which order
+//! Elsewhere: one attempt (`delivery_attempt`), waiting notifications (`notification_queue`) and their order
 //! (`provider_queues`).
 
 use std::collections::BTreeMap;
@@ -22,23 +23,23 @@ use super::provider_queues::ProviderKey;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 
-/// Pauses after failed attempts; they double.
+/// The first pause after a failed attempt. Each further pause is twice as long.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// How long a notification waits for a service that does not work.
+/// The longest time for which a notification waits for a failing service, in seconds.
 const KEPT_FOR: i64 = 6 * 3600;
 
-/// After so many attempts the others go first: a service may dislike just this one.
+/// After this number of attempts, the other notifications are sent first. The service may only reject this one.
 const ATTEMPTS_IN_FRONT: u32 = 8;
 
-/// After so many attempts a service counts as failing, before what waits for it is discarded.
+/// After this number of attempts a service counts as failing, before its notifications are discarded.
 const MIN_FAILED_ATTEMPTS: u32 = 2;
 
-/// How often a failure is reported on a Provider.
+/// The interval at which a failure of a Provider is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How many services that do not work are remembered; the one that was reported first makes room.
+/// The most failing services that are remembered. A new one replaces the one that was reported first.
 const MAX_FAILING_PROVIDERS: usize = 1_000;
 
 /// A service that does not work.
@@ -48,8 +49,8 @@ struct ProviderFailures {
     reported_at: Option<Instant>,
 }
 
-/// Services that do not work, by the uids of their Providers: what is known of one outlives its queue, which ends with what
-/// waits in it. A Provider that was deleted and created again may name another service.
+/// Failures of services, by the uids of their Providers. They are kept longer than a queue, which ends with its last
+/// notification. A Provider that was deleted and created again may name another service.
 #[derive(Default)]
 pub(super) struct ProviderHealth(Mutex<BTreeMap<String, ProviderFailures>>);
 
@@ -74,16 +75,16 @@ impl ProviderHealth {
     }
 }
 
-/// What a queue knows of the service of its Provider.
+/// The failures of the Provider's service that a queue knows.
 #[derive(Debug, Default)]
 struct FailureRecord {
-    /// The Provider that `failures` are about; none where none was seen yet.
+    /// The uid of the Provider of `failures`. `None` if no Provider was seen yet.
     uid: Option<String>,
     failures: ProviderFailures,
 }
 
 impl FailureRecord {
-    /// The Provider has this uid now: if it is another one than before, what was known is not about it.
+    /// Notes the present uid of the Provider. If it is another Provider than before, the former failures are not about it.
     fn meet(&mut self, uid: Option<String>, health: &ProviderHealth) {
         let Some(uid) = uid.filter(|uid| self.uid.as_ref() != Some(uid)) else { return };
         self.failures = health.of(&uid);
@@ -117,7 +118,7 @@ impl ProviderWorker {
         Self { queue, provider, known: FailureRecord::default() }
     }
 
-    /// Sends until nothing waits for the Provider, or the process ends.
+    /// Sends notifications until none waits for the Provider, or the process ends.
     pub(super) async fn work(mut self) {
         let queue = self.queue.clone();
         while let Some(number) = queue.providers.first(&self.provider) {
@@ -177,7 +178,7 @@ impl ProviderWorker {
         })
     }
 
-    /// Draws the conclusion from an attempt; returns the pause before the next one of the same notification.
+    /// Evaluates an attempt. Returns the pause before the next attempt of the same notification.
     async fn settle(
         &mut self,
         number: u64,
@@ -227,7 +228,7 @@ impl ProviderWorker {
             }
         };
         queue.context.metrics.notified(outcome);
-        // Before it waits no more, so that it is always known to be one or the other.
+        // The outcome is recorded before the notification leaves the queue, so that it is always known to be waiting or ended.
         if let Some(step) = notification.step().filter(|_| is_ended) {
             queue.incident_outcomes.put(IncidentNotificationOutcome {
                 step,
@@ -276,7 +277,7 @@ impl ProviderWorker {
     }
 }
 
-/// It names no object, so that many of them are one warning.
+/// The warning names no object, so that many expired notifications give one warning.
 fn expired(notification: &QueuedNotification) -> AlertWarningEvent {
     let provider = &notification.provider;
     dispatch_failed(format!(

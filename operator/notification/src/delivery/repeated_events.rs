@@ -1,11 +1,12 @@
-//! The events of the last minutes, so that a repetition is not sent again. Only their digests are kept.
+//! Remembers the events of the last minutes, so that a repeated event is not sent again. It keeps only the digests of the
+//! events.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-/// How many are remembered at most; the oldest makes room.
+/// The most events that are remembered. The oldest is dropped first.
 const MAX_REMEMBERED_EVENTS: usize = 20_000;
 
 /// The digest of an event's key, so that keys of any length take the same memory.
@@ -15,17 +16,17 @@ type EventKeyDigest = [u8; 32];
 pub(super) struct RepeatedEvents {
     interval: Duration,
     keys: BTreeSet<EventKeyDigest>,
-    /// The same, the oldest first.
+    /// The same digests with their times, the oldest first.
     order: VecDeque<(Instant, EventKeyDigest)>,
 }
 
 impl RepeatedEvents {
-    /// Without any event. Without an interval nothing is a repetition.
+    /// An empty memory with this interval. Without an interval, no event counts as repeated.
     pub(super) fn within(interval: Duration) -> Self {
         Self { interval, keys: BTreeSet::new(), order: VecDeque::new() }
     }
 
-    /// Whether the same event came within the interval before `now`; it is remembered from now on.
+    /// Whether the same event came within the interval before `now`. The event is remembered.
     pub(super) fn is_repeated(&mut self, event_key: &str, now: Instant) -> bool {
         while let Some((at, _)) = self.order.front() {
             let is_old = now.saturating_duration_since(*at) >= self.interval;

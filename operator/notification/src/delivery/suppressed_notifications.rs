@@ -1,12 +1,13 @@
-//! Notifications that say what an incident says: they wait until it is known that their Alert is sent the incident.
+//! Holds notifications whose content an incident also reports. They wait until it is known that their Alert is sent the
+//! incident.
 //!
-//! An Alert with incidents is sent one message about a failure instead of each error. Whether there is an incident, and
-//! whether the Alert is sent it, is known seconds later: the API server may reject it, too many may be open, the patterns of the
-//! Alert may not select it. The notification of such a failure is sent after all.
+//! An Alert with incidents is sent one message about a failure instead of each error. But an incident may not open: the API
+//! server may reject it, or too many may be open. The patterns of the Alert may also not select it. This is known seconds
+//! later, and then the notification is sent after all.
 //!
-//! They wait in memory, like events that were not matched yet: those of the last seconds are lost if the process is
-//! killed. One that finds no room is sent at once.
-//! Elsewhere: which these are (`alert_router`), what becomes of one (`incident`).
+//! The notifications wait in memory, like events that were not matched yet, so a killed process loses those of the last
+//! seconds. A notification that finds no room is sent at once.
+//! Elsewhere: which notifications wait (`alert_router`), whether one is sent (`incident`).
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -18,10 +19,10 @@ use reconcile::Time;
 
 use super::notification_spool::QueuedNotification;
 
-/// How much may wait for all Alerts.
+/// The most that may wait for all Alerts.
 const ALL: WaitingAmount = WaitingAmount { notifications: 10_000, bytes: 16 << 20 };
 
-/// How much may wait for the Alerts of one namespace.
+/// The most that may wait for the Alerts of one namespace.
 const EACH: WaitingAmount = WaitingAmount { notifications: 2_500, bytes: 4 << 20 };
 
 /// An Alert, and an object about which it sends notifications.
@@ -34,7 +35,7 @@ pub(crate) struct AlertTopic {
 }
 
 impl AlertTopic {
-    /// Of a notification about an object.
+    /// The topic of a notification about an object.
     pub(super) fn of(object: &ObjectReference, notification: &QueuedNotification) -> Self {
         let gvk = Gvk::new(&object.api_version, &object.kind);
         Self {
@@ -45,7 +46,7 @@ impl AlertTopic {
     }
 }
 
-/// Since when a notification waits.
+/// The time since when a notification waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitBeginning {
     pub(crate) at: Time,
@@ -58,7 +59,7 @@ struct SuppressedNotification {
     bytes: usize,
 }
 
-/// How much waits.
+/// The number and bytes of waiting notifications.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct WaitingAmount {
     notifications: usize,
@@ -107,8 +108,8 @@ impl SuppressionBacklog {
 pub(crate) struct SuppressedNotifications(Mutex<SuppressionBacklog>);
 
 impl SuppressedNotifications {
-    /// Has a notification wait in the place of an earlier one about the same, which began to wait before. Comes back if there
-    /// is no room.
+    /// Holds a notification, in place of an earlier one about the same topic, and with the earlier one's waiting time. Returns
+    /// the notification if there is no room.
     pub(super) fn hold(
         &self,
         topic: AlertTopic,
@@ -139,7 +140,7 @@ impl SuppressedNotifications {
         drop(self.take(topic));
     }
 
-    /// What the notifications are about that wait.
+    /// The topics of the waiting notifications.
     pub(crate) fn topics(&self) -> Vec<(AlertTopic, WaitBeginning)> {
         let waiting = self.0.lock();
         waiting.of.iter().map(|(topic, entry)| (topic.clone(), entry.beginning)).collect()

@@ -1,7 +1,7 @@
-//! Sending what the engine of notifications says, over each of the protocols.
+//! Sends the messages of the engine `notify` over each of the protocols.
 //!
-//! Elsewhere: what is sent (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`), logins at
-//! clouds (`sources::cloud_tokens`), when and how often (`delivery_attempt`).
+//! Elsewhere: the messages (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`),
+//! logins at clouds (`sources::cloud_tokens`), when and how often (`delivery_attempt`).
 
 use http_client::HttpClients;
 use notify::{
@@ -13,21 +13,21 @@ use sources::cloud_tokens;
 use super::nats;
 use windlass_runtime::http_request::exchange;
 
-/// Most of what an answer says that a message repeats, in bytes.
+/// The most bytes of an answer that a message repeats.
 const MAX_SHOWN_RESPONSE_BYTES: usize = 1 << 10;
 
-/// Where messages for Pub/Sub go, unless the environment names an emulator as for Google's own programs.
+/// The server for Pub/Sub messages, unless the environment names an emulator, as for Google's own programs.
 const PUB_SUB: &str = "https://pubsub.googleapis.com";
 const PUB_SUB_EMULATOR: &str = "PUBSUB_EMULATOR_HOST";
 
-/// What tokens for Event Hubs are for.
+/// The audience of tokens for Event Hubs.
 const EVENT_HUBS: &str = "https://eventhubs.azure.net";
 
-/// A message as it is sent, with the login that it needs.
+/// A message in its form on the wire, with the needed login.
 pub enum TransportMessage {
     /// A request whose answer the engine judges.
     Request(Box<ProviderRequest>),
-    /// A request that counts as sent when its answer says so: the engine knows it as a message.
+    /// A request that counts as sent if its answer says so.
     Message(Box<ProviderRequest>),
     /// A message for NATS.
     Nats(Box<NatsMessage>),
@@ -36,17 +36,17 @@ pub enum TransportMessage {
 /// A sender of notifications: its clients, and whether it may use the identity of this machine.
 #[derive(Clone, Copy)]
 pub struct NotificationSender<'s> {
-    /// HTTP clients, which know what addresses may be asked.
+    /// The HTTP clients, which know the permitted addresses.
     pub clients: &'s HttpClients,
-    /// Whether a Provider without credentials may have those of this machine.
+    /// Whether a Provider without credentials may use the credentials of this machine.
     pub lends_identity: bool,
 }
 
 impl NotificationSender<'_> {
-    /// The message as it is sent. A token that it needs is requested from the cloud.
+    /// The message in its form on the wire. If it needs a token, the token is requested from the cloud.
     ///
     /// # Errors
-    /// Why there is no token, and whether another attempt may help.
+    /// The reason why there is no token, and whether another attempt may help.
     pub async fn transport_message(
         &self,
         delivery_message: DeliveryMessage,
@@ -122,7 +122,7 @@ impl TransportMessage {
     }
 }
 
-/// The status and the body of an answer, as a message has them.
+/// The status and the body of an answer, for a message.
 fn refusal(answer: &HttpResponse) -> String {
     let body = String::from_utf8_lossy(&answer.body);
     let body = body.trim();

@@ -1,8 +1,8 @@
-//! Kinds that the API server does not serve, since their CustomResourceDefinition is not installed or was deleted: they have
-//! no objects.
+//! Kinds that the API server does not serve. Their CustomResourceDefinition is not installed or was deleted, so they have no
+//! objects.
 //!
-//! That a kind is absent is concluded from a discovery document that does not have it, together with the absence of its
-//! definition, and never from a list that fails. Elsewhere: kinds whose objects were listed (`observed_objects`).
+//! A kind counts as absent if a discovery document does not have it and its definition is absent, too. A list that fails is no
+//! reason to conclude that a kind is absent. Elsewhere: kinds whose objects were listed (`observed_objects`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,17 +14,17 @@ use super::observed_objects::ObservedKind;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How often it is checked which kinds are served.
+/// The interval at which windlass checks which kinds are served.
 pub(super) const KIND_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How the API server serves a kind.
+/// Whether and how the API server serves a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KindService {
-    /// In the version that windlass reads.
+    /// The kind is served in the version that windlass reads.
     Served,
     /// Not in that version. Its definition may be there and serve others, in which the objects live on.
     Unserved,
-    /// Not at all: it has no definition and no objects.
+    /// The kind is not served: it has no definition and no objects.
     Absent,
 }
 
@@ -44,7 +44,7 @@ impl AbsentKinds {
         self.0.lock().unserved.get(kind) == Some(&KindService::Absent)
     }
 
-    /// Whether no object of a kind can be read, by group and kind: none of them is reconciled.
+    /// Whether a kind, by group and kind, is not served, so that it has no objects.
     pub(super) fn is_unserved(&self, kind: &[String; 2]) -> bool {
         self.0.lock().unserved.contains_key(kind)
     }
@@ -69,7 +69,7 @@ impl AbsentKinds {
                 }
                 Err(error) => {
                     tracing::debug!(error = %error, "cannot find out whether a kind is served");
-                    // The API server does not work: the others are checked later.
+                    // The API server does not work, so the other kinds are checked later.
                     if error.is_transient() {
                         break;
                     }
@@ -80,7 +80,8 @@ impl AbsentKinds {
     }
 }
 
-/// How a kind is served. Where its objects were found before, that costs no request until its definition changes.
+/// Whether and how a kind is served. If objects of the kind were found before, this needs no request until its definition
+/// changes.
 async fn service_of(
     cluster: &ClusterConnection,
     gvk: &Gvk,
@@ -115,7 +116,7 @@ pub(super) async fn is_defined(
     cluster.get(&definitions, "", name).await.map(|found| found.is_some())
 }
 
-/// Why an object of an absent kind is gone, as people read it.
+/// The text for people about a deleted object of an absent kind.
 pub(super) fn end_of_kind(subject: &ObjectId) -> String {
     let ObjectId { group, kind, .. } = subject;
     let object = subject.subject();

@@ -1,7 +1,6 @@
-//! Which Alerts name the objects of an incident, and which of them find a place in its status.
+//! Finds the Alerts that name the objects of an incident, and chooses which of them get a place in the Incident's status.
 //!
-//! Elsewhere: what an Alert makes of an event by its patterns and labels (`delivery`), what is due
-//! (`incident_notifier`).
+//! Elsewhere: the patterns and labels of an Alert (`delivery`), which notifications are due (`incident_notifier`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +9,10 @@ use objects::ObjectId;
 
 use crate::delivery::incident_notifications::IncidentSubscriber;
 
-/// How many objects of an incident are offered to the patterns and labels of an Alert.
+/// The most objects of an incident that are compared with the patterns and labels of an Alert.
 const MAX_MATCHED_OBJECTS: usize = 8;
 
-/// How many Alerts an incident is sent for at most.
+/// The most Alerts for which an incident is sent.
 pub(super) const MAX_ALERTS_PER_INCIDENT: usize = 64;
 
 /// The Alerts that name objects of a kind in a namespace, by their place in the list.
@@ -23,12 +22,12 @@ struct AlertsByNamedObject {
     one: BTreeMap<String, Vec<usize>>,
 }
 
-/// The Alerts by what they name.
+/// The Alerts, indexed by the objects that they name.
 #[derive(Debug, Default)]
 pub(super) struct IncidentAlertIndex(BTreeMap<(String, String), AlertsByNamedObject>);
 
 impl IncidentAlertIndex {
-    /// Of Alerts that have incidents. Where Alerts are `confined`, they name objects of their own namespace only.
+    /// The index of Alerts with incidents. If `confined`, Alerts only name objects of their own namespace.
     pub(super) fn new(subscribers: &[IncidentSubscriber], confined: bool) -> Self {
         let mut named: BTreeMap<(String, String), AlertsByNamedObject> = BTreeMap::new();
         for (at, IncidentSubscriber { alert, more, .. }) in subscribers.iter().enumerate() {
@@ -89,20 +88,20 @@ impl IncidentAlertIndex {
 pub(super) struct AlertCandidate<T> {
     /// The namespace of the Alert.
     pub(super) namespace: String,
-    /// Whether the status has an entry of it.
+    /// Whether the status has an entry for the Alert.
     pub(super) is_known: bool,
     pub(super) due: T,
 }
 
-/// Those that an incident is sent for, and those that find no place in its status.
+/// The Alerts for which an incident is sent, and the Alerts without a place in its status.
 #[derive(Debug)]
 pub(super) struct NotifiedAlertPlaces<T> {
     pub(super) placed: Vec<T>,
     pub(super) without: Vec<T>,
 }
 
-/// Gives candidates the places of a status, of which some are `taken`: those of the namespace of the incident come first, then
-/// the other namespaces in turn.
+/// Gives the places of a status to candidates; some places are already `taken`. Candidates in the namespace of the incident
+/// come first, then the other namespaces in turn.
 pub(super) fn places<T>(
     own: &str,
     candidates: Vec<AlertCandidate<T>>,

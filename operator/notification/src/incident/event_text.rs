@@ -1,6 +1,6 @@
-//! What people read about an incident: the event that is sent for it.
+//! The text that people read about an incident: the event that is sent for it.
 //!
-//! Elsewhere: to whom and when (`incident_notifier`), how services show it (`engines/notify`).
+//! Elsewhere: to which Alerts and when (`incident_notifier`), how services show it (`engines/notify`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use reconcile::Time;
 use super::incident_store;
 use crate::delivery::incident_notifications::IncidentTransition;
 
-/// How many affected objects a message names.
+/// The most affected objects that a message names.
 const MAX_OBJECTS_NAMED: usize = 5;
 
-/// What an incident is about, for its events.
+/// The subject of an incident, for its events.
 pub(super) type IncidentEventSubject<'a> = (&'a ObjectReference, &'static str);
 
-/// How long it has failed.
+/// The text with the duration of the failure.
 fn took(status: &IncidentStatus, until: Time) -> String {
     let since = incident_store::began(status).map(|since| until.duration_since(since).as_secs());
     let seconds = since.and_then(|it| u64::try_from(it).ok()).unwrap_or_default();
     reconcile::format_duration(Duration::from_secs(seconds))
 }
 
-/// What people read.
+/// The message for people.
 fn message(status: &IncidentStatus, saying: IncidentTransition, now: Time) -> String {
     let said = status.message.clone().unwrap_or_default();
     let affected = status.affected.clone().unwrap_or_default();

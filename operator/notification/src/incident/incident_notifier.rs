@@ -1,11 +1,11 @@
-//! What is sent about incidents, to whom and when; and what was sent, as the status of the Incident has it.
+//! Decides which notifications about an incident are due, and records the sent ones in the status of the Incident.
 //!
-//! A step is due until its outcome stands in the status, and is not queued while it waits. So none is lost when the process
-//! is killed, and one whose outcome was lost with the process is sent once more. One that ends without an outcome, such as where
-//! the queue is full, is due again after a pause.
+//! A notification is due until the status has its outcome, and it is not queued twice while it waits. So a killed process
+//! loses no notification, and sends one more time if it lost the outcome. A notification without an outcome, as when the queue
+//! is full, is due again after a pause.
 //!
-//! Elsewhere: the queue and which Alerts there are (`delivery`), which of them name the objects of an incident
-//! (`alerts_of_incident`), the events (`event_text`), what services are sent (`engines/notify`).
+//! Elsewhere: the queue and the Alerts (`delivery`), which Alerts name the objects of an incident (`alerts_of_incident`), the
+//! events (`event_text`), the messages to services (`engines/notify`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -33,20 +33,19 @@ use crate::delivery::incident_notifications::{
 use windlass_changes::failed_changes::advice_of_member;
 use windlass_runtime::run_context::RunContext;
 
-/// How many outcomes a pass writes.
+/// The most outcomes that a pass writes.
 const MAX_OUTCOMES_PER_PASS: usize = 64;
 
-/// How long a step is not due again after it was queued, or could not be.
+/// The time until a step is due again after it was queued, or could not be queued.
 const STEP_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// How long it holds that an Alert declined a step, unless the Alert changes.
+/// How long the decision holds that an Alert declined a step, unless the Alert changes.
 const DECLINED_STEP_TTL: Duration = Duration::from_secs(300);
 
 /// After how long the beginning is sent again that the service rejected.
 const REJECTED_OPENING_RETRY_DELAY: Duration = Duration::from_secs(600);
 
-/// The sender of notifications about incidents, which queues each step that is due until the status of
-/// its Incident holds the outcome.
+/// Sends notifications about incidents. It queues each due notification until the status of the Incident has the outcome.
 pub(super) struct IncidentNotifier {
     context: Arc<RunContext>,
     incidents: Arc<IncidentNotifications>,
@@ -59,7 +58,7 @@ pub(super) struct IncidentNotifier {
     keys: RandomState,
     /// Steps that were queued or could not be, and when.
     tried: BTreeMap<IncidentNotificationKey, Instant>,
-    /// Steps that were sent after their Incident was opened again: what the service was sent has ended.
+    /// Beginnings that were sent after their Incident was opened again. The opening that the service was sent has ended.
     late: Vec<IncidentNotificationKey>,
     /// Ends that cannot be sent because their Provider is gone, which was reported.
     unresolvable: BTreeSet<IncidentNotificationKey>,
@@ -68,29 +67,29 @@ pub(super) struct IncidentNotifier {
     turns: NamespaceRoundRobin,
 }
 
-/// That an Alert does not send a step.
+/// A step that an Alert declined.
 struct DeclinedIncidentStep {
-    /// Of the Alert, by its key.
+    /// The version of the Alert, by its key.
     version: u64,
     at: Instant,
 }
 
-/// What is due about an incident, for an Alert.
+/// The due notification about an incident, for one Alert.
 pub(super) struct DueIncidentNotification<'w> {
     pub(super) subscriber: &'w IncidentSubscriber,
     pub(super) step: IncidentNotificationKey,
-    /// Which objects of the incident the Alert names.
+    /// The objects of the incident that the Alert names.
     pub(super) offered: BTreeSet<usize>,
 }
 
-/// What an Alert is sent about an incident that is open.
+/// The notification to an Alert about an open incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IncidentOpenNotificationState {
-    /// That it is open, now or a moment ago.
+    /// The opening was sent, now or a moment ago.
     Sent,
-    /// That it is open, once that is due.
+    /// The opening is sent once it is due.
     Due,
-    /// Nothing: the Alert declines it, or there is no place for it.
+    /// No notification is sent, because the Alert declines the incident or the status has no place for the Alert.
     Denied,
 }
 
@@ -107,7 +106,7 @@ fn entry<'s>(
     status.notifications.iter().find(is_it)
 }
 
-/// What is due for an Alert about an incident that is open.
+/// The due notification for an Alert about an open incident.
 fn due(
     status: &IncidentStatus,
     sent: Option<&IncidentNotification>,
@@ -144,7 +143,7 @@ fn is_late(status: &IncidentStatus, outcome: &IncidentNotificationOutcome) -> bo
     outcome.is_delivered && mark.saying != IncidentTransition::Resolved && !is_current
 }
 
-/// The notifications of a status with an outcome; none if it does not belong there, or there is no room.
+/// The notifications of a status with an outcome added. `None` if the outcome does not belong there, or there is no room.
 fn recorded(
     status: &IncidentStatus,
     outcome: &IncidentNotificationOutcome,
@@ -152,12 +151,12 @@ fn recorded(
 ) -> Option<Vec<IncidentNotification>> {
     let IncidentNotificationKey { namespace, alert, provider, mark } = &outcome.step;
     if incident_store::opened(status).map(Time::as_second) != Some(mark.opened) {
-        // It was opened again since.
+        // The Incident was opened again since.
         return None;
     }
     let state = match (outcome.is_delivered, mark.saying) {
         (true, IncidentTransition::Resolved) => IncidentStep::Resolved,
-        // The service knows of the beginning, also if it rejects a reminder, so it is sent the end.
+        // The service knows the beginning, even if it rejects a reminder. So it is sent the end.
         (true, IncidentTransition::Opened) | (_, IncidentTransition::Reminded) => {
             IncidentStep::Opened
         }
@@ -180,7 +179,7 @@ fn recorded(
         [&it.namespace, &it.alert, &it.provider] != [namespace, alert, provider]
     };
     let mut all: Vec<_> = status.notifications.iter().filter(is_other).cloned().collect();
-    // What others were sent is not forgotten: they are owed the end.
+    // Entries of other Alerts are not removed, because these Alerts have to be sent the end.
     (all.len() < MAX_ALERTS_PER_INCIDENT).then(|| {
         all.push(written);
         all
@@ -204,7 +203,8 @@ impl IncidentNotifier {
         }
     }
 
-    /// Writes what was sent into the statuses. What waits is read before what ended, since a step goes from one to the other.
+    /// Writes the outcomes of notifications into the statuses. The waiting notifications are read before the ended ones, since
+    /// a notification goes from the first set to the second.
     pub(super) async fn record(&mut self, book: &mut IncidentWriter) {
         self.without_place.clear();
         self.waiting = self.incidents.waiting_steps();
@@ -254,7 +254,7 @@ impl IncidentNotifier {
         self.waiting.iter().chain(ended).any(|step| step.mark.uid == uid)
     }
 
-    /// Whether a step needs nothing to be done.
+    /// Whether a step needs no more work.
     fn is_done(&self, step: &IncidentNotificationKey, alert: &Alert) -> bool {
         self.is_under_way(step) || self.is_declined(step, alert)
     }
@@ -270,7 +270,7 @@ impl IncidentNotifier {
         self.declined.get(&self.key(step)).is_some_and(|declined| declined.version == version)
     }
 
-    /// What an Alert is sent about an incident that is open.
+    /// Decides which notification an Alert is sent about an open incident.
     pub(super) fn notice(
         &self,
         incident: &Incident,
@@ -288,7 +288,7 @@ impl IncidentNotifier {
         }
     }
 
-    /// Remembers what became of a step.
+    /// Remembers the result of a step.
     fn tried(&mut self, step: IncidentNotificationKey, alert: &Alert, choice: IncidentAlertChoice) {
         let now = Instant::now();
         match choice {
@@ -313,7 +313,7 @@ impl IncidentNotifier {
         let namespace = alert.namespace().unwrap_or_default();
         let name = alert.name_any();
         let provider = alert.spec.provider_ref.name.clone();
-        // Another service knows nothing of the thread.
+        // Another service does not know the thread.
         let sent = entry(&status, &namespace, &name, &provider)
             .filter(|_| saying != IncidentTransition::Opened);
         let thread = sent.and_then(|sent| sent.thread.clone());
@@ -333,7 +333,8 @@ impl IncidentNotifier {
         }
     }
 
-    /// What is due about an incident that is open. `audience` are the Alerts that name its objects, with which of these.
+    /// The due notifications about an open incident. `audience` has the Alerts that name its objects, and the objects that
+    /// each names.
     pub(super) fn due<'w>(
         &mut self,
         incident: &Incident,
@@ -370,7 +371,7 @@ impl IncidentNotifier {
         placed
     }
 
-    /// How many entries a status has, or will have once what waits is recorded.
+    /// How many entries a status has, or will have once the waiting notifications are recorded.
     fn taken(&self, status: &IncidentStatus, incident: &Incident) -> usize {
         let uid = incident.uid().unwrap_or_default();
         let opened = incident_store::opened(status);
@@ -384,12 +385,12 @@ impl IncidentNotifier {
         written.chain(expected).collect::<BTreeSet<[&str; 3]>>().len()
     }
 
-    /// A step in a few bytes: those that are declined are as many as Alerts and incidents together make.
+    /// A step as a short key. The number of declined steps is the number of Alerts times the number of incidents.
     fn key(&self, step: &IncidentNotificationKey) -> u64 {
         self.keys.hash_one(step)
     }
 
-    /// What is said of the change that its subject failed with: who is on call needs the command that takes it back.
+    /// The text about the change with which its subject failed. The user on call needs the command that takes the change back.
     fn failed_change(&self, incident: &Incident) -> String {
         let subject = &incident.spec.subject;
         let group = subject.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -399,7 +400,7 @@ impl IncidentNotifier {
         advice.map(|advice| format!("\nIt failed with {advice}")).unwrap_or_default()
     }
 
-    /// Queues what is due about an incident. `about` are its objects, the subject first, and `controller` reports on
+    /// Queues the due notifications about an incident. `about` are its objects, the subject first, and `controller` reports on
     /// them.
     pub(super) async fn opened(
         &mut self,
@@ -436,7 +437,7 @@ impl IncidentNotifier {
         }
     }
 
-    /// The steps whose end was not sent yet, since their Incident was opened again before they were sent.
+    /// The steps whose end was not sent yet, because their Incident was opened again before they were sent.
     pub(super) fn take_late(&mut self) -> Vec<IncidentNotificationKey> {
         std::mem::take(&mut self.late)
     }
@@ -460,8 +461,8 @@ impl IncidentNotifier {
             .await;
     }
 
-    /// Sends the end of an incident to the Providers that got its beginning, as the status records them, also if the
-    /// Alert names another now.
+    /// Sends the end of an incident to the Providers that got its beginning, by the records in the status. The Alert may name
+    /// another Provider now.
     pub(super) async fn resolved(&mut self, incident: &Incident, about: IncidentEventSubject<'_>) {
         let status = incident.status.clone().unwrap_or_default();
         for sent in status.notifications.iter().filter(|it| it.state == IncidentStep::Opened) {

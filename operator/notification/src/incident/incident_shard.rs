@@ -1,9 +1,10 @@
-//! Which process keeps an Incident, where several divide the objects by a selector.
+//! Decides which process keeps an Incident, if several processes divide the objects by a selector.
 //!
-//! It is the process that reconciles the subject: the labels of the subject decide, as they are now, and once it is gone
-//! those that the Incident got from it when it was created. So an Incident follows its subject to another shard, and each has
-//! one writer as long as the selectors exclude each other. How notifications of a Provider ended is known only to the process
-//! that sent them: an Incident of the class `Delivery` is of that process, whose shard is in its name.
+//! The process that reconciles the subject keeps the Incident. The present labels of the subject decide. If the subject is
+//! gone, the labels decide that the Incident got from it when it was created. So an Incident follows its subject to another
+//! shard, and has one writer as long as the selectors exclude each other. Only the process that sent notifications of a
+//! Provider knows how they ended. That process keeps the Incident of the class `Delivery`, and its shard is in the name of the
+//! Incident.
 //!
 //! Elsewhere: the objects that keep incidents (`incident_store`), the labels of subjects (`observed_objects`).
 
@@ -17,27 +18,27 @@ use sha2::{Digest as _, Sha256};
 
 use super::incident_store;
 
-/// How many characters of the hash of a selector name a shard.
+/// The number of characters of a selector's hash in the name of a shard.
 const SHARD_NAME_LENGTH: usize = 8;
 
-/// What is known of the subject of an Incident.
+/// The known state of the subject of an Incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SubjectPresence {
-    /// It exists.
+    /// The subject exists.
     Exists {
         /// Whether its labels assign it to this process.
         is_selected: bool,
     },
-    /// It does not exist.
+    /// The subject does not exist.
     Absent,
-    /// Its kind was not listed.
+    /// The kind of the subject was not listed.
     Unknown,
 }
 
 /// The part of the Incidents that this process keeps.
 pub(super) struct IncidentShard {
     selector: LabelSelector,
-    /// The name of the shard, as its Lease has it; empty if this process keeps all objects.
+    /// The name of the shard in its Lease. Empty if this process keeps all objects.
     name: String,
 }
 
@@ -50,7 +51,7 @@ impl IncidentShard {
         Self { selector: selector.clone(), name }
     }
 
-    /// What the name of an Incident of a class ends with; empty if any process may keep it.
+    /// The suffix of an Incident's name, by its class. Empty if any process may keep the Incident.
     pub(super) fn suffix_of(&self, problem: CauseKind) -> &str {
         if problem == CauseKind::Delivery { &self.name } else { "" }
     }
@@ -87,8 +88,8 @@ pub(super) fn is_shard_name(text: &str) -> bool {
     text.len() == SHARD_NAME_LENGTH && text.bytes().all(is_hex)
 }
 
-/// The labels of an object by which a selector assigns it to a shard. An Incident about it has them, too, and no others of it:
-/// some labels say which Kustomization or HelmRelease manages an object.
+/// The labels of an object by which a selector assigns it to a shard. An Incident about the object gets these labels and no
+/// others, since some labels name the Kustomization or HelmRelease that manages an object.
 pub(super) fn shard_labels(
     selector: &LabelSelector,
     labels: &BTreeMap<String, String>,

@@ -1,11 +1,11 @@
-//! The objects that keep incidents: their names, their status, and when they are deleted.
+//! Creates, updates and deletes the Incident objects.
 //!
 //! The name comes from the subject and the class of the failure, so that after a crash the same Incident is found instead of
-//! created twice. One that is opened again is the same object. Spec and status have one writer, which is this, in the process
-//! that keeps the Incident (`incident_shard`); while two processes disagree on that, such as for a moment after the labels of
-//! its subject changed, a status is written only over the version that was read.
+//! created twice. An incident that is opened again is the same object. This module is the only writer of spec and status, in
+//! the process that keeps the Incident (`incident_shard`). For a moment after the subject's labels changed, two processes may
+//! both keep an Incident. So a status is written only over the version that was read.
 //!
-//! Elsewhere: when writes pause (`write_backoff`), what is opened and resolved (`incident`), the watched objects
+//! Elsewhere: when writes pause (`write_backoff`), which incidents are opened and resolved (`incident`), the watched objects
 //! (`lifecycle::table`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,26 +38,26 @@ use windlass_runtime::run_context::RunContext;
 /// The field manager of Incidents.
 const MANAGER: &str = "windlass";
 
-/// How many Incidents a namespace has at most that are open. No further one is opened.
+/// The most open Incidents of a namespace. No further one is opened.
 const MOST_OPEN: usize = 1_000;
 
-/// How many writes a pass may make, so that each comes to its end soon. Namespaces take turns (`namespace_order`).
+/// The most writes of a pass, so that each pass ends soon. Namespaces take turns (`namespace_order`).
 const MAX_WRITES_PER_PASS: usize = 64;
 
-/// How many reads of subjects may fail in a pass, since each may take its time.
+/// The most reads of subjects that may fail in a pass, since each may take long.
 const MAX_FAILED_READS_PER_PASS: usize = 4;
 
 /// Longest name of a subject that the API server accepts.
 const LONGEST_NAME: usize = 253;
 
-/// On an Incident about deliveries: the shard of the process that keeps it, as the Lease of the shard has it, for people who
-/// select Incidents. Absent without shards.
+/// The label of an Incident about deliveries with the shard of its process, named as in the shard's Lease. Users can select
+/// Incidents by it. Without shards there is no label.
 const SHARD: &str = "windlass.dev/shard";
 
-/// How old an Incident without a state is that is deleted: its process was killed before it wrote one.
+/// The age in seconds at which an Incident without a state is deleted. Its process was killed before it wrote a state.
 const MAX_STATELESS_AGE: i64 = 3600;
 
-/// How many affected objects are named.
+/// How many affected objects a status names.
 pub(super) const MAX_NAMED_OBJECTS: usize = 20;
 
 /// Longest texts, in bytes.
@@ -65,13 +65,13 @@ const MAX_MESSAGE_BYTES: usize = 2_000;
 const MAX_REASON_BYTES: usize = 1_000;
 const MAX_OBJECT_BYTES: usize = 600;
 
-/// How often the message and the affected objects of an Incident are written.
+/// The interval at which the message and the affected objects of an Incident are written.
 const INCIDENT_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often it is checked that the CRD is installed.
+/// The interval at which windlass checks whether the CRD is installed.
 const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long the end of an incident is sent, where that was not possible before.
+/// How long windlass tries to send the end of an incident, in seconds.
 const MAX_UNSENT_RESOLUTION_AGE: i64 = 24 * 3600;
 
 /// Whether an Incident was written.
@@ -89,7 +89,7 @@ pub(super) enum IncidentWriteOutcome {
 pub(super) struct IncidentWriter {
     context: Arc<RunContext>,
     table: Arc<WatchedObjectCache<Incident>>,
-    /// When the message and the affected objects of an Incident were written, by its uid.
+    /// The time when the message and the affected objects of an Incident were written, by its uid.
     updated: BTreeMap<String, Instant>,
     /// Whether the CRD was there, and when that was checked.
     checked: Option<(Instant, bool)>,
@@ -100,24 +100,24 @@ pub(super) struct IncidentWriter {
     kinds: BTreeMap<[String; 2], ObservedKind>,
     absent: Arc<AbsentKinds>,
     pauses: IncidentWriteBackoff,
-    /// Whose old Incidents are deleted next.
+    /// The namespaces whose old Incidents are deleted next.
     turns: NamespaceRoundRobin,
-    /// How many writes this pass may still make.
+    /// The number of writes that this pass may still make.
     left: usize,
-    /// How many reads of subjects may still fail in this pass.
+    /// The number of reads of subjects that may still fail in this pass.
     failures_left: usize,
-    /// How many Incidents are open, by namespace.
+    /// The number of open Incidents, by namespace.
     open: BTreeMap<String, usize>,
-    /// Namespaces of which the log says that too many are open.
+    /// Namespaces whose excess of open incidents is logged already.
     crowded: BTreeSet<String>,
 }
 
-/// The state of an Incident; none before it was opened.
+/// The state of an Incident. `None` before it was opened.
 pub(super) fn state(incident: &Incident) -> Option<IncidentState> {
     incident.status.as_ref().and_then(|status| status.state)
 }
 
-/// The subject and the class of an Incident; none if another client made it up.
+/// The subject and the class of an Incident. `None` if its name does not fit its spec, because another client created it.
 pub(super) fn identity(incident: &Incident) -> Option<(ObjectId, String)> {
     let IncidentSpec { subject, reason, .. } = &incident.spec;
     let gvk = Gvk::new(&subject.api_version, &subject.kind);
@@ -138,7 +138,8 @@ pub(super) fn affected(incident: &Incident) -> BTreeSet<String> {
     affected.into_iter().flat_map(|it| it.objects.iter().cloned()).collect()
 }
 
-/// The name of an Incident: the same for the same subject and class. It ends with a shard if each has an Incident of its own.
+/// The name of an Incident. It is the same for the same subject and class. It ends with a shard if each shard has an Incident
+/// of its own.
 pub(super) fn name(subject: &ObjectId, reason: &str, shard: &str) -> String {
     let ObjectId { namespace, name, group, kind } = subject;
     let identity = [group, kind, namespace, name, reason].join("\n");
@@ -174,7 +175,7 @@ fn spec(identity: &IncidentIdentity, failing: &Failing, subject: &ObjectReferenc
     }
 }
 
-/// The message and the affected objects, as the status has them.
+/// The message and the affected objects for the status.
 fn shown(failing: &Failing) -> (String, IncidentAffectedObjects) {
     let objects = failing.affected.iter().take(MAX_NAMED_OBJECTS);
     let affected = IncidentAffectedObjects {
@@ -184,13 +185,13 @@ fn shown(failing: &Failing) -> (String, IncidentAffectedObjects) {
     (cut(&failing.failure.text, MAX_MESSAGE_BYTES), affected)
 }
 
-/// The message of an incident that has ended, with why, if that is not that its objects are ready.
+/// The message of an ended incident. It contains the reason, unless the reason is that its objects are ready.
 fn ended_message(said: &str, end: &str) -> String {
     let room = MAX_MESSAGE_BYTES.saturating_sub(end.len() + 1);
     format!("{}\n{end}", cut(said, room))
 }
 
-/// Whether the API server has an object in the version that was judged: none if it was judged as absent.
+/// Whether the API server has an object in the judged version, or does not have it if it was judged as absent.
 fn is_as_judged(now: Option<&Object>, judged_version: &str) -> bool {
     let version = now.map(|it| it.meta("resourceVersion").and_then(Value::as_str));
     match version {
@@ -199,7 +200,8 @@ fn is_as_judged(now: Option<&Object>, judged_version: &str) -> bool {
     }
 }
 
-/// The fields of a status that change while an incident is open. Each is there, since what a patch leaves out stays.
+/// The fields of a status that change while an incident is open. All of them are present, since a patch does not change fields
+/// that it leaves out.
 fn changing(failing: &Failing) -> Value {
     let (message, IncidentAffectedObjects { count, objects }) = shown(failing);
     json!({"message": message, "affected": {"count": count, "objects": objects}})
@@ -214,8 +216,8 @@ fn is_owed(incident: &Incident, now: Time) -> bool {
         && status.notifications.iter().any(|it| it.state == IncidentStep::Opened)
 }
 
-/// Whether something may have to be done for an Incident: it is open and not at rest, or its end may have to be sent. For one
-/// that another client made up nothing is ever done, so it never ends by itself.
+/// Whether an Incident may still need work: it is open and not at rest, or its end may have to be sent. An Incident that
+/// another client created is never worked on, so it never ends by itself.
 fn is_unfinished(
     incident: &Incident,
     now: Time,
@@ -225,7 +227,7 @@ fn is_unfinished(
     (is_open && !is_at_rest(incident) || is_owed(incident, now)) && identity(incident).is_some()
 }
 
-/// Which Incidents are deleted: those that were resolved before `oldest`, and in each namespace all but the last `records`.
+/// The Incidents to delete: all that were resolved before `oldest`, and in each namespace all except the last `records`.
 fn surplus(resolved: Vec<Arc<Incident>>, oldest: Time, records: usize) -> Vec<Arc<Incident>> {
     let at = |incident: &Incident| {
         let status = incident.status.as_ref()?;
@@ -281,8 +283,8 @@ impl IncidentWriter {
         self.crowded.retain(|it| open.get(it).is_some_and(|count| *count >= MOST_OPEN));
     }
 
-    /// Whether Incidents can be kept. Without an Alert that asks for them, a Provider whose notifications fail, and any Incident,
-    /// that is checked once.
+    /// Whether Incidents can be kept. If there is no Alert that asks for them, no failing Provider and no Incident, this is
+    /// checked once.
     pub(super) async fn is_kept(&mut self, is_wanted: bool, is_failing: bool) -> bool {
         if self.table.ready().is_err() {
             return false;
@@ -317,7 +319,7 @@ impl IncidentWriter {
         self.shard.keeps(incident, |subject| self.presence(subject))
     }
 
-    /// What is known of the subject of an Incident.
+    /// The known state of the subject of an Incident.
     fn presence(&self, subject: &ObjectId) -> SubjectPresence {
         let key = [subject.group.clone(), subject.kind.clone()];
         if self.absent.has(&key) {
@@ -363,20 +365,20 @@ impl IncidentWriter {
         name(subject, &problem.to_string(), self.shard.suffix_of(*problem))
     }
 
-    /// The Incident of a failure, if there is one that another client did not make up. Where several processes divide the
-    /// objects, another one may keep it.
+    /// The Incident of a failure, if windlass created it. If several processes divide the objects, another process may keep
+    /// it.
     pub(super) fn of(&self, of: &IncidentIdentity) -> Option<Arc<Incident>> {
         let found = self.table.get(&of.0.namespace, &self.name(of))?;
         identity(&found).is_some().then_some(found)
     }
 
-    /// The Incident of a name, if it is still the same.
+    /// The Incident with this name, if its uid is still the same.
     pub(super) fn get(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<Incident>> {
         let found = self.table.get(namespace, name)?;
         (found.uid().as_deref() == Some(uid)).then_some(found)
     }
 
-    /// Whether an Incident may be written now; that counts as one of the writes of this pass.
+    /// Whether an Incident may be written now. This counts as one of the writes of this pass.
     fn may_write(&mut self, namespace: &str, name: &str) -> bool {
         let may = self.left > 0 && self.pauses.allows(namespace, name);
         self.left -= usize::from(may);
@@ -393,8 +395,9 @@ impl IncidentWriter {
         self.pauses.allows(&incident.namespace().unwrap_or_default(), &incident.name_any())
     }
 
-    /// Whether the API server has the subject of an Incident as it was judged, or does not have it either. An Incident ends on
-    /// nothing else: what a watch saw last may be old, and an object that cannot be decoded is in no store.
+    /// Whether the API server has the subject of an Incident in the judged version, or does not have it if it was judged as
+    /// deleted. An Incident only ends on such an answer. The last state in a watch may be old, and an object that cannot be
+    /// decoded is in no store.
     pub(super) async fn confirms(
         &mut self,
         incident: &Incident,
@@ -443,7 +446,7 @@ impl IncidentWriter {
                 IncidentWriteOutcome::Written
             }
             Ok(None) => IncidentWriteOutcome::Gone,
-            // The watch will report what was written in between.
+            // The watch will report the write that came in between.
             Err(error) if error.is_conflict() => {
                 let namespace = incident.namespace().unwrap_or_default();
                 let name = incident.name_any();
@@ -458,7 +461,7 @@ impl IncidentWriter {
         }
     }
 
-    /// The same within the bounds of a pass. Whether it was written.
+    /// Writes a status within the limits of a pass. Returns whether it was written.
     async fn write(&mut self, incident: &Incident, status: &Value) -> bool {
         let namespace = incident.namespace().unwrap_or_default();
         let name = incident.name_any();
@@ -470,7 +473,7 @@ impl IncidentWriter {
         let is_of_server = error.is_transient() || error.is_unserved();
         let refusal = if is_of_server { RefusalScope::OfServer } else { RefusalScope::OfIncident };
         self.pauses.refused(namespace, name, refusal, Instant::now());
-        // Its namespace goes, and all that is in it.
+        // The namespace is being deleted, with everything in it.
         if !error.is_of_terminating_namespace() {
             tracing::error!(namespace, name, error = %error, "failed to write an Incident, retrying");
         }
@@ -565,7 +568,7 @@ impl IncidentWriter {
         }
     }
 
-    /// Writes what has changed about an incident that is open.
+    /// Writes the changes about an open incident.
     pub(super) async fn update(&mut self, incident: &Incident, failing: &Failing) {
         let (message, affected) = shown(failing);
         let status = incident.status.clone().unwrap_or_default();
@@ -582,7 +585,7 @@ impl IncidentWriter {
         }
     }
 
-    /// Resolves an incident; `end` says why, if that is not that its objects are ready.
+    /// Resolves an incident. `end` gives the reason, unless the reason is that its objects are ready.
     pub(super) async fn resolve(&mut self, incident: &Incident, end: Option<&str>) {
         let now = When(jiff::Timestamp::now());
         let namespace = incident.namespace().unwrap_or_default();
@@ -598,7 +601,8 @@ impl IncidentWriter {
         }
     }
 
-    /// Deletes old Incidents but those that are still needed, and those whose process was killed before it opened them.
+    /// Deletes old Incidents that are no longer needed. It also deletes Incidents whose process was killed before it opened
+    /// them.
     pub(super) async fn sweep(&mut self, is_needed: impl Fn(&Incident) -> bool) {
         let settings = &self.context.settings;
         let now = jiff::Timestamp::now();
@@ -639,12 +643,12 @@ fn is_stateless(incident: &Incident, now: Time) -> bool {
         && created.is_some_and(|at| now.as_second() - at >= MAX_STATELESS_AGE)
 }
 
-/// Since when its subject fails, as far as that is known; none before it was opened.
+/// Since when the subject of an incident fails, if that is known. `None` before it was opened.
 pub(super) fn began(status: &IncidentStatus) -> Option<Time> {
     status.since.as_ref().or(status.opened_at.as_ref()).map(|at| at.0)
 }
 
-/// When an incident was opened; none before.
+/// When an incident was opened. `None` before that.
 pub(super) fn opened(status: &IncidentStatus) -> Option<Time> {
     status.opened_at.as_ref().map(|at| at.0)
 }

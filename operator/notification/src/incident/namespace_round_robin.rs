@@ -1,7 +1,7 @@
-//! In which order namespaces have their turn, where not all that they need can be done at once.
+//! The order in which namespaces have their turn, if not all of their work can be done at once.
 //!
-//! What one namespace needs delays no other: one of each comes, then the second of each. The pass after begins behind the
-//! namespace that was served last.
+//! The work of one namespace delays no other. The first item of each namespace comes first, then the second item of each. The
+//! next pass begins after the namespace that was served last.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) struct NamespaceRoundRobin {
 }
 
 impl NamespaceRoundRobin {
-    /// The order in which things come that namespaces need; what one of them needs keeps its order.
+    /// Orders the work of namespaces, so that they take turns. The work of one namespace keeps its order.
     pub(super) fn order<T>(&self, all: Vec<(String, T)>) -> Vec<(String, T)> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         let mut turns: BTreeMap<(usize, bool, String), T> = BTreeMap::new();

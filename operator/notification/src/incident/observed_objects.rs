@@ -1,4 +1,4 @@
-//! What the objects of all kinds report, kept as little as a judgement needs: references, suspension and conditions.
+//! The conditions of objects of all kinds, with their references and suspension. Other parts of the objects are not kept.
 //!
 //! Elsewhere: the judgement (`cause::incident`), the objects themselves (`windlass_runtime::object_store`).
 
@@ -22,10 +22,11 @@ use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 
-/// What of a spec decides whether an object is reconciled, besides the [`REFERENCE_FIELDS`] to what it waits for.
+/// The fields of a spec that decide whether an object is reconciled, besides the [`REFERENCE_FIELDS`] to objects that it waits
+/// for.
 const SPEC: [&str; 2] = ["suspend", "type"];
 
-/// What of a status tells how it is.
+/// The fields of a status that a judgement needs.
 const STATUS: [&str; 7] = [
     "artifact",
     "conditions",
@@ -36,13 +37,13 @@ const STATUS: [&str; 7] = [
     "releases",
 ];
 
-/// What of an artifact tells whether its consumers have read it.
+/// The fields of an artifact that show whether its consumers have read it.
 const ARTIFACT: [&str; 2] = ["lastUpdateTime", "revision"];
 
-/// What of a run in the history tells since when an object fails.
+/// The fields of a history entry that show since when an object fails.
 const RUN: [&str; 3] = ["firstReconciled", "lastReconciled", "lastReconciledStatus"];
 
-/// What of the metadata is needed.
+/// The fields of the metadata that a judgement needs.
 const METADATA: [&str; 7] = [
     "annotations",
     "creationTimestamp",
@@ -53,10 +54,10 @@ const METADATA: [&str; 7] = [
     "namespace",
 ];
 
-/// Longest message that is kept, in bytes.
+/// The longest message that is kept, in bytes.
 const MAX_MESSAGE_BYTES: usize = 2 << 10;
 
-/// How often the judgement of one object may ask for more.
+/// The most rounds in which the judgement of one object may ask for further objects.
 const MAX_REQUEST_ROUNDS: usize = 200;
 
 /// A kind whose objects are observed.
@@ -68,7 +69,7 @@ pub struct ObservedKind {
     definition: fn() -> String,
     refresh: fn(&mut ObservedObjects, &RunContext),
     is_listed: fn(&RunContext) -> bool,
-    /// Whether an object is in this process' part of the cluster; none if it was not seen.
+    /// Whether an object belongs to the shard of this process. `None` if it was not observed.
     is_selected: fn(&RunContext, &ObjectId) -> Option<bool>,
 }
 
@@ -109,13 +110,13 @@ impl ObservedKind {
         (self.is_listed)(context)
     }
 
-    /// Whether an object of it is in this process' part of the cluster; none if it was not seen.
+    /// Whether an object of this kind belongs to the shard of this process. `None` if it was not observed.
     pub(super) fn is_selected(&self, context: &RunContext, id: &ObjectId) -> Option<bool> {
         (self.is_selected)(context, id)
     }
 }
 
-/// The kinds whose objects were listed or that have none, since they are not served, and where they are watched.
+/// The kinds whose objects were listed, or that have no objects because they are not served, and the watched namespace.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedKinds {
     /// Group and kind.
@@ -150,19 +151,19 @@ impl ListedKinds {
         self.is_complete
     }
 
-    /// Whether an object that is not known does not exist.
+    /// Whether an object that is not observed is known not to exist.
     pub(super) fn has(&self, id: &ObjectId) -> bool {
         let is_watched = self.namespace.as_ref().is_none_or(|it| *it == id.namespace);
         is_watched && self.has_kind(&id.group, &id.kind)
     }
 }
 
-/// An object, besides what a judgement needs.
+/// The facts about an object besides its conditions and references.
 struct ObservedEntry {
     version: String,
     uid: String,
     controller: &'static str,
-    /// Whether it is in this process' part of the cluster.
+    /// Whether the object belongs to the shard of this process.
     is_selected: bool,
     /// The labels that decide that.
     shard_labels: BTreeMap<String, String>,
@@ -210,7 +211,7 @@ fn refresh<K: WindlassKind + ReconciledObject>(
     }
 }
 
-/// An object with what a judgement needs.
+/// An object with only the fields that a judgement needs.
 fn slim(mut object: Value) -> Option<Object> {
     let keep = |part: Option<&mut Value>, keys: &[&str]| {
         if let Some(fields) = part.and_then(Value::as_object_mut) {
@@ -220,7 +221,8 @@ fn slim(mut object: Value) -> Option<Object> {
     keep(object.get_mut("spec"), &[&SPEC[..], &REFERENCE_FIELDS[..]].concat());
     keep(object.get_mut("status"), &STATUS);
     keep(object.get_mut("metadata"), &METADATA);
-    // Who set the end of a suspension tells whether it counts; nothing else is read of them.
+    // The field manager that set the end of a suspension decides whether the end counts. Nothing else of the managed fields is
+    // read.
     let has_end = object["metadata"]["annotations"].get(SUSPENDED_UNTIL).is_some();
     if !has_end && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -248,12 +250,12 @@ fn slim(mut object: Value) -> Option<Object> {
 }
 
 impl ObservedObjects {
-    /// Takes in what changed; whether anything did.
+    /// Takes over changes from the watches. Returns whether there was any.
     pub(super) fn refresh(&mut self, rows: &[ObservedKind], context: &RunContext) -> bool {
         self.pass += 1;
         self.has_changed = false;
         let absent = context.shared::<AbsentKinds>();
-        // What a store has of a kind that is not served any more is what an interrupted watch saw last.
+        // If a kind is not served any more, its store only has the objects that an interrupted watch saw last.
         for row in rows.iter().filter(|row| !absent.has(&row.group_and_kind())) {
             (row.refresh)(self, context);
         }
@@ -283,12 +285,13 @@ impl ObservedObjects {
             let verdict = judged(&mut self.known, &mut lacking, id, listed, reach, now);
             verdicts.insert(id.clone(), verdict);
         }
-        // They may come to exist.
+        // The missing objects may be created later.
         lacking.iter().for_each(|query| self.known.forget(query));
         verdicts
     }
 
-    /// The object whose labels say which process opens an incident: its subject, or who names one that does not exist.
+    /// The object whose labels decide which process opens an incident. It is the subject, or an object that names a missing
+    /// subject.
     fn selected_by(&self, incident: &Incident) -> Option<&ObservedEntry> {
         let first = incident.affected.first();
         let entry = self.entries.get(&incident.failure.subject);
@@ -321,13 +324,14 @@ impl ObservedObjects {
         }
     }
 
-    /// Who reports on an object.
+    /// The controller that reports on an object.
     pub(super) fn controller(&self, id: &ObjectId) -> &'static str {
         self.entries.get(id).map_or(CONTROLLER, |entry| entry.controller)
     }
 }
 
-/// Judges an object. What is not known of kinds that were listed does not exist; what was asked for is added to `lacking`.
+/// Judges an object. Objects of listed kinds that are not known do not exist. Objects that were needed but not known are added
+/// to `lacking`.
 fn judged(
     known: &mut QueryAnswers,
     lacking: &mut Vec<FactQuery>,

@@ -1,7 +1,8 @@
-//! Providers whose services do not accept notifications: each is an incident, since a Provider has no status.
+//! Incidents of Providers whose services do not accept notifications. A Provider has no status in which it could report this.
 //!
-//! Nothing is sent about it: an Alert selects no Provider, and its notifications would not be delivered either. It ends with
-//! the next notification that the service accepts. Elsewhere: how notifications ended (`delivery::last_deliveries`).
+//! Windlass sends no notification about such an incident. An Alert selects no Provider, and the notification would not be
+//! delivered either. The incident ends with the next notification that the service accepts. Elsewhere: how notifications ended
+//! (`delivery::last_deliveries`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +19,16 @@ use super::incident_store;
 use crate::delivery::{LastDeliveryOutcome, ProviderKey};
 use windlass_runtime::object_hold::is_suspended;
 
-/// The reason of what an Incident of a Provider says.
+/// The reason in an Incident of a Provider.
 const REASON: &str = "DeliveryFailed";
 
-/// The uid of a Provider that is judged by how its last notification ended: none of one that does not exist or is suspended.
+/// The uid of a Provider, if it is judged by how its last notification ended. `None` if it does not exist or is suspended.
 pub(super) fn judged_uid(provider: Option<&Provider>, now: Time) -> Option<String> {
     provider.filter(|it| !is_suspended(*it, now))?.uid()
 }
 
-/// Whether an Incident is about the deliveries of a suspended Provider. It stays open, and needs no judgement until the
-/// Provider is resumed or deleted: meanwhile nothing is sent that could end it.
+/// Whether an Incident is about the deliveries of a suspended Provider. Such an Incident stays open and needs no judgement
+/// until the Provider is resumed or deleted. Until then no notification is sent that could end it.
 pub(super) fn is_at_rest(
     incident: &Incident,
     now: Time,
@@ -38,8 +39,8 @@ pub(super) fn is_at_rest(
         && provider_of(&subject.namespace, &subject.name).is_some_and(|it| is_suspended(&*it, now))
 }
 
-/// Judges Providers by how their last notifications ended. One of which that is not known, such as after a restart, is neither
-/// well nor failing.
+/// Judges Providers by how their last notifications ended. If that is not known, as after a restart, the Provider counts
+/// neither as working nor as failing.
 pub(super) fn judge(
     verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>,
     deliveries: &BTreeMap<ProviderKey, LastDeliveryOutcome>,

@@ -1,7 +1,8 @@
-//! What becomes of a notification that an incident may replace: it is sent after all where there is no incident.
+//! Decides about a notification that an incident may replace. If there is no incident, the notification is sent after all.
 //!
-//! An incident does not open where the API server rejects it or too many are open; an Alert is not sent it where its patterns
-//! decline it or its status has no place. What ended before it was an incident is not sent.
+//! An incident does not open if the API server rejects it or too many are open. An Alert is not sent an incident if its
+//! patterns decline it or the status of the Incident has no place for the Alert. If the failure ended before it was an
+//! incident, the notification is dropped.
 //!
 //! Elsewhere: the notifications that wait (`delivery::incident_suppression`).
 
@@ -13,11 +14,11 @@ use super::incident_notifier::IncidentOpenNotificationState;
 use super::{MIN_FAILURE_AGE, SETTLED_WAITING};
 use crate::delivery::suppressed_notifications::WaitBeginning;
 
-/// After how long conditions say what a notification is about: the status is written around the same time, and a watch
+/// After this time, conditions show the failure of a notification. The status is written around the same time, and a watch
 /// reports it.
 const CONDITION_DELAY: Duration = Duration::from_secs(10);
 
-/// How long the opening of an incident may take after it is due: the API server may be slow, or writes have to wait.
+/// How long the opening of an incident may take after it is due. The API server may be slow, or writes may be paused.
 const OPENING_DELAY: Duration = Duration::from_secs(30);
 
 /// The longest time that a notification waits while the conditions do not show whether its object fails.
@@ -26,16 +27,16 @@ const MAX_WAIT: Duration = Duration::from_secs(900);
 /// The decision about a notification that an incident may replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SuppressionDecision {
-    /// It waits.
+    /// The notification waits.
     Wait,
-    /// An incident says it, or the failure has ended.
+    /// An incident reports the failure, or the failure has ended.
     Forget,
-    /// It is sent.
+    /// The notification is sent.
     Send,
 }
 
-/// What becomes of a notification. `judged_after` is how long it waited when its object was judged last; `verdict` is none if
-/// nothing is known of its kind.
+/// Decides about a held notification. `judged_after` is how long it had waited when its object was judged last. `verdict` is
+/// `None` if nothing is known about its kind.
 pub(super) fn decision(
     beginning: WaitBeginning,
     judged_after: Option<Duration>,
@@ -65,7 +66,7 @@ pub(super) fn decision(
                 SuppressionDecision::Wait
             }
         }
-        // Its `Ready` did not change, so it does not cover what failed.
+        // `Ready` did not change, so it does not report this failure.
         (ReportedObjectState::Well, None)
             if verdict
                 .since
@@ -74,7 +75,7 @@ pub(super) fn decision(
             SuppressionDecision::Send
         }
         (ReportedObjectState::Unclear, None) => SuppressionDecision::Wait,
-        // It is suspended, or waits for what is.
+        // The object is suspended, or waits for a suspended one.
         (
             ReportedObjectState::Absent
             | ReportedObjectState::Well

@@ -1,30 +1,30 @@
-//! For how long Incidents are not written after the API server rejected a write.
+//! Pauses writes of Incidents after the API server rejected a write.
 //!
-//! A server that does not work pauses all writes. A refusal of one Incident concerns that one, and creating others in its
-//! namespace, for it may be a quota: no tenant stops the incidents of another.
+//! An API server that does not work pauses all writes. A refusal of one Incident pauses writes of that Incident, and the
+//! creation of others in its namespace, since a quota may be the reason. So no tenant stops the incidents of another.
 //!
 //! Elsewhere: the writes (`incident_store`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long nothing is written to a server that does not work, or created in a namespace where that was rejected.
+/// How long nothing is written to an API server that does not work, or created in a namespace where a creation was rejected.
 const WRITE_BACKOFF_DELAY: Duration = Duration::from_secs(10);
 
-/// How long an Incident is not written after a refusal that says the same again.
+/// How long an Incident is not written after a repeated refusal with the same text.
 const REPEATED_REFUSAL_DELAY: Duration = Duration::from_secs(300);
 
-/// How many refusals are remembered.
+/// The most refusals that are remembered.
 const MAX_REMEMBERED_REFUSALS: usize = 10_000;
 
-/// What a refusal is about.
+/// The scope of a refused write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefusalScope {
     /// The server does not work, or its answer was lost.
     OfServer,
-    /// What was written is rejected.
+    /// The API server rejects this Incident.
     OfIncident,
-    /// It was created by another write, of which the watch has not reported yet.
+    /// Another write created the Incident, and the watch has not reported it yet.
     Early,
 }
 
@@ -33,14 +33,14 @@ pub(super) enum RefusalScope {
 #[derive(Debug, Default)]
 pub(super) struct IncidentWriteBackoff {
     all: Option<Instant>,
-    /// Until when nothing is created in a namespace.
+    /// The end of the pause of creations, by namespace.
     namespaces: BTreeMap<String, Instant>,
-    /// Until when an Incident is not written, by namespace and name.
+    /// The end of the pause of an Incident's writes, by namespace and name.
     incidents: BTreeMap<(String, String), Instant>,
 }
 
 impl IncidentWriteBackoff {
-    /// Forgets what has passed.
+    /// Forgets pauses that have ended.
     pub(super) fn pass(&mut self, now: Instant) {
         self.all = self.all.filter(|until| *until > now);
         self.namespaces.retain(|_, until| *until > now);

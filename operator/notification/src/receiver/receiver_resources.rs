@@ -1,4 +1,4 @@
-//! The objects that Receivers name, as they are now: what a selection asks for is read, and it is asked again.
+//! Reads the present objects that the selection of a Receiver asks for. The selection is then evaluated again with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -14,10 +14,10 @@ use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How many requests have lists in memory at the same time: one for each namespace, which take turns.
+/// The permits for requests with lists in memory. A namespace has one at a time, and namespaces take turns.
 static LIST_PERMITS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(4, 1));
 
-/// How much metadata all lists of a request may have, in bytes.
+/// The most bytes of metadata in all lists of a request.
 const LARGEST_METADATA: usize = 8 << 20;
 
 /// API version, kind and namespace.
@@ -29,13 +29,14 @@ struct ResourceListState {
     lists: BTreeMap<ReceiverResourceKey, Arc<Vec<Value>>>,
     missing_objects: BTreeSet<AnnotationTarget>,
     missing_lists: BTreeSet<ReceiverResourceKey>,
-    /// How much metadata is in the lists.
+    /// The bytes of metadata in the lists.
     bytes: usize,
-    /// For the lists that are in memory.
+    /// The permit for the lists in memory.
     listing: Option<GrantedPermit>,
 }
 
-/// What was read so far. What is asked for and was not read is noted, and seems to be missing meanwhile.
+/// The objects that were read so far. An object that was asked for but not read is noted, and counts as missing until it is
+/// read.
 #[derive(Default)]
 pub(super) struct ExistingResources(Mutex<ResourceListState>);
 
@@ -44,11 +45,11 @@ impl ExistingResources {
         self.0.lock()
     }
 
-    /// Reads what was asked for by a Receiver of a namespace; false if there was nothing.
+    /// Reads the noted objects for a Receiver of a namespace. Returns false if none was noted.
     ///
     /// # Errors
-    /// The API server does not respond, or refuses the request for another reason than "not found". A kind that is not
-    /// served has no objects.
+    /// The API server does not respond, or refuses the request for another reason than "not found". A kind that is not served
+    /// has no objects.
     pub(super) async fn read(
         &self,
         cluster: &ClusterConnection,
@@ -99,7 +100,8 @@ impl ReceiverTargets for ExistingResources {
     }
 }
 
-/// A kind whose objects are in namespaces: a Receiver names no others, because it is in one itself. None if it is not served.
+/// The resource of a namespaced kind. A Receiver names no cluster-scoped objects, because it is namespaced itself. `None` if
+/// the kind is not served.
 async fn namespaced(
     cluster: &ClusterConnection,
     api_version: &str,
@@ -122,7 +124,7 @@ async fn one(
     Ok(found.map(|object| metadata(&object)))
 }
 
-/// The metadata of all objects of a place, and how many bytes that is: at most so many.
+/// The metadata of all objects of a kind in a namespace, and their size in bytes. At most `most` bytes are read.
 async fn all(
     cluster: &ClusterConnection,
     (api_version, kind, namespace): &ReceiverResourceKey,

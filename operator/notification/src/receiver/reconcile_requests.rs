@@ -1,4 +1,4 @@
-//! Asking for reconciliations on behalf of webhooks, which come in bursts: one annotation counts for all that came before
+//! Requests reconciliations on behalf of webhooks. Webhooks come in bursts, so one annotation counts for all requests before
 //! it.
 
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use crate::delivery::CONTROLLER;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::controller_kind::REQUESTED_AT;
 
-/// Least time between two annotations of an object: short enough for a user who waits for a push.
+/// The shortest time between two annotations of an object. It is short enough for a user who waits for a push.
 const MIN_ANNOTATION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// When objects were annotated last. A request that comes while another annotates waits for its turn, and needs no
-/// annotation if another began after it came.
+/// The times when objects were annotated last. A request that comes during an annotation waits. If another annotation begins
+/// after it came, it needs none of its own.
 pub(super) struct AnnotationTimes {
     turns: Mutex<BTreeMap<AnnotationTarget, Arc<AnnotationTurn>>>,
     gap: Duration,
@@ -45,10 +45,11 @@ impl AnnotationTimes {
         all.entry(target.clone()).or_default().clone()
     }
 
-    /// Has an object reconciled by `annotate` for a request that came at a time, unless that was done since.
+    /// Requests a reconciliation of an object with `annotate`, for a webhook that came at a given time. If another annotation
+    /// came after that time, nothing is done.
     ///
     /// # Errors
-    /// What `annotate` says; the next one who waits tries again.
+    /// The error of `annotate`. The next waiting request tries again.
     async fn wake<F>(
         &self,
         target: &AnnotationTarget,
@@ -72,7 +73,7 @@ impl AnnotationTimes {
         Ok(())
     }
 
-    /// Has an object reconciled for a request that came at a time.
+    /// Requests a reconciliation of an object for a webhook that came at the given time.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.

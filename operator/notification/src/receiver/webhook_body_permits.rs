@@ -1,8 +1,8 @@
-//! Bodies of webhooks: a sender whose body comes slowly, or takes long to check, does not delay others.
+//! Permits for the bodies of webhooks. With them, a sender whose body comes slowly, or takes long to check, does not delay
+//! others.
 //!
-//! A short body is read without a permit (`windlass_http_server::request_bodies`). A longer one needs one of a few
-//! permits, which namespaces are given in turn; it is given up when it keeps its permit for long while others wait for
-//! one.
+//! A short body is read without a permit (`windlass_http_server::request_bodies`). A longer body needs one of a few permits,
+//! which namespaces get in turn. Windlass rejects a body that keeps its permit for long while others wait for one.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use windlass_http_server::request_bodies::{BodyReader, SHORT_BODY_BYTES};
 /// Longest time that sending a part of a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// How many long bodies are in memory at once, and how many of them for one namespace.
+/// The most long bodies in memory at once, in total and for one namespace.
 const MAX_CONCURRENT_LONG_BODIES: usize = 32;
 const LONG_EACH: usize = 16;
 
-/// How long a body keeps its permit while others wait for one, and how often that is checked.
+/// The time for which a body keeps its permit while others wait for one, and the interval at which that is checked.
 const PERMIT_HOLD_PERIOD: Duration = Duration::from_secs(5);
 const PERMIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -31,7 +31,7 @@ pub(super) struct WebhookBodyPermits {
     keeps: Duration,
 }
 
-/// A body in memory; a short one without a permit.
+/// A body in memory, with its permit. A short body has no permit.
 pub(super) struct WebhookBody {
     pub(super) body: Vec<u8>,
     pub(super) permit: Option<GrantedPermit>,
@@ -50,7 +50,7 @@ impl WebhookBodyPermits {
     /// Reads a body for a namespace.
     ///
     /// # Errors
-    /// The status of the response: it is too long, was interrupted, or is slow.
+    /// The status of the response, because the body is too long, was interrupted, or is slow.
     pub(super) async fn read(
         &self,
         namespace: &str,
@@ -69,7 +69,7 @@ impl WebhookBodyPermits {
         Ok(WebhookBody { body: reader.into_bytes(), permit: Some(permit) })
     }
 
-    /// Does the work for which a permit was granted; `None` if it takes long while others wait for a permit.
+    /// Does the work for which a permit was granted. `None` if it takes long while others wait for a permit.
     pub(super) async fn while_granted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let given_up = async {
             tokio::time::sleep(self.keeps).await;

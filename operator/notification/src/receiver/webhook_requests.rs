@@ -1,4 +1,4 @@
-//! Requests of webhooks: which Receiver is meant, whether a request counts, and what it wakes.
+//! Handles webhook requests: finds the Receiver, decides whether the request counts, and wakes objects.
 //!
 //! Elsewhere: the verdicts (`notify::receivers`), connections (crate `windlass-http-server`).
 
@@ -30,21 +30,21 @@ use windlass_expressions::{ExpressionThreadError, on_thread};
 use windlass_runtime::http_request::exchange;
 use windlass_runtime::run_context::RunContext;
 
-/// Longest time for judging a request and for what it asks for.
+/// The longest time for judging a request and carrying it out.
 const RECEIVE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How old the list of paths is at least before a path that is not in it has the list made again.
+/// The minimum age of the list of paths before an unknown path causes a new list.
 const LISTED_AGAIN: Duration = Duration::from_millis(200);
 
-/// How many requests of a Receiver are under way at once: as many as one client may have connections, so that none of a burst
-/// is lost. Most of them wait, without a body, for a permit or for the next annotation.
+/// The most concurrent requests of a Receiver. It is the number of connections that one client may have, so that no request of
+/// a burst is lost. Most of these requests wait, without a body, for a permit or for the next annotation.
 const AT_ONCE: usize = 128;
 
 /// Longest time for a request to an issuer of tokens, and how many one request of a webhook may cause.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
 const MAX_FETCHES_PER_REQUEST: usize = 8;
 
-/// How long an issuer's answer counts, and how many are kept: a sender of tokens must not cause a request each time.
+/// How long an issuer's answer is cached, and how many answers are. A sender of tokens must not cause a request each time.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 const MOST_KEPT: usize = 64;
 const LARGEST_KEPT: usize = 256 << 10;
@@ -62,8 +62,8 @@ struct WebhookService {
     kept: Mutex<BTreeMap<String, (Instant, HttpResponse)>>,
 }
 
-/// The namespaces and names of Receivers by the digests of their paths, as they were a moment ago. What is looked up are
-/// digests, so that the time says nothing about a path.
+/// The namespaces and names of Receivers by the digests of their paths, from a moment ago. A lookup compares digests, so its
+/// duration reveals nothing about a path.
 #[derive(Default)]
 struct ReceiverPaths {
     by_digest: HashMap<PathDigest, (String, String)>,
@@ -73,7 +73,7 @@ struct ReceiverPaths {
 type PathDigest = [u8; 32];
 
 impl ReceiverPaths {
-    /// Makes the list again, unless that was done just now.
+    /// Makes the list again, unless that was done a moment ago.
     fn list(&mut self, receivers: impl FnOnce() -> Vec<Arc<Receiver>>, now: Instant) {
         let is_new = |at: Instant| now.saturating_duration_since(at) < LISTED_AGAIN;
         if self.listed.is_some_and(is_new) {
@@ -124,7 +124,7 @@ pub fn hooks(context: Arc<RunContext>) -> Router {
 }
 
 async fn take(State(hooks): State<Arc<WebhookService>>, request: Request) -> StatusCode {
-    // The event of a webhook happened before it was sent: an annotation from now on counts for it.
+    // The event of a webhook happened before the webhook was sent. An annotation from now on therefore counts for it.
     let came = tokio::time::Instant::now();
     // Parity(flux): the length is checked before anything else. Differs(flux): a body without a length is read only
     // once a Receiver is found for it.
@@ -203,7 +203,7 @@ impl WebhookService {
         }
     }
 
-    /// Judges a request: what it wakes.
+    /// Judges a request, and returns the objects that it wakes.
     async fn judge(
         &self,
         namespace: &str,
@@ -215,7 +215,7 @@ impl WebhookService {
             None => None,
             Some(reference) => {
                 let read = self.cluster.secret(namespace, &reference.name).await;
-                // Nothing is said about the Secret by an API server that does not answer.
+                // If the API server does not answer, the response says nothing about the Secret.
                 let found = read.map_err(|error| (503, error.to_string()))?;
                 let name = format!("{namespace}/{}", reference.name);
                 found.map(|(data, _)| notify::SecretData { name, data })
@@ -225,7 +225,7 @@ impl WebhookService {
         self.select(namespace, &engine, accepted).await
     }
 
-    /// Judges a request and does what it asks for; returns the status of the answer.
+    /// Judges a request and carries it out. Returns the status of the response.
     async fn receive(
         &self,
         namespace: &str,
@@ -241,7 +241,7 @@ impl WebhookService {
                 Err((503, "it took long while other requests waited".to_owned()))
             }),
         };
-        // What is left waits for its turn, and has no body any more.
+        // The rest of the request waits for its turn, and holds no body any more.
         drop(permit);
         let selection = selection?;
         let mut status = selection.status;
@@ -270,7 +270,7 @@ impl WebhookService {
         Ok(status)
     }
 
-    /// Whether a request counts; keys of issuers are fetched meanwhile.
+    /// Whether a request counts. The keys of issuers are fetched meanwhile.
     async fn admit(
         &self,
         namespace: &str,
@@ -302,7 +302,7 @@ impl WebhookService {
         Err((400, "the issuer of the token asks for too many requests".to_owned()))
     }
 
-    /// Asks an issuer, or remembers what it answered a moment ago.
+    /// Asks an issuer, or returns its answer from a moment ago.
     async fn fetch(&self, request: &notify::ProviderRequest) -> notify::DeliveryResult {
         {
             let mut kept = self.kept.lock();
@@ -328,7 +328,7 @@ impl WebhookService {
         outcome
     }
 
-    /// The objects that are to be reconciled: what the Receiver names is read, and its filters are asked.
+    /// The objects to reconcile. It reads the objects that the Receiver names, and applies the filters.
     async fn select(
         &self,
         namespace: &str,
@@ -338,12 +338,12 @@ impl WebhookService {
         let named = Arc::new(ExistingResources::default());
         let accepted = Arc::new(accepted);
         let settings = self.settings();
-        // The first look finds out what is named, the second has all of it.
+        // The first evaluation finds out which objects are named, and the second one has all of them.
         let mut looks = 0;
         loop {
             looks += 1;
             let look = {
-                // A request that ended meanwhile leaves nothing behind in the queue of the thread.
+                // A request that ended meanwhile leaves nothing in the queue of the thread.
                 let named = Arc::downgrade(&named);
                 let accepted = Arc::downgrade(&accepted);
                 let receiver = receiver.clone();

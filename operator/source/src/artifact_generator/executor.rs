@@ -1,7 +1,7 @@
-//! Making the artifacts of a generator from the trees of its sources, and keeping them.
+//! Makes the artifacts of an ArtifactGenerator from the trees of its sources, and keeps them in the store.
 //!
-//! Here: loading sources, building, packing, whether what was kept is still there. Elsewhere: copies, drift and revisions
-//! (engine `artifactgen`), the store (`artifacts::store`), the objects that offer artifacts (`external_artifact`).
+//! Here: loading sources, building, packing, whether the kept artifacts are still in the store. Elsewhere: copies, drift and
+//! revisions (engine `artifactgen`), the store (`artifacts::store`), the objects that offer artifacts (`external_artifact`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -49,7 +49,7 @@ const STEPS_PER_PACKED_BYTE: u64 = 10;
 /// The trees of sources by their aliases.
 pub(super) type SourceTreesByAlias = BTreeMap<String, Arc<MemoryTree>>;
 
-/// Where the artifacts of an ExternalArtifact are kept.
+/// The folder of an ExternalArtifact's artifacts in the store.
 fn slot(object: &ArtifactGenerator, name: &str) -> Result<ObjectFolder, store::Error> {
     ObjectFolder::new(FOLDER, &object.namespace().unwrap_or_default(), name)
 }
@@ -89,7 +89,7 @@ pub(super) async fn load(
     Ok(trees)
 }
 
-/// Bytes that a tree takes: many empty files take much, too.
+/// The memory of a tree in bytes. Many empty files also take much memory.
 fn memory(tree: &MemoryTree) -> u64 {
     tree.bytes().saturating_add(BYTES_PER_ENTRY.saturating_mul(tree.len() as u64))
 }
@@ -108,13 +108,13 @@ impl TarballReader for SourceTarballReader {
     }
 }
 
-/// An artifact that is kept.
+/// An artifact in the store.
 pub(super) struct StoredGeneratedArtifact {
-    /// As the inventory lists it.
+    /// The entry for the inventory.
     pub(super) entry: InventoryEntry,
-    /// As a status shows it.
+    /// The artifact for a status.
     pub(super) artifact: Artifact,
-    /// Whether its file was written: else it was there with the same bytes.
+    /// Whether its file was written in this run. Otherwise the store had the same bytes already.
     pub(super) is_stored: bool,
 }
 
@@ -130,13 +130,13 @@ struct StoredArchive {
 pub(super) struct ArtifactMaker {
     store: Arc<ArtifactStore>,
     namespace: String,
-    /// What the last run made.
+    /// The artifacts that the last run made.
     before: Vec<InventoryEntry>,
     trees: SourceTreesByAlias,
     observed: BTreeMap<String, ObservedSource>,
-    /// What all artifacts together may cost.
+    /// The limit on the work for all artifacts together.
     meter: WorkMeter,
-    /// How many bytes their archives may still have.
+    /// The bytes that the archives may still have.
     room: u64,
 }
 
@@ -167,11 +167,12 @@ impl ArtifactMaker {
         })
     }
 
-    /// Makes an artifact and keeps it. Blocks.
+    /// Makes an artifact and stores it. Blocks.
     ///
-    /// The file of the former artifact stays until the next run: others fetch it until the ExternalArtifact names the new one.
-    /// `offered` is the one that it names now, which is another one after a run that failed. Its file is not overwritten with
-    /// other bytes: the ExternalArtifact is updated only after all artifacts of the run are made.
+    /// The file of the former artifact stays until the next run, because other objects fetch it until the ExternalArtifact
+    /// names the new one. `offered` is the artifact that the ExternalArtifact names now; after a failed run it differs from
+    /// the former one. Its file is not overwritten with other bytes, since the ExternalArtifact is updated only after all
+    /// artifacts of the run are made.
     pub(super) fn make(
         &mut self,
         request: &ArtifactRequest,
@@ -228,7 +229,7 @@ impl ArtifactMaker {
         Ok(StoredGeneratedArtifact { entry, artifact, is_stored })
     }
 
-    /// The archive of a tree: that of the last run if its file has the same bytes, else one that is written.
+    /// The archive of a tree. The archive of the last run is reused if its file has the same bytes.
     fn archived(
         &self,
         slot: &ObjectFolder,
@@ -265,9 +266,9 @@ impl ArtifactMaker {
         Ok(StoredArchive { file, sealed, is_stored: true })
     }
 
-    /// The archive of the last run, if its file has the bytes that would be written now.
+    /// The archive of the last run, if its file has the bytes of the new archive.
     ///
-    /// The name of a file does not tell: it has 32 bits, and does not depend on execute bits.
+    /// Equal file names do not prove that, since a name has only 32 bits and does not depend on execute bits.
     fn same<E>(
         &self,
         entry: &InventoryEntry,
@@ -286,7 +287,7 @@ impl ArtifactMaker {
     }
 }
 
-/// The digest of an archive that is not written.
+/// The digest of an archive, without writing the archive.
 fn packed<E>(
     contents: &ArchiveContents<RelPath>,
     load: impl Fn(&RelPath, &RelPath) -> Result<Arc<[u8]>, E>,
@@ -298,7 +299,7 @@ where
     Ok(out.map_err(|error| chain(&error))?.finish().1)
 }
 
-/// The trees as the engine takes them.
+/// The trees in the form of the engine.
 fn by_alias(trees: &SourceTreesByAlias) -> SourceTrees<'_> {
     trees.iter().map(|(alias, tree)| (alias.as_str(), &**tree as &dyn FileTree)).collect()
 }
@@ -321,7 +322,7 @@ fn contents(files: &MemoryTree) -> Result<ArchiveContents<RelPath>, String> {
     Ok(contents)
 }
 
-/// Why artifacts have to be made again; none if all is as the last run made it. Blocks.
+/// The reason why artifacts have to be made again. `None` if all artifacts are as the last run made them. Blocks.
 pub(super) fn drift(
     store: &ArtifactStore,
     object: &ArtifactGenerator,
@@ -349,7 +350,7 @@ pub(super) fn drift(
     artifactgen::drift(requested, last, |entry| stored(store, object, entry), external)
 }
 
-/// Whether the file of an artifact is in the store and intact. Removes it if it is damaged.
+/// Whether the file of an artifact is in the store and intact. A damaged file is removed.
 fn stored(
     store: &ArtifactStore,
     object: &ArtifactGenerator,
@@ -364,7 +365,7 @@ fn stored(
             drop(store.remove_file(&path));
             StoredArchiveFile::Corrupt
         }
-        // What cannot be read is written again, or the disk says why not.
+        // An unreadable file is written again, or the disk reports the reason.
         Err(_) => StoredArchiveFile::Corrupt,
     }
 }
@@ -385,7 +386,7 @@ fn collect(store: &ArtifactStore, slot: &ObjectFolder, keep: &[&str]) {
     }
 }
 
-/// Removes all files of an artifact that is not made any more.
+/// Removes all files of an artifact that the generator does not make any more.
 pub(super) async fn remove_files(
     store: &Arc<ArtifactStore>,
     object: &ArtifactGenerator,

@@ -1,6 +1,6 @@
-//! The ExternalArtifacts of a generator: applied, read and removed.
+//! Applies, reads and removes the ExternalArtifacts of an ArtifactGenerator.
 //!
-//! Here: whose an ExternalArtifact is, its status, the gate of removals. Elsewhere: what is applied (engine `artifactgen`).
+//! Here: the owner of an ExternalArtifact, its status, the gate of removals. Elsewhere: its content (engine `artifactgen`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,17 +31,17 @@ use windlass_runtime::source_catalog::SOURCES;
 /// As whom it is applied. Parity(flux): either may go on with what the other applied.
 const MANAGER: &str = ArtifactGenerator::CONTROLLER;
 
-/// The version of the API in which it is applied.
+/// The API version in which ExternalArtifacts are applied.
 const VERSION: &str = "v1";
 
 /// What the condition `Ready` of each says. Parity(flux).
 const OFFERED: &str = "Artifact is ready";
 
-/// How often the watch is compared with what was written, and the pause between.
+/// How often the watch is compared with the written objects, and the pause between.
 const SHOWN_LOOKS: u32 = 100;
 const SHOWN_POLL: Duration = Duration::from_millis(20);
 
-/// What a request of the API server that failed means for the generator.
+/// The outcome of the generator's run after a failed request to the API server.
 pub(super) fn failed(name: &str, error: &ClusterError) -> RunOutcome {
     let text = format!("failed to reconcile ExternalArtifact `{name}`: {error}");
     RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::default())
@@ -67,7 +67,7 @@ fn is_of(external: &ExternalArtifact, generator: &ArtifactGenerator) -> bool {
     is_named || (label.is_some() && label == generator.uid().as_ref())
 }
 
-/// The ExternalArtifacts with the label of a generator that are its own, as the watch last saw them.
+/// The ExternalArtifacts that have a generator's label and that the generator owns, as the watch last saw them.
 pub(super) fn labelled(
     context: &RunContext,
     generator: &ArtifactGenerator,
@@ -79,13 +79,13 @@ pub(super) fn labelled(
         uid.is_some()
             && external.namespace() == namespace
             && external.labels().get(GENERATOR_LABEL) == uid.as_ref()
-            // Else one of another owner, which cannot be removed, would be drift for ever.
+            // An ExternalArtifact of another owner cannot be removed, and would otherwise be drift for ever.
             && is_of(external, generator)
     };
     all.into_iter().filter(is_its).collect()
 }
 
-/// Their names and digests.
+/// The names and digests of a generator's ExternalArtifacts.
 pub(super) fn states(
     context: &RunContext,
     generator: &ArtifactGenerator,
@@ -97,7 +97,7 @@ pub(super) fn states(
     labelled(context, generator).into_iter().map(state).collect()
 }
 
-/// Waits until the watch shows what a run made, but not for long: the next run compares with what the watch shows.
+/// Waits a short time until the watch shows the objects of this run, because the next run compares with the watch.
 pub(super) async fn await_shown(
     context: &RunContext,
     generator: &ArtifactGenerator,
@@ -114,7 +114,7 @@ pub(super) async fn await_shown(
 /// The ExternalArtifact of a name, if there is one.
 ///
 /// # Errors
-/// It is not the generator's.
+/// Another object owns the ExternalArtifact.
 pub(super) async fn existing(
     context: &RunContext,
     generator: &ArtifactGenerator,
@@ -136,7 +136,7 @@ pub(super) async fn existing(
     }
 }
 
-/// What it means that another owner has the ExternalArtifact of a name.
+/// The outcome if another owner has the ExternalArtifact of this name.
 fn taken(generator: &ArtifactGenerator, name: &str) -> RunOutcome {
     let text = format!(
         "ExternalArtifact `{name}` exists and was not made by this ArtifactGenerator; delete or rename either"
@@ -146,20 +146,20 @@ fn taken(generator: &ArtifactGenerator, name: &str) -> RunOutcome {
     RunOutcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
 }
 
-/// An artifact, and what its ExternalArtifact is made of.
+/// An artifact, and the data for its ExternalArtifact.
 pub(super) struct DesiredExternalArtifact<'r> {
-    /// Whose it is.
+    /// The generator that owns the ExternalArtifact.
     pub(super) generator: &'r ArtifactGenerator,
-    /// What all ExternalArtifacts of the generator have.
+    /// The metadata that all ExternalArtifacts of the generator have.
     pub(super) common: Option<&'r CommonMetadata>,
     /// The artifact.
     pub(super) request: &'r ArtifactRequest,
-    /// Whether it is applied even where nothing differs: what the spec no longer says has to go.
+    /// Whether the ExternalArtifact is applied even if nothing differs, to remove fields that the spec no longer has.
     pub(super) is_spec_new: bool,
 }
 
 impl DesiredExternalArtifact<'_> {
-    /// The object as it is applied.
+    /// The object in the form in which it is applied.
     fn desired(&self) -> Value {
         let generator = self.generator;
         let name = generator.name_any();
@@ -171,7 +171,7 @@ impl DesiredExternalArtifact<'_> {
     }
 }
 
-/// Whether an object has everything that is applied.
+/// Whether an object has all applied fields.
 fn has_all(external: &ExternalArtifact, desired: &Value) -> bool {
     let Ok(found) = serde_json::to_value(external) else { return false };
     let has = |field: &str| {
@@ -182,10 +182,10 @@ fn has_all(external: &ExternalArtifact, desired: &Value) -> bool {
     has("labels") && has("annotations") && found["spec"] == desired["spec"]
 }
 
-/// Has an ExternalArtifact offer an artifact. Nothing is written where it does already.
+/// Makes an ExternalArtifact offer an artifact. It writes nothing if the ExternalArtifact offers the artifact already.
 ///
 /// # Errors
-/// It is not the generator's, or the API server refuses.
+/// Another object owns the ExternalArtifact, or the API server refuses the write.
 pub(super) async fn offer(
     cluster: &ClusterConnection,
     offer: &DesiredExternalArtifact<'_>,
@@ -199,7 +199,8 @@ pub(super) async fn offer(
     let external = match external.filter(is_there) {
         Some(external) => external.clone(),
         None => {
-            // The watch may lag, and a build takes long: an owner that came meanwhile would lose it, since applying forces.
+            // The watch may lag, and a build takes long. Since the apply forces conflicts, it would take the object from an
+            // owner that came meanwhile.
             let namespace = offer.generator.namespace().unwrap_or_default();
             let now = cluster.read::<ExternalArtifact>(&namespace, name).await.map_err(refused)?;
             if now.is_some_and(|now| !is_of(&now, offer.generator)) {
@@ -243,7 +244,7 @@ fn offered(
         let last_update_time = was.last_update_time.clone();
         **was == Artifact { last_update_time, ..made.artifact.clone() }
     };
-    // The time tells of a file that was written, with the same bytes or others.
+    // The time is the time of the file's write, with the same bytes or others.
     let unchanged = before.artifact.as_ref().filter(|_| !made.is_stored).filter(is_same);
     let artifact = unchanged.unwrap_or(&made.artifact).clone();
     let had = conditions_of(&before.conditions);
@@ -256,9 +257,9 @@ fn offered(
     }
 }
 
-/// Removes an ExternalArtifact and the files of its artifact, unless it is another owner's by now.
+/// Removes an ExternalArtifact and the files of its artifact, unless it has another owner by now.
 ///
-/// The files go first: once the object is gone another generator may use the name.
+/// The files are removed first, because another generator may use the name once the object is gone.
 pub(super) async fn remove(
     cluster: &ClusterConnection,
     store: &Arc<ArtifactStore>,
@@ -268,7 +269,8 @@ pub(super) async fn remove(
 ) -> Result<(), ClusterError> {
     let namespace = generator.namespace().unwrap_or_default();
     let id = ObjectId::new(&namespace, name, SOURCES, "ExternalArtifact");
-    // Without its CustomResourceDefinition there is none, which no answer of the path tells.
+    // Without its CustomResourceDefinition the object does not exist. The API server's answer for the path alone does not
+    // prove that.
     let found = cluster.get_by_id(&id, VERSION).await?;
     if let Some(found) = &found
         && !is_of(&read(found.clone())?, generator)

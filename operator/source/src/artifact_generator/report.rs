@@ -1,4 +1,4 @@
-//! What happened to a generator, as status and events.
+//! Turns the outcome of an ArtifactGenerator into its status and its events.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::object_status::{conditions_of, status_of};
 use windlass_runtime::run_report::status_after;
 
-/// What a run made.
+/// The artifacts that a run made.
 pub(super) struct GeneratedArtifactInventory {
     /// All artifacts.
     pub(super) inventory: Vec<InventoryEntry>,
-    /// The digest over the sources that they were made of.
+    /// The digest over the sources from which the artifacts were made.
     pub(super) sources_digest: String,
 }
 
-/// What is written, and the events of it.
+/// The status to write, and its events.
 pub(super) struct GeneratorReport {
     pub(super) before: ArtifactGeneratorStatus,
     pub(super) after: ArtifactGeneratorStatus,
@@ -27,7 +27,8 @@ pub(super) struct GeneratorReport {
     failed: Option<String>,
 }
 
-/// What the status says that was made. A generator makes nothing in other namespaces, whatever its status says.
+/// The artifacts in the status of a generator. Entries of other namespaces are ignored, since a generator makes no artifacts
+/// there.
 pub(super) fn inventory(object: &ArtifactGenerator) -> Vec<InventoryEntry> {
     let namespace = object.namespace().unwrap_or_default();
     let listed = object.status.iter().flat_map(|status| &status.inventory);
@@ -73,7 +74,7 @@ pub(super) fn report(
     GeneratorReport { before, after, events, failed }
 }
 
-/// The event of a run, if there is anything to tell.
+/// The event of a run, if there is something to report.
 fn event(
     object: &ArtifactGenerator,
     generated: Option<&GeneratedArtifactInventory>,

@@ -1,4 +1,5 @@
-//! The sources that an ArtifactGenerator names: their artifacts, as the watches last saw them, and what wakes it.
+//! The sources that an ArtifactGenerator names, with their artifacts as the watches last saw them. A change of one of these
+//! sources wakes the ArtifactGenerator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ pub(super) const SOURCE_FETCH_FAILED: ConditionReason = ConditionReason::new("So
 pub(super) struct ResolvedSource {
     pub(super) node: ObjectKey,
     pub(super) artifact: Artifact,
-    /// Whether it is in another process' store.
+    /// Whether the artifact is in the store of another process.
     pub(super) is_elsewhere: bool,
 }
 
@@ -37,7 +38,7 @@ fn source_node(own: &str, source: &SourceReference) -> ObjectKey {
     ObjectKey::new(SOURCES, &source.kind, namespace, &source.name)
 }
 
-/// Tells the work queue what wakes a generator: its sources, and the ExternalArtifacts with these names, which it makes.
+/// Tells the work queue which objects wake a generator: its sources, and the ExternalArtifacts with these names.
 pub(super) fn edges<'n>(
     context: &RunContext,
     node: &ObjectKey,
@@ -118,7 +119,7 @@ fn way_back(context: &RunContext, node: &ObjectKey, spec: &GeneratorSpec) -> Opt
     cycle(&node.namespaced_name(), makers(&node.namespace, &spec.sources), next)
 }
 
-/// What the engine has to know of the sources.
+/// The facts about sources that the engine needs.
 pub(super) fn observed(sources: &ResolvedSources) -> BTreeMap<String, ObservedSource> {
     let state = |artifact: &Artifact| ObservedSource {
         digest: artifact.digest.clone(),

@@ -1,4 +1,4 @@
-//! What an ArtifactGenerator asks for, as its engine takes it, checked.
+//! The spec of an ArtifactGenerator, checked and converted for its engine.
 
 use artifactgen::{
     CommonMetadata, CopyOperation, CopyStrategy, GeneratorSpec, OutputArtifact, SourceReference,

@@ -1,4 +1,4 @@
-//! Asking and fetching a bucket, and keeping what came.
+//! Asks a bucket for its revision, fetches its objects, and stores them as an artifact.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::source::{LATEST_ARCHIVE, busy, linked};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 
-/// What is fetched.
+/// The bucket to fetch, and the settings of its artifact.
 pub(crate) struct BucketFetchSpec {
     pub(super) remote: RemoteBucket,
     /// The key of the bundle, if there is one.
     pub(super) bundle: Option<String>,
 }
 
-/// What asking found.
+/// The result of asking the bucket.
 pub(crate) enum BucketLookupResult {
-    /// The objects, and what the artifact was made of until now.
+    /// The objects, and the note of the former artifact.
     Objects(Box<(BucketListing, BucketArtifactNote)>),
-    /// That the bundle is there.
+    /// The bundle exists.
     Bundle,
 }
 
-/// What a failed fetch means for the object.
+/// The outcome of a run after a failed fetch.
 pub(super) fn classify(error: &Error) -> RunOutcome {
     let text = chain(error);
     match error {
@@ -50,7 +50,7 @@ pub(super) fn classify(error: &Error) -> RunOutcome {
     }
 }
 
-/// The note beside the artifact; one that cannot be read says nothing.
+/// Reads the note beside the artifact. An unreadable note counts as empty.
 async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<BucketArtifactNote, RunOutcome> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
@@ -77,7 +77,7 @@ pub(super) async fn ask(
     Ok(RemoteRevision { revision, found: BucketLookupResult::Objects(Box::new((listed, note))) })
 }
 
-/// Fetches what changed, packs it and keeps it.
+/// Fetches the changed objects, packs them and stores the artifact.
 pub(super) async fn fetch(
     run: &Arc<SourceRun<Bucket>>,
     found: BucketLookupResult,
@@ -91,7 +91,7 @@ pub(super) async fn fetch(
     }
 }
 
-/// The artifact that is kept until now, if the note speaks of it.
+/// The former artifact, if the note is about it.
 async fn previous(
     run: &Arc<SourceRun<Bucket>>,
     note: BucketArtifactNote,
@@ -183,7 +183,7 @@ fn file(revision: &str) -> String {
     format!("{}.tar.gz", revision.strip_prefix("sha256:").unwrap_or(revision))
 }
 
-/// What the event says.
+/// The text of the event.
 fn message(run: &SourceRun<Bucket>, files: usize) -> String {
     let bucket = &run.work.remote.bucket;
     format!("stored artifact with {files} fetched files from '{bucket}' bucket")

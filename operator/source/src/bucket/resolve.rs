@@ -14,7 +14,7 @@ use windlass_runtime::run_context::RunContext;
 /// The data of a Secret.
 pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
 
-/// What was read for a run.
+/// The data of Secrets for a run.
 #[derive(Default)]
 pub(super) struct BucketInputs {
     /// Credentials.
@@ -29,7 +29,7 @@ pub(super) struct BucketInputs {
     pub(super) sts_certificates: Option<SourceSecretData>,
 }
 
-/// Reads what the spec names, and has the object woken when that changes.
+/// Reads the objects that the spec names, and watches them so that a change wakes the Bucket.
 pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,
@@ -63,7 +63,7 @@ pub(super) async fn resolve(
     })
 }
 
-/// The data of a Secret; `None` if the spec names none.
+/// The data of a Secret. `None` if the spec names none.
 async fn data(
     object: &Bucket,
     references: &mut ReadReferences,

@@ -1,4 +1,4 @@
-//! What a Bucket asks for, checked; every field without support is refused by its name.
+//! The spec of a Bucket, checked. A field without support is refused by its name.
 
 mod cloud_identities;
 
@@ -192,7 +192,7 @@ fn identity_of_s3(
     })
 }
 
-/// Keys that would be used, and a service that gives others.
+/// The message if the spec has both keys and a service that gives other keys.
 const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has the credentials; remove one of them";
 
 /// The user that a token service gives keys to.
@@ -283,7 +283,7 @@ fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<TlsConfig, 
     certificates("TLS", name, data)
 }
 
-/// Certificates of a Secret; `what` they are for.
+/// The certificates in a Secret. `what` is their purpose.
 fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<TlsConfig, RunOutcome> {
     let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
     // Parity(flux): the older names count as well.

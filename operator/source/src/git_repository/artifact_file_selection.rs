@@ -1,6 +1,8 @@
-//! What goes into the archive of a GitRepository: the files of its commit, those that it includes, and what is ignored of both.
+//! Selects the files for the archive of a GitRepository: the files of its commit and of its includes, without the ignored
+//! ones.
 //!
-//! Elsewhere: fetching the commit (`git`), finding what is included (`include.rs`), writing the archive (`artifacts::archive`).
+//! Elsewhere: fetching the commit (`git`), finding the included artifacts (`include.rs`), writing the archive
+//! (`artifacts::archive`).
 
 use std::sync::Arc;
 
@@ -15,12 +17,12 @@ use super::include::RepositoryInclude;
 use windlass_cluster::error::chain;
 use windlass_runtime::git_remote::classify;
 
-/// Where the bytes of a file are.
+/// The location of the bytes of a file.
 #[derive(Debug, Clone)]
 pub(super) enum FileBodyLocation {
-    /// In the commit, or one of its submodules.
+    /// The file is in the commit, or in one of its submodules.
     Git(CheckoutItem),
-    /// In an artifact that is included.
+    /// The file is in an included artifact.
     Included(Arc<MemoryTree>, RelPath),
 }
 
@@ -93,7 +95,7 @@ pub(super) fn load(
     }
 }
 
-/// How much may still be copied: includes of includes of includes could grow without end.
+/// The number of bytes that may still be copied. Nested includes could grow without end.
 struct CopyBudget {
     entries: usize,
     bytes: u64,

@@ -1,7 +1,7 @@
 //! The files that the artifact of a GitRepository would have at another commit, for comparing commits.
 //!
-//! Nothing is stored. Elsewhere: artifacts themselves (`executor.rs`), which files they have (`artifact_file_selection.rs`), who
-//! compares (`pull_request_approval`).
+//! Nothing is stored. Elsewhere: artifacts themselves (`executor.rs`), which files they have (`artifact_file_selection.rs`),
+//! comparing (`pull_request_approval`).
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ pub(crate) struct SourceCommit {
     pub(crate) parents: Vec<String>,
 }
 
-/// Fetches a commit as the GitRepository says that its remote is reached, and selects the files as for its artifact. What it
-/// includes of other repositories is not among them.
+/// Fetches a commit with the connection settings of the GitRepository, and selects files as for its artifact. Files that it
+/// includes from other repositories are left out.
 ///
 /// # Errors
-/// Why the commit cannot be obtained, without what the Secrets hold.
+/// The commit cannot be fetched. The text contains no value of a Secret.
 pub(crate) async fn commit_files(
     context: &Arc<RunContext>,
     object: &Arc<GitRepository>,

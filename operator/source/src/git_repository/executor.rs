@@ -1,4 +1,4 @@
-//! Asking and fetching a Git remote, and putting together what the artifact is made of.
+//! Asks a Git remote for its revision, fetches the commit, and collects the files of the artifact.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::git_remote::{classify, operation_context};
 
-/// What is fetched, and what is made of it.
+/// The commit to fetch, and the settings of its artifact.
 pub(crate) struct GitFetchSpec {
     pub(super) remote: GitRemote,
     pub(super) reference: GitReference,
     pub(super) content: RequestedCommitContent,
     pub(super) include: Vec<RepositoryInclude>,
-    /// The keys of the required signatures; none if the spec requires none.
+    /// The keys of the required signatures. `None` if the spec requires no signatures.
     pub(super) signed: Option<CommitVerification>,
 }
 
-/// Bytes of all the artifacts that are included, which are in memory at the same time.
+/// The most bytes of all included artifacts, which are in memory at the same time.
 const MOST_INCLUDED: u64 = 512 << 20;
 
-/// The files of everything that is included.
+/// The files of all included artifacts.
 fn included<'i>(
     store: &ArtifactStore,
     includes: &'i [RepositoryInclude],
@@ -50,7 +50,7 @@ fn included<'i>(
         };
         let loaded = store.load(&artifact.path, &artifact.digest, &ExtractOptions::default());
         let files = loaded.map_err(|error| match error {
-            // It is being replaced, or will be made again: either wakes us.
+            // The artifact is being replaced, or will be made again. Both wake this object.
             store::Error::Missing(_) | store::Error::Mismatch { .. } => {
                 let text = format!("no artifact available for include '{}'", node.name);
                 RunOutcome::Blocked(NO_ARTIFACT, text, NextRunTrigger::on([node.clone()]))
@@ -69,7 +69,7 @@ fn included<'i>(
     includes.iter().map(files).collect()
 }
 
-/// What the artifact says of its commit.
+/// The description of the commit in the artifact.
 fn description(commit: &CommitMetadata) -> CommitDescription {
     let is_known = commit.authored != jiff::Timestamp::UNIX_EPOCH;
     CommitDescription {
@@ -79,7 +79,7 @@ fn description(commit: &CommitMetadata) -> CommitDescription {
     }
 }
 
-/// Fetches the remote as it is now, packs it and keeps it. Blocks.
+/// Fetches the present commit of the remote, packs its files and stores the artifact. Blocks.
 fn fetch_and_store(
     work: &GitFetchSpec,
     context: &git::GitOperationContext,
@@ -118,7 +118,7 @@ fn fetch_and_store(
     Ok(StoredArtifact { verified, ..stored })
 }
 
-/// Fetches a commit again, and keeps its artifact if it is the same as it was. Blocks.
+/// Fetches a commit again, and stores its artifact if the bytes are the same as before. Blocks.
 fn fetch_and_store_again(
     run: &SourceRun<GitRepository>,
     context: &git::GitOperationContext,
@@ -171,7 +171,7 @@ pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, R
     blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", tip).await
 }
 
-/// Fetches the remote as it is now, packs it and keeps it.
+/// Fetches the present commit of the remote, packs its files and stores the artifact.
 pub(super) async fn fetch(
     run: &Arc<SourceRun<GitRepository>>,
 ) -> Result<StoredArtifact<GitRepositoryStatus>, RunOutcome> {

@@ -1,4 +1,4 @@
-//! What a GitRepository includes: the artifacts of others, found before anything is fetched.
+//! The artifacts that a GitRepository includes (`spec.include`). They are found before anything is fetched.
 //!
 //! Here: waiting for them, cycles, the paths. Elsewhere: copying the files (`artifact_file_selection.rs`).
 
@@ -22,7 +22,7 @@ use windlass_runtime::source_catalog::artifact_owner;
 /// Most entries of `spec.include`. Differs(flux): there may be any number.
 const MOST_INCLUDES: usize = 64;
 
-/// What an object includes; nothing of a list that is too long.
+/// The includes of an object. A list that is too long counts as empty.
 fn included(object: &GitRepository) -> &[GitRepositoryInclude] {
     let all = &object.spec.include;
     if all.len() <= MOST_INCLUDES { all } else { &[] }
@@ -33,17 +33,17 @@ fn included(object: &GitRepository) -> &[GitRepositoryInclude] {
 pub(super) struct RepositoryInclude {
     /// The GitRepository that is included.
     pub(super) node: ObjectKey,
-    /// Its artifact.
+    /// The artifact of the included GitRepository.
     pub(super) artifact: Artifact,
-    /// What of it is copied.
+    /// The folder of the included artifact that is copied.
     pub(super) from: RelPath,
-    /// Where to.
+    /// The folder to which the files are copied.
     pub(super) to: RelPath,
     spec: GitRepositoryInclude,
 }
 
 impl RepositoryInclude {
-    /// As the plan compares it.
+    /// The include in the form in which the plan compares it.
     pub(super) fn shape(&self) -> Value {
         shape(&self.spec, &self.artifact)
     }
@@ -54,7 +54,7 @@ pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Value {
     json!([spec.repository.name, spec.from_path, spec.to_path, artifact.revision, artifact.digest])
 }
 
-/// Tells the work queue who is included, so that a new artifact there makes one here.
+/// Tells the work queue which GitRepositories are included, so that their new artifacts wake this object.
 pub(super) fn edges(context: &RunContext, node: &ObjectKey, object: &GitRepository) {
     let nodes: BTreeSet<ObjectKey> = included(object)
         .iter()
@@ -140,7 +140,7 @@ pub(crate) fn cycle(
             let mut way = vec![name];
             let mut at = from;
             while at != start {
-                // Every name that was followed has one that led to it; without one the way ends here.
+                // Every followed name has a predecessor. If one had none, the path would end here.
                 let before = reached_from.get(&at).cloned().unwrap_or_else(|| start.to_owned());
                 way.push(std::mem::replace(&mut at, before));
             }

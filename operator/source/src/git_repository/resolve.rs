@@ -1,5 +1,5 @@
-//! What a GitRepository points at: the Secrets with its credentials, its proxy and the keys for signatures, and what it
-//! includes.
+//! The objects that the spec of a GitRepository references. These are the Secrets with its credentials, its proxy and the keys
+//! for signatures, and the GitRepositories that it includes.
 
 use crds::source::GitRepository;
 use kube_core::ResourceExt as _;
@@ -12,17 +12,17 @@ use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::git_remote::{GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;
 
-/// What was read for a run.
+/// The data of Secrets and includes for a run.
 pub(super) struct GitRepositoryInputs {
     /// The credentials and the proxy.
     pub(super) secrets: GitRemoteSecrets,
-    /// Data of the Secret with the keys that have to have signed; nothing if none have to.
+    /// The data of the Secret with the keys for signatures. `None` if no signatures are required.
     pub(super) keys: Option<GitSecretData>,
-    /// What `spec.include` names, in its order.
+    /// The entries of `spec.include`, in the same order.
     pub(super) include: Vec<RepositoryInclude>,
 }
 
-/// Reads what the spec names, and has the object woken when that changes.
+/// Reads the objects that the spec names, and watches them so that a change wakes the GitRepository.
 pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,

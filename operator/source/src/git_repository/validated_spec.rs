@@ -1,6 +1,6 @@
-//! What a GitRepository asks for, checked; every field without support is refused by its name.
+//! The spec of a GitRepository, checked. A field without support is refused by its name.
 //!
-//! Elsewhere: how its remote is reached, and which reference is wanted (`windlass_runtime::git_remote`).
+//! Elsewhere: the connection to its remote, and the requested reference (`windlass_runtime::git_remote`).
 
 use crds::source::GitRepository;
 use git::{RequestedCommitContent, SparseCheckout};

@@ -1,4 +1,4 @@
-//! Verifying who signed a commit and its tag, before anything is made of it.
+//! Verifies the signatures of a commit and its tag, before an artifact is made of the commit.
 //!
 //! Elsewhere: signatures themselves (the engine `signatures`), how the result is reported (`source`).
 
@@ -15,7 +15,7 @@ use signatures::git::{
 use crate::source::artifact_verification_record::VerificationRecord;
 use windlass_runtime::git_remote::classify;
 
-/// Which objects have to be signed, and the keys for that.
+/// The objects that have to be signed, and the keys for that.
 pub(super) struct CommitVerification {
     mode: GitVerificationMode,
     /// The data of the Secret with the keys.
@@ -43,7 +43,7 @@ impl CommitVerification {
         json!({"mode": self.mode.as_str(), "keys": hex::encode(digest.finalize())})
     }
 
-    /// Verifies what was checked out.
+    /// Verifies the signatures of the checkout.
     pub(super) fn verify(
         &self,
         checkout: &FetchedCheckout,

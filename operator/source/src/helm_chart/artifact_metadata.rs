@@ -1,16 +1,16 @@
-//! What a run made of a chart, as conditions and events tell it.
+//! The facts about a fetched chart that conditions and events report.
 
 use reconcile::ConditionReason;
 use sources::source_reasons::{CHART_PACKAGE_SUCCEEDED, CHART_PULL_SUCCEEDED};
 
-/// A chart as it is kept.
+/// The facts about a chart in the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChartArtifactMetadata {
-    /// The name that the chart gives itself.
+    /// The name in the chart's `Chart.yaml`.
     pub(super) name: String,
-    /// Its version, with metadata that was added.
+    /// The version of the chart, with the added metadata.
     pub(super) version: String,
-    /// Whether it was packed here, instead of being kept as it came.
+    /// Whether windlass packed the chart, instead of storing the fetched archive unchanged.
     pub(super) is_packaged: bool,
     /// The values files that it was made with.
     pub(super) values_files: Vec<String>,

@@ -16,7 +16,7 @@ use super::{artifact_metadata::ChartArtifactMetadata, dependencies};
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
 
-/// A chart of a repository: its values files are in it. Blocks.
+/// A chart of a chart repository, whose values files are in the chart. Blocks.
 pub(super) fn pulled(
     run: &SourceRun<HelmChart>,
     mut files: LoadedChartFiles,
@@ -32,7 +32,7 @@ pub(super) fn pulled(
     Ok(files)
 }
 
-/// A chart of a tree: its values files are there, at their paths from the root, and so may its dependencies be.
+/// A chart in a tree of files. Its values files, and possibly its dependencies, are in the tree, at their paths from the root.
 pub(super) async fn local(
     run: &Arc<SourceRun<HelmChart>>,
     mut files: LoadedChartFiles,
@@ -51,7 +51,7 @@ pub(super) async fn local(
     Ok(files)
 }
 
-/// Puts the values files of the spec together; `None` if it has none. `read` gets normal paths.
+/// Merges the values files of the spec. `None` if the spec has none. `read` gets normalized paths.
 fn merge(
     run: &SourceRun<HelmChart>,
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,

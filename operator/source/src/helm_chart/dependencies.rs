@@ -1,7 +1,7 @@
-//! The dependencies of a chart in a tree: those that are not there are fetched.
+//! Fetches the dependencies of a chart that are missing in its tree.
 //!
-//! Here: finding the HelmRepository that has an address, and asking it. Elsewhere: which are missing and what their
-//! addresses mean (`sources::charts`), charts of registries (`oci_registry.rs`).
+//! Here: finding the HelmRepository of a dependency's address, and asking it. Elsewhere: which dependencies are missing, and
+//! the meaning of their addresses (`sources::charts`), charts of registries (`oci_registry.rs`).
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -37,7 +37,7 @@ use windlass_runtime::source_catalog::artifact_owner;
 /// Most dependencies of one chart that are fetched.
 const MAX_FETCHED_DEPENDENCIES: usize = 128;
 
-/// How long anything that no HelmRepository speaks of may take.
+/// The time limit for fetching a dependency without a HelmRepository.
 const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 type ChartWithFiles = Arc<SourceRun<HelmChart>>;
@@ -127,7 +127,7 @@ async fn reading(
     done.unwrap_or_else(|outcome| Err(outcome.text().to_owned()))
 }
 
-/// The chart in an archive, if it is the one that is meant. Blocks.
+/// Reads the chart in an archive, and checks that it is the expected one. Blocks.
 fn loaded(
     archive: &[u8],
     dependency: &ChartDependency,
@@ -153,7 +153,7 @@ async fn from_registry(
         let spec = HelmRepositorySpec { url: url.to_owned(), type_, ..Default::default() };
         Arc::new(HelmRepository::new("", spec))
     });
-    // Not watched: a failed build is repeated anyway.
+    // These objects are not watched, because a failed build is repeated anyway.
     let mut references = ReadReferences::new(&context.watcher);
     let secrets = HelmRepositorySecrets::read(&object, &mut references).await.map_err(said)?;
     let remote = chart_repository::registry(context, &object, &secrets, name).await;
@@ -182,7 +182,7 @@ async fn open(run: &ChartWithFiles, url: &str) -> Result<IndexedRepository, Stri
     let said = |outcome: RunOutcome| outcome.text().to_owned();
     let repository = match &found {
         Some(object) => {
-            // Not watched: a failed build is repeated anyway.
+            // These objects are not watched, because a failed build is repeated anyway.
             let mut references = ReadReferences::new(&context.watcher);
             let secrets = HelmRepositorySecrets::read(object, &mut references).await;
             let access = chart_repository::access(context);

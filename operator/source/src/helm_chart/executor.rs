@@ -1,4 +1,4 @@
-//! Which version of a chart there is, and keeping it.
+//! Finds the version of a chart, fetches it, and stores it as an artifact.
 //!
 //! Here: choosing, fetching from a repository, keeping. Elsewhere: packing (`chart_package.rs`), dependencies
 //! (`dependencies.rs`), reading an index (`helm_repository`).
@@ -30,22 +30,22 @@ use crate::source::{busy, linked};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 
-/// What is fetched, and what is made of it.
+/// The chart to fetch, and the settings of its artifact.
 pub(crate) struct ChartFetchSpec {
-    /// Where it comes from.
+    /// The origin of the chart.
     pub(super) origin: ChartOrigin,
-    /// What stands behind the `+` of the version.
+    /// The build metadata behind the `+` of the version.
     pub(super) metadata: Option<String>,
-    /// Those that replace the chart's own.
+    /// The values files that replace the chart's own values.
     pub(super) values_files: Vec<String>,
-    /// The public keys for the required provenance file; none if none is required.
+    /// The public keys for the required provenance file. `None` if none is required.
     pub(super) keyring: Option<ProvenanceKeyring>,
-    /// What there is, as soon as that is known.
+    /// The facts about the chart, once they are known.
     pub(super) built: Mutex<Option<ChartArtifactMetadata>>,
 }
 
 impl ChartFetchSpec {
-    /// What there is.
+    /// The facts about the chart, as far as they are known.
     pub(super) fn built(&self) -> ChartArtifactMetadata {
         self.built.lock().clone().unwrap_or_default()
     }
@@ -54,21 +54,21 @@ impl ChartFetchSpec {
         *self.built.lock() = Some(built);
     }
 
-    /// Whether the archive is another than the one that there is.
+    /// Whether the packed archive differs from the fetched one.
     fn changes(&self) -> bool {
         self.metadata.is_some() || !self.values_files.is_empty()
     }
 }
 
-/// What asking found.
+/// The result of asking for the version of a chart.
 pub(crate) enum ChartLookupResult {
-    /// That nothing changed.
+    /// Nothing has changed.
     Nothing,
     /// A version in a repository.
     Version {
-        /// Where it is.
+        /// The URL of the archive.
         url: Option<String>,
-        /// What it has to be.
+        /// The expected digest.
         digest: Option<String>,
         /// The name and the version that the index has.
         chart: [String; 2],
@@ -84,7 +84,8 @@ pub(crate) enum ChartLookupResult {
     },
 }
 
-/// A failure in Flux's words: which of them only another spec or source helps against is Flux's choice too.
+/// The outcome of a failure in Flux's words. Like Flux, it distinguishes failures that only another spec or source helps
+/// against.
 pub(super) fn failed(why: ConditionReason, text: String) -> RunOutcome {
     let summary = match why {
         INVALID_CHART_REFERENCE => "invalid chart reference: ",
@@ -102,7 +103,7 @@ pub(super) fn failed(why: ConditionReason, text: String) -> RunOutcome {
     }
 }
 
-/// Looks which version there is. Nothing is read where neither the source nor the spec changed since all was well.
+/// Finds the version of the chart. It reads nothing if neither the source nor the spec changed since the last success.
 pub(super) async fn ask(
     run: &Arc<SourceRun<HelmChart>>,
     kept: Option<&KeptArtifact>,
@@ -143,7 +144,7 @@ pub(super) async fn ask(
         None => version,
     };
     let observed = object.status.as_ref().and_then(|it| it.observed_chart_name.as_deref());
-    // A chart of another name is another chart, also with the same version.
+    // A chart with another name is another chart, even if the version is the same.
     let is_other = kept.is_some() && observed != Some(&name);
     let revision = if is_other { format!("{name} {version}") } else { version.clone() };
     let values_files = work.values_files.clone();
@@ -250,7 +251,7 @@ pub(super) async fn fetch(
             let pack = move || {
                 let path = RelPath::parse(&run.object.spec.chart).unwrap_or_default();
                 match tree.read(&path) {
-                    // It is an archive already, which stays as it is.
+                    // The fetched file is an archive already, and is stored unchanged.
                     Ok(archive) if !run.work.changes() => {
                         store(&run, |out| out.write_all(&archive))
                     }
@@ -262,7 +263,8 @@ pub(super) async fn fetch(
     }
 }
 
-/// Keeps an archive that was fetched, as it is or with other values; one that had to be signed has to be of a name and version.
+/// Stores a fetched archive, unchanged or with other values. If a signature is required, it has to cover the archive's name
+/// and version.
 async fn pulled(
     run: &Arc<SourceRun<HelmChart>>,
     archive: Vec<u8>,
@@ -284,7 +286,7 @@ async fn pulled(
     blocking(CHART_PACKAGE_ERROR, "packing the chart", pack).await
 }
 
-/// An archive of a repository, and who signed it if a signature is required.
+/// Fetches an archive of a repository, and finds its signer if a signature is required.
 async fn pull(
     run: &SourceRun<HelmChart>,
     url: Option<&str>,
@@ -315,7 +317,7 @@ async fn pull(
     Ok((archive, verified))
 }
 
-/// Keeps an archive. Blocks.
+/// Stores an archive. Blocks.
 fn store<E>(
     run: &SourceRun<HelmChart>,
     write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,

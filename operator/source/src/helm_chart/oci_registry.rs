@@ -1,6 +1,6 @@
-//! A chart of a registry: which version of it there is, and fetching that.
+//! Finds the version of a chart in a registry, and fetches it.
 //!
-//! Elsewhere: speaking to registries (`sources::oci`), what a HelmRepository of type `oci` says of one
+//! Elsewhere: requests to registries (`sources::oci`), the spec of a HelmRepository of type `oci`
 //! (`windlass_runtime::chart_repository`).
 
 use std::io::{self, Read as _};
@@ -25,7 +25,7 @@ use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 
-/// What went wrong with a registry, in Flux's words.
+/// The outcome of a failed request to a registry, in Flux's words.
 fn refused(what: &str, error: &Error) -> RunOutcome {
     let text = || format!("{what}: {}", chain(error));
     match error {
@@ -35,7 +35,7 @@ fn refused(what: &str, error: &Error) -> RunOutcome {
             format!("failed to authenticate with the registry: {}", chain(error)),
             NextRunTrigger::default(),
         ),
-        // A version may be pushed later, and no watch reports that: the registry is asked again.
+        // A version may be pushed later, and no watch reports that, so the registry is asked again.
         Error::NoMatch { .. } | Error::NotFound { .. } => {
             again(INVALID_CHART_REFERENCE, &format!("invalid chart reference: {}", text()))
         }
@@ -53,7 +53,7 @@ pub(super) fn name_of(chart: &str) -> &str {
     chart.rsplit('/').next().unwrap_or(chart)
 }
 
-/// The version that there is.
+/// Chooses the version of the chart.
 pub(super) async fn choose(
     remote: &RemoteOciRepository,
     known: &RegistryCache,

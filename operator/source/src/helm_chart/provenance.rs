@@ -1,6 +1,6 @@
-//! Charts that have to be signed: `windlass.dev/verify-provenance`.
+//! Verifies charts that have to be signed, by the annotation `windlass.dev/verify-provenance`.
 //!
-//! Elsewhere: what a provenance file says (the engine `signatures`), fetching it (`sources::charts`).
+//! Elsewhere: parsing a provenance file (the engine `signatures`), fetching it (`sources::charts`).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::source::busy;
 use windlass_cluster::error::chain;
 use windlass_cluster::spec_references::ReadReferences;
 
-/// Annotation of a HelmChart: the Secret with the public keys of those who have to have signed the chart.
+/// Annotation of a HelmChart that names the Secret with public keys. The chart has to be signed with one of these keys.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";
 
 /// The Secret that the annotation names.
@@ -26,7 +26,7 @@ pub(super) fn secret_of(object: &HelmChart) -> Option<&str> {
     object.annotations().get(ANNOTATION).map(String::as_str)
 }
 
-/// Public keys, of which one has to have signed.
+/// Public keys. The chart has to be signed with one of them.
 pub(super) struct ProvenanceKeyring(Vec<u8>);
 
 pub(super) fn refused(why: &str) -> RunOutcome {
@@ -34,14 +34,14 @@ pub(super) fn refused(why: &str) -> RunOutcome {
     RunOutcome::Failed(CHART_VERIFICATION_ERROR, text, NextRunTrigger::default())
 }
 
-/// The repository did not say whether the chart is signed: a stored artifact is not withdrawn for that.
+/// The outcome if the repository did not say whether the chart is signed. A stored artifact is not withdrawn for that.
 fn unanswered(file: &str, why: &str) -> RunOutcome {
     let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
     RunOutcome::Failed(CHART_PULL_ERROR, text, NextRunTrigger::default())
 }
 
 impl ProvenanceKeyring {
-    /// Reads the Secret that the annotation names; every entry of it is a keyring.
+    /// Reads the Secret that the annotation names. Every entry of the Secret is a keyring.
     pub(super) async fn read(
         object: &HelmChart,
         references: &mut ReadReferences,
@@ -59,7 +59,7 @@ impl ProvenanceKeyring {
         Ok(Some(Self(provenance::keyring(data.values().map(Vec::as_slice)))))
     }
 
-    /// As the plan compares it.
+    /// The keyring in the form in which the plan compares it.
     pub(super) fn shape(&self) -> Value {
         json!({"provenance": hex::encode(Sha256::digest(&self.0))})
     }
@@ -73,7 +73,7 @@ impl ProvenanceKeyring {
     ) -> Result<VerificationRecord, RunOutcome> {
         let file = file_name(reference);
         let provenance = repository.provenance(reference).await.map_err(|error| match error {
-            // A server says so of a file that is not there; one that forbids it may have it.
+            // A server answers so if the file does not exist. A server that forbids access may have the file.
             Error::Status { status: 404 | 410, .. } => {
                 refused(&format!("the repository has no provenance file '{file}.prov'"))
             }

@@ -1,4 +1,4 @@
-//! The source of a HelmChart: its artifact, and how to reach the repository if it is one.
+//! Resolves the source of a HelmChart: its artifact, and the access to the repository if the source is a HelmRepository.
 
 use std::collections::BTreeSet;
 
@@ -21,10 +21,10 @@ use windlass_runtime::chart_repository::{
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
 
-/// What a source has for others.
+/// The artifact or repository of a HelmChart's source.
 pub(super) struct SourceArtifact {
     pub(super) artifact: Artifact,
-    /// Whether it is in another process' store.
+    /// Whether the artifact is in the store of another process.
     pub(super) is_elsewhere: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct ChartRegistry {
     pub(super) signed: Option<ImageVerificationPolicy>,
 }
 
-/// Where the chart comes from.
+/// The origin of the chart.
 pub(super) enum ChartOrigin {
     /// The files of a source.
     Tree(SourceArtifact),
@@ -45,7 +45,7 @@ pub(super) enum ChartOrigin {
 }
 
 impl ChartOrigin {
-    /// The artifact of the source; a registry has none.
+    /// The artifact of the source. A registry has none.
     pub(super) fn artifact(&self) -> Option<&Artifact> {
         match self {
             Self::Tree(held) | Self::Index(held, _) => Some(&held.artifact),
@@ -60,7 +60,7 @@ fn source_node(object: &HelmChart) -> ObjectKey {
     ObjectKey::new(SOURCES, source.kind.as_str(), &namespace, &source.name)
 }
 
-/// Tells the work queue which source it is, so that a new artifact there is observed here.
+/// Tells the work queue which source the HelmChart has, so that a new artifact of the source wakes the HelmChart.
 pub(super) fn edges(context: &RunContext, node: &ObjectKey, object: &HelmChart) {
     context.work_queue.set_edges(
         node,
@@ -144,7 +144,7 @@ pub(super) async fn resolve(
     Ok((origin, keyring?))
 }
 
-/// Which signatures `spec.verify` requires of a chart in a repository, if any.
+/// The signatures that `spec.verify` requires of a chart in a repository, if any.
 async fn signed(
     object: &HelmChart,
     url: &str,

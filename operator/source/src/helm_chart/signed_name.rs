@@ -1,4 +1,4 @@
-//! The name and the version under which a signed chart is offered, which no signature covers.
+//! Checks the name and the version under which a repository offers a signed chart. No signature covers them.
 //!
 //! Elsewhere: signatures themselves (`provenance.rs`, `oci_registry.rs`).
 
@@ -8,9 +8,9 @@ use sources::oci::chart::is_same_version;
 
 use super::provenance::refused;
 
-/// What a repository calls a chart that has to be signed.
+/// The name and version under which a repository offers a chart that has to be signed.
 pub(super) struct SignedChartName {
-    /// Where the name comes from, as the subject of a message.
+    /// The origin of the name, as the subject of a message.
     pub(super) place: &'static str,
     pub(super) name: String,
     pub(super) version: String,

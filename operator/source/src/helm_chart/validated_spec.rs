@@ -1,4 +1,4 @@
-//! What a HelmChart asks for, checked.
+//! The spec of a HelmChart, checked.
 
 use parking_lot::Mutex;
 
@@ -21,7 +21,7 @@ const REVISION_DIGITS: usize = 12;
 /// Most values files of one chart.
 const MOST_VALUES_FILES: usize = 256;
 
-/// Checks what can be checked without the source.
+/// Checks the parts of the spec that do not need the source.
 pub(super) fn check(object: &HelmChart) -> Result<(), RunOutcome> {
     let spec = &object.spec;
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
@@ -64,7 +64,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| is_allowed(byte, before.replace(byte)))
 }
 
-/// Puts the spec together with its source.
+/// Combines the spec with its source.
 pub(super) fn desired(
     object: &HelmChart,
     origin: ChartOrigin,

@@ -1,4 +1,4 @@
-//! Asking a chart repository for its index, and keeping it.
+//! Asks a chart repository for its index, and stores the index as an artifact.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -20,7 +20,7 @@ use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::node_of;
 use windlass_runtime::run_context::RunContext;
 
-/// What is asked.
+/// The repository to ask, with its credentials.
 pub(crate) struct RepositoryFetchSpec {
     pub(super) repository: ChartRepository,
 }
@@ -30,7 +30,7 @@ fn failed(why: String) -> RunOutcome {
     RunOutcome::Failed(reason::FAILED, text, NextRunTrigger::default())
 }
 
-/// Asks for the index, unless it is still the one that is kept.
+/// Asks for the index, unless the stored index is still current.
 pub(super) async fn ask(
     run: &Arc<SourceRun<HelmRepository>>,
     kept: Option<&KeptArtifact>,
@@ -114,10 +114,10 @@ fn read(file: &mut File) -> Result<(String, ChartIndex), RunOutcome> {
     Ok((out.finish().1.digest, index))
 }
 
-/// The index of an artifact, read once for all who use it.
+/// The index in an artifact. It is parsed once for all HelmCharts that use it.
 ///
 /// # Errors
-/// Why it cannot be had, for a person.
+/// The index cannot be read. The text is for people.
 pub(crate) async fn index(
     context: &Arc<RunContext>,
     artifact: &Artifact,
@@ -142,7 +142,7 @@ pub(crate) async fn index(
     loaded.unwrap_or_else(|_| Err("reading it was interrupted".to_owned()))
 }
 
-/// A size as Flux tells it: four digits and a decimal unit.
+/// A size in Flux's form: four digits and a decimal unit.
 fn human_size(bytes: i64) -> String {
     let units = ["B", "kB", "MB", "GB"];
     #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]

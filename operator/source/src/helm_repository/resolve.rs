@@ -1,6 +1,6 @@
 //! The Secrets that a HelmRepository names.
 //!
-//! Elsewhere: which those are, and what they are used for (`windlass_runtime::chart_repository`).
+//! Elsewhere: which Secrets these are, and their use (`windlass_runtime::chart_repository`).
 
 use crds::source::HelmRepository;
 use reconcile::{ObjectKey, RunOutcome};
@@ -9,7 +9,7 @@ use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::chart_repository::HelmRepositorySecrets;
 use windlass_runtime::run_context::RunContext;
 
-/// Reads what the spec names, and has the object woken when that changes.
+/// Reads the objects that the spec names, and watches them so that a change wakes the HelmRepository.
 pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,

@@ -1,4 +1,4 @@
-//! What a HelmRepository asks for, checked; every field without support is refused by its name.
+//! The spec of a HelmRepository, checked. A field without support is refused by its name.
 
 use crds::source::HelmRepository;
 use reconcile::{RunOutcome, reason};
@@ -11,7 +11,7 @@ use windlass_runtime::chart_repository::{HelmRepositorySecrets, access, reposito
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
-/// Checks what can be checked without its Secrets.
+/// Checks the parts of the spec that do not need its Secrets.
 pub(super) fn check(object: &HelmRepository) -> Result<(), RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);

@@ -1,4 +1,4 @@
-//! Asking a web server, and packing what it gave.
+//! Downloads the file of an HTTPArchive from its web server, and packs it as an artifact.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::node_of;
 use windlass_runtime::object_store::StateCache;
 
-/// What is fetched.
+/// The file to fetch, and the settings of its artifact.
 pub(crate) struct HttpFetchSpec {
     pub(super) remote: RemoteHttpArchive,
 }
 
-/// What the server gave, taken apart.
+/// The unpacked download.
 pub(crate) struct HttpArchiveDownload {
     tree: MemoryTree,
     revision: String,
@@ -36,7 +36,7 @@ pub(crate) struct HttpArchiveDownload {
 const FETCHING_FAILED: reconcile::ConditionReason =
     reconcile::ConditionReason::new("HTTPOperationFailed");
 
-/// What a failure means for the object.
+/// The outcome of a failed fetch.
 fn classify(error: &Error) -> RunOutcome {
     let text = chain(error);
     match error {
@@ -55,7 +55,7 @@ fn classify(error: &Error) -> RunOutcome {
     }
 }
 
-/// By what the server can tell whether it has something else than what is kept.
+/// The validators with which the server detects whether the file has changed.
 fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<HttpValidators> {
     let memory = run.context.shared::<StateCache<RevalidatedArchive>>().of(&node_of(&*run.object));
     let learned = memory.lock();
@@ -69,7 +69,7 @@ fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<HttpV
     is_of_kept.then_some(HttpValidators { etag, last_modified })
 }
 
-/// Asks the server, on the condition that it has something else than what is kept; takes apart what it gives.
+/// Asks the server for the file, on the condition that it differs from the stored one, and unpacks it.
 pub(super) async fn ask(
     run: &Arc<SourceRun<HTTPArchive>>,
     kept: Option<&KeptArtifact>,
@@ -85,7 +85,7 @@ pub(super) async fn ask(
         (ArchiveFetchResult::Unchanged, Some(kept)) => {
             return Ok(RemoteRevision { revision: kept.revision.clone(), found: None });
         }
-        // Nothing is asked on a condition without something that is kept.
+        // Without a stored file, the request has no condition.
         (ArchiveFetchResult::Unchanged, None) => {
             let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
             return Err(RunOutcome::Failed(FETCHING_FAILED, text, NextRunTrigger::default()));
@@ -107,12 +107,12 @@ pub(super) async fn ask(
     Ok(RemoteRevision { revision: found.revision.clone(), found: Some(found) })
 }
 
-/// Packs what was found and keeps it.
+/// Packs the downloaded files and stores the artifact.
 pub(super) async fn fetch(
     run: &Arc<SourceRun<HTTPArchive>>,
     found: Option<HttpArchiveDownload>,
 ) -> Result<StoredArtifact<HTTPArchiveStatus>, RunOutcome> {
-    // What is unchanged is not fetched.
+    // An unchanged file is not fetched.
     let nothing = || {
         let text = "the server did not send the file, retrying".to_owned();
         RunOutcome::Failed(FETCHING_FAILED, text, NextRunTrigger::default())

@@ -1,6 +1,8 @@
-//! The ExternalArtifact by which an HTTPArchive offers its artifact to what Flux's kinds may name.
+//! The ExternalArtifact that offers the artifact of an HTTPArchive. Flux's kinds cannot name an HTTPArchive, but they can name
+//! an ExternalArtifact.
 //!
-//! It has the name of the HTTPArchive, is owned by it and goes with it. One with another owner is not changed.
+//! It has the name of the HTTPArchive, which owns it, so both are deleted together. Windlass does not change an
+//! ExternalArtifact with another owner.
 
 use std::sync::Arc;
 
@@ -63,11 +65,11 @@ fn made(object: &HTTPArchive) -> ExternalArtifact {
     external
 }
 
-/// How often the watch is asked whether it shows a write, and the pause between.
+/// The number of checks whether the watch shows a write, and the pause between.
 const SHOWN_LOOKS: u32 = 100;
 const SHOWN_POLL: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Writes the artifact into the ExternalArtifact, unless it is there already.
+/// Writes the artifact into the ExternalArtifact, unless the ExternalArtifact has it already.
 pub(super) async fn offer(
     context: &RunContext,
     object: &Arc<HTTPArchive>,
@@ -126,7 +128,7 @@ async fn write(
     context.cluster.write_status(external, MANAGER, &patch, None).await.map(drop)
 }
 
-/// Takes the artifact out of the ExternalArtifact, if it is that of the HTTPArchive.
+/// Removes the artifact from the ExternalArtifact, if the HTTPArchive owns the ExternalArtifact.
 pub(super) async fn unoffer(
     context: &RunContext,
     object: &Arc<HTTPArchive>,
@@ -144,7 +146,7 @@ pub(super) async fn unoffer(
     let text = "artifact not found in storage, fetching it again".to_owned();
     let outcome = RunOutcome::Running(reason::PROGRESSING, text, NextRunTrigger::default());
     write(context, &external, None, &outcome).await?;
-    // `offer` decides by what the watch shows, which must not be the object before this write.
+    // `offer` decides by the object in the watch, which must not be from before this write.
     for _ in 0..SHOWN_LOOKS {
         let seen = context.seen::<ExternalArtifact>(&namespace, &name);
         if !seen.is_some_and(|seen| has_artifact(&seen)) {
@@ -155,7 +157,7 @@ pub(super) async fn unoffer(
     Ok(())
 }
 
-/// Deletes the ExternalArtifact, if it is that of the HTTPArchive.
+/// Deletes the ExternalArtifact, if the HTTPArchive owns it.
 pub(super) async fn withdraw(
     context: &RunContext,
     object: &Arc<HTTPArchive>,
@@ -166,7 +168,8 @@ pub(super) async fn withdraw(
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();
     let id = ObjectId::new(&namespace, &name, SOURCES, "ExternalArtifact");
-    // Without its CustomResourceDefinition there is none, which no answer of the path tells.
+    // Without its CustomResourceDefinition the object does not exist. The API server's answer for the path alone does not
+    // prove that.
     let Some(found) = context.cluster.get_by_id(&id, "v1").await? else { return Ok(()) };
     let resource = context.cluster.resource(&found.gvk()).await?;
     let external: Result<ExternalArtifact, _> = serde_json::from_value(found.into_value());

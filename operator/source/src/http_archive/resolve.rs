@@ -1,4 +1,5 @@
-//! What an HTTPArchive points at: Secrets with credentials, certificates and a proxy; and the ExternalArtifact that it offers.
+//! The objects that an HTTPArchive references: Secrets with credentials, certificates and a proxy, and the ExternalArtifact
+//! that it offers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use windlass_runtime::run_context::RunContext;
 /// The data of a Secret.
 pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
 
-/// What was read for a run: the data of each Secret that the spec names.
+/// The inputs of a run: the data of each Secret that the spec names.
 #[derive(Default)]
 pub(super) struct HttpArchiveInputs {
     pub(super) secret: Option<SourceSecretData>,
@@ -24,7 +25,7 @@ pub(super) struct HttpArchiveInputs {
     pub(super) proxy: Option<SourceSecretData>,
 }
 
-/// Reads what the spec names, and has the object woken when that changes or its ExternalArtifact is gone.
+/// Reads the objects that the spec names. A change of one of them, or a missing ExternalArtifact, wakes the HTTPArchive.
 pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,

@@ -1,4 +1,4 @@
-//! What an HTTPArchive asks for, checked.
+//! The spec of an HTTPArchive, checked.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(super) fn desired(
     object: &HTTPArchive,
     resolved: &HttpArchiveInputs,
 ) -> Result<ValidatedSourceSpec<HttpFetchSpec>, RunOutcome> {
-    // No `..`: a new field must be thought about here. Those that are not read here name what was resolved, or are read by
-    // the run that all sources share.
+    // No `..`: a new field must be thought about here. Fields that are not read here name resolved objects, or are read by the
+    // run of all sources.
     let HTTPArchiveSpec {
         url,
         digest,

@@ -1,6 +1,6 @@
-//! What an artifact is made of: the files of a layer without what is ignored.
+//! Selects the files of an artifact: the files of a layer without the ignored ones.
 //!
-//! Elsewhere: fetching the layer (`sources::oci`), taking it apart and writing the archive (`artifacts::archive`).
+//! Elsewhere: fetching the layer (`sources::oci`), unpacking it and writing the archive (`artifacts::archive`).
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Asking and pulling from a registry, and what went wrong there as an outcome.
+//! Asks a registry for a digest, pulls the layer, and turns failures into outcomes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,29 +33,29 @@ use windlass_runtime::blocking_task::blocking;
 /// Parity(flux): the annotation of the image whose value events have beside the revision.
 const SOURCE: &str = "org.opencontainers.image.source";
 
-/// What is fetched, and what is made of it.
+/// The artifact to pull, and the settings for it.
 pub(crate) struct OciFetchSpec {
     pub(super) remote: RemoteOciRepository,
     pub(super) wanted: OciReferenceSelector,
     pub(super) media_type: Option<String>,
-    /// Whether the layer is kept as it is.
+    /// Whether the layer is stored unchanged.
     pub(super) is_copied: bool,
-    /// The keys of the required signatures; none if the spec requires none.
+    /// The keys of the required signatures. `None` if the spec requires no signatures.
     pub(super) signed: Option<ImageVerificationPolicy>,
 }
 
-/// Which artifact.
+/// The reference of the artifact.
 #[derive(Debug)]
 pub(super) enum OciReferenceSelector {
     One(ManifestReference),
     Highest(TagSelection),
 }
 
-/// What the registry has now.
+/// The revision that the registry has now.
 pub(crate) struct OciLookupResult {
     digest: OciDigest,
     revision: String,
-    /// The tag that it has there, unless a digest was asked for.
+    /// The tag in the registry, unless the spec names a digest.
     tag: Option<String>,
 }
 
@@ -76,7 +76,8 @@ fn client<'w>(
         .map_err(|error| super::resolve::unusable(&what, &error.to_string()))
 }
 
-/// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
+/// Asks for the revision that the registry has now. A digest needs no request, a tag needs one, and a range of versions also
+/// needs all pages of tags.
 pub(super) async fn ask(
     run: &SourceRun<OCIRepository>,
 ) -> Result<RemoteRevision<OciLookupResult>, RunOutcome> {
@@ -110,7 +111,7 @@ async fn resolve_tag(
     Ok(OciLookupResult { digest, revision, tag })
 }
 
-/// Pulls what the registry was found to have, once it is verified by its digest, and keeps it.
+/// Pulls the artifact with the digest that was found, after it is verified, and stores it.
 pub(super) async fn fetch(
     run: &Arc<SourceRun<OCIRepository>>,
     found: OciLookupResult,
@@ -126,10 +127,10 @@ pub(super) async fn fetch(
     Ok(StoredArtifact { verified, ..stored })
 }
 
-/// What an earlier artifact was pulled by.
+/// The digest with which an earlier artifact was pulled.
 ///
 /// # Errors
-/// Its revision has no digest.
+/// The revision has no digest.
 fn earlier(revision: &str) -> Result<OciLookupResult, RunOutcome> {
     let (tag, digest) = match revision.rsplit_once('@') {
         Some((tag, digest)) => (Some(tag.to_owned()), digest),
@@ -140,7 +141,7 @@ fn earlier(revision: &str) -> Result<OciLookupResult, RunOutcome> {
     Ok(OciLookupResult { digest, revision: revision.to_owned(), tag })
 }
 
-/// Pulls an earlier artifact again by its digest, once it is verified, and keeps it where it was if it is the same.
+/// Pulls an earlier artifact again by its digest, after it is verified. It is stored in its former place if it is the same.
 pub(super) async fn fetch_again(
     run: &Arc<SourceRun<OCIRepository>>,
     artifact: &NeededArtifact,
@@ -166,13 +167,13 @@ pub(super) async fn fetch_again(
     blocking(OCI_PULL_FAILED, "fetching", work).await
 }
 
-/// What was pulled, and what its signatures were found to be.
+/// A pulled artifact, and the result of its verification.
 struct VerifiedArtifact {
     pulled: PulledArtifact,
     verified: Option<VerificationRecord>,
 }
 
-/// Pulls what the registry was found to have, once it is verified by its digest.
+/// Pulls the artifact with the found digest, after it is verified by this digest.
 async fn verified_pull(
     run: &SourceRun<OCIRepository>,
     found: &OciLookupResult,
@@ -184,12 +185,12 @@ async fn verified_pull(
     Ok(VerifiedArtifact { pulled, verified })
 }
 
-/// Whether a signature was demanded and found: a trust policy that demands none demands no version either.
+/// Whether a signature was required and found. If a trust policy requires no signature, no version is required either.
 fn has_signature(verified: Option<&VerificationRecord>) -> bool {
     verified.is_some_and(|verified| !verified.text.is_empty())
 }
 
-/// What was pulled, if it has the version that was signed. Blocks.
+/// The pulled artifact, if it has the signed version. Blocks.
 fn of_signed_version(
     mut pulled: PulledArtifact,
     is_signed: bool,
@@ -201,7 +202,7 @@ fn of_signed_version(
     Ok(pulled)
 }
 
-/// Verifies what the registry was found to have, if it has to be signed.
+/// Verifies the artifact with the found digest, if a signature is required.
 async fn verify(
     work: &OciFetchSpec,
     known: &RegistryCache,
@@ -229,12 +230,12 @@ async fn verify(
     Ok(Some(VerificationRecord { how: signed.how(), text }))
 }
 
-/// What was pulled.
+/// A pulled artifact.
 pub(super) struct PulledArtifact {
     pub(super) layer: FetchedLayer,
     /// Whether the manifest calls the layer a chart.
     pub(super) is_chart: bool,
-    /// What the manifest says of itself.
+    /// The annotations of the manifest.
     annotations: BTreeMap<String, String>,
 }
 
@@ -258,7 +259,7 @@ async fn pull(
     Ok(PulledArtifact { layer, is_chart, annotations: manifest.annotations })
 }
 
-/// Makes the artifact of a layer and keeps it. Blocks.
+/// Makes the artifact of a layer and stores it. Blocks.
 fn store(
     work: &OciFetchSpec,
     store: &ArtifactStore,

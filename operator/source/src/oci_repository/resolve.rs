@@ -1,5 +1,5 @@
-//! What an OCIRepository points at: the Secrets with its credentials, certificates and proxy, the ServiceAccount whose
-//! image pull secrets it uses, and the keys for signatures.
+//! The objects that an OCIRepository references. These are the Secrets with its credentials, certificates, proxy and keys for
+//! signatures, and the ServiceAccount whose image pull secrets it uses.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use windlass_runtime::run_context::RunContext;
 /// The data of a Secret.
 pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;
 
-/// What was read for a run.
+/// The data of Secrets and the ServiceAccount for a run.
 #[derive(Default)]
 pub(super) struct OciRepositoryInputs {
     /// Data of the Secret with credentials.
@@ -27,11 +27,11 @@ pub(super) struct OciRepositoryInputs {
     pub(super) certificates: Option<OciSecretData>,
     /// Data of the Secret that describes a proxy.
     pub(super) proxy: Option<OciSecretData>,
-    /// The keys of the required signatures; none if the spec requires none.
+    /// The keys of the required signatures. `None` if the spec requires no signatures.
     pub(super) signed: Option<ImageVerificationPolicy>,
 }
 
-/// What cannot be read or used makes an attempt fail, with these words before the cause.
+/// The outcome if an object cannot be read or used, with `what` before the cause.
 pub(super) fn unusable(what: &str, why: &str) -> RunOutcome {
     RunOutcome::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), NextRunTrigger::default())
 }
@@ -46,7 +46,7 @@ pub(super) fn transport(url: &str) -> String {
     format!("failed to generate transport for '{url}'")
 }
 
-/// Reads what the spec names, and has the object woken when that changes.
+/// Reads the objects that the spec names, and watches them so that a change wakes the OCIRepository.
 pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,
@@ -92,7 +92,7 @@ struct SpecReader<'a> {
 }
 
 impl SpecReader<'_> {
-    /// The data of a Secret that a field names; `None` if it names none.
+    /// The data of a Secret that a field names. `None` if the field is empty.
     async fn named(
         &mut self,
         field: &str,

@@ -1,6 +1,6 @@
-//! The version that a tag says a signed chart has, which no signature covers.
+//! Checks the version in the tag of a signed chart. No signature covers a tag.
 //!
-//! Elsewhere: signatures themselves (`image_trust`), the same of a HelmChart (`helm_chart/signed_name.rs`).
+//! Elsewhere: signatures themselves (`image_trust`), the same check for a HelmChart (`helm_chart/signed_name.rs`).
 
 use std::io::{Read as _, Seek as _};
 

@@ -1,4 +1,4 @@
-//! What an OCIRepository asks for, checked; every field without support is refused by its name.
+//! The spec of an OCIRepository, checked. A field without support is refused by its name.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(super) fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// Refuses what has no support.
+/// Refuses a spec with a field that has no support.
 pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), RunOutcome> {
     let fields = unsupported(spec);
     if fields.is_empty() {

@@ -1,10 +1,9 @@
 //! Asking the forge of a PlanPolicy for the pull request of a commit, and for its reviews.
 //!
-//! The policy says which forge is asked and which repositories count, and the source only which of them: a source at another
-//! host would have a forge of its own, which says what its owner wants, and a repository of one's own has pull requests that
-//! were imported. Here also: one answer for all Plans of a commit, and the delay that a forge requests, for all Plans of a
-//! policy (`forge_answers`). Elsewhere: what is sent (`notify`), which servers may be asked
-//! (`windlass_runtime::egress_policy`).
+//! The policy says which forge windlass asks and which repositories count. The source only chooses one of these repositories.
+//! Otherwise the owner of a source could name a forge that answers as the owner wants, or a repository with imported pull
+//! requests. Here also: one answer for all Plans of a commit, and the delay that a forge requests, for all Plans of a policy
+//! (`forge_answers`). Elsewhere: the requests (`notify`), which servers may be asked (`windlass_runtime::egress_policy`).
 
 mod forge_answers;
 
@@ -35,10 +34,11 @@ const MAX_REPOSITORY_BYTES: usize = 1024;
 /// The key of a Secret that would replace the address of the policy.
 const ADDRESS_KEY: &str = "address";
 
-/// What the forge of a policy says of a commit, now or some seconds ago. Each request takes a permit of the namespace.
+/// The pull request and reviews of a commit at the forge of a policy, from now or some seconds ago. Each request takes a
+/// permit of the namespace.
 ///
 /// # Errors
-/// It could not be asked, or its answer cannot be used. The message has nothing of the Secret.
+/// The forge could not be asked, or its answer cannot be used. The message contains no value of the Secret.
 pub(super) async fn reviewed_pull_request(
     context: &RunContext,
     namespace: &str,
@@ -70,8 +70,8 @@ pub(super) async fn reviewed_pull_request(
     answers.get(&uid, question, ask).await
 }
 
-/// Whether a list of repositories names one: as `acme/fleet`, or with all below an owner or group, as `acme/*`. Forges do not
-/// distinguish upper and lower case.
+/// Whether a list of repositories names one. An entry is `acme/fleet`, or `acme/*` for everything below an owner or group.
+/// Forges do not distinguish upper and lower case.
 fn names_repository(list: &[String], repository: &str) -> bool {
     let repository = repository.to_ascii_lowercase();
     list.iter().map(|it| it.to_ascii_lowercase()).any(|it| match it.strip_suffix("/*") {
@@ -128,7 +128,7 @@ async fn ask_forge(
     Err(ApprovalRefusal { retry_after, ..unknown(why) })
 }
 
-/// The type of the Provider that names the same forge.
+/// The type of the Provider for the same forge.
 const fn provider_type(provider: ForgeProvider) -> &'static str {
     match provider {
         ForgeProvider::GitHub => "github",
@@ -152,7 +152,7 @@ async fn read_secret(
              spec.pullRequestApproval.secretRef"
         ));
     };
-    // The policy says which forge gets the token.
+    // The policy decides which forge gets the token.
     data.remove(ADDRESS_KEY);
     let secret = SecretData { name: format!("{namespace}/{name}"), data };
     Ok(BTreeMap::from([(name.clone(), secret)]))
@@ -181,7 +181,7 @@ fn forge_address(spec: &PullRequestApprovalSpec) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The path of the repository of a source at a forge, as `acme/fleet`.
+/// The path of a source's repository at a forge, such as `acme/fleet`.
 ///
 /// # Errors
 /// The source is at another host, or its URL has no such path.

@@ -1,4 +1,4 @@
-//! When each Plan is verified: soon if a run waits for it, else less and less often.
+//! The time at which each Plan is verified: soon if a run waits for the Plan, otherwise less and less often.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -6,36 +6,36 @@ use std::time::{Duration, Instant};
 /// The shortest time between two verifications of a Plan.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long the second verification waits if no pull request approves. Later ones wait twice as long each.
+/// The delay before the second verification if no pull request approves. Each further delay is twice as long.
 const FIRST_DELAY: Duration = Duration::from_secs(30);
 
 /// The longest time between two verifications.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
-/// When a Plan is verified although a pull request approved it before: that this was dismissed is to be seen also where
-/// nothing can be deleted now.
+/// The interval at which an approved Plan is verified again. So a dismissed approval is noticed even if nothing can be deleted
+/// now.
 const REPEATED_AFTER: Duration = Duration::from_secs(600);
 
 /// A Plan whose verification was interrupted is verified again after so long.
 const INTERRUPTED_AFTER: Duration = Duration::from_secs(1800);
 
-/// How a verification ended.
+/// The result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VerificationEnd {
     /// A pull request approves.
     Approved,
-    /// None does; the forge does not want another request before.
+    /// No pull request approves. The forge does not accept another request before this delay is over.
     Refused(Duration),
-    /// What was found out could not be written.
+    /// The result could not be written.
     NotWritten,
 }
 
-/// When a Plan is verified next.
+/// The next verification of a Plan.
 struct NextVerification {
     at: Instant,
     /// A run that waits does not make it sooner than this.
     not_before: Instant,
-    /// How many verifications in a row found no pull request.
+    /// The number of verifications in a row that found no pull request.
     refusals: u32,
 }
 
@@ -49,13 +49,13 @@ impl VerificationSchedule {
         self.0.retain(|uid, _| uids.contains(uid.as_str()));
     }
 
-    /// When a Plan is verified, if a run waits for it or not. `None` if it never was.
+    /// The time of a Plan's verification, by whether a run waits for it. `None` if it was never verified.
     fn next(&self, uid: &str, is_awaited: bool) -> Option<Instant> {
         let next = self.0.get(uid)?;
         Some(if is_awaited { next.at.min(next.not_before) } else { next.at })
     }
 
-    /// How long it is until a Plan is verified.
+    /// The time until a Plan is verified.
     pub(super) fn time_left(&self, uid: &str, is_awaited: bool, now: Instant) -> Duration {
         let next = self.next(uid, is_awaited);
         next.map(|at| at.saturating_duration_since(now)).unwrap_or_default()
@@ -72,7 +72,7 @@ impl VerificationSchedule {
 
     /// A verification ended.
     pub(super) fn end(&mut self, uid: &str, end: VerificationEnd, now: Instant) {
-        // It is not of interest any more.
+        // The Plan does not need to be verified any more.
         let Some(next) = self.0.get_mut(uid) else { return };
         let not_before = now + SHORTEST_PAUSE;
         *next = match end {
@@ -91,7 +91,7 @@ impl VerificationSchedule {
     }
 }
 
-/// How long the verification after so many refusals waits.
+/// The delay of the verification after this number of refusals.
 fn delay(refusals: u32) -> Duration {
     let doublings = refusals.saturating_sub(1).min(16);
     FIRST_DELAY.saturating_mul(1 << doublings).min(LONGEST_DELAY)

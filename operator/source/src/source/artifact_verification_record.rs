@@ -1,4 +1,5 @@
-//! How the artifact of a source was verified, kept beside it: whether it has to be verified anew.
+//! A record beside the artifact of a source that says how the artifact was verified. It decides whether the artifact has to be
+//! verified again.
 //!
 //! Here: the record, and an artifact that is not signed as its spec asks now. Elsewhere: verifying (each kind), the condition
 //! (`report`).
@@ -20,23 +21,23 @@ use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::verification_record::StoredVerificationRecord;
 
-/// The field of a shape that says how an artifact has to be verified.
+/// The field of an artifact's inputs that says how the artifact has to be verified.
 pub(crate) const VERIFY: &str = "verify";
 
-/// What verifying an artifact came to.
+/// The result of verifying an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VerificationRecord {
-    /// What had to be signed, and by which keys: the value of [`VERIFY`].
+    /// The required signatures and their keys, which is the value of [`VERIFY`].
     pub(crate) how: Value,
-    /// Who signed what, as the condition `SourceVerified` says it. Empty: nothing says it, as the trust policy of Notation
-    /// demands no signature.
+    /// The signer and the signed object, as the condition `SourceVerified` shows them. Empty if the trust policy of Notation
+    /// requires no signature, so that the condition has nothing to show.
     pub(crate) text: String,
 }
 
-/// Why the artifact of a status does not count as verified; `None` if it does.
+/// The reason why the artifact of a status does not count as verified. `None` if it is verified.
 ///
-/// One status covers both: the artifact that it has when `SourceVerified` is of the newest generation is the one that
-/// was verified as that says.
+/// The status has both the artifact and the condition `SourceVerified`. If the condition is of the newest generation, it is
+/// about this artifact.
 pub(crate) fn unverified<K: SourceKind>(object: &K) -> Option<String> {
     if !object.is_verified() {
         return Some("it does not ask for signatures".to_owned());
@@ -53,7 +54,7 @@ pub(crate) fn unverified<K: SourceKind>(object: &K) -> Option<String> {
     }
 }
 
-/// Keeps how an artifact was verified. One whose note is lost is verified anew.
+/// Stores how an artifact was verified. If the record is lost, the artifact is verified again.
 pub(super) async fn remember<K: SourceKind>(
     context: &RunContext,
     object: &K,
@@ -81,7 +82,7 @@ async fn keep<K: SourceKind>(context: &RunContext, object: &K, proof: StoredVeri
     }
 }
 
-/// The note of an artifact, if there is one.
+/// The record of an artifact, if there is one.
 async fn proof<K: SourceKind>(
     context: &RunContext,
     object: &K,
@@ -94,7 +95,7 @@ async fn proof<K: SourceKind>(
     (proof.digest == artifact.digest).then_some(proof)
 }
 
-/// How an artifact was verified; null if it was not, or nothing is known of it.
+/// How an artifact was verified. Null if it was not verified, or there is no record.
 pub(super) async fn how<K: SourceKind>(
     context: &RunContext,
     object: &K,
@@ -103,7 +104,7 @@ pub(super) async fn how<K: SourceKind>(
     proof(context, object, artifact).await.map(|proof| proof.verified).unwrap_or_default()
 }
 
-/// Notes that an artifact counts for another generation of the spec, which asks for the same signatures.
+/// Records that an artifact also counts for a new generation of the spec, which requires the same signatures.
 pub(super) async fn confirm<K: SourceKind>(
     context: &RunContext,
     object: &K,

@@ -1,6 +1,7 @@
-//! Observes and executes for a source: its remote and the artifact store.
+//! Observes a source's remote and its place in the artifact store, and performs the steps of its run.
 //!
-//! Here: when the remote is asked and fetched, whether what the status promises is still there, keeping what came.
+//! Here: when the remote is asked and fetched, whether the artifact of the status is still in the store, storing a fetched
+//! artifact.
 //! Elsewhere: how a remote is asked and fetched (each kind), the store itself (`artifacts::store`).
 
 use std::collections::BTreeMap;
@@ -26,37 +27,37 @@ use windlass_runtime::run_context::RunContext;
 
 /// One run of a source, as its kind sees it.
 pub(crate) struct SourceRun<K: SourceKind> {
-    /// What every run may use.
+    /// The context that all runs share.
     pub(crate) context: Arc<RunContext>,
     /// The object.
     pub(crate) object: Arc<K>,
-    /// Its spec, checked.
+    /// The checked spec.
     pub(crate) work: K::FetchSpec,
 }
 
-/// What the remote answered.
+/// The answer of the remote.
 pub(crate) struct RemoteRevision<F> {
-    /// The revision that it has now.
+    /// The present revision of the remote.
     pub(crate) revision: String,
-    /// What fetching it can use.
+    /// The kind's own data for fetching the revision.
     pub(crate) found: F,
 }
 
 /// An artifact that this run stored.
 #[derive(Clone)]
 pub(crate) struct StoredArtifact<S> {
-    /// As the status shows it.
+    /// The artifact for the status.
     pub(crate) artifact: Artifact,
-    /// What the event says.
+    /// The text of the event.
     pub(crate) message: String,
-    /// Says more of it in the status.
+    /// Changes further fields of the status.
     pub(crate) note: Arc<dyn Fn(&mut S) + Send + Sync>,
-    /// Who signed it, if it was verified.
+    /// The verification record, if the artifact was verified.
     pub(crate) verified: Option<VerificationRecord>,
 }
 
 impl<S> StoredArtifact<S> {
-    /// An artifact and what the event says; `note` says more of it in the status.
+    /// An artifact with the text of its event. `note` changes further fields of the status.
     pub(crate) fn new(
         artifact: Artifact,
         message: String,
@@ -74,20 +75,20 @@ pub(super) struct SourceExecutor<'a, K: SourceKind> {
     stored: Mutex<Option<StoredArtifact<K::Status>>>,
 }
 
-/// Where the artifacts of an object are kept.
+/// The folder of an object's artifacts in the store.
 ///
 /// # Errors
-/// When a name could leave the store, which the API server does not let happen.
+/// A name could lead out of the store. The API server does not accept such names.
 pub(crate) fn slot<K: SourceKind>(object: &K) -> Result<ObjectFolder, store::Error> {
     ObjectFolder::new(K::FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-/// Keeps what `write` produces as the artifact of an object. Blocks.
+/// Stores the output of `write` as the artifact of an object. Blocks.
 ///
-/// The artifact that the status names stays until the next run: others fetch it until the status names the new one.
+/// The artifact in the status stays until the next run, because other objects fetch it until the status names the new one.
 ///
 /// # Errors
-/// The disk, or what `write` says.
+/// The disk refuses, or `write` fails.
 pub(crate) fn keep<K: SourceKind, E>(
     store: &ArtifactStore,
     object: &K,
@@ -116,7 +117,7 @@ where
     })
 }
 
-/// Throws away old artifacts of an object, but not the one that its status names, nor `new`. Blocks.
+/// Deletes old artifacts of an object, but neither the one in its status nor `new`. Blocks.
 pub(super) fn collect_garbage<K: SourceKind>(store: &ArtifactStore, object: &K, new: Option<&str>) {
     let named = object.artifact().map(|artifact| artifact.path.as_str());
     let keep: Vec<&str> = named.into_iter().chain(new).collect();
@@ -142,7 +143,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         Self { run, latest, found: Mutex::default(), stored: Mutex::default() }
     }
 
-    /// What this run stored.
+    /// The artifact that this run stored.
     pub(super) fn stored(&self) -> Option<StoredArtifact<K::Status>> {
         self.stored.lock().clone()
     }
@@ -204,7 +205,7 @@ impl<K: SourceKind> reconcile::Executor<SourceFetchPlan> for SourceExecutor<'_, 
         }
         let kept = self.kept(desired).await;
         let _permit = self.run.context.asking.acquire(&self.namespace()).await;
-        // A remote that is asked whether it has something newer may only be asked about what can be used.
+        // A conditional request to the remote may only be based on a usable artifact.
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
         let asked = progress_status::telling(K::ask(&self.run, usable), self.tell_of_asking());
         let RemoteRevision { revision, found } = asked.await?;

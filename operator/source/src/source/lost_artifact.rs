@@ -1,6 +1,6 @@
-//! An artifact that a status promises and the store has not: the promise is taken back before anything else is done.
+//! An artifact that is in a status but not in the store. A run first removes it from the status, before it does anything else.
 //!
-//! Elsewhere: making it again, which is what the run does that follows (`executor`).
+//! Elsewhere: making the artifact again, later in the same run (`executor`).
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub(super) async fn is_kept<K: SourceKind>(
     matches!(tokio::task::spawn_blocking(verify).await, Ok(Ok(true)))
 }
 
-/// Has an object promise no artifact that is not there; the object as it is now, and `None` if it is gone.
+/// Removes the artifact from the status of an object if the store does not have it. Returns the present object, or `None` if
+/// the object is gone.
 ///
 /// # Errors
 /// The API server refuses the request, or does not respond.
@@ -62,7 +63,7 @@ pub(super) async fn take_back<K: SourceKind>(
     withdraw(context, latest, object).await
 }
 
-/// Has an object promise no artifact; the object as it is now, and `None` if it is gone.
+/// Removes the artifact from the status of an object. Returns the present object, or `None` if the object is gone.
 ///
 /// # Errors
 /// The API server refuses the request, or does not respond.

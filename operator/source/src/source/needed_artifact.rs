@@ -1,10 +1,11 @@
-//! Artifacts of earlier revisions that others need and that the store has lost: they are fetched again, byte for byte.
+//! Fetches artifacts of earlier revisions again, byte for byte, if other objects need them and the store has lost them.
 //!
-//! A rollback that stays applies the artifact of the last good revision. The storage may be an `emptyDir`, so it is lost with the
-//! Pod. It is fetched by its commit or digest, with the credentials, proxies, signatures and limits of the spec as it is now, and
-//! counts only if it has the digest that was recorded when it was applied.
+//! A rollback that stays applies the artifact of the last good revision. The storage may be an `emptyDir`, so the artifact is
+//! lost with the Pod. Windlass fetches it by its commit or digest, with the credentials, proxies, signatures and limits of the
+//! present spec. It counts only if it has the digest that was recorded when it was applied.
 //!
-//! Elsewhere: which are needed (`last_good_artifacts` of Kustomizations), the one that the status names (`lost_artifact`).
+//! Elsewhere: which artifacts are needed (`last_good_artifacts` of Kustomizations), the artifact of the status
+//! (`lost_artifact`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,15 +22,15 @@ use super::executor::{SourceRun, slot};
 use super::{SourceKind, SourceState};
 use windlass_cluster::error::chain;
 
-/// How long one that could not be fetched, or was thrown away since for want of room, is not fetched again.
+/// The delay before an artifact is fetched again that could not be fetched, or that was deleted for want of room.
 const RETRY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// When artifacts were fetched again, by their paths.
+/// The times when artifacts were fetched again, by their paths.
 #[derive(Debug, Default)]
 pub(super) struct RefetchTimes(BTreeMap<String, Instant>);
 
 impl RefetchTimes {
-    /// Those that may be fetched now; notes that they are.
+    /// The artifacts that may be fetched now. They are noted as fetched.
     fn due(&mut self, lost: Vec<NeededArtifact>, now: Instant) -> Vec<NeededArtifact> {
         self.0.retain(|_, at| now.saturating_duration_since(*at) < RETRY_INTERVAL);
         let due: Vec<_> = lost.into_iter().filter(|it| !self.0.contains_key(&it.path)).collect();
@@ -38,7 +39,7 @@ impl RefetchTimes {
     }
 }
 
-/// Fetches what others need again, and has them run if something is there that was not.
+/// Fetches lost artifacts that other objects need. If an artifact is stored again, it wakes these objects.
 pub(super) async fn fetch_lost<K: SourceKind>(
     run: &Arc<SourceRun<K>>,
     node: &ObjectKey,
@@ -90,10 +91,10 @@ pub(crate) fn file_of(artifact: &NeededArtifact) -> &str {
     artifact.path.rsplit_once('/').map_or(artifact.path.as_str(), |(_, file)| file)
 }
 
-/// Keeps what `write` produces as an earlier artifact of an object, if it is the same as it was. Blocks.
+/// Stores the output of `write` as an earlier artifact of an object, if its bytes are the same as before. Blocks.
 ///
 /// # Errors
-/// The disk, what `write` says, or that it is another.
+/// The disk refuses, `write` fails, or the bytes differ.
 pub(crate) fn keep_again<K: SourceKind, E>(
     store: &ArtifactStore,
     object: &K,

@@ -1,4 +1,4 @@
-//! What happened to a source, as status and events.
+//! Turns the outcome of a source into its status and its events.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub(crate) const SOURCE_VERIFIED: &str = "SourceVerified";
 
 /// Conditions of a kind that report failures, beside `Ready`.
 pub(crate) struct FailureConditions {
-    /// All that the kind sets besides `ArtifactInStorage`; others in the status are kept.
+    /// The conditions that the kind sets besides `ArtifactInStorage`. Other conditions in the status are kept.
     pub(crate) owned: &'static [&'static str],
-    /// Which of them reports a failure.
+    /// The condition that reports a failure with this reason.
     pub(crate) of_failure: fn(ConditionReason) -> &'static str,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn report<K: SourceKind>(
             conditions = conditions.set(SOURCE_VERIFIED, ConditionStatus::True, SUCCEEDED, text);
         }
         None if !object.is_verified() => {}
-        // Of the artifact that is there it was said before.
+        // The existing artifact was reported before.
         None => {
             let said = StatusCondition::find(&had, SOURCE_VERIFIED)
                 .filter(|it| it.status == ConditionStatus::True);

@@ -1,9 +1,10 @@
-//! Judges what a run would change, before its first write: whether a user has to approve it, and whether one did.
+//! Judges what a run would change, before its first write. It says whether a user has to approve the changes, and whether a
+//! user did.
 //!
-//! What is asked for is the result of the whole run. Stages that cannot be tried before earlier ones are applied are tried all
-//! the same, and what cannot be found out of them is unverified; what turns out to recreate or delete more than was approved is
-//! asked for when that is found. Corrections of drift are never asked for.
-//! Elsewhere: which changes wait and what an approval covers (`apply::result_changes`), Plans
+//! The approval is for the result of the whole run. A stage is also tried (as a dry run) if earlier stages are not applied
+//! yet, and changes that this cannot find out are unverified. If a later step recreates or deletes more than was approved,
+//! windlass asks for approval then. Corrections of drift need no approval.
+//! Elsewhere: which changes wait and which an approval covers (`apply::result_changes`), Plans
 //! (`windlass_runtime::deletion_plan`), deletions beyond a budget (`deletion_judgement.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,17 +33,17 @@ use windlass_runtime::deletion_plan::{
     NamespacePlanRules, PLAN_FAILED, PlanGuard,
 };
 
-/// Of how many changed objects the fields are compared: a Plan lists no more.
+/// The most changed objects whose fields are compared. A Plan lists no more.
 const MAX_COMPARED_OBJECTS: usize = 1000;
 
 /// Changes that a run may carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClearedChanges {
-    /// The Plan that approves them; `None` if they need no approval.
+    /// The Plan that approves the changes. `None` if they need no approval.
     pub(super) plan: Option<String>,
-    /// What may be deleted.
+    /// The objects that may be deleted.
     removed: BTreeSet<ObjectId>,
-    /// What may be deleted and created again.
+    /// The objects that may be deleted and created again.
     recreated: BTreeSet<ObjectId>,
 }
 
@@ -52,7 +53,7 @@ impl ClearedChanges {
     }
 }
 
-/// What a run knows of its changes before it has compared everything.
+/// The changes of a run that are known before it has compared everything.
 struct KnownChanges {
     /// Whether something would be written or deleted.
     are_any: bool,
@@ -60,7 +61,7 @@ struct KnownChanges {
     recreated: BTreeSet<ObjectId>,
 }
 
-/// What a run would make of an object; `None` if it leaves it as it is, or is refused.
+/// The change that a run would make to an object. `None` if the object stays unchanged, or is refused.
 fn change_of(state: &LiveObjectState) -> Option<ResultChangeKind> {
     match state {
         LiveObjectState::Missing => Some(ResultChangeKind::Added),
@@ -80,11 +81,11 @@ fn is_refused(state: &LiveObjectState) -> bool {
 }
 
 impl KustomizationExecutor {
-    /// Judges what the run would change, of which the first `observed` stages were compared. Nothing of it may be done where
-    /// this fails.
+    /// Judges the changes of the run. Its first `observed` stages were compared already. If this fails, the run may not change
+    /// anything.
     ///
     /// # Errors
-    /// A user has to approve it first, or it is not known whether one has to.
+    /// A user has to approve the changes first, or it is not known whether an approval is needed.
     pub(super) async fn judge_changes(&self, observed: usize) -> Result<(), RunOutcome> {
         // A user deleted the Kustomization, or an applier did, which was asked for that.
         let is_guarded = self.context.settings.plan_approval
@@ -97,7 +98,7 @@ impl KustomizationExecutor {
         let annotation = object.annotations().get(PLAN_MODE).map(String::as_str);
         let own = self.self_applied_policies();
         let read = || deletion_plan::applier_rules(&self.context, &self.node.namespace, &own);
-        // Where no approval is needed, this is all that it costs.
+        // If no approval is needed, there is no further work.
         if read().is_ok_and(|rules| rules.mode.tightened(annotation) == PlanMode::Automatic) {
             return Ok(());
         }
@@ -112,7 +113,7 @@ impl KustomizationExecutor {
         }
         let rules = match known.are_any {
             true => self.when_known(PlanGuard::Changes, read)?,
-            // Nothing is done that would have to wait.
+            // No change is made that would have to wait.
             false => match read() {
                 Ok(rules) => rules,
                 Err(_) => return Ok(()),
@@ -145,14 +146,15 @@ impl KustomizationExecutor {
             self.known().cleared = Some(ClearedChanges { plan: None, removed, recreated });
             return Ok(());
         }
-        // An approval whose list was cut is for exactly all of it.
+        // If its list was cut, an approval is for exactly the whole result.
         if self.is_approved(&subject, &key, &result, &rules).await? {
             return Ok(());
         }
         Err(self.held_changes(&subject, &key, &result, changes, rules).await)
     }
 
-    /// Whether a Plan approves a result, which then may be carried out. The rights of those who approved are reviewed for that.
+    /// Whether a Plan approves a result, so that the result may be applied. The rights of the approving users are reviewed for
+    /// that.
     async fn is_approved(
         &self,
         subject: &DeletionSubject<'_>,
@@ -172,8 +174,8 @@ impl KustomizationExecutor {
         Ok(true)
     }
 
-    /// What is known of the changes after the first `observed` stages were compared. Where one of these is refused, or the build
-    /// may not be empty, nothing is written.
+    /// The known changes after the first `observed` stages were compared. If an object in these stages is refused, or an empty
+    /// build is not allowed, nothing is written.
     fn known_changes(&self, observed: usize) -> KnownChanges {
         let removed = if self.desired.prune { self.prune_candidates() } else { BTreeSet::new() };
         let known = self.known();
@@ -191,8 +193,8 @@ impl KustomizationExecutor {
         KnownChanges { are_any, removed, recreated }
     }
 
-    /// What names the result beside its removals: the objects as they are built, where, for whom, and the build that was
-    /// applied last.
+    /// A text that identifies the result besides its removals: the built objects, their target and user, and the last applied
+    /// build.
     fn result_content(&self) -> String {
         let object = self.object();
         let base = report::last_applied_build(&object).unwrap_or_default();
@@ -233,7 +235,7 @@ impl KustomizationExecutor {
         Ok(changes)
     }
 
-    /// What would become of an object. One that cannot be tried yet is unverified.
+    /// The change that the run would make to an object. If it cannot be tried yet, the change is unverified.
     fn change(&self, manifest: &ManifestToApply, state: &LiveObjectState) -> Option<ResultChange> {
         let id = manifest.id.clone();
         if let Some(kind) = change_of(state) {
@@ -247,8 +249,8 @@ impl KustomizationExecutor {
             .then(|| ResultChange { is_unverified: true, ..ResultChange::new(id, kind) })
     }
 
-    /// Compares the objects of a stage that is not next. What it finds is not remembered: once the stages before it are
-    /// applied, they may compare otherwise.
+    /// Compares the objects of a later stage. The results are not kept, because they may differ once the earlier stages are
+    /// applied.
     async fn previewed_stage(
         &self,
         manifests: &[ManifestToApply],
@@ -355,7 +357,7 @@ impl KustomizationExecutor {
         RunOutcome::Running(PLAN_PENDING, format!("revision {revision} {waiting}{note}"), wake)
     }
 
-    /// The deletions of a result, with what of the deletion budget they exceed: who approves the result approves them, too.
+    /// The deletions of a result, and the part that exceeds the deletion budget. An approval of the result covers them, too.
     async fn deletion_of_result(
         &self,
         changes: &ResultChanges,
@@ -370,7 +372,7 @@ impl KustomizationExecutor {
                 let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
                 let budget = budget.tightened(annotation);
                 let exempt = self.note_exempt(&removed, &budget, &self.generated_objects());
-                // The budget does not count them, and they wait for the Plan as everything else does.
+                // The budget does not count these objects. They wait for the Plan like all other changes.
                 let counted: BTreeSet<ObjectId> = removed.difference(&exempt).cloned().collect();
                 let uncounted = removed.len().saturating_sub(counted.len());
                 let BudgetedDeletion { mut verdict, budget, terms, .. } =
@@ -383,7 +385,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// The outcome of a run that does not know whether users who approved still have the right to it.
+    /// The outcome of a run that does not know whether the users who approved still have the right to approve.
     pub(super) fn approvers_unknown(&self, text: String) -> RunOutcome {
         RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.settings.retry_at))
     }

@@ -1,7 +1,7 @@
-//! Judges what a run would prune: whether it is within the deletion budget, or approved.
+//! Judges what a run would prune. The deletions have to be within the deletion budget, or approved.
 //!
-//! Elsewhere: what a budget allows (`apply::deletion_budget`), what becomes of a deletion that is held
-//! (`deletion_hold.rs`), which recorded objects are to be deleted (`observe`).
+//! Elsewhere: what a budget allows (`apply::deletion_budget`), deletions that are held (`deletion_hold.rs`), which recorded
+//! objects are to be deleted (`observe`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,21 +22,21 @@ use windlass_runtime::deletion_plan::{
     self, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject, PlanGuard,
 };
 
-/// When an object was created, by the clock of the API server. One without a time counts as newer than everything.
+/// The creation time of an object, by the clock of the API server. An object without a time counts as newer than all others.
 fn creation_time(object: &Object) -> Time {
     let time = object.meta("creationTimestamp").and_then(|it| it.as_str()?.parse().ok());
     time.unwrap_or(Time::MAX)
 }
 
 impl KustomizationExecutor {
-    /// Judges the deletion of what left the manifests and is still there.
+    /// Judges the deletion of existing objects that left the manifests.
     ///
     /// # Errors
     /// The budget or the approvals are not known, so that nothing may be deleted.
     pub(super) async fn judge_deletion(&self) -> Result<(), RunOutcome> {
         let judgement = self.deletion_judgement().await?;
         let held = match &judgement {
-            // With former versions of generated objects, which the others may use.
+            // This includes former versions of generated objects, which the held objects may use.
             DeletionJudgement::Held(_) => self.prune_candidates(),
             DeletionJudgement::NotJudged
             | DeletionJudgement::Free
@@ -60,7 +60,7 @@ impl KustomizationExecutor {
             return Ok(DeletionJudgement::NotJudged);
         }
         let candidates = self.prune_candidates();
-        // The plan fails such a build and deletes nothing: there is nothing new to approve, and what is held stays held.
+        // The plan fails such a build and deletes nothing. So there is nothing new to approve, and held deletions stay held.
         if self.is_refused_as_empty() {
             return Ok(DeletionJudgement::NotJudged);
         }
@@ -105,7 +105,7 @@ impl KustomizationExecutor {
             DeletionClearance::Free => DeletionJudgement::Free,
             DeletionClearance::Approved => {
                 let kept = deletion_plan::kept_objects(&self.context, &subject, &deletion, now);
-                // They leave the inventory as what does not exist any more.
+                // These objects leave the inventory like objects that do not exist any more.
                 self.known().gone.extend(kept);
                 DeletionJudgement::Approved
             }
@@ -113,13 +113,14 @@ impl KustomizationExecutor {
         })
     }
 
-    /// Whether the build has no object although it may not be empty: the plan of the run fails, and nothing is deleted.
+    /// Whether the build has no objects although an empty build is not allowed. In that case the plan of the run fails, and
+    /// nothing is deleted.
     pub(super) fn is_refused_as_empty(&self) -> bool {
         self.desired.stages.is_empty() && !self.desired.empty_is_intended
     }
 
-    /// Compares the deletion of objects that left the manifests, and are not exempt, with a budget, beyond which its approval
-    /// takes some terms.
+    /// Compares the deletion of objects that left the manifests, and are not exempt, with a budget. If the deletion exceeds
+    /// the budget, it needs an approval.
     pub(super) async fn budgeted(
         &self,
         ids: BTreeSet<ObjectId>,
@@ -162,10 +163,10 @@ impl KustomizationExecutor {
         BudgetedDeletion { ids, verdict, budget, terms, newest }
     }
 
-    /// Finds out which objects to delete are exempt from the budget. Returns them with those that were deleted.
+    /// Finds the objects to delete that are exempt from the budget. Returns them together with the deleted ones.
     ///
-    /// A build without any object exempts none. Former versions of generated objects are not judged anyway, and stay with
-    /// objects that are held and may use them.
+    /// A build without any object exempts none. Former versions of generated objects are not judged. They stay as long as held
+    /// objects may use them.
     pub(super) fn note_exempt(
         &self,
         candidates: &BTreeSet<ObjectId>,
@@ -190,14 +191,14 @@ impl KustomizationExecutor {
     pub(super) fn prune_candidates(&self) -> BTreeSet<ObjectId> {
         let mut stale = self.stale_objects();
         let known = self.known();
-        // What stays needs no approval.
+        // Objects that stay need no approval.
         stale.retain(|id| !known.kept.contains(id));
         stale
     }
 
-    /// Finds out which objects that only the quarantined manifests have stay on the way back: those whose data no revision brings
-    /// back, those whose deletion takes such objects along, and those of which that is not known. They stay recorded, and the next
-    /// revision of the source decides about them.
+    /// Finds objects of the quarantined manifests that stay during a rollback. These are objects whose data no revision
+    /// restores, objects whose deletion takes such objects along, and objects of which this is not known. They stay in the
+    /// inventory, and the next revision of the source decides about them.
     pub(super) async fn note_kept(&self) {
         if !self.settings.is_way_back {
             return;
@@ -236,10 +237,10 @@ impl KustomizationExecutor {
         known.recorded.ids().filter(is_candidate).cloned().collect()
     }
 
-    /// What the Kustomization applies itself of what decides about its deletions and changes: it does not loosen its budget, nor
-    /// its mode.
+    /// The policies that the Kustomization applies itself and that decide about its deletions and changes. Such a policy may
+    /// not loosen its budget or its mode.
     pub(super) fn self_applied_policies(&self) -> SelfAppliedPolicies {
-        // PlanPolicies of another cluster decide nothing here.
+        // PlanPolicies only decide for their own cluster.
         let is_here = self.target.place().is_empty();
         let stages = self.desired.stages.iter().filter(|_| is_here);
         let manifests = stages.flat_map(|stage| &stage.objects).map(|manifest| &manifest.object);
@@ -254,8 +255,8 @@ impl KustomizationExecutor {
         GeneratedObjects::among(manifests.map(|manifest| &manifest.id))
     }
 
-    /// What PlanPolicies or Plans say. If it is not known, what the guard holds may not be done now, and the node is woken when
-    /// it is.
+    /// Unwraps the answer of PlanPolicies or Plans. If the answer is not known yet, the held changes may not be made now, and
+    /// the node is woken when the answer is known.
     pub(super) fn when_known<T>(
         &self,
         guard: PlanGuard,

@@ -1,7 +1,7 @@
-//! What has to be gone before the objects are deleted that left the manifests: custom resources before what their controllers
-//! need, and objects that apply others before their ServiceAccount, Secrets and source.
+//! The order in which a run deletes objects that left the manifests. Custom resources are deleted before the objects that
+//! their controllers need. Objects that apply others are deleted before their ServiceAccount, Secrets and source.
 //!
-//! Elsewhere: the order that follows (`apply::deletion_order`), who needs whom and dependents that are overdue
+//! Elsewhere: computing the order (`apply::deletion_order`), which object needs which, and dependents that are overdue
 //! (`windlass_runtime::deletion_order`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ fn bound_accounts(object: &Object) -> Vec<ObjectKey> {
     subjects.into_iter().flatten().take(MAX_SUBJECTS).filter_map(account).collect()
 }
 
-/// What the deletion of some objects depends on.
+/// The facts on which the deletion of some objects depends.
 #[derive(Default)]
 struct OrderedDeletions {
     predecessors: BTreeMap<ObjectId, DeletionPredecessors>,
@@ -48,13 +48,13 @@ struct OrderedDeletions {
     overdue: BTreeSet<ObjectKey>,
 }
 
-/// What waits for dependents of the objects that are deleted.
+/// The waits for dependents of the deleted objects.
 struct DependentWaiters<'a> {
     /// The objects that are deleted.
     present: BTreeMap<ObjectKey, &'a ObjectId>,
-    /// For those of them that depend on others of them.
+    /// The wait of deleted objects for other deleted objects that depend on them.
     of_set: DependentWaiter<'a>,
-    /// For all others.
+    /// The wait for all other dependents.
     of_others: DependentWaiter<'a>,
 }
 
@@ -66,8 +66,8 @@ impl OrderedDeletions {
 }
 
 impl KustomizationExecutor {
-    /// Notes whether a run ended because it waits for dependents: they are awaited together for a limited time, however many come
-    /// one after the other.
+    /// Notes whether a run ended because it waits for dependents. All dependents together have a limited time, even if new
+    /// ones appear during the wait.
     pub(in crate::kustomization) fn note_wait(&self, outcome: &RunOutcome) {
         let mut since = self.settings.dependents_awaited.lock();
         *since = match outcome {
@@ -100,7 +100,7 @@ impl KustomizationExecutor {
             known.predecessors = ordered.predecessors;
             known.awaited_ends = ordered.awaited_ends;
             let nodes = known.predecessors.values().flat_map(|it| it.gone.iter().cloned());
-            // Of many dependents some are enough: when one is gone, the others are looked for.
+            // If there are many dependents, some are enough. When one of them is gone, the others are looked up.
             let nodes: Vec<ObjectKey> = nodes.take(MAX_NAMED_DEPENDENTS).collect();
             known.missing.extend(nodes);
             let new = ordered.overdue.difference(&known.overdue).cloned();
@@ -144,7 +144,7 @@ impl KustomizationExecutor {
             owners: &owners,
             waited: waited.map(deletion_order::age).unwrap_or_default(),
         };
-        // Those of this removal set are as many as they are: each counts from its own deletion.
+        // The dependents in this removal may be many, so the time of each counts from its own deletion.
         let of_set = DependentWaiter { waited: Duration::ZERO, ..of_others };
         // An applier of another namespace that does not end holds no phase for longer than other dependents.
         for id in ids() {
@@ -164,7 +164,7 @@ impl KustomizationExecutor {
                 users.extend(self.context.work_queue.dependents(&account));
             }
             for user in users {
-                // It ends after everything that it applied.
+                // The Kustomization ends after everything that it applied.
                 if *user != self.node {
                     self.add_predecessor(id, &user, &waiters, &mut ordered);
                 }
@@ -181,7 +181,7 @@ impl KustomizationExecutor {
         waiters: &DependentWaiters<'_>,
         ordered: &mut OrderedDeletions,
     ) {
-        // It has a finalizer that waits for its own dependents.
+        // The object has a finalizer that waits for its own dependents.
         let waits_itself = self.context.dependencies.has(&id.group, &id.kind);
         let in_set = waiters.present.get(user);
         if let Some(user_id) = in_set {

@@ -1,4 +1,4 @@
-//! Observes one object: how it compares with its manifest, how it is, whether it may go.
+//! Observes one object: its difference from its manifest, its health, and whether it may be deleted.
 
 use apply::dry_run_refusal::{describe, may_be_immutable};
 use apply::field_conflict::contested_text;
@@ -22,7 +22,7 @@ use windlass_cluster::resource_version::number_of;
 use windlass_runtime::crd_guard::{self, CrdWritePermission};
 use windlass_serve::settings::HealthLibraryMode;
 
-/// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
+/// Whether a dry-run was about an object that does not exist yet. Only stored objects have a resource version.
 fn would_be_created(dry: &Object) -> bool {
     version(dry).is_empty()
 }
@@ -38,17 +38,17 @@ fn word(error: &ClusterError) -> &str {
     }
 }
 
-/// Whether an object that cannot be compared does not keep a run from comparing the others: when drift is corrected, and where
-/// rights are missing, which are reported all at once.
+/// Whether an error about one object lets a run compare the other objects. That is so for corrections of drift, and for
+/// missing rights, which are reported all at once.
 fn is_of_one_object(error: &ClusterError, is_correction: bool) -> bool {
     error.code() == Some(403) || (is_correction && error.is_of_object())
 }
 
-/// The field that lists what others may set.
+/// The field with the paths that other managers may set.
 const IGNORE: &str = "spec.ignore";
 
 impl KustomizationExecutor {
-    /// Compares a manifest with what is live; by memory where that is enough, else by a dry-run.
+    /// Compares a manifest with its live object. The memory of earlier runs may be enough, otherwise it takes a dry-run.
     pub(super) async fn observe_object(
         &self,
         manifest: &ManifestToApply,
@@ -99,7 +99,7 @@ impl KustomizationExecutor {
         Ok(())
     }
 
-    /// How an object of a stage that is not next compares, beside its id. Nothing of it is kept for the stage itself.
+    /// Compares an object of a later stage with its manifest, beside its id. The result is not kept for that stage itself.
     pub(super) async fn previewed_object(
         &self,
         manifest: &ManifestToApply,
@@ -138,7 +138,7 @@ impl KustomizationExecutor {
         (known.is_transient, known.is_permanent) = (is_transient, is_permanent);
     }
 
-    /// Whether an earlier write to an object, which had no answer, is what made it as it is.
+    /// Decides whether an earlier write without an answer made an object what it is.
     fn judge_unanswered(&self, manifest: &ManifestToApply, state: &LiveObjectState) {
         let id = &manifest.id;
         match state {
@@ -151,7 +151,7 @@ impl KustomizationExecutor {
             | LiveObjectState::MustBeRecreated
             | LiveObjectState::Skipped
             | LiveObjectState::Finished => self.unanswered().forget(id),
-            // It was not compared.
+            // The object was not compared.
             LiveObjectState::Refused(_)
             | LiveObjectState::Incompatible(_)
             | LiveObjectState::Unmanaged => {}
@@ -175,7 +175,7 @@ impl KustomizationExecutor {
         let change = guard.change(&manifest.object, MANAGER);
         Ok(match self.permit.aside(change).await? {
             CrdWritePermission::Allowed => state,
-            // The dry-run was refused for what is done before the write.
+            // The API server refused the dry-run because of a migration that comes before the write.
             CrdWritePermission::Migrates => LiveObjectState::Differs,
             CrdWritePermission::Skipped => LiveObjectState::Skipped,
             CrdWritePermission::Refused(text) => {
@@ -236,7 +236,7 @@ impl KustomizationExecutor {
             )));
         }
         if !resource.namespaced && !id.namespace.is_empty() {
-            // Its kind came after the scopes were asked for; the next run knows it.
+            // The kind appeared after the scopes were read. The next run knows it.
             self.known().is_transient = true;
             let text = format!("{}: {} turned out to be cluster-scoped", id.subject(), id.kind);
             return Ok(LiveObjectState::Refused(text));
@@ -276,7 +276,7 @@ impl KustomizationExecutor {
         let cluster = &self.target.cluster;
         match cluster.apply(&resource, &manifest.object, MANAGER, DryRunMode::DryRun).await {
             Ok(dry) if would_be_created(&dry) => Ok(LiveObjectState::Missing),
-            // What others may change is taken from the live object, so that is read.
+            // Other clients may change the ignored fields, so they are read from the live object.
             Ok(dry)
                 if knowledge == LiveObjectKnowledge::Other
                     && self.settings.ignore.leave_alone(&manifest.object)
@@ -303,7 +303,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// The same for manifests whose meaning depends on whether the object is there.
+    /// Like [`Self::compare`], for manifests whose meaning depends on whether the object exists.
     async fn compare_if_there(
         &self,
         manifest: &ManifestToApply,
@@ -323,7 +323,7 @@ impl KustomizationExecutor {
         }
         if switches_for_apply(&manifest.object, live.as_ref()).skips_apply(live.is_some()) {
             watcher.released(&self.node, id);
-            // It is skipped because it is there, by a write of ours that had no answer.
+            // The object is skipped because it exists, by a write of windlass that had no answer.
             if live.is_some_and(|it| apply::is_owned(&it, &self.node.name, &self.node.namespace)) {
                 let write = self.unanswered().take_applied(id, &manifest.digest);
                 self.count_unanswered(id, write);
@@ -341,7 +341,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// How a live object compares with what it would become.
+    /// The difference between a live object and the object that an apply would make.
     fn judge(
         &self,
         manifest: &ManifestToApply,
@@ -387,8 +387,8 @@ impl KustomizationExecutor {
         let Some(live) = live.filter(|_| may_be_recreated && is_immutable) else {
             return Ok(self.refused(manifest, error));
         };
-        // Deleting would be for nothing if the manifest were refused as a new object too, so it is tried under
-        // another name first.
+        // Before an object is deleted for recreation, its manifest is tried under another name. If the API server refused the
+        // new object, the deletion would be useless.
         let mut probe = manifest.object.clone();
         let name: String = format!("{}-windlass-probe", id.name).chars().rev().take(60).collect();
         let name: String = name.chars().rev().collect();
@@ -403,13 +403,13 @@ impl KustomizationExecutor {
         }
     }
 
-    /// The kind of a manifest; one that is not served wakes this node when it is.
+    /// The kind of a manifest. If the kind is not served, it wakes this node when it is.
     async fn resource_when_served(
         &self,
         id: &ObjectId,
     ) -> Result<ApiResourceLocation, ClusterError> {
         match self.resource(id).await {
-            // For a moment the API server lists a new version, and has no kinds of it yet.
+            // For a moment, the API server lists a new version without its kinds.
             Err(ClusterError::NoSuchKind { .. } | ClusterError::NoAnswer(_)) => {}
             found => return found,
         }
@@ -432,7 +432,7 @@ impl KustomizationExecutor {
         {
             let mut known = self.known();
             known.is_permanent |= error.is_permanent();
-            // A webhook that is down refuses for this object, and is not asked any sooner for that.
+            // A webhook that is down refuses this object, which is not tried any sooner for that.
             known.is_transient |= error.is_busy();
             self.note_forbidden(&mut known, error);
         }
@@ -443,7 +443,7 @@ impl KustomizationExecutor {
         ))
     }
 
-    /// How an object is now, beside its id.
+    /// The present health of an object, with its id.
     pub(super) async fn health_of(
         &self,
         id: ObjectId,
@@ -466,7 +466,7 @@ impl KustomizationExecutor {
             Err(ClusterError::NoSuchKind { .. }) => return Ok(HealthReport::not_found()),
             Err(error) => return Err(error),
         };
-        // What was read or written a moment ago need not be read again; if it moved since, its watch says so.
+        // A recently read or written object need not be read again. If it changed since, its watch reports that.
         let known = self.known().live.get(id).cloned();
         let fresh = known.is_some();
         let live = match known {
@@ -477,7 +477,7 @@ impl KustomizationExecutor {
                 Err(error) => return Err(error),
             },
         };
-        // 0 if it is not there.
+        // The version is 0 if the object does not exist.
         let seen = live.as_ref().map(|live| number_of(&version(live))).unwrap_or_default();
         self.known().examined.insert(id.clone(), seen);
         let Some(live) = live else { return Ok(HealthReport::not_found()) };
@@ -490,8 +490,7 @@ impl KustomizationExecutor {
         let now = jiff::Timestamp::now();
         let library_use = library_use(self.context.settings.health_library);
         let own = library::refined(&live, health::read(&live, &[], now), now, library_use);
-        // Only an object in progress is judged by its Pods, and not one that was read or written a moment ago: it is
-        // read again.
+        // Only an object in progress is judged by its Pods. A recently read or written object is read again instead.
         let has_pods = health::related_kinds(&live.gvk()).is_some();
         if fresh || !has_pods || own.status != apply::HealthStatus::InProgress {
             return Ok(own);
@@ -560,7 +559,7 @@ impl KustomizationExecutor {
         let Some(live) = live else {
             known.leaving.remove(&id);
             known.terminating.remove(&id);
-            // Who deleted it is not known after a crash, so it counts in any case.
+            // After a crash it is not known who deleted the object, so it counts in any case.
             known.uncounted.insert(id.clone());
             known.gone.insert(id);
             return;
@@ -570,7 +569,7 @@ impl KustomizationExecutor {
             return;
         }
         if is_leaving(&live) {
-            // Its deletion was accepted before; finalizers of others may keep it for long.
+            // Its deletion was accepted before, but finalizers of other controllers may keep it for long.
             known.terminating.insert(id.clone(), super::finalizers(&live));
             known.uncounted.insert(id.clone());
             // A Kustomization that applies itself is not gone before this run has ended.
@@ -599,7 +598,7 @@ fn library_use(mode: HealthLibraryMode) -> HealthLibraryUse {
     }
 }
 
-/// What is said about an object that was found healthy earlier in the same wait.
+/// The health report of an object that was healthy earlier in the same wait.
 fn current() -> HealthReport {
     HealthReport {
         status: apply::HealthStatus::Current,

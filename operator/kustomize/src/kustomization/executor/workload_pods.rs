@@ -1,6 +1,6 @@
-//! The Pods that decide whether a workload on its way has failed.
+//! Lists the Pods that decide whether a workload in progress has failed.
 //!
-//! Elsewhere: whose Pods are asked for, and what follows from them (engine `apply`, `health`).
+//! Elsewhere: for which workloads Pods are listed, and the conclusions from them (engine `apply`, `health`).
 
 use apply::{HealthStatus, health};
 use objects::Object;
@@ -9,12 +9,12 @@ use reconcile::Time;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// How many Pods of a workload are read. They are read with each change of a workload that is on its way; a failed one
-/// beyond them fails the wait at its end only.
+/// The most Pods of a workload that are read at each change of a workload in progress. A failed Pod beyond them only fails the
+/// wait at its timeout.
 const MOST_PODS: usize = 1_024;
 
-/// The objects that a workload generated and that have failed; none if the cluster does not answer, so that the
-/// workload is judged by its own status.
+/// The failed objects that a workload generated. It is empty if the cluster does not answer, so that the workload is judged by
+/// its own status.
 pub(super) async fn failed(cluster: &ClusterConnection, live: &Object, now: Time) -> Vec<Object> {
     let kind = health::related_kinds(&live.gvk());
     let Some((kind, selector)) = kind.zip(health::related_selector(live)) else {

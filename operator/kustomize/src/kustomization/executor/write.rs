@@ -1,4 +1,4 @@
-//! Writes objects: applies a stage, recreates what may not change, deletes what left.
+//! Writes objects: applies a stage, recreates objects with immutable changes, and deletes objects that left the manifests.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,16 +31,16 @@ pub(super) fn version(object: &Object) -> String {
     object.meta("resourceVersion").and_then(|v| v.as_str()).unwrap_or_default().to_owned()
 }
 
-/// How often a recreated object is looked for until it is gone.
+/// The interval at which windlass checks whether a recreated object is gone.
 const GONE_POLL: Duration = Duration::from_millis(100);
 
-/// How often fields are taken over from an object that others write at the same time.
+/// How often windlass tries to take over fields of an object that other clients write at the same time.
 const TAKE_OVER_ATTEMPTS: u32 = 5;
 
-/// How long the end of an object that is recreated is awaited.
+/// How long windlass waits until an object that it recreates is gone.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Why an object was not written.
+/// The reason why an object was not written.
 enum WriteError {
     /// The write failed.
     Failed(WriteFailure),
@@ -57,13 +57,13 @@ struct WriteFailure {
     is_transient: bool,
 }
 
-/// The result of a run whose write was withheld; none if other writes failed, since the status reports failures first.
+/// The result of a run with a withheld write. `None` if other writes failed, since the status reports failures first.
 fn withheld_rest(failed: &[WriteFailure], withheld: Option<RunOutcome>) -> Option<RunOutcome> {
     withheld.filter(|_| failed.is_empty())
 }
 
 impl KustomizationExecutor {
-    /// Applies objects of a stage; several at once, begun in order.
+    /// Applies the objects of a stage, several at once. They begin in the order of the stage.
     pub(super) async fn write_stage(
         &self,
         stage: usize,
@@ -98,7 +98,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Permission to delete an object that is created again.
+    /// The permit to delete an object that is created again.
     fn permit_recreation(&self) -> Result<RemovalPermit, RunOutcome> {
         let now = jiff::Timestamp::now();
         let gate = self.removal_gate(RemovalCause::Recreated, now);
@@ -120,7 +120,7 @@ impl KustomizationExecutor {
         })
     }
 
-    /// What came of several writes; tried again soon if any of them failed through no fault of its own.
+    /// The result of several writes. The run tries again soon if a write failed through no fault of its own.
     fn failed(&self, reason: ConditionReason, failures: &[WriteFailure]) -> Result<(), RunOutcome> {
         if failures.is_empty() {
             return Ok(());
@@ -130,19 +130,19 @@ impl KustomizationExecutor {
         Err(RunOutcome::Failed(reason, strings.join("\n"), NextRunTrigger::at(at)))
     }
 
-    /// Writes one object; an error names it.
+    /// Writes one object. An error names the object.
     async fn write_reported(
         &self,
         manifest: &ManifestToApply,
         is_recreated: bool,
     ) -> Result<(), WriteError> {
-        // For each of them, as for what is pruned: the end of the one before may have taken long.
+        // The permit is asked for each object, as for pruning, since the end of the previous object may have taken long.
         let recreation = match is_recreated {
             true => Some(self.permit_recreation().map_err(WriteError::Withheld)?),
             false => None,
         };
         let Err(error) = self.write(manifest, recreation).await else { return Ok(()) };
-        // When drift is corrected, a refused object does not stop the others, nor the stages after its own.
+        // When drift is corrected, a refused object stops neither the other objects nor the later stages.
         if self.settings.is_correction && !error.is_of_server() {
             let refused = self.refused(manifest, &error);
             self.known().seen.insert(manifest.id.clone(), refused);
@@ -178,7 +178,7 @@ impl KustomizationExecutor {
                 let mut known = self.known();
                 known.seen.insert(id.clone(), LiveObjectState::InSync);
                 known.healthy.remove(id);
-                // Another manifest may still mean the same object.
+                // Another manifest may still be for the same object.
                 let changed = known.tried.get(id).is_none_or(|tried| *tried != version(&written));
                 if let Some(before) = known.live.get(id) {
                     let fields = apply::object_changes::fields(before, &written);
@@ -199,8 +199,8 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Remembers a write that the API server may have carried out although it failed. The requests before it count as part of
-    /// it: an object that is found as it was to leave it has hardly become so by another client.
+    /// Remembers a failed write that the API server may have carried out. The requests before it count as part of the write.
+    /// If the object later has the written fields, another client has hardly set them.
     fn note_unanswered(&self, id: &ObjectId, write: UnansweredWrite, error: &ClusterError) {
         if error.may_be_done() {
             self.unanswered().put(id, write);
@@ -234,14 +234,14 @@ impl KustomizationExecutor {
             migrated
                 .map_err(|error| error.refusal().map_or_else(|it| it, ClusterError::Withheld))?;
         }
-        // The end of one that is recreated came before this.
+        // The end of a recreated object came before this time.
         let since = self.target.watcher().now();
         let written = cluster.apply(resource, &payload, MANAGER, DryRunMode::Write).await?;
         Ok((written, since))
     }
 
-    /// Makes fields that other tools left behind ours, but for those that are ignored; another write in between makes us
-    /// observe again. Returns the object as it was read last.
+    /// Takes over fields of other tools, except for ignored fields. If another client writes in between, windlass observes the
+    /// object again. Returns the object as it was last read.
     async fn take_over(
         &self,
         manifest: &ManifestToApply,
@@ -264,7 +264,7 @@ impl KustomizationExecutor {
         Ok(live)
     }
 
-    /// What hands fields that other tools left behind to us; none if there are none.
+    /// The patch that transfers fields of other tools to windlass's field manager. `None` if there are no such fields.
     pub(super) fn take_over_patch(
         &self,
         manifest: &ManifestToApply,
@@ -278,7 +278,7 @@ impl KustomizationExecutor {
         patch.filter(|_| !is_merged)
     }
 
-    /// Deletes an object that is created again, and waits until its name is free.
+    /// Deletes an object for recreation, and waits until its name is free.
     async fn remove_and_wait(
         &self,
         permit: RemovalPermit,
@@ -313,10 +313,10 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Deletes what left the manifests; an object that cannot be deleted does not stop the others.
+    /// Deletes objects that left the manifests. If an object cannot be deleted, the others are deleted all the same.
     pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), RunOutcome> {
         let mut failed = Vec::new();
-        // What was not deleted, and what comes after it.
+        // Objects that were not deleted, and the objects that come after them in the order.
         let mut kept = BTreeSet::new();
         for (id, _) in ids {
             if self.known().predecessors.get(id).is_some_and(|it| !it.deleted.is_disjoint(&kept)) {
@@ -324,7 +324,8 @@ impl KustomizationExecutor {
                 continue;
             }
             let Some(live) = self.known().live.get(id).cloned() else { continue };
-            // For each of them: many take long, and meanwhile the Kustomization may be suspended or its window may close.
+            // This is asked for each object. Many deletions take long, and meanwhile the Kustomization may be suspended or its
+            // window may close.
             let now = jiff::Timestamp::now();
             let gate = self.removal_gate(self.settings.removal, now);
             let permit = match paused_run::permit_removal(gate, &live, now) {
@@ -358,7 +359,8 @@ impl KustomizationExecutor {
                 return Ok(());
             }
         } else {
-            // In the version in which it was found: that of the inventory may be served no more.
+            // The object is deleted in the version in which it was found, since the version in the inventory may be no longer
+            // served.
             let resource = self.target.cluster.resource(&live.gvk()).await?;
             self.target.cluster.delete_managed(permit, &resource, live, "Background").await?;
         }
@@ -378,7 +380,7 @@ impl KustomizationExecutor {
         Ok(())
     }
 
-    /// Deletes a CustomResourceDefinition; `false` if it is still used, and was released instead.
+    /// Deletes a CustomResourceDefinition. Returns `false` if the definition is still used, and was released instead.
     async fn remove_definition(
         &self,
         permit: RemovalPermit,

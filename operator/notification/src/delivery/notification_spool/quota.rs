@@ -1,11 +1,11 @@
-//! How much of the spool each namespace takes, and whose notification makes room.
+//! Counts how much of the spool each namespace takes, and decides which notification is dropped to make room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The notifications of a namespace that wait.
 #[derive(Default)]
 struct NamespaceSpoolUsage {
-    /// Notifications about what went well, and about failures: the oldest have the lowest numbers.
+    /// The notifications about successes and about failures. The oldest have the lowest numbers.
     well: BTreeSet<u64>,
     failures: BTreeSet<u64>,
     bytes: u64,
@@ -22,9 +22,9 @@ impl NamespaceSpoolUsage {
 #[derive(Default)]
 pub(super) struct SpoolUsageByNamespace {
     of: BTreeMap<String, NamespaceSpoolUsage>,
-    /// How many notifications wait.
+    /// The number of waiting notifications.
     pub(super) count: usize,
-    /// How many bytes they have.
+    /// The bytes of the waiting notifications.
     pub(super) bytes: u64,
 }
 
@@ -52,10 +52,10 @@ impl SpoolUsageByNamespace {
         }
     }
 
-    /// The notification that makes room for a new one of a namespace; none if that is the new one itself.
+    /// The notification that is dropped for a new one of a namespace. `None` if the new one itself is dropped.
     ///
-    /// It is one of the namespace that would have the most notifications with the new one, or the most bytes if there are
-    /// too many of these. Of several it is the one of the new notification.
+    /// It belongs to the namespace that would have the most notifications including the new one, or the most bytes if there
+    /// are too many bytes. If several namespaces are equal, it belongs to the namespace of the new notification.
     pub(super) fn next(&self, own: &str, is_error: bool, bytes: Option<u64>) -> Option<u64> {
         let taken = |share: &NamespaceSpoolUsage| match bytes {
             Some(_) => share.bytes,

@@ -1,4 +1,4 @@
-//! What forges answered some seconds ago: several hundred Plans of one merge ask the same.
+//! Caches the answers of forges for some seconds, since several hundred Plans of one merge ask the same question.
 //!
 //! Here also: the delay that a forge requests, which holds for every Plan of the policy, since all use its token.
 
@@ -12,33 +12,34 @@ use parking_lot::Mutex;
 
 use crate::pull_request_approval::ApprovalRefusal;
 
-/// How old an answer may be. An approval counts for a minute after the forge was asked, and builds take a part of it.
+/// The longest age of a cached answer. An approval counts for a minute after the forge was asked, and builds take a part of
+/// that minute.
 pub(in crate::pull_request_approval) const MAX_ANSWER_AGE: Duration = Duration::from_secs(15);
 
-/// What a forge answered.
+/// An answer of a forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::pull_request_approval) struct ForgeAnswer {
     pub(in crate::pull_request_approval) result: PullRequestReviewResult,
-    /// When it was asked.
+    /// The time when the forge was asked.
     pub(in crate::pull_request_approval) asked: Instant,
 }
 
-/// A question, and the answer to it. Who asks the same meanwhile waits for it.
+/// The slot for the answer to a question. Callers with the same question wait for it.
 type SharedAnswer = Arc<tokio::sync::Mutex<Option<ForgeAnswer>>>;
 
 /// The answers, by their questions.
 #[derive(Default)]
 pub(super) struct ForgeAnswers {
     answers: Mutex<BTreeMap<String, SharedAnswer>>,
-    /// Until when no forge is asked, by the uids of PlanPolicies.
+    /// The times until which no forge is asked, by the uids of PlanPolicies.
     pauses: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl ForgeAnswers {
-    /// The answer to a question of a policy. The forge is asked if it is not known.
+    /// The answer to a question of a policy. The forge is asked if the answer is not cached.
     ///
     /// # Errors
-    /// Those of asking, which are not kept; or the forge requested a delay.
+    /// The question failed, which is not cached, or the forge requested a delay.
     pub(super) async fn get(
         &self,
         policy: &str,
