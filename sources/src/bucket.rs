@@ -1,10 +1,10 @@
-//! Buckets: the objects of an object store become a tree of files.
+//! Buckets: reads the objects of an object store as a tree of files.
 //!
-//! Here: the bucket and what is fetched of it ([`RemoteBucket`]), its objects and their names in an artifact
-//! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bucket_archive`]).
-//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter),
-//! pending requests for credentials (`credential_requests`), what went wrong ([`Error`]).
-//! Elsewhere: keeping the artifact and what it was made of ([`artifacts::store`]).
+//! Here: the bucket and its settings ([`RemoteBucket`]), its objects and their names in an artifact ([`BucketListing`]),
+//! downloading changed objects ([`fetch`]), one archive for everything ([`bucket_archive`]).
+//! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter), pending
+//! requests for credentials (`credential_requests`), errors ([`Error`]).
+//! Elsewhere: storing the artifact and its note ([`artifacts::store`]).
 
 mod artifact_note;
 pub mod azure;
@@ -40,47 +40,46 @@ pub use endpoint::BucketEndpoint;
 pub use error::Error;
 pub use fetch::{BucketFetchResult, BucketFileBody, PreviousArtifact, fetch, object};
 
-/// Where the objects are, and how they are reached.
+/// A bucket, with the settings for its connection.
 #[derive(Debug, Clone)]
 pub struct RemoteBucket {
     /// The server and the credentials.
     pub server: BucketServerAddress,
     /// The name of the bucket.
     pub bucket: String,
-    /// The beginning of the keys that are of interest; empty for all.
+    /// The prefix of the wanted keys. Empty for all keys.
     pub prefix: String,
-    /// How long listing may take, and then fetching.
+    /// The time limit for listing, and the one for fetching.
     pub timeout: Duration,
-    /// How much the objects may be together, and each.
+    /// The limits on the size of all objects together, and of each object.
     pub limits: TreeLimits,
 }
 
 /// A server that has buckets.
 #[derive(Debug, Clone)]
 pub struct BucketServerAddress {
-    /// Its address.
+    /// The address of the server.
     pub endpoint: BucketEndpoint,
-    /// The region that requests of S3 are signed for; without it that of the endpoint, else `us-east-1`.
+    /// The region for which S3 requests are signed. Without it, the region of the endpoint, and otherwise `us-east-1`.
     pub region: Option<String>,
     /// The protocol and the credentials.
     pub identity: BucketIdentity,
     /// Trusted authorities and the client certificate.
     pub tls: TlsConfig,
-    /// What connections go through.
+    /// The proxy for connections.
     pub proxy: Option<HttpProxy>,
 }
 
-/// The credentials for a server. Each protocol has identities of its own; those without a protocol in the name are of
-/// S3.
+/// The credentials for a server. Each protocol has its own variants. Variants without a protocol in the name are for S3.
 #[derive(Debug, Clone)]
 pub enum BucketIdentity {
-    /// Anonymous: requests are not signed.
+    /// Anonymous requests, which are not signed.
     Anonymous,
-    /// By the protocol of Google Cloud Storage.
+    /// The protocol of Google Cloud Storage.
     Google(google::GoogleIdentity),
-    /// By the protocol of Azure's blobs.
+    /// The protocol of Azure's blobs.
     Azure(azure::AzureIdentity),
-    /// With keys.
+    /// An access key and a secret key.
     Keys {
         /// The access key.
         access: String,
@@ -89,13 +88,13 @@ pub enum BucketIdentity {
         /// The token of a session that the keys are for.
         session: Option<RedactedValue<String>>,
     },
-    /// The credentials of the environment, in the order of AWS's own programs: variables, profile, web identity (IRSA),
-    /// EKS Pod Identity or ECS, instance metadata.
+    /// The credentials of the environment, in the order of AWS's own programs. They are variables, profile, web identity
+    /// (IRSA), EKS Pod Identity or ECS, and instance metadata.
     Environment {
-        /// Where a web identity is exchanged, instead of AWS's own address.
+        /// The service that exchanges a web identity, instead of AWS's own.
         sts: Option<Url>,
     },
-    /// With keys that a token service gives to a user of an LDAP directory.
+    /// Keys that a token service gives to a user of an LDAP directory.
     Ldap(LdapUserLogin),
 }
 
@@ -106,13 +105,13 @@ pub struct LdapUserLogin {
     pub endpoint: Url,
     /// The user.
     pub username: String,
-    /// Its password.
+    /// The password of the user.
     pub password: RedactedValue<String>,
     /// Trusted authorities and the client certificate of connections to the service.
     pub tls: TlsConfig,
 }
 
-/// A client of a bucket; shared by all requests to the same server as the same user.
+/// A client of a bucket. All requests to the same server as the same user share it.
 #[derive(Debug)]
 pub(crate) enum BucketClient {
     /// S3.
@@ -125,17 +124,17 @@ pub(crate) enum BucketClient {
 
 /// Some of the objects, in the order of their keys.
 pub(crate) struct BucketObjectPage {
-    /// In the order of the server's listing.
+    /// The objects, in the order of the server's listing.
     pub(crate) objects: Vec<ListedBucketObject>,
-    /// What asks for the next page.
+    /// The token that requests the next page.
     pub(crate) next: Option<String>,
 }
 
 /// An object on its way.
 pub(crate) struct ObjectDownload {
-    /// Its entity tag, as that of an [`ListedBucketObject`].
+    /// The entity tag, as in [`ListedBucketObject`].
     pub(crate) etag: String,
-    /// Its bytes.
+    /// The bytes of the object.
     pub(crate) body: BoxStream<'static, Result<Bytes, Error>>,
 }
 
@@ -185,7 +184,7 @@ impl BucketClient {
         }
     }
 
-    /// Gets an object; `None` if its entity tag is still `unless`.
+    /// Gets an object. `None` if its entity tag is still `unless`.
     async fn get(
         &self,
         remote: &RemoteBucket,
@@ -199,7 +198,7 @@ impl BucketClient {
         }
     }
 
-    /// An object that was listed, as it is now.
+    /// The present state of a listed object.
     async fn listed(
         &self,
         remote: &RemoteBucket,
@@ -218,9 +217,9 @@ fn unquoted(etag: Option<&str>) -> String {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"').to_owned()
 }
 
-/// Opens one object; `None` if its entity tag is still `unless`.
+/// Opens one object. `None` if its entity tag is still `unless`.
 ///
-/// The caller sets limits and a timeout, because it knows what the object is.
+/// The caller sets limits and a timeout, because the caller knows the use of the object.
 pub(crate) async fn open(
     remote: &RemoteBucket,
     key: &str,
@@ -230,7 +229,7 @@ pub(crate) async fn open(
     remote.client(known)?.get(remote, key, unless).await
 }
 
-/// Stores an object of JSON, in place of one that is there; by the protocol of S3 only.
+/// Stores a JSON object, and replaces an existing one. Only S3 supports this.
 ///
 /// # Errors
 /// See [`Error`].
@@ -255,14 +254,14 @@ impl RemoteBucket {
         known.client(&self.server)
     }
 
-    /// Ends what takes longer than it may.
+    /// Ends work that takes longer than its limit.
     async fn within<T>(
         &self,
         client: &BucketClient,
         doing: &'static str,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        // What was under way is only seen while it is not given up.
+        // The pending request for credentials is only known while the work is not dropped.
         let mut work = pin!(work);
         if let Ok(done) = tokio::time::timeout(self.timeout, work.as_mut()).await {
             return done;

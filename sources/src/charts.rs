@@ -1,10 +1,10 @@
-//! Charts: repositories of them, and how files become the archive of one.
+//! Helm charts: requests to chart repositories, and packing the files of a chart.
 //!
-//! Here: the index of a repository ([`index`]) and the indexes that are in memory ([`index_cache`]), asking a
-//! repository ([`repository`]), what stays of its answers after a command ([`download_cache`]), the files of a chart
-//! ([`chart_files`]), its values files ([`values_merge`]), where its dependencies are ([`dependency`]).
-//! Elsewhere: what charts mean (`helm`), Git and other sources that they come from ([`git`], …), which object asks
-//! for which chart (the program's `controllers` room).
+//! Here: the index of a repository ([`index`]) and indexes in memory ([`index_cache`]), asking a repository ([`repository`]),
+//! downloads that are kept after a command ([`download_cache`]), the files of a chart ([`chart_files`]), its values files
+//! ([`values_merge`]), where its dependencies are ([`dependency`]).
+//! Elsewhere: the meaning of charts (`helm`), Git and other sources of charts ([`git`], …), which object asks for which chart
+//! (the program's `controllers` room).
 
 pub mod chart_files;
 pub mod credentials;
@@ -26,5 +26,5 @@ pub use repository::{ChartFetchResult, ChartRepository, HttpValidators, IndexFet
 /// Largest index that is read, in bytes. Parity(flux).
 pub const MAX_INDEX: u64 = 50 << 20;
 
-/// Largest archive of a chart that is fetched, in bytes; Flux has no limit here.
+/// The largest archive of a chart that is fetched, in bytes. Flux has no limit here.
 pub const MAX_CHART: u64 = 32 << 20;

@@ -1,5 +1,5 @@
-//! Tokens of Google and Azure for services other than sources: with the key in a Secret, else with the credentials of
-//! the environment.
+//! Tokens of Google and Azure for services other than sources. They are requested with the key in a Secret, or without one
+//! with the credentials of the environment.
 //!
 //! Elsewhere: where tokens come from (`bucket::google`, `bucket::azure`), logins of buckets and of keys that decrypt.
 
@@ -11,11 +11,11 @@ use crate::bucket::cloud_login::{self, NoLoginError};
 use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::{azure, google};
 
-/// A token of Google for all of its services: with the JSON key of a service account, or without one with the
-/// credentials of the environment (`GOOGLE_APPLICATION_CREDENTIALS`, `gcloud`, the machine).
+/// Requests a token for all services of Google. It uses the JSON key of a service account, or without one the credentials of
+/// the environment (`GOOGLE_APPLICATION_CREDENTIALS`, `gcloud`, the machine).
 ///
 /// # Errors
-/// Why there is no token, without the key, and whether another attempt may help.
+/// The reason why there is no token, and whether another attempt may help. The text does not contain the key.
 pub async fn google(
     key: Option<RedactedValue<String>>,
     egress: &EgressRules,
@@ -33,11 +33,11 @@ pub async fn google(
     Ok(RedactedValue::new(token.bearer.clone()))
 }
 
-/// A token of Azure for a service, the URL of all of its resources, with the credentials of the environment (workload
-/// identity, a managed identity, `AZURE_CLIENT_SECRET`).
+/// Requests a token for an Azure service, with the credentials of the environment (workload identity, a managed identity,
+/// `AZURE_CLIENT_SECRET`). `audience` is the URL of all resources of the service.
 ///
 /// # Errors
-/// Why there is no token, and whether another attempt may help.
+/// The reason why there is no token, and whether another attempt may help.
 pub async fn azure(
     audience: &'static str,
     egress: &EgressRules,

@@ -1,4 +1,4 @@
-//! Decides whether a source has to be fetched: the same for every kind of source.
+//! Decides whether a source has to be fetched, in the same way for every kind of source.
 //!
 //! Here: the decision. Elsewhere: asking the remote and fetching (one module a protocol), the store.
 
@@ -33,7 +33,7 @@ impl ArtifactInputs {
     }
 }
 
-/// Whether a spec or a status leaves a value out: null, false, an empty text, an empty list.
+/// Whether a value in a spec or a status means that the field is not set: null, false, an empty text, an empty list.
 pub(crate) fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -55,7 +55,7 @@ pub struct ArtifactDesiredState {
 pub struct ArtifactObservedState {
     /// Revision that the remote has now.
     pub remote: String,
-    /// The artifact that is kept, if its file exists and has its digest.
+    /// The stored artifact, if its file exists and has its digest.
     pub kept: Option<KeptArtifact>,
     /// The reason and the message of `Ready` when both agree.
     pub settled: (ConditionReason, String),
@@ -66,14 +66,14 @@ pub struct ArtifactObservedState {
 pub struct KeptArtifact {
     /// Revision that it was made from.
     pub revision: String,
-    /// What it was made with.
+    /// The inputs from which the artifact was made.
     pub shape: ArtifactInputs,
 }
 
-/// What a run may do.
+/// The next step of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceStep {
-    /// Fetch the remote as it is now, pack it and keep it.
+    /// Fetch the present revision of the remote, pack it and store it.
     Fetch {
         /// The revision that made it necessary.
         revision: String,

@@ -1,9 +1,8 @@
-//! What an address of go-getter names, as a tree of files, for a service: a folder of a public repository, a file or an
-//! archive on a web server, an object of S3.
+//! Fetches the files of a go-getter address as a tree, for a service. An address names a folder of a public repository, a file
+//! or an archive on a web server, or an object of S3.
 //!
-//! No program is run, and everything has a limit. Elsewhere: parsing addresses (engine `helmfile`), which servers may
-//! be asked ([`EgressRules`](http_client::EgressRules), of [`git::GitServerCache`]), the same for a person's command
-//! (the program).
+//! No program is run, and everything has a limit. Elsewhere: parsing addresses (engine `helmfile`), which servers may be asked
+//! ([`EgressRules`](http_client::EgressRules), of [`git::GitServerCache`]), the same for a person's command (the program).
 
 use std::fmt;
 use std::io::Cursor;
@@ -30,28 +29,28 @@ pub enum GetterRequest {
     Git {
         /// The repository.
         url: String,
-        /// The folder; empty for all of it.
+        /// The folder. Empty for the whole repository.
         folder: String,
-        /// A branch, tag or commit; empty for the default branch.
+        /// A branch, tag or commit. Empty for the default branch.
         reference: String,
     },
     /// A file on a web server.
     File {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// Its name in the tree.
+        /// The name of the file in the tree.
         name: String,
     },
     /// An archive on a web server.
     Archive {
-        /// Where it is.
+        /// The URL of the archive.
         url: String,
-        /// The folder in it; empty for all of it.
+        /// The folder in the archive. Empty for the whole archive.
         folder: String,
     },
-    /// An object of S3; an archive by its name is taken apart.
+    /// An object of S3. If its name is that of an archive, it is unpacked.
     Object {
-        /// The region; empty for that of the environment.
+        /// The region. Empty for the region of the environment.
         region: String,
         /// The bucket.
         bucket: String,
@@ -60,7 +59,7 @@ pub enum GetterRequest {
     },
 }
 
-/// Without users, passwords and parameters, which may be secret.
+/// The text leaves out users, passwords and parameters, which may be secret.
 impl fmt::Debug for GetterRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -75,7 +74,7 @@ impl fmt::Debug for GetterRequest {
 /// The limits of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GetterLimits {
-    /// From the first byte asked to the last byte received.
+    /// The time from the first byte of the request to the last byte of the response.
     pub time: Duration,
     /// Bytes received, and bytes of the tree.
     pub bytes: u64,
@@ -97,24 +96,24 @@ pub struct GetterResult {
     pub files: MemoryTree,
 }
 
-/// A fetcher of repositories, archives and files. It blocks; do not use it in a future.
+/// A fetcher of repositories, archives and files. Its calls block and may not be used in a future.
 #[derive(Debug, Clone)]
 pub struct HelmfileGetter {
-    /// How servers are asked; [`git::GitServerCache::within`] decides which.
+    /// The settings for requests to Git servers. [`git::GitServerCache::within`] decides which servers may be asked.
     pub git: git::GitOperationContext,
     /// The clients of object stores.
     pub buckets: Arc<bucket::BucketClientCache>,
-    /// How much is taken at a time.
+    /// The limits of one fetch.
     pub limits: GetterLimits,
 }
 
 impl HelmfileGetter {
-    /// Fetches what `wanted` names; `None` if its revision is still the `known` one.
+    /// Fetches the files that `wanted` names. `None` if their revision is still `known`.
     ///
-    /// Of a repository, the commit is asked for before anything is fetched.
+    /// For a repository, it first asks for the commit, and then fetches.
     ///
     /// # Errors
-    /// Why it cannot be fetched, for a person; no credentials are shown.
+    /// The files cannot be fetched. The text is for people, and contains no credentials.
     pub fn get(
         &self,
         wanted: &GetterRequest,
@@ -240,7 +239,7 @@ impl HelmfileGetter {
     }
 }
 
-/// The server of S3 in a region, accessed anonymously: the author of a helmfile must not read with windlass's identity.
+/// The S3 server of a region. Access is anonymous, because the author of a helmfile must not read with windlass's identity.
 fn s3(region: &str) -> Result<BucketServerAddress, String> {
     let of_environment = || std::env::var("AWS_REGION").ok().filter(|it| !it.is_empty());
     let region = Some(region.to_owned()).filter(|it| !it.is_empty());
@@ -297,7 +296,7 @@ fn one_file(name: &str, data: &[u8], limits: GetterLimits) -> Result<MemoryTree,
     Ok(files.build())
 }
 
-/// The path within a folder; nothing for one that is elsewhere.
+/// The path within a folder. `None` for a path that is elsewhere.
 fn inside(path: &str, folder: &str) -> Option<RelPath> {
     let path = RelPath::parse(path).ok()?;
     let folder = RelPath::parse(folder).ok()?;

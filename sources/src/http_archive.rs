@@ -1,9 +1,9 @@
-//! Archives and files on web servers: one address, one artifact.
+//! Archives and files on web servers. Each URL gives one artifact.
 //!
-//! Here: the URL and the credentials ([`RemoteHttpArchive`]), what went wrong ([`Error`]), the result
-//! ([`DownloadedFile`]). In the folder: the request and its redirects (`request`), what the bytes are (`format`).
-//! Elsewhere: how much is asked of a host ([`http_client::HostBudgets`]), untrusted archives ([`artifacts::archive`]), what
-//! is left out ([`artifacts::ignore`]).
+//! Here: the URL and the credentials ([`RemoteHttpArchive`]), errors ([`Error`]), the result ([`DownloadedFile`]). In the
+//! folder: the request and its redirects (`request`), detecting the format (`format`).
+//! Elsewhere: limits for each host ([`http_client::HostBudgets`]), untrusted archives ([`artifacts::archive`]), ignored files
+//! ([`artifacts::ignore`]).
 
 mod format;
 mod request;
@@ -19,12 +19,12 @@ use url::Url;
 pub use format::{contents, revision, unpack};
 pub use request::ask;
 
-/// How much a download may take.
+/// The limits of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DownloadLimits {
-    /// Bytes of the file as it is served.
+    /// The most bytes of the file as it is served.
     pub bytes: u64,
-    /// From the first byte asked to the last byte received, redirects included.
+    /// The time from the first byte of the request to the last byte of the response, including redirects.
     pub time: Duration,
 }
 
@@ -35,23 +35,24 @@ impl Default for DownloadLimits {
     }
 }
 
-/// What is fetched, from where, and with which credentials.
+/// The URL of a file, its credentials and its expected digest.
 #[derive(Debug, Clone)]
 pub struct RemoteHttpArchive {
     url: Url,
-    /// Credentials for the server of the URL; redirects to another one go without. [`GitAuth::Ssh`] has no effect.
+    /// The credentials for the server of the URL. Redirects to another server are followed without them. [`GitAuth::Ssh`] has
+    /// no effect.
     pub auth: GitAuth,
     /// Trusted authorities and the client certificate.
     pub tls: TlsConfig,
     /// The proxy between.
     pub proxy: Option<HttpProxy>,
-    /// What the bytes have to be: `sha256:` and 64 hexadecimal digits.
+    /// The expected digest of the bytes: `sha256:` and 64 hexadecimal digits.
     pub digest: Option<String>,
-    /// How much it may take.
+    /// The limits of the download.
     pub limits: DownloadLimits,
 }
 
-/// What a server uses to detect changes: `ETag` and `Last-Modified`.
+/// The validators with which a server detects changes: `ETag` and `Last-Modified`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpValidators {
     /// `ETag`, as it was given.
@@ -61,16 +62,16 @@ pub struct HttpValidators {
 }
 
 impl HttpValidators {
-    /// Without any, nothing can be asked for on a condition.
+    /// Whether there are no validators, so that no conditional request is possible.
     pub fn is_empty(&self) -> bool {
         self.etag.is_none() && self.last_modified.is_none()
     }
 }
 
-/// What a server has.
+/// The answer of a server.
 #[derive(Debug)]
 pub enum ArchiveFetchResult {
-    /// The same as when it gave the validators.
+    /// The file is unchanged since the server sent the validators.
     Unchanged,
     /// A file.
     Found(DownloadedFile),
@@ -82,17 +83,17 @@ pub struct DownloadedFile {
     file: File,
     /// `sha256:` and 64 hexadecimal digits.
     pub digest: String,
-    /// To ask with the next time.
+    /// The validators for the next request.
     pub validators: HttpValidators,
     /// `Content-Type` without parameters, in lower case.
     content_type: String,
     /// The last part of the path of the URL.
     name: String,
-    /// Where it is, for errors.
+    /// The URL for errors.
     shown: String,
 }
 
-/// Why there is no file, or none that can be used.
+/// The reason why there is no usable file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is not one that can be fetched.
@@ -100,7 +101,7 @@ pub enum Error {
     InvalidUrl {
         /// The URL without credentials.
         url: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: &'static str,
     },
     /// The digest of the spec is not valid.
@@ -117,7 +118,7 @@ pub enum Error {
         "authentication failed for `{url}`: HTTP status {status}; check the credentials in the Secret"
     )]
     AuthenticationFailed {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
         /// The HTTP status.
         status: u16,
@@ -125,7 +126,7 @@ pub enum Error {
     /// The server has no such file, or responded with another error.
     #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
         /// The HTTP status.
         status: u16,
@@ -133,68 +134,68 @@ pub enum Error {
     /// A redirect leads where we do not go. Of its target the scheme and host alone are shown, as the rest may be secret.
     #[error("redirect from `{url}` to {to} not allowed: {why}")]
     Redirected {
-        /// Where it should be.
+        /// The requested URL.
         url: String,
         /// The scheme and host that it names.
         to: String,
-        /// Why that is not followed.
+        /// The reason why the redirect is not followed.
         why: String,
     },
     /// No connection, or it broke.
     #[error("cannot fetch `{url}`: {why}")]
     Unreachable {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// What is at the bottom of it.
+        /// The root cause.
         why: String,
     },
-    /// It does not end where it should.
+    /// The file is larger than the limit.
     #[error("`{url}` is larger than {limit} bytes")]
     TooLarge {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// The most that is read.
+        /// The most bytes that are read.
         limit: u64,
     },
-    /// It took longer than it may.
+    /// The download exceeded its time limit.
     #[error("fetching `{url}` timed out after {limit:?}; increase spec.timeout")]
     TooSlow {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
         /// The longest time.
         limit: Duration,
     },
-    /// It does not have the digest of the spec.
+    /// The file does not have the digest in the spec.
     #[error("the digest of `{url}` is not `{expected}` from spec.digest")]
     Mismatch {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// What was expected. The actual digest is left out: a user who may write a URL need not be allowed to read
+        /// The expected digest. The actual digest is left out, since a user who may write a URL need not be allowed to read
         /// from it.
         expected: String,
     },
-    /// It is neither an archive nor YAML.
+    /// The file is neither an archive nor YAML.
     #[error("`{url}` is not a tar.gz, zip or YAML file: {why}")]
     Format {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// What it is, or seems to be.
+        /// The format that the file has or seems to have.
         why: String,
     },
-    /// It is an archive that cannot be used.
+    /// The archive cannot be used.
     #[error("cannot extract `{url}`")]
     Extract {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// What is wrong with it.
+        /// The error in the archive.
         source: ExtractError,
     },
     /// The disk refused to hold it meanwhile.
     #[error("cannot store `{url}` in a temporary file: {why}")]
     Disk {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// Why it failed.
+        /// The cause of the failure.
         why: String,
     },
 }
@@ -229,7 +230,7 @@ impl RemoteHttpArchive {
         })
     }
 
-    /// With what its bytes have to be.
+    /// Sets the expected digest of the bytes.
     ///
     /// # Errors
     /// [`Error::InvalidDigest`].

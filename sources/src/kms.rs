@@ -1,8 +1,7 @@
 //! Services that decrypt data keys: Vault and OpenBao, and the key management services of AWS, Google and Azure.
 //!
-//! Here: their credentials ([`KmsSession`]), sending, limits on bytes and time, what went wrong ([`Error`]). In the
-//! folder: one protocol each. Elsewhere: files, keys and the order of requests (`sops`), the time limit for a whole
-//! build (the caller).
+//! Here: their credentials ([`KmsSession`]), sending, limits on bytes and time, errors ([`Error`]). In the folder: one
+//! protocol each. Elsewhere: files, keys and the order of requests (`sops`), the time limit for a whole build (the caller).
 
 mod aws;
 mod azure;
@@ -31,10 +30,10 @@ use crate::bucket::cloud_login::NoLoginError;
 use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::request_context::printable;
 
-/// How long one data key may take, with the login that it needs.
+/// The time limit for one data key, with the login that it needs.
 const DATA_KEY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer: a data key has 32 bytes, and what encrypts it a few hundred.
+/// The largest answer. A data key has 32 bytes, and its ciphertext a few hundred.
 const LARGEST_ANSWER: usize = 64 << 10;
 
 /// The longest encrypted data key.
@@ -43,7 +42,7 @@ const LONGEST_KEY: usize = 64 << 10;
 /// A data key, or a part of one.
 type DataKey = Zeroizing<Vec<u8>>;
 
-/// Why a service did not decrypt a data key. No text has a secret in it.
+/// The reason why a service did not decrypt a data key. The text contains no secret.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to decrypt sops data key with {service}: {why}")]
 pub struct Error {
@@ -81,12 +80,13 @@ enum KmsFailureReason {
     Stalled,
 }
 
-/// Requests to services for one build, with the credentials of a Secret, else with those of windlass itself.
+/// Sends requests to key services for one build, with the credentials of a Secret, or without them with windlass's own
+/// credentials.
 ///
 /// # Guarantees
-/// Servers that files name are asked only if specs may name them. Credentials of the environment are only sent to the
-/// clouds themselves, or to endpoints of the environment. A server that did not respond in time is not asked again.
-/// Logins last as long as this.
+/// A server that a file names is only asked if a spec may name it. Credentials of the environment are only sent to the clouds
+/// themselves, or to endpoints of the environment. A server that did not respond in time is not asked again. Logins last as
+/// long as the session.
 pub struct KmsSession<'c> {
     credentials: &'c KeyServiceCredentials,
     /// The flag with which windlass's own identity is not used.
@@ -106,7 +106,8 @@ impl std::fmt::Debug for KmsSession<'_> {
 }
 
 impl<'c> KmsSession<'c> {
-    /// Nothing was asked yet. With `without_identity`, which names a flag, only the credentials of the Secret count.
+    /// A session that has sent no request yet. With `without_identity`, which names a flag, only the credentials of the Secret
+    /// count.
     pub fn new(
         credentials: &'c KeyServiceCredentials,
         without_identity: Option<&'static str>,
@@ -187,7 +188,7 @@ impl<'c> KmsSession<'c> {
 /// The name of credentials that do not come from a Secret.
 const IDENTITY: &str = "the identity of windlass";
 
-/// The key by which a stalled service is remembered: another region or server is still asked.
+/// The key under which a stalled service is remembered. Another region or server is still asked.
 fn place(key: &KeyServiceMasterKey) -> String {
     match key {
         KeyServiceMasterKey::AwsKms { arn, .. } => {
@@ -241,7 +242,7 @@ impl KmsHttpClient {
         let status = answer.status().as_u16();
         let headers = answer.headers().clone();
         let broken = |why| KmsFailureReason::Unreadable { host: host.clone(), why };
-        // It grows without being copied: what is left behind would not be overwritten.
+        // The buffer does not grow, because a reallocation would leave a copy of the secret that is not overwritten.
         let mut body = Zeroizing::new(Vec::with_capacity(LARGEST_ANSWER));
         while let Some(chunk) = answer.chunk().await.map_err(|_cut| broken("it was interrupted"))? {
             if body.len() + chunk.len() > LARGEST_ANSWER {
@@ -269,7 +270,7 @@ impl KmsResponse {
         Ok(Zeroizing::new(key.map_err(|_unread| broken("its data key is not base64"))?))
     }
 
-    /// The error about a missing data key: the status and text of the response, and what to do.
+    /// The error about a missing data key: the status and text of the response, and the advice.
     fn refused(&self, said: &str, secrets: &[&str], advice: String) -> KmsFailureReason {
         let mut said = said.to_owned();
         for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
@@ -294,7 +295,7 @@ fn request(method: Method, url: Url, body: Vec<u8>) -> Request {
     request
 }
 
-/// Puts a secret into a header.
+/// Sets a secret as a header.
 fn authorize(
     request: &mut Request,
     name: HeaderName,
@@ -308,7 +309,7 @@ fn authorize(
     Ok(())
 }
 
-/// An encrypted data key that is base64.
+/// Decodes an encrypted data key from base64.
 fn encrypted(text: &str, base64: &GeneralPurpose) -> Result<Vec<u8>, KmsFailureReason> {
     let text: String = text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
     let bytes = base64.decode(text);
@@ -317,7 +318,7 @@ fn encrypted(text: &str, base64: &GeneralPurpose) -> Result<Vec<u8>, KmsFailureR
     })
 }
 
-/// The URL of a server in a file: without user, password, query and fragment.
+/// The URL of a server in a file, without user, password, query and fragment.
 fn server(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();

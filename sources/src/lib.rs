@@ -1,14 +1,14 @@
-//! Fetches what is declared remotely, for artifacts, charts and builds.
+//! Fetches remote files for artifacts, charts and builds.
 //!
-//! Here: the remotes ([`bucket`], [`charts`], [`http_archive`], [`oci`]), what builds name elsewhere ([`remote_bases`]),
-//! this machine's folders for builds ([`local_disk`]), what addresses of go-getter name ([`go_getter`]), services that
-//! decrypt keys ([`kms`]), whether a source has to be fetched ([`fetch_plan`]).
-//! Elsewhere: Git ([`git`]), the HTTP client that all share ([`http_client`]), archives and the place where artifacts
-//! are kept ([`artifacts`]), which of many versions is taken ([`golang::version_choice`]), custom resources and Secrets
-//! as the cluster has them (the program's `controllers` room), what a tree of files is (`tree`).
+//! Here: the remotes ([`bucket`], [`charts`], [`http_archive`], [`oci`]), remote bases of builds ([`remote_bases`]), this
+//! machine's folders for builds ([`local_disk`]), go-getter addresses ([`go_getter`]), services that decrypt keys ([`kms`]),
+//! whether a source has to be fetched ([`fetch_plan`]).
+//! Elsewhere: Git ([`git`]), the HTTP client that all share ([`http_client`]), archives and the store of artifacts
+//! ([`artifacts`]), choosing a version ([`golang::version_choice`]), custom resources and Secrets as the cluster has them (the
+//! program's `controllers` room), what a tree of files is (`tree`).
 //!
-//! Git and all access to the disk block, and are called from tokio's blocking pool; buckets, registries and web servers
-//! are asked and fetched on its other threads.
+//! Git and all access to the disk block, so the callers use tokio's blocking pool. Requests to buckets, registries and web
+//! servers are async.
 
 pub mod bucket;
 pub mod charts;

@@ -17,7 +17,8 @@ use crate::remote_bases::{git_program, web_files};
 
 /// This machine's disk, and what a person can reach from it: web servers, and Git repositories by the `git` program.
 ///
-/// Meant for builds that a person starts, since it reads what that person may read. Blocks; not from within a future.
+/// It is meant for builds that a person starts, since it reads all files that this person may read. It blocks and may not be
+/// used from within a future.
 ///
 /// # Guarantees
 /// Repositories are in folders for temporary files, which are removed when this is dropped.
@@ -94,7 +95,7 @@ fn text(path: &Path) -> Result<&str, Error> {
     path.to_str().ok_or_else(|| Error::new(format!("`{}` is not UTF-8", path.display())))
 }
 
-/// The message of the operating system, as Go prints it: without the error number that Rust adds.
+/// The error message of the operating system, as Go prints it. It lacks the error number that Rust adds.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
@@ -110,7 +111,7 @@ fn first_missing(path: &Path, error: &io::Error) -> String {
     if let Some(missing) = missing {
         return format!("lstat {missing}: {}", reason(error));
     }
-    // All of it is there, so a link leads nowhere, or in a circle.
+    // All parts of the path exist, so a link leads nowhere, or in a circle.
     if error.kind() != io::ErrorKind::NotFound {
         return "EvalSymlinks: too many links".to_owned();
     }

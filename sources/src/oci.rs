@@ -1,11 +1,11 @@
-//! OCI registries: what a tag stands for, which tags there are, manifests and their layers. Only pulls.
+//! OCI registries: resolves and lists tags, and fetches manifests and layers. It never pushes.
 //!
 //! Here: the registry and the credentials ([`RemoteOciRepository`]), the requests ([`RegistrySession`]).
-//! In the folder: names of repositories and digests (`oci_names`), credentials of a docker config (`keyring`),
-//! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`auth_challenge`, `token`), one request
-//! with its answers to them (`http_request`), parsing manifests (`manifest`), the platforms of an image (`platforms`), the
-//! tag that is the newest version (`tag_selection`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what
-//! is remembered (`registry_cache`).
+//! In the folder: names of repositories and digests (`oci_names`), credentials of a docker config (`keyring`), certificates
+//! (`certificates`), logins of AWS (`ecr`), challenges and tokens (`auth_challenge`, `token`), one request with its answers to
+//! them (`http_request`), parsing manifests (`manifest`), the platforms of an image (`platforms`), the tag that is the newest
+//! version (`tag_selection`), artifacts that are attached to an image (`referrers`), Helm charts ([`chart`]), the cache
+//! (`registry_cache`).
 //! Elsewhere: the HTTP client itself ([`http_client`]), unpacking a layer ([`artifacts::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
@@ -77,7 +77,7 @@ impl Default for RegistryLimits {
 /// The credentials for a registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RegistryAuth {
-    /// Anonymous; a registry may give a token for that too.
+    /// Anonymous access. A registry may require a token even for that.
     #[default]
     Anonymous,
     /// A user and a password, sent to the registry or to the token service that it names.
@@ -87,8 +87,8 @@ pub enum RegistryAuth {
         /// Password or token.
         password: RedactedValue<String>,
     },
-    /// A user and a password that a cloud gave ([`RegistryCache::login_to_aws`]). Where they are refused before their time, others
-    /// are asked for: once in a [`RegistrySession`].
+    /// A user and a password from a cloud ([`RegistryCache::login_to_aws`]). If the registry refuses them before they expire,
+    /// a [`RegistrySession`] requests new ones once.
     Login {
         /// User.
         username: String,
@@ -101,20 +101,20 @@ pub enum RegistryAuth {
     Bearer(RedactedValue<String>),
 }
 
-/// A repository of a registry, and how it is reached.
+/// A repository of a registry, with the settings for its connection.
 #[derive(Debug, Clone)]
 pub struct RemoteOciRepository {
-    /// Where it is.
+    /// The name of the repository.
     pub repository: OciRepositoryName,
     /// The credentials.
     pub auth: RegistryAuth,
     /// Authorities that are trusted beside the system's, and the client certificate.
     pub tls: TlsConfig,
-    /// The way to it; without one, that of the environment.
+    /// The proxy for the registry. Without one, the proxy of the environment.
     pub proxy: Option<HttpProxy>,
     /// Whether plain HTTP is tried after HTTPS fails, and any certificate accepted where `tls` has no authority.
     pub insecure: bool,
-    /// How long each question may take, with all its requests.
+    /// The time limit for each operation, with all its requests.
     pub timeout: Duration,
     /// Bounds.
     pub limits: RegistryLimits,
@@ -123,9 +123,9 @@ pub struct RemoteOciRepository {
 /// A layer that was fetched and has its digest.
 #[derive(Debug)]
 pub struct FetchedLayer {
-    /// Its bytes, in a file without a name, at the beginning.
+    /// The bytes of the layer, in a file without a name, at the beginning of the file.
     pub file: File,
-    /// Their number.
+    /// The number of bytes.
     pub size: u64,
 }
 
@@ -135,7 +135,7 @@ pub struct RegistrySession<'a> {
     remote: &'a RemoteOciRepository,
     known: &'a RegistryCache,
     access: Arc<RegistryAuthState>,
-    /// What took the place of a login that was refused.
+    /// The login that replaces a refused one.
     renewed: OnceCell<RenewedLogin>,
     http: reqwest::Client,
 }
@@ -147,7 +147,7 @@ struct RenewedLogin {
 }
 
 impl<'a> RegistrySession<'a> {
-    /// A client that uses what is remembered of the registry.
+    /// A client that uses the cached tokens and connections of the registry.
     ///
     /// # Errors
     /// [`Error::BadSecret`]: the certificates or the proxy in the Secrets cannot be used.
@@ -167,7 +167,7 @@ impl<'a> RegistrySession<'a> {
         self.renewed.get().map_or(&self.access, |renewed| &renewed.access)
     }
 
-    /// Has another login take the place of one that was refused, if there is another.
+    /// Replaces a refused login by another one, if there is another.
     async fn renew_login(&self, is_plain: bool) -> Result<bool, Error> {
         if !matches!(self.remote.auth, RegistryAuth::Login { .. }) {
             return Ok(false);
@@ -184,10 +184,10 @@ impl<'a> RegistrySession<'a> {
         Ok(renewed.auth != self.remote.auth)
     }
 
-    /// The digest that a reference stands for: one HEAD, none for a digest.
+    /// Resolves a reference to a digest. This takes one HEAD request, or none if the reference is a digest.
     ///
     /// # Errors
-    /// The registry does not return it; among them [`Error::NotFound`] and [`Error::Unauthorized`].
+    /// The registry does not return the digest. The errors include [`Error::NotFound`] and [`Error::Unauthorized`].
     pub async fn resolve(&self, reference: &ManifestReference) -> Result<OciDigest, Error> {
         if let ManifestReference::Digest(digest) = reference {
             return Ok(digest.clone());
@@ -216,13 +216,14 @@ impl<'a> RegistrySession<'a> {
         self.within(tags::list(self)).await
     }
 
-    /// The manifest with a digest. Of an index it is that for `linux/amd64`, as for Flux.
+    /// Fetches the manifest with a digest. If the digest is of an index, the result is the manifest for `linux/amd64`, as in
+    /// Flux.
     ///
     /// # Guarantees
     /// The manifest has the requested digest, or an index with that digest names it.
     ///
     /// # Errors
-    /// It cannot be fetched, or is not a manifest.
+    /// The manifest cannot be fetched, or the bytes are not a manifest.
     pub async fn manifest(&self, digest: &OciDigest) -> Result<OciManifest, Error> {
         self.within(async {
             let mut digest = digest.clone();
@@ -248,7 +249,7 @@ impl<'a> RegistrySession<'a> {
     /// The bytes have the layer's digest and size. Nothing is left on the disk once the file is closed.
     ///
     /// # Errors
-    /// It cannot be fetched as a whole, has another digest, or is too large.
+    /// The layer cannot be fetched completely, has another digest, or is too large.
     pub async fn layer(&self, layer: &LayerDescriptor) -> Result<FetchedLayer, Error> {
         let path = format!("blobs/{}", layer.digest);
         let too_large = |limit| Error::TooLarge { what: self.place(&path), limit };
@@ -277,7 +278,7 @@ impl<'a> RegistrySession<'a> {
         .await
     }
 
-    /// A manifest as it is sent, with its media type.
+    /// The bytes of a manifest, with its media type.
     async fn manifest_bytes(&self, path: &str) -> Result<(String, Vec<u8>), Error> {
         let asked = self.ask(Method::GET, path, manifest::ACCEPTED).await?;
         let answer = registry_response::accepted(self, Method::GET, path, asked).await?;
@@ -304,7 +305,7 @@ impl<'a> RegistrySession<'a> {
         Err(Error::Mismatch { what, place, expected: expected.clone() })
     }
 
-    /// What a request is about, for people.
+    /// The subject of a request, for people.
     fn place(&self, path: &str) -> String {
         format!("{}: {path}", self.remote.repository)
     }

@@ -1,7 +1,7 @@
-//! What kustomizations name that is elsewhere: files on web servers, folders in Git repositories.
+//! Fetches the remote resources of kustomizations: files on web servers, and folders in Git repositories.
 //!
-//! Here: the two ways to get at them. [`LocalDisk`](crate::local_disk::LocalDisk) is for a person's command and runs
-//! the `git` program, as kustomize does (`git_program`); [`RemoteBuildFiles`] is for a service and runs nothing.
+//! Here: the two ways to fetch them. [`LocalDisk`](crate::local_disk::LocalDisk) is for a person's command and runs the `git`
+//! program, as kustomize does (`git_program`); [`RemoteBuildFiles`] is for a service and runs nothing.
 //! Elsewhere: which addresses are files and which are repositories (`kustomize`).
 
 mod commit_worktree;

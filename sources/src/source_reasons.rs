@@ -13,7 +13,7 @@ pub const OCI_PULL_FAILED: ConditionReason = ConditionReason::new("OCIArtifactPu
 /// The layer of an OCI artifact could not be found or taken apart.
 pub const OCI_LAYER_OPERATION_FAILED: ConditionReason =
     ConditionReason::new("OCIArtifactLayerOperationFailed");
-/// What a remote has could not be read.
+/// The content of a remote could not be read.
 pub const READ_OPERATION_FAILED: ConditionReason = ConditionReason::new("ReadOperationFailed");
 /// The URL cannot be used.
 pub const URL_INVALID: ConditionReason = ConditionReason::new("URLInvalid");
@@ -25,9 +25,9 @@ pub const EXTERNAL_ARTIFACT_FAILED: ConditionReason =
     ConditionReason::new("ExternalArtifactFailed");
 /// A duration of the spec cannot be used.
 pub const INVALID_DURATION: ConditionReason = ConditionReason::new("InvalidDuration");
-/// Something that is included does not exist.
+/// An included object does not exist.
 pub const NOT_FOUND: ConditionReason = ConditionReason::new("NotFound");
-/// Something that is included has no artifact.
+/// An included object has no artifact.
 pub const NO_ARTIFACT: ConditionReason = ConditionReason::new("NoArtifact");
 /// A source includes itself, directly or through others.
 pub const INCLUDE_CYCLE: ConditionReason = ConditionReason::new("IncludeCycle");
@@ -35,15 +35,15 @@ pub const INCLUDE_CYCLE: ConditionReason = ConditionReason::new("IncludeCycle");
 pub const INVALID_INCLUDE: ConditionReason = ConditionReason::new("InvalidInclude");
 /// A path of `include` leads outside.
 pub const ILLEGAL_PATH: ConditionReason = ConditionReason::new("IllegalPath");
-/// What is included could not be copied to its place.
+/// An included file could not be copied to its place.
 pub const COPY_FAILURE: ConditionReason = ConditionReason::new("CopyFailure");
 /// An index of charts could not be read.
 pub const INDEXATION_FAILED: ConditionReason = ConditionReason::new("IndexationFailed");
-/// A chart was fetched as it is.
+/// A chart was fetched and stored unchanged.
 pub const CHART_PULL_SUCCEEDED: ConditionReason = ConditionReason::new("ChartPullSucceeded");
 /// A chart was packed.
 pub const CHART_PACKAGE_SUCCEEDED: ConditionReason = ConditionReason::new("ChartPackageSucceeded");
-/// There is no such chart, or no such version of it.
+/// The chart does not exist, or has no such version.
 pub const INVALID_CHART_REFERENCE: ConditionReason = ConditionReason::new("InvalidChartReference");
 /// A chart could not be fetched.
 pub const CHART_PULL_ERROR: ConditionReason = ConditionReason::new("ChartPullError");
@@ -65,7 +65,7 @@ pub const VERIFICATION_ERROR: ConditionReason = ConditionReason::new("Verificati
 /// The spec asks for the signature of a tag, and names none.
 pub(crate) const INVALID_VERIFICATION_MODE: ConditionReason =
     ConditionReason::new("InvalidVerificationMode");
-/// What has to be signed is not.
+/// A required signature is missing or invalid.
 pub(crate) const INVALID_GIT_OBJECT: ConditionReason = ConditionReason::new("InvalidGitObject");
 /// The signature of a tag does not count.
 pub(crate) const INVALID_TAG_SIGNATURE: ConditionReason =

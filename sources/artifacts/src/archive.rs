@@ -1,7 +1,7 @@
-//! The archives that artifacts are: gzip around tar, the same bytes for the same files.
+//! The format of artifacts: tar compressed with gzip. The same files always give the same bytes.
 //!
-//! Here: what goes into an archive ([`ArchiveContents`]), writing it ([`write()`], [`TarballWriter`]), reading an
-//! untrusted one ([`extract`], [`unzip`]).
+//! Here: the entries of an archive ([`ArchiveContents`]), writing it ([`write()`], [`TarballWriter`]), reading an untrusted
+//! archive ([`extract`], [`unzip`]).
 //! Elsewhere: which files are left out ([`crate::ignore`]), where archives are kept ([`crate::store`]).
 
 mod contents;
@@ -23,10 +23,10 @@ use std::{error::Error as StdError, io};
 
 use tree::RelPath;
 
-/// Why no archive was written.
+/// The reason why no archive was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the archive is written to refused it.
+    /// The target of the archive refused a write.
     #[error("cannot write the archive")]
     Write(#[source] io::Error),
     /// The source of a file failed.
@@ -55,7 +55,7 @@ pub enum Error {
         path: RelPath,
         /// The size in its header.
         announced: u64,
-        /// What its source gave; when there was too much, one byte more than announced.
+        /// The number of bytes from its source. If there were too many, it is one more than announced.
         found: u64,
     },
     /// A file is too big for the size field of a tar header.
@@ -63,7 +63,7 @@ pub enum Error {
     TooLarge {
         /// The file.
         path: RelPath,
-        /// Its size in bytes.
+        /// The size of the body in bytes.
         len: u64,
     },
 }

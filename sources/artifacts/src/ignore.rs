@@ -1,4 +1,4 @@
-//! What is left out of an archive: `.sourceignore` files and `spec.ignore`.
+//! Decides which files are left out of an archive, by `.sourceignore` files and `spec.ignore`.
 //!
 //! Here: which patterns apply to a path, in which order, and the defaults.
 //! Elsewhere: one pattern (`pattern`), the wildcards in one name (`glob`), leaving the files out
@@ -19,7 +19,7 @@ pub const IGNORE_FILE: &str = ".sourceignore";
 /// The most patterns that one source may have.
 pub const MAX_PATTERNS: usize = 20_000;
 
-/// The longest pattern, in bytes; file names are shorter by far.
+/// The longest pattern in bytes. File names are much shorter.
 pub const MAX_PATTERN_LEN: usize = 4096;
 
 /// Left out of every archive, unless a pattern brings it back.
@@ -49,7 +49,7 @@ const DEFAULTS: [&str; 20] = [
     "**/.flux.yaml",
 ];
 
-/// Why the patterns of a source are not used.
+/// The reason why the patterns of a source are not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A line is longer than [`MAX_PATTERN_LEN`].
@@ -79,7 +79,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct IgnoreMatcher {
     defaults: Vec<IgnorePattern>,
-    /// By the folder whose ignore file they are from.
+    /// The patterns by the folder of their ignore file.
     scoped: BTreeMap<RelPath, Vec<IgnorePattern>>,
     spec: Vec<IgnorePattern>,
 }
@@ -115,7 +115,7 @@ impl IgnoreMatcher {
         Ok(Self { defaults, scoped, spec })
     }
 
-    /// Reads the text of an ignore file at the root and `spec.ignore`, without any pattern beside them.
+    /// Parses the text of an ignore file at the root, and `spec.ignore`, without further patterns.
     ///
     /// # Errors
     /// As [`IgnoreMatcher::new`].
@@ -125,7 +125,7 @@ impl IgnoreMatcher {
         Ok(Self { defaults: Vec::new(), ..Self::new(&root, spec)? })
     }
 
-    /// Whether a file, or a folder, is left out; the root never is.
+    /// Whether a file or folder is left out. The root is never left out.
     #[must_use]
     pub fn is_ignored(&self, path: &RelPath, is_dir: bool) -> bool {
         let parts: Vec<&str> = path.components().collect();

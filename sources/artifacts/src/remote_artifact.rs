@@ -18,86 +18,85 @@ use crate::{
     store::{self, ArtifactStore},
 };
 
-/// Where an artifact is, and what it has to be.
+/// The URL of an artifact, and its expected digest.
 #[derive(Debug, Clone)]
 pub struct RemoteArtifact {
-    /// Where it is served.
+    /// The URL of the artifact.
     pub url: String,
     /// `sha256:` and 64 hexadecimal digits.
     pub digest: String,
-    /// Where it may be.
+    /// The servers from which it may be fetched.
     pub egress: EgressRules,
 }
 
-/// How much a fetch may take.
+/// The limits of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArtifactFetchLimits {
-    /// Bytes as they are sent.
+    /// The most bytes of the body.
     pub bytes: u64,
-    /// From the first byte asked to the last byte received.
+    /// The time from the first byte of the request to the last byte of the response.
     pub time: Duration,
 }
 
-/// Why an artifact could not be fetched.
+/// The reason why an artifact could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server was not reached, or stopped answering.
+    /// The server was not reached, or stopped responding.
     #[error("cannot fetch `{url}`: {why}")]
     NoAnswer {
-        /// Where it should be.
+        /// The URL of the artifact.
         url: String,
-        /// What is at the bottom of it.
+        /// The root cause.
         why: String,
     },
     /// The server responded with another status.
     #[error("cannot fetch `{url}`: HTTP status {status}")]
     Status {
-        /// Where it should be.
+        /// The URL of the artifact.
         url: String,
         /// The HTTP status.
         status: u16,
     },
-    /// It does not end where it should.
+    /// The body is larger than expected.
     #[error("`{url}` is larger than {limit} bytes")]
     TooLarge {
-        /// Where it is.
+        /// The URL of the artifact.
         url: String,
-        /// The most that is read.
+        /// The most bytes that are read.
         limit: u64,
     },
-    /// It took longer than it may.
+    /// The fetch exceeded its time limit.
     #[error("fetching `{url}` timed out after {limit:?}")]
     TooSlow {
-        /// Where it is.
+        /// The URL of the artifact.
         url: String,
         /// The longest time.
         limit: Duration,
     },
-    /// What is served is not what the source's status promises.
+    /// The served file has another digest than the one in the source's status.
     ///
-    /// The actual digest is left out: a user who may write a status could point it at a foreign file and read the
-    /// digest.
+    /// The actual digest is left out: a user who may write a status could point it at a foreign file and read the digest.
     #[error("`{url}` does not match the status of its source: its digest is not `{expected}`")]
     Mismatch {
-        /// Where it is.
+        /// The URL of the artifact.
         url: String,
-        /// What was promised.
+        /// The digest in the status.
         expected: String,
     },
-    /// It is what was promised, but no archive that can be used.
+    /// The file has the expected digest, but is not a usable archive.
     #[error("cannot extract `{url}`")]
     Extract {
-        /// Where it is.
+        /// The URL of the artifact.
         url: String,
-        /// What is wrong with it.
+        /// The error in the archive.
         source: ExtractError,
     },
     /// The disk refused to hold it meanwhile.
     #[error("cannot store `{url}` in a temporary file: {why}")]
     Disk {
-        /// Where it is.
+        /// The URL of the artifact.
         url: String,
-        /// Why it failed.
+        /// The cause of the failure.
         why: String,
     },
     /// The digest cannot be used.
@@ -107,10 +106,10 @@ pub enum Error {
 
 /// Extracts an artifact from another server, and shares the tree with all callers that load the same one.
 ///
-/// Blocks; `runtime` does the waiting. No redirect is followed.
+/// This blocks, and waits on `runtime`. It follows no redirect.
 ///
 /// # Errors
-/// It cannot be fetched within the limits, or is not what it should be.
+/// The artifact cannot be fetched within the limits, or has another digest.
 pub fn load(
     store: &ArtifactStore,
     remote: &RemoteArtifact,
@@ -125,10 +124,10 @@ pub fn load(
     })
 }
 
-/// Fetches an artifact as it is into a file without a name, and checks its digest. No redirect is followed.
+/// Fetches an artifact into a file without a name, without unpacking it, and checks its digest. It follows no redirect.
 ///
 /// # Errors
-/// It cannot be fetched within the limits, or is not what it should be.
+/// The artifact cannot be fetched within the limits, or has another digest.
 pub async fn fetch(remote: &RemoteArtifact, limits: &ArtifactFetchLimits) -> Result<File, Error> {
     let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
     let fetching = fetch_all(remote, limits.bytes);

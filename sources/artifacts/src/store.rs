@@ -1,9 +1,9 @@
 //! Keeps artifacts on disk, in Flux's layout.
 //!
-//! Here: writing so that a crash leaves the old or the new, checking digests, serving, loading trees.
-//! Elsewhere: what may name a place ([`ObjectFolder`]), what is thrown away (`garbage_collection`), which trees stay in
-//! memory (`extracted_tree_cache`), what an artifact was made of (`artifact_note`), where something may lie while it is fetched
-//! (`scratch`), what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
+//! Here: writing so that a crash leaves the old or the new file, checking digests, serving, loading trees.
+//! Elsewhere: names of folders ([`ObjectFolder`]), deleting files (`garbage_collection`), trees in memory
+//! (`extracted_tree_cache`), notes about artifacts (`artifact_note`), temporary files of fetches (`scratch`), archives
+//! ([`crate::archive`]), HTTP itself (the program's `serve` room).
 //!
 //! ```text
 //! <root>/gitrepository/<namespace>/<name>/<hash>.tar.gz        kept
@@ -39,24 +39,24 @@ use extracted_tree_cache::ExtractedTreeCache;
 pub use object_folder::ObjectFolder;
 use object_folder::{check_file, split_path};
 
-/// The prefix of unfinished files; no artifact begins with a dot.
+/// The prefix of unfinished files. No artifact's name begins with a dot.
 const UNFINISHED: &str = ".unfinished-";
 
-/// How a store behaves.
+/// The options of a store.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// The host, with an optional port, under which others reach the files;
-    /// a text that begins with `http://` or `https://` is used as it stands, and an empty one means `localhost`.
+    /// The host, with an optional port, under which clients fetch the files. A text that begins with `http://` or `https://`
+    /// is used unchanged, and an empty one means `localhost`.
     pub advertised: String,
-    /// Artifacts older than this are garbage once they are not current; Flux's `--artifact-retention-ttl`.
+    /// The retention time. Artifacts that are older and not current are garbage. Flux's `--artifact-retention-ttl`.
     pub ttl: Duration,
-    /// How many artifacts, the current one included, a slot keeps; Flux's `--artifact-retention-records`.
+    /// How many artifacts a slot keeps, including the current one. Flux's `--artifact-retention-records`.
     pub records: usize,
-    /// How many bytes of extracted trees stay in memory while they are not in use.
+    /// The most bytes of unused extracted trees that stay in memory.
     pub cache_bytes: u64,
-    /// How long a tree that is not in use stays in memory.
+    /// How long an unused tree stays in memory.
     pub cache_time: Duration,
-    /// The most bytes that all artifacts may have together, while one is written included; `None` for the whole disk.
+    /// The most bytes of all artifacts together, including one that is being written. `None` for the whole disk.
     pub size_limit: Option<u64>,
 }
 
@@ -79,29 +79,29 @@ impl Default for StoreOptions {
 pub struct ArtifactMetadata {
     /// `<kind>/<namespace>/<name>/<file>`.
     pub path: String,
-    /// Where it is served.
+    /// The URL under which the artifact is served.
     pub url: String,
     /// The revision that it was made from.
     pub revision: String,
-    /// `sha256:` and 64 hexadecimal digits, over the file as it is on disk.
+    /// The digest of the file on disk: `sha256:` and 64 hexadecimal digits.
     pub digest: String,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub size: u64,
-    /// When it was stored.
+    /// The time when the artifact was stored.
     pub last_update: Timestamp,
 }
 
-/// Why an operation of the store failed.
+/// The reason why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The disk refused; the source says whether it is full, read-only, or owned by another user.
+    /// The disk refused an operation. The source error says whether it is full, read-only, or owned by another user.
     #[error("cannot {action} `{}`", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause of the failure.
         source: io::Error,
     },
     /// The store holds as much as it may.
@@ -112,9 +112,9 @@ pub enum Error {
     Full {
         /// The artifact.
         path: String,
-        /// What the store holds besides.
+        /// The bytes of the other artifacts in the store.
         used: u64,
-        /// What it may hold.
+        /// The limit of the store in bytes.
         limit: u64,
     },
     /// A name could lead out of its place.
@@ -128,65 +128,64 @@ pub enum Error {
     /// The digest is not a SHA-256.
     #[error("{0:?} is not a digest of the form `sha256:<64 hexadecimal digits>`")]
     Digest(String),
-    /// There is no such artifact; the source must be fetched again.
+    /// The artifact does not exist, so the source must be fetched again.
     #[error("artifact `{0}` not found in storage")]
     Missing(String),
-    /// The file was changed after it was stored; it must be removed and fetched again.
+    /// The file was changed after it was stored. It must be removed and fetched again.
     ///
-    /// The actual digest is left out: a user who may write a status could point it at a foreign file and read the
-    /// digest.
+    /// The actual digest is left out: a user who may write a status could point it at a foreign file and read the digest.
     #[error("artifact `{path}` is damaged: its digest is not `{expected}`")]
     Mismatch {
         /// The artifact.
         path: String,
-        /// What was stored.
+        /// The digest of the stored file.
         expected: String,
     },
-    /// The file is what was stored, but no archive that can be used.
+    /// The file has the expected digest, but is not a usable archive.
     #[error("cannot extract artifact `{path}`")]
     Extract {
         /// The artifact.
         path: String,
-        /// What is wrong with it.
+        /// The error in the archive.
         source: ExtractError,
     },
-    /// The writer of the artifact gave up; nothing was stored.
+    /// The writer of the artifact failed, so nothing was stored.
     #[error("cannot create artifact `{path}`")]
     Fill {
         /// The artifact.
         path: String,
-        /// Why it gave up.
+        /// The cause of the failure.
         source: Box<dyn StdError + Send + Sync>,
     },
 }
 
-/// How many bytes of artifacts are kept for others than their sources, for all sources of a namespace together.
+/// The most bytes of artifacts that are kept for other objects, for all sources of a namespace together.
 const MAX_NEEDED_BYTES: u64 = 256 << 20;
 
-/// How many lost artifacts of a source are listed at a time.
+/// The most lost artifacts of a source that are listed at a time.
 const MAX_LOST: usize = 4;
 
-/// An artifact that is needed besides the one that the status of its source names.
+/// An artifact that an object needs, although the status of its source names another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeededArtifact {
-    /// Where it is below the root of the store.
+    /// The path below the root of the store.
     pub path: String,
-    /// Its digest.
+    /// The digest of the artifact.
     pub digest: String,
     /// The revision of its source.
     pub revision: String,
 }
 
-/// Which artifacts are needed besides those that the statuses of their sources name.
+/// The artifacts that are needed besides the ones in the statuses of their sources.
 pub trait NeededArtifacts: std::fmt::Debug + Send + Sync {
-    /// Such artifacts of the sources of a namespace; those come first that are kept if there is not room for all. `None` if that is
-    /// not known yet.
+    /// The needed artifacts of a namespace's sources. If there is not room for all, the first ones are kept. `None` if they
+    /// are not known yet.
     fn of_namespace(&self, namespace: &str) -> Option<Vec<NeededArtifact>>;
 }
 
 /// Artifacts on disk.
 ///
-/// Everything blocks. It may be used from many threads; calls that write to one slot must follow each other.
+/// All methods block. Many threads may use the store, but calls that write to one slot must follow each other.
 #[derive(Debug)]
 pub struct ArtifactStore {
     root: PathBuf,
@@ -236,8 +235,8 @@ impl ArtifactStore {
         Ok(Self { root, options, verified: Mutex::default(), cache, ledger, needed })
     }
 
-    /// Has [`Self::collect_garbage`] keep what others need, up to 256 MiB for the sources of a namespace. Only the first call
-    /// counts.
+    /// Makes [`Self::collect_garbage`] keep artifacts that other objects need, up to 256 MiB for the sources of a namespace.
+    /// Only the first call counts.
     pub fn keep_needed(&self, needed: Arc<dyn NeededArtifacts>) {
         drop(self.needed.set(needed));
     }
@@ -247,7 +246,7 @@ impl ArtifactStore {
         self.ledger.total()
     }
 
-    /// Stores what `fill` writes. The file has a temporary name until it is complete and on the disk.
+    /// Stores the output of `fill`. The file has a temporary name until it is complete and on the disk.
     ///
     /// # Guarantees
     /// Whenever it is interrupted, readers find the old artifact, the new one, or none; never a part.
@@ -303,13 +302,13 @@ impl ArtifactStore {
         })
     }
 
-    /// Under which host artifacts are served; see [`StoreOptions::advertised`].
+    /// The host under which artifacts are served. See [`StoreOptions::advertised`].
     #[must_use]
     pub fn advertised(&self) -> &str {
         &self.options.advertised
     }
 
-    /// Where an artifact is served.
+    /// The URL under which an artifact is served.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         let host = match self.options.advertised.as_str() {
@@ -363,7 +362,7 @@ impl ArtifactStore {
     /// Opens an artifact to be read or served.
     ///
     /// # Guarantees
-    /// What is opened is a regular file below the root: links that lead elsewhere are not followed.
+    /// The opened file is a regular file below the root. Links that lead elsewhere are not followed.
     ///
     /// # Errors
     /// There is no such file, or it cannot be opened.
@@ -387,10 +386,10 @@ impl ArtifactStore {
         }
     }
 
-    /// Extracts an artifact after checking its digest; all callers that load the same one share the tree.
+    /// Extracts an artifact after checking its digest. All callers that load the same artifact share the tree.
     ///
     /// # Errors
-    /// It is gone, it is not what was stored, or it is not an archive within the limits.
+    /// The artifact is gone, has another digest, or is not an archive within the limits.
     pub fn load(
         &self,
         path: &str,
@@ -422,8 +421,8 @@ impl ArtifactStore {
         self.cache.get_or_load((digest.to_owned(), *options), load)
     }
 
-    /// The artifacts of a slot that others need and that are not there, although there is room for more of these in the namespace; the
-    /// first four of them. None while it is not known what others need.
+    /// The artifacts of a slot that other objects need and that the store has lost, if the namespace has room for more of
+    /// them. At most four are returned. None is returned while the needed artifacts are not known.
     #[must_use]
     pub fn lost(&self, slot: &ObjectFolder) -> Vec<NeededArtifact> {
         let owner = slot.path();
@@ -441,14 +440,15 @@ impl ArtifactStore {
                         lost.push(artifact);
                     }
                 }
-                // It may be there.
+                // The file may exist.
                 Err(_) => {}
             }
         }
         lost
     }
 
-    /// The files of a slot that others need and that have room; `None` if it is not known which these are.
+    /// The files of a slot that other objects need and for which there is room. `None` while the needed artifacts are not
+    /// known.
     fn needed_files(&self, slot: &ObjectFolder) -> Option<Vec<String>> {
         let Some(needed) = self.needed.get() else { return Some(Vec::new()) };
         let owner = slot.path();
@@ -461,7 +461,7 @@ impl ArtifactStore {
             if !counted.insert(path.clone()) {
                 continue;
             }
-            // One that is lost needs no room.
+            // A lost file needs no room.
             let Ok(found) = fs::symlink_metadata(self.root.join(&path)) else { continue };
             let Some(rest) = left.checked_sub(found.len()) else { continue };
             left = rest;
@@ -474,13 +474,13 @@ impl ArtifactStore {
 
     /// Removes the artifacts that a slot no longer needs, and returns their paths.
     ///
-    /// Artifacts in `keep` stay, and those that others need ([`Self::keep_needed`]); none is removed while it is not known which
-    /// these are. Others are removed if they are older than the retention time; of the rest, the oldest
-    /// are removed until no more artifacts are left than the retention records, those in `keep` included and those that others
-    /// need not.
+    /// Artifacts in `keep` stay, and so do artifacts that other objects need ([`Self::keep_needed`]). Nothing is removed while
+    /// the needed artifacts are not known. Artifacts older than the retention time are removed. Then the oldest ones are
+    /// removed until their number is within the retention records. That number includes artifacts in `keep`, but not needed
+    /// ones.
     ///
     /// # Errors
-    /// A path of `keep` is not in the slot, or the disk refuses; all that can be removed is still removed.
+    /// A path of `keep` is not in the slot, or the disk refuses. All other garbage is still removed.
     pub fn collect_garbage(
         &self,
         slot: &ObjectFolder,
@@ -494,7 +494,7 @@ impl ArtifactStore {
         };
         let Some(needed) = self.needed_files(slot) else { return Ok(Vec::new()) };
         let mut keep = keep.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?;
-        // They take no place from those that are read at this moment.
+        // Needed artifacts do not take places from artifacts that are read at this moment.
         let mut further: Vec<&str> = needed.iter().map(String::as_str).collect();
         further.retain(|file| !keep.contains(file));
         let retention = garbage_collection::ArtifactRetention {
@@ -512,7 +512,7 @@ impl ArtifactStore {
         Ok(removed)
     }
 
-    /// Removes one artifact, for example one whose digest is wrong; one that is gone already is fine.
+    /// Removes one artifact, for example one with a wrong digest. A missing artifact is no error.
     ///
     /// # Errors
     /// The path is not valid, or the disk refuses.
@@ -524,7 +524,7 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Removes everything of a slot, because its object is deleted; a slot that is gone already is fine.
+    /// Removes all files of a slot, because its object is deleted. A missing slot is no error.
     ///
     /// # Errors
     /// The disk refuses.
@@ -543,7 +543,7 @@ impl ArtifactStore {
         self.root.join(slot.path())
     }
 
-    /// Makes the directories of a slot one by one, each on the disk before the next, and none through a link.
+    /// Creates the directories of a slot one by one. Each is on the disk before the next, and none is created through a link.
     fn make_dir(&self, slot: &ObjectFolder) -> Result<PathBuf, Error> {
         let mut dir = self.root.clone();
         for part in slot.parts() {

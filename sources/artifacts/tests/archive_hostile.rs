@@ -1,7 +1,7 @@
-//! Archives that mean harm.
+//! Hostile archives.
 //!
 //! Here: bombs, false claims, escapes, damage.
-//! Elsewhere: archives as they should be (`archive.rs`).
+//! Elsewhere: valid archives (`archive.rs`).
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
-//! A commit with what belongs to it: its submodules, and the part of it that is wanted.
+//! Checks out a commit: its submodules, and the part of its files that a sparse checkout selects.
 //!
 //! Here: fetching submodules one after the other within one set of limits, and one list of all files.
-//! Elsewhere: one commit ([`fetch`](super::fetch)), where submodules are (`gitmodules_file`), which files are wanted
+//! Elsewhere: one commit ([`fetch`](super::fetch)), the URLs of submodules (`gitmodules_file`), which files are selected
 //! (`sparse_checkout`).
 
 use std::collections::VecDeque;
@@ -16,9 +16,9 @@ use super::signed_objects::SignableObjects;
 use super::sparse_checkout::SparseCheckout;
 use super::{Error, GitOperationContext, GitReference, GitRemote, GitRevision, RemoteUrl};
 
-/// Submodules within submodules. go-git goes as deep, and then leaves empty folders; here it is an error.
+/// The most levels of nested submodules. go-git has the same limit, and then leaves empty folders. Here it is an error.
 const MAX_SUBMODULE_DEPTH: usize = 10;
-/// Submodules of one checkout, however they are nested: two in each of ten levels would be a thousand.
+/// The most submodules of one checkout, with any nesting. Two submodules in each of ten levels would be a thousand.
 const MOST_SUBMODULES: usize = 256;
 
 /// The requested parts of a commit.
@@ -49,9 +49,9 @@ pub struct FetchedCheckout {
 
 #[derive(Debug)]
 struct CheckedOutRepository {
-    /// The path from the root of the checkout; empty for the repository itself.
+    /// The path from the root of the checkout. Empty for the repository itself.
     place: String,
-    /// Where it came from.
+    /// The URL from which the repository was fetched.
     url: RemoteUrl,
     depth: usize,
     fetched: GitSnapshot,
@@ -69,14 +69,14 @@ pub struct CheckoutItem {
     entry: TreeEntry,
 }
 
-/// Fetches a commit, and its submodules if they are wanted, within the time and the limits of the remote.
+/// Fetches a commit, and its submodules if they are requested, within the time and the limits of the remote.
 ///
 /// # Guarantees
-/// The credentials of the remote are sent to its own server only.
+/// The credentials of the remote are only sent to its own server.
 ///
 /// # Errors
-/// As [`fetch`](super::fetch); [`Error::Submodule`] and [`Error::BadSubmodule`] for a submodule that cannot be fetched,
-/// and [`Error::SparseMissing`] for a folder that is not there.
+/// As [`fetch`](super::fetch); [`Error::Submodule`] and [`Error::BadSubmodule`] for a submodule that cannot be fetched, and
+/// [`Error::SparseMissing`] for a folder that is not there.
 pub fn checkout(
     remote: &GitRemote,
     reference: &GitReference,
@@ -277,7 +277,7 @@ impl FetchedCheckout {
         self.parts[0].fetched.signable()
     }
 
-    /// The commits that this one follows; see [`GitSnapshot::parents`].
+    /// The parents of the commit. See [`GitSnapshot::parents`].
     ///
     /// # Errors
     /// The commit cannot be read.
@@ -296,7 +296,7 @@ impl FetchedCheckout {
         &self.items
     }
 
-    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of an artifact.
+    /// Paths that are not UTF-8, in a readable form. They cannot become files of an artifact.
     pub fn unreadable(&self) -> Vec<String> {
         let paths = self.parts.iter().flat_map(|part| {
             part.listing.unreadable.iter().map(|path| match part.place.as_str() {
@@ -307,10 +307,10 @@ impl FetchedCheckout {
         paths.collect()
     }
 
-    /// The bytes of an item: a file's content, a link's target, nothing for a submodule.
+    /// Reads an item: the content of a file, the target of a link, or no bytes for a submodule.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for a file over the limit, or when all that was read of all parts is.
+    /// [`Error::TooLarge`] if a file, or all read files of all parts together, exceed the limit.
     pub fn read(&self, item: &CheckoutItem) -> Result<Vec<u8>, Error> {
         let Some(part) = self.parts.get(item.part) else { return Ok(Vec::new()) };
         let bytes = part.fetched.read(&item.entry)?;

@@ -1,7 +1,7 @@
-//! A commit: its facts, and the files of its tree.
+//! A commit: its metadata, and the files of its tree.
 //!
-//! Here: reading out of the scratch repository of a fetch, or of a repository on this disk, within limits that also hold for
-//! a hostile tree.
+//! Here: reading them from the scratch repository of a fetch, or from a repository on this disk. Limits hold even for a
+//! hostile tree.
 //! Elsewhere: which of the files become an artifact (`artifacts::ignore`, `artifacts::archive`).
 
 use std::path::Path;
@@ -36,9 +36,9 @@ pub struct CommitMetadata {
     pub sha: String,
     /// First line of its message.
     pub summary: String,
-    /// The name of its author, as the commit claims; empty if that is not known.
+    /// The name of its author, as the commit claims. Empty if it is not known.
     pub author: String,
-    /// When it was written, by the author's clock; the epoch if that is not known.
+    /// The time when the author wrote it, by the author's clock. The epoch if it is not known.
     pub authored: Timestamp,
 }
 
@@ -78,7 +78,7 @@ pub enum TreeEntryKind {
         /// May be run.
         is_executable: bool,
     },
-    /// A symbolic link; its bytes are the target.
+    /// A symbolic link, whose bytes are the target.
     Symlink,
     /// Another repository's commit, which is not fetched. Its place is an empty folder.
     Submodule,
@@ -87,21 +87,21 @@ pub enum TreeEntryKind {
 /// A file, link or submodule of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeEntry {
-    /// Path from the root, with `/` between its parts; never absolute, never with `.`, `..` or `.git` in it.
+    /// The path from the root, with `/` between its parts. It is never absolute, and never contains `.`, `..` or `.git`.
     pub path: String,
-    /// What it becomes.
+    /// The type of the entry.
     pub kind: TreeEntryKind,
     id: ObjectId,
 }
 
 impl TreeEntry {
-    /// The commit that a submodule is at: forty hexadecimal digits.
+    /// The commit of a submodule: forty hexadecimal digits.
     pub(super) fn submodule_commit(&self) -> String {
         self.id.to_string()
     }
 }
 
-/// When a commit was made, by the clock of its committer; `None` if it is not a commit or has no time.
+/// The time of a commit, by the clock of its committer. `None` if the object is not a commit or has no time.
 pub(super) fn commit_time(id: ObjectId, objects: &gix::odb::Handle) -> Option<i64> {
     let mut buffer = Vec::new();
     let commit = objects.find_commit(&id, &mut buffer).ok()?;
@@ -111,9 +111,10 @@ pub(super) fn commit_time(id: ObjectId, objects: &gix::odb::Handle) -> Option<i6
 /// Every entry of a commit's tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitTreeListing {
-    /// In the order of a walk: the entries of a folder by the bytes of their names, a folder's own in its place.
+    /// The entries in the order of a walk. The entries of a folder are sorted by the bytes of their names, and a subfolder's
+    /// entries come at its place.
     pub entries: Vec<TreeEntry>,
-    /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of an artifact.
+    /// Paths that are not UTF-8, in a readable form. They cannot become files of an artifact.
     pub unreadable: Vec<String>,
 }
 
@@ -129,9 +130,9 @@ pub(super) struct ReceivedCommit {
 /// A commit that was fetched, or is in a repository on this disk. The scratch repository of a fetch is removed when this is
 /// dropped.
 pub struct GitSnapshot {
-    /// What the artifact is named by.
+    /// The revision that names the artifact.
     pub revision: GitRevision,
-    /// Its facts.
+    /// The metadata of the commit.
     pub commit: CommitMetadata,
     /// Bytes that were received for it.
     pub(super) received: u64,
@@ -225,12 +226,12 @@ impl GitSnapshot {
         })
     }
 
-    /// When the commit was made, by the clock of its committer, in seconds since 1970; the epoch if that is not known.
+    /// The time of the commit, by the clock of its committer, in seconds since 1970. The epoch if it is not known.
     pub fn committed(&self) -> i64 {
         commit_time(self.id, &self.objects).unwrap_or_default()
     }
 
-    /// The whole message of the commit, of which bytes that are not UTF-8 are replaced; its first line if it cannot be read.
+    /// The whole message of the commit, with bytes that are not UTF-8 replaced. If it cannot be read, only its first line.
     pub fn message(&self) -> String {
         let mut buffer = Vec::new();
         match self.objects.find_commit(&self.id, &mut buffer) {
@@ -239,8 +240,8 @@ impl GitSnapshot {
         }
     }
 
-    /// The commits that this one follows, the first one first: forty hexadecimal digits each. The files of none of them were
-    /// fetched with it.
+    /// The parents of the commit, the first parent first: forty hexadecimal digits each. Their files were not fetched with the
+    /// commit.
     ///
     /// # Errors
     /// The commit cannot be read.
@@ -269,7 +270,7 @@ impl GitSnapshot {
         let mut listing = CommitTreeListing { entries: Vec::new(), unreadable: Vec::new() };
         let mut size = ListingSize::default();
         let mut buffer = Vec::new();
-        // What is still to be examined, the next one last.
+        // The entries that are still to be examined, the next one last.
         let mut left = self.children(&TreeLocation::root(self.tree), &mut size, &mut buffer)?;
         while let Some(TreeLocation { path, mode, id }) = left.pop() {
             let kind = match mode {
@@ -296,7 +297,7 @@ impl GitSnapshot {
 
     /// The entries of a folder, sorted by name in descending order.
     ///
-    /// They are counted here, and not as they are examined: what waits for that takes as much memory.
+    /// The entries are counted here and not when they are examined, because waiting entries take as much memory.
     fn children(
         &self,
         folder: &TreeLocation,
@@ -340,16 +341,15 @@ impl GitSnapshot {
         Ok(children)
     }
 
-    /// Begins to count anew what is read: for another object that reads the files of the same commit, and that has the limit for
-    /// itself.
+    /// Restarts the count of read bytes, for another object that reads the files of the same commit with a limit of its own.
     pub fn restart_reading(&self) {
         self.read.store(0, Ordering::Relaxed);
     }
 
-    /// The bytes of an entry: a file's content, a link's target, nothing for a submodule.
+    /// Reads an entry: the content of a file, the target of a link, or no bytes for a submodule.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for a file over the limit, or when all that was read is.
+    /// [`Error::TooLarge`] if a file, or all read files together, exceed the limit.
     pub fn read(&self, entry: &TreeEntry) -> Result<Vec<u8>, Error> {
         if entry.kind == TreeEntryKind::Submodule {
             return Ok(Vec::new());
@@ -371,7 +371,7 @@ impl GitSnapshot {
         Ok(bytes)
     }
 
-    /// The size of an entry in bytes; a submodule has none.
+    /// The size of an entry in bytes. A submodule has no size.
     pub(super) fn size(&self, entry: &TreeEntry) -> Result<u64, Error> {
         if entry.kind == TreeEntryKind::Submodule {
             return Ok(0);
@@ -391,7 +391,7 @@ impl GitSnapshot {
     }
 }
 
-/// How much of a tree was listed.
+/// The size of the listing so far.
 #[derive(Default)]
 struct ListingSize {
     entries: usize,

@@ -14,7 +14,7 @@ const USUAL_SSH_USER: &str = "git";
 /// The credentials for a remote.
 #[derive(Debug, Clone, Default)]
 pub enum GitAuth {
-    /// Anonymous; HTTP only.
+    /// Anonymous access, only for HTTP.
     #[default]
     None,
     /// HTTP basic authentication, sent with the first request.
@@ -28,9 +28,9 @@ pub enum GitAuth {
     Bearer(RedactedValue<String>),
     /// An SSH key.
     Ssh {
-        /// Private key in PEM or OpenSSH's format: Ed25519, ECDSA or RSA.
+        /// The private key in PEM or OpenSSH's format: Ed25519, ECDSA or RSA.
         identity: RedactedValue<String>,
-        /// What the key is encrypted with.
+        /// The passphrase of the encrypted key.
         passphrase: Option<RedactedValue<String>>,
         /// The hosts that may answer, in the format of `known_hosts`.
         known_hosts: String,
@@ -42,7 +42,7 @@ pub enum GitAuth {
 pub struct GitCredentials {
     /// The credentials.
     pub auth: GitAuth,
-    /// Trusted authorities, and the client certificate; HTTP only.
+    /// The trusted certificate authorities, and the client certificate. Only for HTTP.
     pub tls: TlsConfig,
 }
 
@@ -74,7 +74,7 @@ impl GitAuth {
         match self {
             Self::None => Vec::new(),
             Self::Basic { username, password } => {
-                // Some put a token where the user belongs; a short one is a name, and may be part of any text.
+                // Some users put a token in place of the user name. A short text is a name, and may be part of any other text.
                 let token = (username.len() >= 16).then(|| RedactedValue::new(username.clone()));
                 std::iter::once(password.clone()).chain(token).collect()
             }

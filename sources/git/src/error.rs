@@ -1,7 +1,7 @@
-//! Why a request to a Git remote failed.
+//! The errors of requests to a Git remote.
 //!
-//! Every text names the remote without its credentials. Messages of a server are quoted without
-//! characters that cannot be seen, cut short, and with every secret that we sent blotted out.
+//! Every text names the remote without its credentials. A message of a server is quoted without invisible characters and cut
+//! short. Every secret that windlass sent is replaced in it.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use http_client::HostBusyError;
 /// Characters of a name that an error repeats.
 const LONGEST_NAME: usize = 200;
 
-/// Why a request to a Git remote failed.
+/// The reason why a request to a Git remote failed.
 ///
 /// The text names what happened and, if something can be done, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum Error {
     InvalidUrl {
         /// The URL without its credentials.
         url: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// The name of a reference, a commit's hash or a range of versions is malformed.
@@ -31,9 +31,9 @@ pub enum Error {
     InvalidReference {
         /// `branch`, `tag`, `full reference`, `commit` or `range of versions`.
         kind: &'static str,
-        /// As it was given.
+        /// The name as it was given.
         name: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// The Secret lacks something, or something in it cannot be used.
@@ -53,12 +53,12 @@ pub enum Error {
         /// The remote without credentials.
         remote: String,
     },
-    /// The repository has no such branch, tag or commit. It may be pushed later.
+    /// The repository has no such branch, tag or commit. A user may push it later.
     #[error("{reference} not found in {remote}")]
     NoSuchRef {
         /// The remote without credentials.
         remote: String,
-        /// Such as "branch `main`".
+        /// The reference, such as "branch `main`".
         reference: String,
     },
     /// No tag is a version in the range. One may be pushed later.
@@ -66,7 +66,7 @@ pub enum Error {
     NoMatch {
         /// The remote without credentials.
         remote: String,
-        /// As it was given.
+        /// The range as it was given.
         range: String,
     },
     /// The commit exists, but the branch does not lead to it.
@@ -79,7 +79,7 @@ pub enum Error {
         /// The branch.
         branch: String,
     },
-    /// Nothing was pushed to the repository yet.
+    /// The repository is empty, because nothing was pushed to it yet.
     #[error("git repository is empty: {remote} has no commits yet")]
     EmptyRepository {
         /// The remote without credentials.
@@ -101,7 +101,7 @@ pub enum Error {
     ProxyRefused {
         /// The proxy without credentials.
         proxy: String,
-        /// Its message.
+        /// The message of the server.
         cause: String,
     },
     /// The server is there, but does not serve at the moment.
@@ -117,7 +117,7 @@ pub enum Error {
     Busy {
         /// The remote without credentials.
         remote: String,
-        /// Its answer, and when it is asked again.
+        /// The answer of the host, with the time of the next request.
         busy: HostBusyError,
     },
     /// The certificate of the server is not one that we trust.
@@ -127,7 +127,7 @@ pub enum Error {
     Untrusted {
         /// Host and port.
         host: String,
-        /// What is wrong with the certificate.
+        /// The reason why the certificate is not accepted.
         cause: String,
     },
     /// The time was up.
@@ -150,11 +150,11 @@ pub enum Error {
          `known_hosts` in the Secret"
     )]
     HostKeyUnknown {
-        /// Host, with its port unless it is 22.
+        /// The host, with its port unless the port is 22.
         host: String,
-        /// Such as `ssh-ed25519`.
+        /// The algorithm, such as `ssh-ed25519`.
         algorithm: String,
-        /// Such as `SHA256:…`.
+        /// The fingerprint, such as `SHA256:…`.
         fingerprint: String,
     },
     /// `known_hosts` has another key for the host. Either the host has a new key, or this is not the host.
@@ -163,11 +163,11 @@ pub enum Error {
          was rotated, the connection may be intercepted"
     )]
     HostKeyChanged {
-        /// Host, with its port unless it is 22.
+        /// The host, with its port unless the port is 22.
         host: String,
-        /// Such as `ssh-ed25519`.
+        /// The algorithm, such as `ssh-ed25519`.
         algorithm: String,
-        /// Such as `SHA256:…`.
+        /// The fingerprint, such as `SHA256:…`.
         fingerprint: String,
     },
     /// `known_hosts` has revoked the key.
@@ -175,31 +175,31 @@ pub enum Error {
         "the host key of {host}, {algorithm} {fingerprint}, is marked `@revoked` in `known_hosts`"
     )]
     HostKeyRevoked {
-        /// Host, with its port unless it is 22.
+        /// The host, with its port unless the port is 22.
         host: String,
-        /// Such as `ssh-ed25519`.
+        /// The algorithm, such as `ssh-ed25519`.
         algorithm: String,
-        /// Such as `SHA256:…`.
+        /// The fingerprint, such as `SHA256:…`.
         fingerprint: String,
     },
-    /// The server redirects to a place that is not allowed.
+    /// The server redirects to a URL that is not allowed.
     #[error("redirect from {remote} to {to} not allowed: {reason}")]
     Redirected {
         /// The remote without credentials.
         remote: String,
-        /// Where to, without credentials.
+        /// The target of the redirect, without credentials.
         to: String,
-        /// Why not.
+        /// The reason why the redirect is not allowed.
         reason: &'static str,
     },
-    /// What was received is over a limit.
+    /// The received data exceed a limit.
     #[error("{what} of {remote} exceeds the limit of {limit}")]
     TooLarge {
         /// The remote without credentials.
         remote: String,
-        /// What is too large.
+        /// The name of the data that are too large.
         what: String,
-        /// Such as `1024 bytes`.
+        /// The limit, such as `1024 bytes`.
         limit: String,
     },
     /// The server rejects the request within Git's protocol.
@@ -215,7 +215,7 @@ pub enum Error {
     Protocol {
         /// The remote without credentials.
         remote: String,
-        /// What is wrong.
+        /// The cause of the error.
         cause: String,
     },
     /// The objects of the repository are named by other hashes than those that are supported.
@@ -223,33 +223,33 @@ pub enum Error {
     UnsupportedHash {
         /// The remote without credentials.
         remote: String,
-        /// As the server says it.
+        /// The format in the words of the server.
         format: String,
     },
-    /// A submodule that must not be fetched, or cannot be with what we have.
+    /// A submodule that must not be fetched, or that cannot be fetched with the given credentials.
     #[error("submodule `{path}` of {remote} cannot be fetched: {reason}")]
     BadSubmodule {
         /// The repository that names it, without credentials.
         remote: String,
-        /// Its path, as it was given.
+        /// The path as it was given.
         path: String,
-        /// Why not, and what to do.
+        /// The reason, and the advice.
         reason: String,
     },
     /// A submodule did not come.
     #[error("submodule `{path}`")]
     Submodule {
-        /// Its path from the root.
+        /// The path from the root.
         path: String,
-        /// Why not.
+        /// The cause of the failure.
         source: Box<Self>,
     },
     /// A folder of a sparse checkout cannot be one.
     #[error("`{folder}` cannot be checked out sparsely: {reason}")]
     InvalidSparse {
-        /// As it was given.
+        /// The folder as it was given.
         folder: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// A folder of a sparse checkout is not in the commit. It may be pushed later.
@@ -259,7 +259,7 @@ pub enum Error {
     SparseMissing {
         /// The remote without credentials.
         remote: String,
-        /// As it was given.
+        /// The folder as it was given.
         folder: String,
     },
     /// The commit contains something that must not become files.
@@ -284,8 +284,8 @@ fn seconds(timeout: &Duration) -> String {
     format!("{}s", timeout.as_secs_f64())
 }
 
-/// A name of a spec or a server as an error repeats it: without characters that cannot be seen or that change the direction of
-/// the text, and cut short.
+/// A name from a spec or a server, as an error repeats it. It is cut short, and has no characters that are invisible or change
+/// the direction of the text.
 pub(super) fn shown(name: &str) -> String {
     name.chars().filter(|c| is_print(*c)).take(LONGEST_NAME).collect()
 }

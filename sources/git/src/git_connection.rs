@@ -1,8 +1,9 @@
-//! What is said to a remote: shake hands, list references, fetch a pack, send one.
+//! The Git protocol with a remote: the handshake, listing references, fetching a pack, and sending one.
 //!
-//! Nothing is negotiated: we start from nothing every time, so the wanted commits are named and "done" is said.
-//! Elsewhere: the transports under it (`smart_http`, `ssh`), what is made of the pack (`commit_snapshot`), what is sent
-//! and what the answer means (`push`).
+//! There is no negotiation, because each fetch starts from an empty repository. The client names the wanted commits and sends
+//! "done".
+//! Elsewhere: the transports under it (`smart_http`, `ssh`), reading a fetched pack (`commit_snapshot`), making a pack and
+//! reading the answer (`push`).
 
 use std::convert::identity;
 use std::io::{self, Read, Write};
@@ -29,10 +30,10 @@ use super::remote_url::RemoteScheme;
 use super::server_cache::GitServerCache;
 use super::{Error, GitRemote, smart_http, ssh};
 
-/// The longest report on a push: a line for each reference.
+/// The longest report on a push, which has a line for each reference.
 const LARGEST_REPORT: u64 = 1 << 20;
 
-/// The longest answer to a push: the report, and the remarks of hooks beside it.
+/// The longest answer to a push: the report, and the messages of hooks.
 const LARGEST_PUSH_ANSWER: u64 = 16 << 20;
 
 /// The longest list of references, which is held in memory.
@@ -52,11 +53,11 @@ pub(super) struct GitConnection {
 pub(super) enum HistoryDepth {
     /// The commits alone.
     None,
-    /// The commits alone, and none of their files if the server can leave them out.
+    /// Only the commits, without their files if the server supports that.
     NoneNorFiles,
-    /// Everything that led to them.
+    /// The commits and their whole history.
     All,
-    /// Everything that led to them, and none of its files if the server can leave them out.
+    /// The commits and their whole history, without files if the server supports that.
     AllNorFiles,
 }
 
@@ -65,7 +66,7 @@ pub(super) enum HistoryDepth {
 pub(super) struct AdvertisedReference {
     pub(super) name: String,
     pub(super) id: ObjectId,
-    /// The tag that leads to it, if that is an object of its own.
+    /// The annotated tag that leads to the commit. `None` without such a tag object.
     pub(super) tag: Option<ObjectId>,
 }
 
@@ -130,7 +131,7 @@ impl GitConnection {
         wire: &GitOperation,
     ) -> Result<Self, Error> {
         let url = transport.to_url().into_owned();
-        // Credentials were sent with the first request; there are no others to try.
+        // Credentials were sent with the first request, and there are no others to try.
         let no_credentials = |_action| Ok(None);
         wire.narrow(LARGEST_REFERENCE_LIST);
         let shake_hands = || {
@@ -151,7 +152,7 @@ impl GitConnection {
         Ok(conversation)
     }
 
-    /// Fails if the server offers something else than what can be talked about.
+    /// Fails if the server offers a protocol that this client does not support.
     fn check_handshake(&self, service: Service) -> Result<(), Error> {
         let remote = self.wire.remote();
         if let Some(format) = self.capability("object-format").filter(|format| format != "sha1") {
@@ -248,7 +249,7 @@ impl GitConnection {
         };
         let packs = repository.join("objects/pack");
         let options = pack::bundle::write::Options {
-            // Sources are fetched side by side; each of them stays on its own thread.
+            // Sources are fetched in parallel, so each fetch stays on its own thread.
             thread_limit: Some(1),
             alloc_limit_bytes: Some(usize::try_from(largest).unwrap_or(usize::MAX)),
             ..pack::bundle::write::Options::default()
@@ -296,8 +297,8 @@ impl GitConnection {
         Some(capability.value()?.to_string())
     }
 
-    /// Sends commands and a pack, and reads the report. If `is_banded`, the messages of hooks come beside the report,
-    /// and the wire remembers them.
+    /// Sends commands and a pack, and reads the report. If `is_banded`, the server also sends the messages of hooks, and the
+    /// wire stores them.
     ///
     /// # Errors
     /// The error says whether the server may have accepted the push: see [`GitOperation::unanswered`].
@@ -309,7 +310,7 @@ impl GitConnection {
         let wire = self.wire.clone();
         let exchange = match self.transport.request(WriteMode::Binary, MessageKind::Flush, false) {
             Ok(exchange) => exchange,
-            // Nothing was sent yet.
+            // No data were sent yet.
             Err(error) => return Err(wire.explain(&gix::Error::from_error(error)).into()),
         };
         wire.narrow(LARGEST_PUSH_ANSWER);
@@ -350,7 +351,7 @@ fn found(reference: &Ref) -> Option<AdvertisedReference> {
         Ref::Symbolic { full_ref_name, object, tag, .. } => (full_ref_name, *object, *tag),
         Ref::Unborn { .. } => return None,
     };
-    // A name that is not UTF-8 cannot have been asked for.
+    // The client cannot have asked for a name that is not UTF-8.
     Some(AdvertisedReference { name: String::from_utf8(name.to_vec()).ok()?, id, tag })
 }
 

@@ -1,4 +1,4 @@
-//! Other repositories inside of a repository: parsing `.gitmodules`, and the credentials for them.
+//! Submodules: parses `.gitmodules`, and decides about the credentials for submodules.
 //!
 //! Here: reading the file, resolving its URLs, deciding which servers get credentials.
 //! Elsewhere: fetching them one after the other (`checkout`).
@@ -15,14 +15,14 @@ use super::{Error, GitCredentials, GitRemote};
 /// The file with the URLs of submodules.
 pub(super) const FILE: &str = ".gitmodules";
 
-/// A thousand submodules take a tenth of it.
+/// The largest `.gitmodules` in bytes. A file with a thousand submodules has a tenth of this.
 pub(super) const LONGEST_FILE: u64 = 1 << 20;
 
-/// The content of a `.gitmodules`: URLs by path.
+/// Parses the text of a `.gitmodules` file into URLs by path.
 ///
 /// # Errors
-/// [`Error::BadSubmodule`] for a file that cannot be read, and for a path that leaves the repository or leads
-/// into Git's own folder.
+/// [`Error::BadSubmodule`] for a file that cannot be read, and for a path that leaves the repository or leads into Git's own
+/// folder.
 pub(super) fn urls(text: &[u8], remote: &str) -> Result<BTreeMap<String, String>, Error> {
     let bad = |path: &str, reason: &str| Error::BadSubmodule {
         remote: remote.to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn urls(text: &[u8], remote: &str) -> Result<BTreeMap<String, String>
 /// Resolves a URL in a `.gitmodules` of the repository at `parent`.
 ///
 /// # Errors
-/// Why there is no URL that may be fetched.
+/// The reason why the URL may not be fetched.
 pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String> {
     let url = url.trim();
     if url.starts_with("./") || url.starts_with("../") {
@@ -72,8 +72,8 @@ pub(super) fn resolve(parent: &RemoteUrl, url: &str) -> Result<RemoteUrl, String
                 "its URL requires the remote helper `{shown}`; remote helpers are not supported"
             ))
         }
-        // As in `git@example.com:team/app.git`. What the host takes to be relative to a home is absolute here,
-        // which is the same for all services that host repositories.
+        // An address such as `git@example.com:team/app.git`. The server may read the path as relative to a home directory, and
+        // here it is absolute. Both are the same for all hosting services.
         Some((host, path)) if !host.contains('/') && !host.is_empty() => {
             let path = path.trim_start_matches('/');
             RemoteUrl::parse(&format!("ssh://{host}/{path}")).map_err(refused)

@@ -1,7 +1,7 @@
-//! Which keys a host may answer with: `known_hosts` from a Secret.
+//! The accepted host keys of SSH servers, from `known_hosts` in a Secret.
 //!
-//! Names in the clear with their wildcards and negations, hashed names, `[host]:port`, and `@revoked`.
-//! `@cert-authority` lines are skipped: no certificates are asked for.
+//! It supports plain names with wildcards and negations, hashed names, `[host]:port`, and `@revoked`. `@cert-authority` lines
+//! are skipped, because windlass asks for no certificates.
 
 use russh::keys::ssh_key::known_hosts::{Entry, HostPatterns, Marker};
 use russh::keys::{Algorithm, HashAlg, PublicKey};
@@ -11,7 +11,7 @@ use super::Error;
 /// The lines of a `known_hosts` for one host.
 #[derive(Debug, Clone)]
 pub(super) struct KnownHost {
-    /// As `known_hosts` writes it: the name, or `[name]:port` unless the port is 22.
+    /// The name as `known_hosts` contains it: the name alone, or `[name]:port` unless the port is 22.
     name: String,
     accepted: Vec<PublicKey>,
     revoked: Vec<PublicKey>,
@@ -67,7 +67,7 @@ impl KnownHost {
         }
     }
 
-    /// The order in which to ask for the host's keys: a host that has several should show one that we know.
+    /// The order in which to ask for the host's keys. A host with several keys should show one that is known.
     pub(super) fn preferred(&self, usual: &[Algorithm]) -> Vec<Algorithm> {
         let is_known = |algorithm: &Algorithm| {
             self.accepted.iter().any(|key| match (key.algorithm(), algorithm) {
@@ -99,14 +99,16 @@ fn is_about(patterns: &HostPatterns, name: &str) -> bool {
     }
 }
 
-/// OpenSSH's patterns: `*` is any run of characters, `?` any one. Linear in the product of the lengths.
+/// Matches OpenSSH's patterns, in which `*` is any text and `?` is any character. The time is linear in the product of the
+/// lengths.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
     let name = name.as_bytes();
     let pattern = pattern.as_bytes();
     let mut p = 0;
     let mut n = 0;
-    // Where to take up again: after the last `*`, and what it has swallowed so far.
+    // The place after the last `*`, and the length of the text that this `*` has matched so far. Matching continues there
+    // after a mismatch.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -131,7 +133,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// HMAC with SHA-1 (RFC 2104): how `known_hosts` hashes names. Not a matter of security here.
+/// HMAC with SHA-1 (RFC 2104), with which `known_hosts` hashes names. Security does not depend on it here.
 fn hmac_sha1(key: &[u8], message: &[u8]) -> Option<[u8; 20]> {
     const HMAC_BLOCK_BYTES: usize = 64;
     let digest = |parts: [&[u8]; 2]| {

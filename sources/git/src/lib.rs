@@ -1,7 +1,7 @@
-//! Git repositories: what a remote has, and one commit of it with its files.
+//! Git repositories: finds the commit of a reference at a remote, and fetches one commit with its files.
 //!
-//! Here: the two questions, [`tip`] and [`fetch`], over HTTP(S) and SSH; [`checkout`] is a fetch with submodules and
-//! without what is not wanted; [`push`] makes commits on top of a fetch and sends them; [`ReadOnlyLocalRepository`] is on this disk.
+//! Here: the two requests, [`tip`] and [`fetch`], over HTTP(S) and SSH. [`checkout`] is a fetch with submodules and a sparse
+//! selection. [`push`] makes commits on top of a fetch and sends them. [`ReadOnlyLocalRepository`] is on this disk.
 //! Elsewhere: turning files into an artifact (`artifacts::archive`), deciding when to ask (the program's `controllers` room).
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //!                     known ◀┘
 //! ```
 //!
-//! gix implements the protocol; the transports under it are in this crate. No configuration of a user or system is
-//! read, and no program is run.
+//! gix implements the protocol, and this crate implements the transports under it. It reads no configuration of a user or the
+//! system, and runs no program.
 
 mod checkout;
 mod commit_snapshot;
@@ -72,26 +72,26 @@ use signed_objects::ResolvedTag;
 /// A repository and everything that a connection to it needs.
 #[derive(Debug, Clone)]
 pub struct GitRemote {
-    /// Where it is.
+    /// The URL of the repository.
     pub url: RemoteUrl,
     /// The credentials, and the trusted hosts or authorities.
     pub credentials: GitCredentials,
-    /// The proxy for HTTP; `None` stands for the proxy of the environment.
+    /// The proxy for HTTP. `None` stands for the proxy of the environment.
     pub proxy: Option<HttpProxy>,
     /// The time limit of one [`tip`] or [`fetch`], from connecting to the last byte. More than a day counts as a day.
     pub timeout: Duration,
-    /// The most that is received and read.
+    /// The limits on received and read bytes.
     pub limits: GitLimits,
 }
 
-/// The most that one operation receives from a remote, and reads of it.
+/// The most bytes that one operation receives from a remote, and reads of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GitLimits {
     /// Bytes received in one operation, after decompression by HTTP.
     pub received: u64,
     /// Files and folders in the tree.
     pub entries: usize,
-    /// Bytes of one file; also of any object that is received.
+    /// The most bytes of one file, and of any other received object.
     pub file: u64,
     /// Bytes of all the files that are read.
     pub total: u64,
@@ -112,17 +112,17 @@ pub struct GitOperationContext {
     pub cancel: CancellationToken,
     /// The folder for scratch repositories. It is created if it is missing.
     pub scratch: PathBuf,
-    /// What earlier operations learned about servers; the same one for all operations.
+    /// The cache of facts about servers. All operations use the same one.
     pub known: Arc<GitServerCache>,
 }
 
-/// The commit of a reference at the remote now. For a name the server sends only matching references, for a range of
-/// versions all tags. If several tags are the same version, a second exchange finds the youngest commit; its result is
-/// remembered.
+/// Finds the present commit of a reference at the remote. For a name, the server sends only matching references. For a range
+/// of versions it sends all tags. If several tags are the same version, a second exchange finds the youngest commit, and its
+/// result is remembered.
 ///
-/// Over HTTP that takes a handshake and one request. The handshake is left out if [`GitOperationContext::known`]
-/// remembers one of protocol 2 without a redirect; if the server then does not list the reference, a new handshake
-/// follows. For a bare commit nothing is sent, because it cannot change.
+/// Over HTTP that takes a handshake and one request. The handshake is left out if [`GitOperationContext::known`] remembers one
+/// of protocol 2 without a redirect; if the server then does not list the reference, a new handshake follows. For a bare
+/// commit nothing is sent, because it cannot change.
 ///
 /// # Errors
 /// [`Error::NoSuchRef`], or why the server could not be asked.

@@ -1,7 +1,7 @@
-//! A repository on this disk: what its revisions name, and which remotes it has. Nothing is fetched or written.
+//! A repository on this disk: finds the commits of revisions, and lists the remotes. It fetches and writes nothing.
 //!
-//! Its configuration is the only one that is read, and no program that it names is run. Elsewhere: the files of a commit
-//! ([`GitSnapshot`]), fetching (`lib.rs`).
+//! It reads only the repository's own configuration, and runs no program that the configuration names. Elsewhere: the files of
+//! a commit ([`GitSnapshot`]), fetching (`lib.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use gix::hash::ObjectId;
 use super::commit_snapshot::{self, GitSnapshot};
 use super::{Error, GitLimits};
 
-/// Why a repository on this disk cannot be read.
+/// The reason why a repository on this disk cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalRepositoryError {
     /// There is no repository, or its folder cannot be read.
@@ -22,12 +22,12 @@ pub enum LocalRepositoryError {
         /// The message of the library.
         cause: String,
     },
-    /// It has no such commit. A shallow clone has few.
+    /// The repository has no such commit. A shallow clone has only a few commits.
     #[error(
         "revision `{revision}` is not a commit of the repository: {cause}; fetch it if the clone does not have it"
     )]
     NoSuchRevision {
-        /// As it was given.
+        /// The revision as it was given.
         revision: String,
         /// The message of the library.
         cause: String,
@@ -40,7 +40,7 @@ pub enum LocalRepositoryError {
 /// A repository on this disk.
 pub struct ReadOnlyLocalRepository {
     repository: gix::Repository,
-    /// Where it was opened.
+    /// The path of the repository.
     path: PathBuf,
 }
 
@@ -80,7 +80,7 @@ impl ReadOnlyLocalRepository {
         Ok(object.peel_to_commit().map_err(missing)?.id)
     }
 
-    /// The commit that a revision names, with its files, which are read out of the repository within limits.
+    /// The commit that a revision names, with its files. The files are read from the repository within limits.
     ///
     /// # Errors
     /// There is no such commit, or its objects cannot be read.
@@ -95,7 +95,7 @@ impl ReadOnlyLocalRepository {
         Ok(GitSnapshot::of_repository(id, objects, limits, self.path.display().to_string())?)
     }
 
-    /// The addresses of all remotes, as the configuration has them, with the credentials that they may have.
+    /// The URLs of all remotes in the configuration. They may contain credentials.
     pub fn remote_urls(&self) -> Vec<String> {
         let mut urls = Vec::new();
         for name in self.repository.remote_names() {

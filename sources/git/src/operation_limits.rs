@@ -1,7 +1,7 @@
-//! What every byte of one operation passes: its deadline, its cancellation and its limit.
+//! The deadline, the cancellation and the size limit of one operation. Every byte of the operation is checked against them.
 //!
-//! gix reports every error of a transport as an error of its own. So the code that knows what went wrong
-//! leaves it here, and [`GitOperation::explain`] gives it back in place of gix's text.
+//! gix replaces every error of a transport with an error of its own. So the transport also stores its error here, and
+//! [`GitOperation::explain`] returns it in place of gix's text.
 
 use std::future::Future;
 use std::io;
@@ -27,10 +27,10 @@ use super::{Error, GitOperationContext, GitRemote};
 /// The most characters of a server's message that are quoted.
 const LONGEST_QUOTE: usize = 300;
 
-/// Bytes of the output beside the protocol that are kept: a secret that is cut off would not be recognized in them.
+/// How many bytes of the server's other output are kept. A secret that is cut off would not be recognized in them.
 const LONGEST_ASIDE: usize = 16 << 10;
 
-/// Where a server says which hashes its objects have: in the first line of its handshake.
+/// The bytes of a handshake in which a server names the hash algorithm of its objects. It does so in the first line.
 const HANDSHAKE_START_BYTES: usize = 4096;
 
 /// The longest time limit. The clock cannot represent every longer one.
@@ -59,9 +59,9 @@ struct GitOperationState {
     stop: Arc<AtomicBool>,
     watch: AbortHandle,
     received: AtomicU64,
-    /// What the operation may receive.
+    /// The most bytes that the operation may receive.
     most: u64,
-    /// What it may have received at the end of what is received now.
+    /// The most bytes that the operation may have received at the end of the present step.
     limit: AtomicU64,
     /// No byte of the last request over HTTP was sent.
     is_unsent: AtomicBool,
@@ -75,7 +75,7 @@ struct GitOperationState {
     failure: Mutex<Option<Error>>,
     /// The refusal that the server sent within the protocol.
     refusal: Mutex<Option<String>>,
-    /// The output of the server outside of the protocol: its standard error.
+    /// The output of the server's standard error, which is outside of the protocol.
     aside: Mutex<String>,
 }
 
@@ -144,7 +144,7 @@ impl GitOperation {
         self.0.proxy.clone()
     }
 
-    /// How many bytes came in so far.
+    /// The number of received bytes so far.
     pub(super) fn received(&self) -> u64 {
         self.0.received.load(Ordering::Relaxed)
     }
@@ -250,7 +250,7 @@ impl GitOperation {
         Ok(())
     }
 
-    /// Counts bytes that came in, also those that are thrown away; `false` if they are more than are taken.
+    /// Counts received bytes, including discarded ones. Returns `false` if they exceed the limit.
     pub(super) fn count(&self, length: usize) -> bool {
         let length = length as u64;
         let before = self.0.received.fetch_add(length, Ordering::Relaxed);
@@ -263,12 +263,12 @@ impl GitOperation {
         self.0.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Takes again what the whole operation may receive.
+    /// Restores the receive limit of the whole operation.
     pub(super) fn widen(&self) {
         self.0.limit.store(self.0.most, Ordering::Relaxed);
     }
 
-    /// Runs code of gix on what a server sent. Some of it ends in a panic that no server of Git causes.
+    /// Runs code of gix on data from a server. Some of this code panics on data that no Git server sends.
     pub(super) fn contain<T, E>(
         &self,
         work: impl FnOnce() -> Result<T, E>,
@@ -292,7 +292,7 @@ impl GitOperation {
         self.0.failure.lock().take()
     }
 
-    /// Forgets the last error before another attempt, which has the time that is left.
+    /// Forgets the last error before another attempt. The attempt has only the remaining time.
     pub(super) fn start_over(&self) {
         *self.0.failure.lock() = None;
         *self.0.refusal.lock() = None;
@@ -305,7 +305,7 @@ impl GitOperation {
         self.0.secrets.lock().push(RedactedValue::new(text.to_owned()));
     }
 
-    /// A message of a server on one line: shortened, and without secrets.
+    /// A message of a server on one line. It is shortened, and contains no secrets.
     pub(super) fn quote(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in self.0.secrets.lock().iter().map(RedactedValue::expose) {
@@ -313,7 +313,7 @@ impl GitOperation {
                 text = text.replace(secret.as_str(), "****");
             }
         }
-        // What cannot be seen separates: joined, the parts of a secret would be one.
+        // Invisible characters count as separators. Otherwise the parts of a secret could be joined.
         let words: Vec<&str> =
             text.split(|c: char| c == ' ' || !is_print(c)).filter(|w| !w.is_empty()).collect();
         let line = words.join(" ");
@@ -339,8 +339,8 @@ impl GitOperation {
 
     /// The result of a push whose answer could not be read.
     ///
-    /// Only a few errors prove that the server did nothing: those that say so, and those before the request was sent. Any
-    /// other error may have occurred after the server accepted the push.
+    /// Only two kinds of errors prove that the server did nothing: errors that report this, and errors before the request was
+    /// sent. Any other error may have occurred after the server accepted the push.
     pub(super) fn unanswered(&self, error: io::Error) -> PushError {
         match self.failure() {
             Some(unsent) if self.0.is_unsent.load(Ordering::Relaxed) => PushError::Failed(unsent),
@@ -405,7 +405,7 @@ fn refusal(bytes: &[u8]) -> Option<String> {
         .map(|said| String::from_utf8_lossy(said).into_owned())
 }
 
-/// Whether a handshake says that objects are named by SHA-256.
+/// Whether a handshake says that the hash algorithm of objects is SHA-256.
 fn is_of_sha256(bytes: &[u8]) -> bool {
     const FORMAT_CAPABILITY: &[u8] = b"object-format=sha256";
     let start = bytes.get(..HANDSHAKE_START_BYTES).unwrap_or(bytes);

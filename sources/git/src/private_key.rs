@@ -1,7 +1,7 @@
-//! The private keys that SSH remotes are opened and commits are signed with: which formats are read, what a key may cost.
+//! Private keys for SSH connections and for signing commits: their formats, and the limits on their cost.
 //!
-//! The text comes from a Secret of a tenant. What sets the time and the memory of decryption and of arithmetic is examined
-//! before either begins: the format, the rounds of the passphrase, the sizes of numbers.
+//! The text comes from a Secret of a tenant. So windlass checks everything that determines the time and memory before it
+//! decrypts or computes anything. That is the format, the rounds of the passphrase, and the sizes of numbers.
 //! Elsewhere: connections (`ssh`), signatures and OpenPGP keys (the engine `signatures`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,10 +17,10 @@ use super::Error;
 /// OpenSSH's default is 24. Decryption cannot be interrupted, so its cost has to be bounded.
 const MAX_KDF_ROUNDS: u32 = 256;
 
-/// The largest text of a key; an RSA key of 8192 bits takes a tenth of it.
+/// The largest text of a key. An RSA key of 8192 bits takes a tenth of it.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// The largest content in a format whose numbers are computed with while they are read: an RSA key of 8192 bits.
+/// The largest content in a format that needs computation while it is parsed. It allows an RSA key of 8192 bits.
 const MAX_DER_BYTES: usize = 5 << 10;
 
 /// The smallest RSA key. Parity(flux): Go refuses smaller ones.
@@ -32,7 +32,7 @@ const OPENSSH_LABEL: &str = "OPENSSH PRIVATE KEY";
 /// Keys that are read, by the label of their block.
 const LABELS: [&str; 4] = [OPENSSH_LABEL, "RSA PRIVATE KEY", "EC PRIVATE KEY", "PRIVATE KEY"];
 
-/// How the old form says that it is encrypted. The key of the cipher is one MD5 of the passphrase.
+/// The header of an encrypted key in the old format. The key of the cipher is one MD5 of the passphrase.
 const OLD_ENCRYPTION: &str = "DEK-Info: AES-128-CBC,";
 
 fn bad(text: &str) -> Error {
@@ -54,9 +54,9 @@ fn locked() -> Error {
 
 /// The first block of a text that can be a private key.
 struct KeyBlock<'t> {
-    /// Such as `RSA PRIVATE KEY`.
+    /// The label, such as `RSA PRIVATE KEY`.
     label: &'t str,
-    /// The header that says how it is encrypted.
+    /// The header with the encryption of the key.
     encryption: Option<&'t str>,
     /// Base64.
     body: String,
@@ -88,7 +88,7 @@ impl<'t> KeyBlock<'t> {
         Some(block)
     }
 
-    /// The block alone. What else is in the text, the decoder may understand otherwise than what was examined here.
+    /// Only the text of the block. The decoder may read other parts of the text differently from this check.
     fn text(&self) -> String {
         let Self { label, encryption, body } = self;
         let header = encryption.unwrap_or_default();
@@ -96,10 +96,10 @@ impl<'t> KeyBlock<'t> {
     }
 }
 
-/// Parses `identity`, with the `password` that it is encrypted with.
+/// Parses the private key in `identity`. If the key is encrypted, `password` decrypts it.
 ///
 /// # Errors
-/// [`Error::BadSecret`]: it is not a private key, or not one that is used; without a part of it.
+/// [`Error::BadSecret`]: the text is not a private key, or of an unsupported type. The error contains no part of the key.
 pub(super) fn parse_private_key(
     identity: &str,
     passphrase: Option<&str>,
@@ -159,7 +159,8 @@ fn parse_openssh(content: &[u8], passphrase: Option<&str>) -> Result<PrivateKey,
 
 /// Parses a key in DER.
 ///
-/// The passphrase is for the old form alone: PKCS#8 may be encrypted although its label says that it is not, at any cost.
+/// The passphrase is only used for the old format. A PKCS#8 key may be encrypted although its label denies it, and then its
+/// decryption would have no limit on cost.
 fn parse_der(block: &KeyBlock<'_>, passphrase: Option<&str>) -> Result<PrivateKey, Error> {
     let used = passphrase.filter(|_| block.encryption.is_some());
     let text = block.text();

@@ -1,16 +1,16 @@
-//! Commits on top of a fetched commit, and pushing them.
+//! Makes commits on top of a fetched commit, and pushes them.
 //!
 //! ```text
 //! fetch ──▶ GitSnapshot ──▶ Workspace: commit (objects, signer) … ──▶ push (receive_pack, conversation) ──▶ PushOutcome
 //! ```
 //!
-//! Here: files are changed in trees, never on a disk; commits are made and signed in memory; all of them are sent in one push.
+//! Here: changing files in trees, never on a disk, making and signing commits in memory, and sending all of them in one push.
 //! Elsewhere: the connections ([`crate`]'s own: the same TLS, proxies, limits, deadlines and permitted servers as a
-//! fetch), what is changed and when (the program), the signatures themselves (the engine `signatures`).
+//! fetch), which files are changed and when (the program), the signatures themselves (the engine `signatures`).
 //!
 //! # Races
-//! Nothing here waits for another writer or merges. Each reference is updated only if it is where it was when it was fetched
-//! ([`ReferenceUpdateRule`]); the server compares once more when it stores it.
+//! A push neither waits for another writer nor merges. A reference is updated only if it has not moved since the fetch
+//! ([`ReferenceUpdateRule`]). The server compares the reference once more when it stores it.
 //!
 //! | what happens | what comes of it | what to do |
 //! |---|---|---|
@@ -19,8 +19,8 @@
 //! | the connection, the deadline or the process ends before the push is sent | [`PushError::Failed`] | try again later |
 //! | … after it was sent | [`PushError::Unanswered`] | fetch, then change again: if the push was accepted, nothing differs, and nothing is pushed |
 //!
-//! A process that is killed has lost nothing: commits exist in memory until the server has them, and the next fetch shows
-//! whether it does.
+//! A killed process loses no work. Commits exist only in memory until the server has them, and the next fetch shows whether the
+//! server has them.
 
 mod error;
 mod objects;

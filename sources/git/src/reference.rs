@@ -14,9 +14,9 @@ use super::error::shown;
 pub enum GitReference {
     /// The tip of a branch.
     Branch(String),
-    /// What a tag points at, peeled to a commit.
+    /// The commit of a tag. An annotated tag is resolved to its commit.
     Tag(String),
-    /// A full name, such as `refs/pull/1/head`; for an annotated tag, what it points at.
+    /// A full name, such as `refs/pull/1/head`. An annotated tag is resolved to its commit.
     Name(String),
     /// The highest tag in a range of versions.
     Semver(VersionRange),
@@ -24,15 +24,15 @@ pub enum GitReference {
     Commit {
         /// All forty hexadecimal digits.
         sha: String,
-        /// When given, the branch that must lead to the commit.
+        /// The branch that must contain the commit, if it is given.
         branch: Option<String>,
-        /// A full name that the revision gets instead of the branch's; it is not examined.
+        /// A full name for the revision, in place of the branch's name. It is not checked.
         name: Option<String>,
     },
 }
 
 impl Default for GitReference {
-    /// Flux's: the branch `master`.
+    /// The default of Flux, which is the branch `master`.
     fn default() -> Self {
         Self::Branch("master".to_owned())
     }
@@ -50,7 +50,7 @@ impl fmt::Display for GitReference {
     }
 }
 
-/// What a remote is asked for: a [`GitReference`] that was checked.
+/// A checked [`GitReference`], as the remote is asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RemoteReferenceQuery {
     /// A full reference name, such as `refs/heads/main`.
@@ -61,12 +61,12 @@ pub(super) enum RemoteReferenceQuery {
     Commit(ObjectId),
     /// A commit that a full branch name leads to.
     CommitOn(ObjectId, String),
-    /// A commit that the server refuses to send by its hash alone: all branches and tags are fetched to find it.
+    /// A commit that the server refuses to send by its hash alone. All branches and tags are fetched to find it.
     CommitAnywhere(ObjectId),
 }
 
 impl GitReference {
-    /// The highest tag in a range that is given as a text.
+    /// The query for the highest tag in a range of versions.
     ///
     /// # Errors
     /// [`Error::InvalidReference`] if it is not a range.
@@ -125,12 +125,12 @@ fn invalid(kind: &'static str, name: &str, reason: String) -> Error {
     Error::InvalidReference { kind, name: shown(name), reason }
 }
 
-/// What a remote has now under a reference.
+/// The present commit of a reference at a remote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceTip {
     /// The commit: forty hexadecimal digits in lower case.
     pub sha: String,
-    /// The full name it was found under, such as `refs/heads/main` or `refs/tags/v1.2.3`; empty for a bare commit.
+    /// The full name of the reference, such as `refs/heads/main` or `refs/tags/v1.2.3`. Empty for a bare commit.
     pub refname: String,
 }
 

@@ -1,7 +1,7 @@
-//! Finding the requested reference among those of a remote, and the commits that a fetch asks for.
+//! Finds the requested reference among the references of a remote, and the commits that a fetch requests.
 //!
-//! Here: a name, the tag of the highest version, and what decides between tags of one version.
-//! Elsewhere: the questions that are asked (`git_connection`), what is remembered between operations (`server_cache`).
+//! Here: a name, the tag of the highest version, and the choice between tags of one version.
+//! Elsewhere: the requests (`git_connection`), the cache between operations (`server_cache`).
 
 use gix::hash::ObjectId;
 
@@ -12,7 +12,7 @@ use super::{
     Error, GitOperationContext, GitReference, GitRemote, commit_snapshot, scratch_repository,
 };
 
-/// Tags that are the same version but for its metadata; their commits have to be examined.
+/// The most tags of one version that differ only by build metadata. Their commits have to be examined.
 const MOST_TIED: usize = 64;
 
 /// The prefixes of branches and tags. A repository without any counts as empty.
@@ -31,7 +31,7 @@ pub(super) struct FetchRequest {
     /// The hashes of the commits, and of tags that lead to commits, that the server has to send.
     pub(super) wants: Vec<ObjectId>,
     pub(super) history: HistoryDepth,
-    /// The requested commit; without a name if it was requested by its hash.
+    /// The requested commit. It has no name if it was requested by its hash.
     pub(super) target: AdvertisedReference,
 }
 
@@ -44,7 +44,7 @@ impl RemoteReferenceQuery {
         }
     }
 
-    /// The matching references: for a name one, for a range the tags of the highest version, for a bare commit all.
+    /// The matching references: one for a name, the tags of the highest version for a range, and all for a bare commit.
     fn among(&self, all: Vec<AdvertisedReference>) -> Vec<AdvertisedReference> {
         match self {
             Self::Named(name) | Self::CommitOn(_, name) => {
@@ -62,7 +62,7 @@ impl RemoteReferenceQuery {
 }
 
 impl GitFetchOperation<'_> {
-    /// Finds the reference of a query: without a handshake if an earlier one is remembered, else with one.
+    /// Finds the reference of a query. If an earlier handshake is remembered, it sends no new one.
     pub(super) fn look(&self, query: &RemoteReferenceQuery) -> Result<AdvertisedReference, Error> {
         let found = match self.look_again(query)? {
             Some(found) => found,
@@ -113,7 +113,8 @@ impl GitFetchOperation<'_> {
         GitConnection::open(self.remote, &self.context.known, self.wire)
     }
 
-    /// Looks after a remembered handshake. `None` if there is none, or if its answer does not count.
+    /// Looks the reference up with a remembered handshake. `None` if there is no such handshake, or if the answer does not
+    /// count.
     ///
     /// A reference counts as missing only after a new handshake.
     fn look_again(
@@ -134,7 +135,7 @@ impl GitFetchOperation<'_> {
         Ok(found)
     }
 
-    /// Lists the matching references in a conversation; there is at least one.
+    /// Lists the matching references in a conversation. There is at least one.
     fn look_up(
         &self,
         query: &RemoteReferenceQuery,
@@ -146,7 +147,7 @@ impl GitFetchOperation<'_> {
             return Ok(found);
         }
         let remote = self.wire.remote();
-        // Only now does it matter whether there is anything at all.
+        // Only at this point does it matter whether the repository is empty.
         if prefixes == BRANCHES_AND_TAGS || conversation.references(&BRANCHES_AND_TAGS)?.is_empty()
         {
             return Err(Error::EmptyRepository { remote });
@@ -163,7 +164,7 @@ impl GitFetchOperation<'_> {
         })
     }
 
-    /// Lets the next lookup begin with its question. A reference was found, so the server answers such questions.
+    /// Lets the next lookup skip the handshake. The server found a reference, so it answers such requests.
     fn remember(&self, conversation: &GitConnection) {
         let known = &self.context.known;
         match conversation.advertisement() {
@@ -194,9 +195,9 @@ impl GitFetchOperation<'_> {
         found.pop().ok_or(Error::EmptyRepository { remote })
     }
 
-    /// When commits were made, by the clock of the committer; `None` for an object that is not a commit.
+    /// The times of commits, by the clock of the committer. `None` for an object that is not a commit.
     ///
-    /// They are fetched without their files where the server can do that, and remembered, since it cannot change.
+    /// The commits are fetched without files if the server supports that. The times are remembered, since they cannot change.
     fn commit_times(&self, found: &[AdvertisedReference]) -> Result<Vec<Option<i64>>, Error> {
         let known = &self.context.known;
         let limits = &self.remote.limits;

@@ -4,11 +4,11 @@
 
 use super::{Error, GitReference, GitRemote};
 
-/// Calls `ask` with the references that Git finds for a name, in Git's order: the full name, a tag, a branch. The hash
-/// of a commit stands for that commit alone, and an empty name for the default branch.
+/// Calls `ask` with the references that Git finds for a name, in Git's order: the full name, a tag, a branch. The hash of a
+/// commit stands for that commit alone, and an empty name for the default branch.
 ///
 /// # Errors
-/// [`Error::NoSuchRef`] if there is nothing of this name, and what `ask` answers.
+/// [`Error::NoSuchRef`] if no reference has this name, or an error of `ask`.
 pub fn named<T>(
     remote: &GitRemote,
     name: &str,

@@ -1,4 +1,4 @@
-//! Where a repository is: the URL, checked once, shown without what must not be seen.
+//! The URL of a repository. It is checked once, and shown without credentials.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub enum RemoteScheme {
 
 /// The URL of a repository: `http`, `https` or `ssh`.
 ///
-/// `Display` and `Debug` leave out the password, and for HTTP the user too: tokens are put there.
+/// `Display` and `Debug` leave out the password. For HTTP they also leave out the user, since some users put tokens there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RemoteUrl {
     url: Url,
@@ -31,7 +31,7 @@ impl RemoteUrl {
     /// Checks a URL.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`], naming what is wrong. The scp form `user@host:path` is refused, as by Flux.
+    /// [`Error::InvalidUrl`], with the invalid part. The scp form `user@host:path` is refused, as by Flux.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |reason: &str| Error::InvalidUrl { url: redact(text), reason: reason.to_owned() };
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -66,7 +66,7 @@ impl RemoteUrl {
         self.scheme
     }
 
-    /// The host alone, in lower case; an IPv6 address is without its brackets.
+    /// The host without the port, in lower case. An IPv6 address has no brackets.
     pub fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase()
@@ -81,7 +81,7 @@ impl RemoteUrl {
         })
     }
 
-    /// Host and port, as a person would write them.
+    /// Host and port, in the usual notation.
     pub(super) fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         match self.url.port() {
@@ -100,7 +100,7 @@ impl RemoteUrl {
         self.url.password().map(percent_decoded).filter(|password| !password.is_empty())
     }
 
-    /// The path as the far end's shell should see it, decoded: `/~user/…` is relative to a home.
+    /// The decoded path, as the remote shell should see it. `/~user/…` is relative to a home directory.
     pub(super) fn path(&self) -> String {
         let path = percent_decoded(self.url.path());
         match path.strip_prefix("/~") {
@@ -109,9 +109,9 @@ impl RemoteUrl {
         }
     }
 
-    /// The URL of a relative one such as `../lib.git`, where this URL counts as a folder.
+    /// Resolves a relative URL such as `../lib.git` against this URL, which counts as a folder.
     ///
-    /// `None` if it climbs higher than the host.
+    /// `None` if the relative URL leads above the host.
     pub(super) fn relative(&self, text: &str) -> Option<Self> {
         let mut parts: Vec<&str> =
             self.url.path().split('/').filter(|part| !part.is_empty()).collect();

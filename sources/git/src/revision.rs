@@ -6,10 +6,10 @@ use std::fmt;
 
 use super::reference::{GitReference, ReferenceTip};
 
-/// A commit together with the name it was asked for by: what Flux writes as an artifact's revision.
+/// A commit with the name by which it was requested. Flux writes this as the revision of an artifact.
 ///
-/// `Display` gives `main@sha1:…`, `v1.0@sha1:…`, `refs/pull/1/head@sha1:…` or, for a bare commit, `sha1:…`.
-/// Equal revisions mean that there is nothing to do.
+/// `Display` gives `main@sha1:…`, `v1.0@sha1:…`, `refs/pull/1/head@sha1:…` or, for a bare commit, `sha1:…`. Equal revisions
+/// mean that there is nothing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitRevision {
     /// Branch, tag or full name, if there was one.
@@ -19,7 +19,7 @@ pub struct GitRevision {
 }
 
 impl GitRevision {
-    /// The revision of what was found for a reference.
+    /// The revision of the commit that was found for a reference.
     pub fn new(reference: &GitReference, tip: &ReferenceTip) -> Self {
         let name = match reference {
             GitReference::Branch(name) | GitReference::Tag(name) | GitReference::Name(name) => {
@@ -57,7 +57,7 @@ pub fn modern(revision: &str) -> String {
     }
 }
 
-/// The name in a revision of any form; empty if there is none.
+/// The name in a revision of any form. Empty if there is none.
 pub fn pointer(revision: &str) -> &str {
     if let Some((name, _)) = revision.rsplit_once('@') {
         return name;
@@ -68,7 +68,7 @@ pub fn pointer(revision: &str) -> &str {
     }
 }
 
-/// The hash in a revision of any form; if there is none, the text in its place.
+/// The hash in a revision of any form. If there is none, the text in its place.
 pub fn hash(revision: &str) -> &str {
     let after = |mark: char| revision.rsplit_once(mark).map(|(_, hash)| hash);
     after(':').or_else(|| after('/')).unwrap_or(revision)

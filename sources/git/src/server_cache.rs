@@ -1,8 +1,7 @@
-//! What is remembered of servers from one operation to the next, so that another look needs only one small request.
+//! A cache of facts about servers, so that the next operation on a server needs only one small request.
 //!
-//! Here: answers of servers to the handshake, when commits were made, and the clients that hold connections; all
-//! forgettable.
-//! Elsewhere: when it is learned and when it is used (`git_connection`).
+//! Here: answers of servers to the handshake, times of commits, and clients with open connections. All of it may be lost.
+//! Elsewhere: filling and using the cache (`git_connection`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +15,8 @@ use super::{GitAuth, GitRemote};
 
 /// The most remotes whose handshake is remembered.
 const MOST_HANDSHAKES: usize = 4096;
-/// Handshakes have about 200 bytes; a server that sends much more is asked again each time.
+/// The longest handshake that is stored. Handshakes have about 200 bytes. A server that sends much more is asked again each
+/// time.
 const LONGEST_HANDSHAKE: usize = 2048;
 /// The most commits whose time is remembered.
 const MOST_COMMITS: usize = 4096;
@@ -25,12 +25,13 @@ const MOST_COMMITS: usize = 4096;
 /// [`GitOperationContext::known`](super::GitOperationContext).
 ///
 /// # Guarantees
-/// Losing it costs a request, never an answer. It holds at most 4096 handshakes, 4096 times of commits and 64 clients;
-/// those that were used longest ago go first. Connections that were idle for 90 seconds are closed.
-/// Credentials are not in it, except client certificates and those of proxies, for ten minutes after a client was built with them.
+/// Losing the cache costs requests, but never changes an answer. It holds at most 4096 handshakes, 4096 times of commits and
+/// 64 clients; the least recently used are dropped first. Connections that were idle for 90 seconds are closed. The cache
+/// contains no credentials, except client certificates and proxy credentials. It holds these for ten minutes after a client
+/// was built with them.
 ///
 /// # Assumes
-/// The runtime that drives the first operation drives them all: kept connections live on it.
+/// All operations use the same runtime as the first one, because cached connections live on it.
 pub struct GitServerCache {
     handshakes: Mutex<RecentlyUsedMap<Vec<u8>>>,
     commits: Mutex<RecentlyUsedMap<Option<i64>>>,
@@ -64,7 +65,7 @@ impl GitServerCache {
         Self { clients: HttpClients::within(egress), ..Self::default() }
     }
 
-    /// This cache with budgets that others share. Requests over HTTP go through them; requests over SSH are not counted.
+    /// This cache with shared budgets. Requests over HTTP count against the budgets, and requests over SSH do not.
     #[must_use]
     pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
         Self { budgets, ..self }
@@ -75,7 +76,7 @@ impl GitServerCache {
         &self.budgets
     }
 
-    /// The servers that may be reached.
+    /// The servers to which requests are permitted.
     pub fn egress(&self) -> &EgressRules {
         self.clients.egress()
     }
@@ -102,17 +103,17 @@ impl GitServerCache {
         }
     }
 
-    /// When a commit was made, if that was looked up before; `Some(None)` for an object that is not a commit.
+    /// The time of a commit, if it was looked up before. `Some(None)` for an object that is not a commit.
     pub(super) fn commit_time(&self, id: ObjectId) -> Option<Option<i64>> {
         self.commits.lock().get(&key(&[Some(id.as_slice())])).copied()
     }
 
-    /// Remembers when a commit was made; by its name that can never change.
+    /// Remembers the time of a commit. A commit with this id never changes.
     pub(super) fn remember_commit_time(&self, id: ObjectId, time: Option<i64>) {
         self.commits.lock().put(key(&[Some(id.as_slice())]), time);
     }
 
-    /// A client, with the connections that it still has.
+    /// A cached or new client. A cached client still has its connections.
     ///
     /// Credentials other than certificates and the proxy's go with each request, so they are not part of the key.
     ///

@@ -1,4 +1,4 @@
-//! What of a fetched commit may be signed: the commit, and the tag by which it was found.
+//! The objects of a fetch that may have signatures: the commit, and the tag by which it was found.
 //!
 //! Elsewhere: signatures themselves (the engine `signatures`), finding a tag (`reference_lookup`).
 
@@ -8,7 +8,7 @@ use gix::objs::{FindExt as _, Kind};
 use super::Error;
 use super::operation_limits::GitOperation;
 
-/// Tags of tags; Git itself sets no limit.
+/// The most levels of tags of tags. Git itself has no limit.
 const MAX_TAG_DEPTH: usize = 16;
 
 /// A tag by which a commit was found.
@@ -19,10 +19,10 @@ pub(super) struct ResolvedTag {
 }
 
 impl ResolvedTag {
-    /// The tag of a full reference name, if that is one.
+    /// The tag object of a full reference name, if the name is of a tag.
     ///
     /// # Errors
-    /// The tag leads to another commit than the server claims: its signature would be for another commit.
+    /// The tag leads to another commit than the server claims, so its signature would be for another commit.
     pub(super) fn of(
         refname: &str,
         id: Option<ObjectId>,
@@ -68,9 +68,9 @@ pub struct SignableObjects {
 /// A tag by which a commit was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignableTag {
-    /// Its name, without `refs/tags/`.
+    /// The name of the tag, without `refs/tags/`.
     pub name: String,
-    /// Its hash and its object; a lightweight tag has none.
+    /// The hash of the tag object, and the object. `None` for a lightweight tag.
     pub object: Option<(String, Vec<u8>)>,
 }
 

@@ -36,7 +36,7 @@ const ADVERTISEMENT: &str = "content-type: application/x-git-upload-pack-adverti
 
 /// A transport to a service of a remote. Nothing is sent yet.
 ///
-/// With the server's answer of an earlier handshake, gix reads that answer and no request is sent.
+/// If the server's answer to an earlier handshake is given, gix reads that answer, and no request is sent.
 pub(super) fn transport(
     remote: &GitRemote,
     known: &GitServerCache,
@@ -102,11 +102,11 @@ fn authorization(
 struct SmartHttpTransport {
     client: reqwest::Client,
     authorization: Option<HeaderValue>,
-    /// Where the credentials belong.
+    /// The server to which the credentials belong.
     origin: Url,
-    /// Where a redirect led us: all that follows goes there.
+    /// The URL to which a redirect led. All further requests go there.
     base: Option<String>,
-    /// What the server is known to answer to the first request.
+    /// The known answer of the server to the first request.
     remembered: Option<Vec<u8>>,
     upload: UploadKind,
     egress: EgressRules,
@@ -121,7 +121,7 @@ impl SmartHttpTransport {
         }
     }
 
-    /// Sends the first request, following redirects; returns the answer and where it came from.
+    /// Sends the first request and follows redirects. Returns the answer and its URL.
     fn get_following(&self, url: &str, headers: &HeaderMap) -> io::Result<(Response, Url)> {
         let mut at = Url::parse(url).map_err(io::Error::other)?;
         for _ in 0..=MOST_REDIRECTS {

@@ -1,4 +1,4 @@
-//! Which part of a commit is taken: the folders of a sparse checkout.
+//! Sparse checkouts: selects the folders of a commit that become part of the artifact.
 //!
 //! Elsewhere: the files themselves (`commit_snapshot`), putting the parts together (`checkout`).
 
@@ -6,7 +6,7 @@ use tree::RelPath;
 
 use super::Error;
 
-/// More folders than a user names; each file is compared with each of them.
+/// The most folders. A user needs fewer, and each file is compared with each of them.
 const MOST_FOLDERS: usize = 1000;
 
 /// The folders that are taken; without any, everything is.
@@ -20,10 +20,10 @@ pub struct SparseCheckout {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SparseFolder {
-    /// As it was given.
+    /// The folder as it was given.
     text: String,
     path: RelPath,
-    /// What the path of a file begins with.
+    /// The prefix of the paths of the folder's files.
     prefix: String,
 }
 
@@ -68,7 +68,7 @@ impl SparseCheckout {
         self.takes(folder) || self.folders.iter().any(leads_in)
     }
 
-    /// The first folder that is not among the paths of a commit, as it was given.
+    /// The first folder that is missing among the paths of a commit, in the user's spelling.
     pub(super) fn missing<'p>(&self, paths: impl Iterator<Item = &'p str>) -> Option<&str> {
         if self.folders.is_empty() {
             return None;

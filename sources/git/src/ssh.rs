@@ -1,7 +1,7 @@
-//! `git-upload-pack` and `git-receive-pack` over SSH, spoken by ourselves: no `ssh` program, no agent, no files of a user.
+//! `git-upload-pack` and `git-receive-pack` over SSH. It uses no `ssh` program, no agent and no files of a user.
 //!
-//! Elsewhere: which host keys are accepted (`known_hosts`), how the private key is read (`private_key`), the conversation
-//! over the channel (`git_connection`).
+//! Elsewhere: which host keys are accepted (`known_hosts`), how the private key is read (`private_key`), the conversation over
+//! the channel (`git_connection`).
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -52,7 +52,7 @@ pub(super) fn transport(
         .and_then(|opened| opened.map_err(Some));
     let link = match opened {
         Ok(link) => link,
-        // What was left on the wire knows better than what russh made of it.
+        // The error on the wire is more exact than the one that russh made of it.
         Err(error) => {
             return Err(wire.failure().or(error).unwrap_or_else(|| Error::Protocol {
                 remote: wire.remote(),
@@ -224,7 +224,7 @@ impl SshGitChannel {
     }
 }
 
-/// One of the two ends that gix holds: it reads from one and writes to the other.
+/// One of the two ends that gix holds. gix reads from one end and writes to the other.
 #[derive(Clone)]
 struct SshTransportStream(Arc<Mutex<SshGitChannel>>);
 

@@ -1,7 +1,7 @@
-//! Clients that are kept with their connections, so that not every request needs a handshake.
+//! A cache of HTTP clients with their connections, so that not every request needs a handshake.
 //!
-//! Here: which requests share one, how long it lives. Elsewhere: how a client is built ([`super::client_within`]),
-//! which reads all authorities of the system.
+//! Here: which requests share a client, and how long a client lives. Elsewhere: building a client, which reads all certificate
+//! authorities of the system ([`super::client_within`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +12,16 @@ use sha2::{Digest, Sha256};
 
 use super::{EgressRules, Error, HttpProxy, TlsConfig, TlsTrust, client_trusting};
 
-/// Clients that are kept; remotes with the same authorities, client certificate and proxy share one.
+/// The most cached clients. Remotes with the same authorities, client certificate and proxy share a client.
 const MOST_CLIENTS: usize = 64;
 /// After this a client is replaced, and with it connections to former addresses of a name and with former authorities.
 const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 
-/// Clients by trusted authorities, client certificate and proxy; the 64 that were used last, for ten minutes each.
+/// A cache of clients by trusted authorities, client certificate and proxy. It keeps the 64 most recently used, for ten
+/// minutes each.
 ///
 /// # Assumes
-/// The runtime that drives the first request drives them all: kept connections live on it.
+/// All requests use the same runtime as the first one, because cached connections live on it.
 pub struct HttpClients {
     kept: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
     egress: EgressRules,
@@ -49,7 +50,7 @@ impl HttpClients {
         &self.egress
     }
 
-    /// A client, with the connections that it still has.
+    /// A cached or new client. A cached client still has its connections.
     ///
     /// Credentials other than certificates and the proxy's go with each request, so they are not part of the key.
     ///
@@ -63,7 +64,7 @@ impl HttpClients {
         self.client_trusting(tls, TlsTrust::Instead, proxy)
     }
 
-    /// As [`HttpClients::client`]; `trust` decides how custom authorities are used.
+    /// Like [`HttpClients::client`]. `trust` decides how custom authorities are used.
     ///
     /// # Errors
     /// As [`super::client`].
@@ -96,7 +97,7 @@ impl HttpClients {
 /// A digest that identifies its input.
 pub type ClientKeyDigest = [u8; 32];
 
-/// A digest of parts that may be absent; no two lists of parts look alike.
+/// A digest of parts that may be absent. Two different lists of parts have different digests.
 pub fn key(parts: &[Option<&[u8]>]) -> ClientKeyDigest {
     let mut digest = Sha256::new();
     for part in parts {
@@ -108,7 +109,7 @@ pub fn key(parts: &[Option<&[u8]>]) -> ClientKeyDigest {
     digest.finalize().into()
 }
 
-/// The key of a client; credentials that go with each request are not part of it.
+/// The key of a client. It does not contain credentials that each request sends.
 pub fn client_key(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> ClientKeyDigest {
     let identity = tls.identity.as_ref();
     let [address, username, password] = proxy.map(HttpProxy::parts).unwrap_or_default();
@@ -122,10 +123,10 @@ pub fn client_key(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> ClientKeyDigest
     ])
 }
 
-/// A map with a limited number of values: the one that was used longest ago makes room.
+/// A map with a limited number of values. A new value replaces the least recently used one.
 pub struct RecentlyUsedMap<V> {
     most: usize,
-    /// Counts uses; the larger the number at an entry, the later it was used.
+    /// The number of uses so far. An entry with a larger number was used later.
     uses: u64,
     entries: BTreeMap<ClientKeyDigest, (u64, V)>,
 }
@@ -136,7 +137,7 @@ impl<V> RecentlyUsedMap<V> {
         Self { most, uses: 0, entries: BTreeMap::new() }
     }
 
-    /// The value of a key, whose time of last use becomes now; `None` if there is none.
+    /// The value of a key, or `None`. The value counts as used now.
     pub fn get(&mut self, key: &ClientKeyDigest) -> Option<&V> {
         self.uses += 1;
         let (used, value) = self.entries.get_mut(key)?;
@@ -144,7 +145,7 @@ impl<V> RecentlyUsedMap<V> {
         Some(value)
     }
 
-    /// Keeps a value, and forgets the one that was used longest ago if there are too many.
+    /// Stores a value. If there are too many values, the least recently used one is dropped.
     pub fn put(&mut self, key: ClientKeyDigest, value: V) {
         self.uses += 1;
         self.entries.insert(key, (self.uses, value));

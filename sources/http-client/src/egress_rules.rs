@@ -1,8 +1,8 @@
-//! Which servers may be asked, where the author of a spec is not the operator of this program.
+//! Decides to which servers windlass may send requests for a spec, whose author may not be its administrator.
 //!
-//! Names are checked by the addresses that they lead to, each time they are looked up for a connection, so that neither a
-//! redirect nor a name that leads elsewhere the second time gets around it.
-//! Here: the rules, and looking names up by them. Elsewhere: what addresses are for (`addresses`).
+//! A name is checked by its addresses each time it is resolved for a connection. So neither a redirect nor a name with
+//! changing addresses can bypass the rules.
+//! Here: the rules, and resolving names by them. Elsewhere: the kinds of addresses (`addresses`).
 
 mod addresses;
 
@@ -20,7 +20,7 @@ use url::{Host, Url};
 
 use addresses::{AddressKind, forms, sort};
 
-/// The servers that may be reached.
+/// The servers to which requests are permitted.
 #[derive(Debug, Clone, Default)]
 pub enum EgressRules {
     /// All servers. It is for servers that the operator of this program names.
@@ -31,19 +31,18 @@ pub enum EgressRules {
     /// A proxy resolves names itself, so only IP addresses in URLs are checked behind it. The address of a proxy that a
     /// spec names is checked, too.
     Named(Arc<EgressDenyList>),
-    /// The servers from which artifacts of other programs in the cluster are fetched: those that a spec may name, and
-    /// Services.
+    /// The servers from which windlass fetches artifacts of other programs in the cluster. These are the servers that a spec
+    /// may name, and Services.
     Provided(Arc<EgressDenyList>),
-    /// The servers that a spec may name and that have public addresses. The cluster and other private networks are
-    /// excluded.
+    /// The servers that a spec may name and that have public addresses. The cluster and other private networks are excluded.
     ///
-    /// A proxy of the environment may be at any address, and decides itself which servers are reached through it.
+    /// A proxy of the environment may be at any address. The proxy itself decides which servers can be reached through it.
     Public(Arc<EgressDenyList>),
     /// The servers of a list, by their names in URLs, unless they have addresses that no spec may name.
     Listed(Arc<EgressHostList>),
 }
 
-/// The hosts that requests may be sent to; also those that a redirect leads to.
+/// The hosts to which requests may be sent. The list also applies to redirects.
 #[derive(Debug, Default)]
 pub struct EgressHostList {
     hosts: BTreeSet<String>,
@@ -108,7 +107,7 @@ impl EgressDenyList {
         self.learned.write().services = services;
     }
 
-    /// Why a spec may not name an address.
+    /// The reason why a spec may not name an address.
     fn refusal(&self, address: IpAddr) -> Option<EgressDenialReason> {
         let sort = sort(address);
         if sort == AddressKind::Metadata {
@@ -125,7 +124,8 @@ impl EgressDenyList {
     }
 }
 
-/// Why a server may not be reached. The text leaves out the address of the name, because it may be confidential.
+/// The reason why a request to a server is not permitted. The text does not contain the address of the name, because the
+/// address may be confidential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` {}", .why.words())]
 pub struct EgressDeniedError {
@@ -177,10 +177,11 @@ impl EgressRules {
         Self::Named(Arc::new(EgressDenyList::default().with_loopback()))
     }
 
-    /// Checks an IP address in a URL, and a name if the rules are about names. Else a name is checked when it is resolved.
+    /// Checks the host of a URL. An IP address is checked here, and a name only if the rules are about names. Otherwise a name
+    /// is checked when it is resolved.
     ///
     /// # Errors
-    /// The server may not be asked.
+    /// The rules do not allow requests to the server.
     pub fn admits(&self, url: &Url) -> Result<(), EgressDeniedError> {
         self.lists(url.host_str().unwrap_or_default())?;
         let address = match url.host() {
@@ -253,7 +254,7 @@ impl EgressRules {
     }
 }
 
-/// Resolves names to the addresses that may be reached.
+/// Resolves names, and returns only addresses to which requests are permitted.
 pub(super) struct EgressResolver {
     egress: EgressRules,
     /// The hosts of proxies.

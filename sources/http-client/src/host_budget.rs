@@ -1,7 +1,7 @@
-//! How much is asked of a host: the one gate that every request of every source goes through.
+//! Limits the requests to each host. Every request of every source goes through these limits.
 //!
-//! Here: hosts by scheme, name and port; permits and turns; sending. Elsewhere: when a host is asked nothing (`circuit_breaker`), how
-//! a client is built ([`super::client`]), when a source that was turned away retries (its controller).
+//! Here: hosts by scheme, name and port; permits and turns; sending. Elsewhere: pausing a host (`circuit_breaker`), how a
+//! client is built ([`super::client`]), when a rejected source retries (its controller).
 
 mod circuit_breaker;
 
@@ -25,7 +25,7 @@ const MANY_HOSTS: usize = 1024;
 /// The limits on requests to one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostLimits {
-    /// The most requests at the same time, each from the first byte sent to the last byte read.
+    /// The most requests at the same time, each counted from the first byte sent to the last byte read.
     pub at_once: usize,
     /// The most requests that begin in one second; `None` for no limit.
     pub per_second: Option<u32>,
@@ -61,26 +61,25 @@ fn when(until: Timestamp, is_tried: bool) -> String {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// Requests to the host are paused; nothing was sent.
+    /// Requests to the host are paused, so nothing was sent.
     #[error(transparent)]
     Busy(#[from] HostBusyError),
-    /// The request could not be sent, or nothing answered it. The URL was taken out.
+    /// The request could not be sent, or no server answered it. The error does not contain the URL.
     #[error(transparent)]
     Transport(reqwest::Error),
 }
 
-/// The budgets of all hosts. One for the process.
+/// The budgets of all hosts. A process has one such object.
 ///
 /// # Guarantees
-/// Requests get permits in the order in which they ask, so a caller that sends one request after the other cannot keep
-/// others out. A caller that sends requests in parallel has to bound their number itself. Requests to a host are paused
-/// if it responds with 429, with 503 and a `Retry-After`, or with 503 three times in a row. The pause is the
-/// `Retry-After`, from a second to an hour. Without one it is two seconds, and each time twice as long, up to five
-/// minutes. After the pause a single request tests whether the host serves again; until its result is known, all other
-/// requests fail.
+/// Requests get permits in the order in which they ask, so a caller that sends one request after the other cannot keep others
+/// out. A caller that sends requests in parallel has to bound their number itself. Requests to a host are paused if it
+/// responds with 429, with 503 and a `Retry-After`, or with 503 three times in a row. The pause is the `Retry-After`, from a
+/// second to an hour. Without one it is two seconds, and each time twice as long, up to five minutes. After the pause a single
+/// request tests whether the host serves again; until its result is known, all other requests fail.
 #[derive(Debug)]
 pub struct HostBudgets {
     limits: HostLimits,
@@ -107,7 +106,7 @@ struct HostState {
 }
 
 impl HostBudgets {
-    /// Budgets with other limits than the usual ones.
+    /// Budgets with other limits than the default ones.
     pub fn new(limits: HostLimits) -> Self {
         Self { limits, ..Self::within(EgressRules::with_loopback()) }
     }
@@ -137,20 +136,20 @@ impl HostBudgets {
     pub async fn permit(&self, url: &Url) -> Result<HostPermit, HostBusyError> {
         let host = self.host(url);
         host.peek()?;
-        // A semaphore that is never closed gives a permit.
+        // The semaphore is never closed, so it always gives a permit.
         let permit = host.permits.clone().acquire_owned().await.ok();
-        // It may have closed meanwhile.
+        // Requests to the host may have been paused meanwhile.
         host.peek()?;
         Ok(HostPermit { host, _permit: permit })
     }
 
-    /// Sends a request from a permit of its own, which is given back with the answer.
+    /// Sends a request with a permit of its own. The permit is released when the answer is dropped.
     ///
-    /// Call it in a future; blocking code uses `block_on` of its runtime.
+    /// Call it in a future. Blocking code uses `block_on` of its runtime.
     ///
     /// # Errors
-    /// [`SendError::Busy`] if requests to the host are paused, or become paused while this call waits. The answer that
-    /// begins a pause is returned as an answer.
+    /// [`SendError::Busy`] if requests to the host are paused, or become paused while this call waits. The answer that begins
+    /// a pause is returned as an answer.
     pub async fn send(&self, request: RequestBuilder) -> Result<LimitedResponse, SendError> {
         let (client, request) = request.build_split();
         let request = request.map_err(|error| SendError::Transport(error.without_url()))?;
@@ -159,7 +158,7 @@ impl HostBudgets {
         Ok(LimitedResponse { response, permit })
     }
 
-    /// As [`HostBudgets::send`], but the permit is given back as soon as the answer begins: its body is read without one.
+    /// Like [`HostBudgets::send`], but the permit is released as soon as the answer begins. The body is read without a permit.
     ///
     /// # Errors
     /// As [`HostBudgets::send`].
@@ -180,7 +179,7 @@ impl HostBudgets {
         self.host(url).peek()
     }
 
-    /// Notes the answer of a host to a request that was sent with another client; see [`HostBudgets::check`].
+    /// Notes the answer of a host to a request that another client sent. See [`HostBudgets::check`].
     pub fn learn(&self, url: &Url, status: http::StatusCode, headers: &http::HeaderMap) {
         let host = self.host(url);
         let now = Timestamp::now();
@@ -210,7 +209,7 @@ impl HostBudgets {
     }
 }
 
-/// Scheme, host and port; and without the scheme.
+/// The key with scheme, host and port, and the same without the scheme.
 fn key_of(url: &Url) -> (String, String) {
     let port = url.port_or_known_default().unwrap_or_default();
     let name = format!("{}:{port}", url.host_str().unwrap_or_default());
@@ -293,7 +292,7 @@ impl HostPermit {
     }
 }
 
-/// An answer, which keeps its permit until it is dropped: read it, then drop it before the next request.
+/// An answer that holds its permit until it is dropped. Read it, then drop it before the next request.
 #[derive(Debug)]
 pub struct LimitedResponse {
     response: Response,

@@ -1,9 +1,9 @@
 //! The HTTP client that every source shares: trusted authorities, client certificates, connections.
 //!
-//! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
-//! In the folder: the proxy ([`HttpProxy`]), which servers may be asked ([`EgressRules`]), how much is asked of one
-//! ([`HostBudgets`]), what is fetched once for many ([`SingleFlightCache`]). Elsewhere: credentials in headers,
-//! redirects, limits on bytes and on time: each source knows its own protocol.
+//! Here: building a [`reqwest::Client`], and turning its errors into causes that a person can read.
+//! In the folder: the proxy ([`HttpProxy`]), which servers may be asked ([`EgressRules`]), limits for each host
+//! ([`HostBudgets`]), one fetch for many callers ([`SingleFlightCache`]). Elsewhere: credentials in headers, redirects, limits
+//! on bytes and on time, which are part of each source's protocol.
 
 pub mod clients;
 mod egress_rules;
@@ -33,21 +33,21 @@ pub use single_flight::{LoginTokenCache, SingleFlightCache};
 /// Without anything the system's authorities are trusted and no certificate is shown.
 #[derive(Debug, Clone, Default)]
 pub struct TlsConfig {
-    /// Certificate authorities in PEM; when given, only these are trusted.
+    /// The certificate authorities in PEM. If they are given, only these are trusted.
     pub ca: Option<Vec<u8>>,
     /// The client certificate, for servers that ask for one.
     pub identity: Option<ClientIdentity>,
 }
 
-/// How the authorities in [`TlsConfig::ca`] combine with those of the system.
+/// How the authorities in [`TlsConfig::ca`] combine with the authorities of the system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsTrust {
-    /// They replace the authorities of the system.
+    /// The given authorities replace the authorities of the system.
     #[default]
     Instead,
-    /// They are trusted in addition.
+    /// The given authorities are trusted in addition.
     Beside,
-    /// Nothing is checked: any certificate of any server is accepted.
+    /// Nothing is checked, so any certificate of any server is accepted.
     Anyone,
 }
 
@@ -60,7 +60,7 @@ pub struct ClientIdentity {
     pub key: RedactedValue<Vec<u8>>,
 }
 
-/// Why no client could be built: something in the Secret is not what it should be.
+/// The reason why no client could be built, which is an invalid entry of the Secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// `ca` has no certificate in it.
@@ -77,7 +77,7 @@ pub enum Error {
     Setup(String),
 }
 
-/// How long a connection may take to come about; the limit of the whole operation is a separate one.
+/// The time limit for a connection. The whole operation has a separate limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of HTTP, as the functions below build it.
@@ -86,16 +86,16 @@ pub type HttpClient = reqwest::Client;
 /// Builds a client for one source.
 ///
 /// # Guarantees
-/// The client does not follow redirects: the caller that sends credentials decides where to.
-/// Without a proxy of its own, proxies are those of the environment (`HTTPS_PROXY`, `NO_PROXY`), as for Flux.
+/// The client does not follow redirects, because the caller decides to which server it sends credentials. Without a proxy of
+/// its own, it uses the proxies of the environment (`HTTPS_PROXY`, `NO_PROXY`), as Flux does.
 ///
 /// # Errors
-/// Names the key of the Secret that cannot be used. No text of the Secret is repeated.
+/// The error names the key of the Secret that cannot be used. It repeats no text of the Secret.
 pub fn client(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> Result<reqwest::Client, Error> {
     client_within(tls, proxy, &EgressRules::Anywhere)
 }
 
-/// As [`client_within`], for bodies that are stored as they were sent: no response is decompressed.
+/// Like [`client_within`], for bodies that are stored as the server sent them. The client does not decompress responses.
 ///
 /// # Errors
 /// As [`client`].
@@ -108,7 +108,7 @@ pub fn client_undecoded(
     built(builder, tls, TlsTrust::Instead, proxy, egress)
 }
 
-/// As [`client`], for the servers that `egress` permits. The caller checks IP addresses in URLs with
+/// Like [`client`], for the servers that `egress` permits. The caller checks IP addresses in URLs with
 /// [`EgressRules::admits`].
 ///
 /// # Errors
@@ -121,7 +121,7 @@ pub fn client_within(
     client_trusting(tls, TlsTrust::Instead, proxy, egress)
 }
 
-/// As [`client_within`]; `trust` decides how custom authorities are used.
+/// Like [`client_within`]. `trust` decides how custom authorities are used.
 ///
 /// # Errors
 /// As [`client`].
@@ -210,8 +210,8 @@ pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
     proxy::socks_words(&text).map_or(text, str::to_owned)
 }
 
-/// Until or from when a certificate is valid that is not valid now, or that it is one of an authority. The text of the library
-/// has the time of the attempt, so that each attempt would be another failure.
+/// The reason why a certificate is not accepted. It is expired or not valid yet, with the time, or it is a certificate of an
+/// authority. The library's own text contains the time of the attempt, so it would differ at each attempt.
 fn validity(error: &(dyn StdError + 'static)) -> Option<String> {
     let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() else { return None };
     let moment = |at: &UnixTime| Timestamp::from_second(i64::try_from(at.as_secs()).ok()?).ok();

@@ -15,23 +15,23 @@ const LONGEST_ADDRESS: usize = 2048;
 /// The longest user or password of SOCKS (RFC 1929).
 const LONGEST_OF_SOCKS: usize = 255;
 
-/// A proxy: `http`, `https` or `socks5`, which is asked for every connection to any host.
+/// A proxy of the type `http`, `https` or `socks5`, which is used for every connection to any host.
 ///
-/// It looks names up itself and decides what is reached through it. Where it is itself is checked as servers are
-/// ([`EgressRules::Named`]): a user who may name a proxy could name the metadata of a cloud, and have them asked that
-/// way.
+/// The proxy resolves names itself, and decides which servers can be reached. Its own address is checked like that of a server
+/// ([`EgressRules::Named`]). Otherwise a user could name a cloud's metadata server as a proxy, and windlass would send
+/// requests to it.
 ///
-/// `Display` and `Debug` leave out all that could be a credential.
+/// `Display` and `Debug` leave out everything that could be a credential.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpProxy {
-    /// Without user and password.
+    /// The URL without user and password.
     url: Url,
     username: Option<String>,
     password: RedactedValue<String>,
 }
 
 impl HttpProxy {
-    /// Reads `address`, `username` and `password`; user and password in the address stand in for the two keys.
+    /// Reads `address`, `username` and `password`. If the two keys are missing, user and password in the address are used.
     ///
     /// # Errors
     /// [`Error::BadProxy`] naming the key that is missing or unusable. No text of the Secret is repeated.
@@ -89,12 +89,12 @@ impl HttpProxy {
         Ok(Self { url, username, password: RedactedValue::new(password) })
     }
 
-    /// Checks where it is, if that is given as an address; a name is checked when it is looked up.
+    /// Checks the address of the proxy, if it is an IP address. A name is checked when it is resolved.
     pub(super) fn check(&self, egress: &EgressRules) -> Result<(), Error> {
         egress.admits(&self.url).map_err(|refused| Error::BadProxy(refused.to_string()))
     }
 
-    /// As the HTTP client wants it.
+    /// The proxy in the form of the HTTP client.
     pub(super) fn for_client(&self) -> Result<reqwest::Proxy, Error> {
         let mut address = self.url.to_string();
         // Parity(go): names are resolved by the proxy; reqwest spells that with an `h`.
@@ -103,7 +103,7 @@ impl HttpProxy {
         }
         let proxy = reqwest::Proxy::all(address)
             .map_err(|_unusable| Error::BadProxy("`address` is invalid".to_owned()))?;
-        // The client puts both into a URL and takes them out again, where `%2F` would become `/`.
+        // The client puts user and password into a URL and parses them again, where `%2F` would become `/`.
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         Ok(match &self.username {
             Some(username) => {
@@ -113,7 +113,7 @@ impl HttpProxy {
         })
     }
 
-    /// The values that identify the proxy, credentials included; for digests only.
+    /// The values that identify the proxy, including credentials. They are only for digests.
     pub(crate) fn parts(&self) -> [Option<&[u8]>; 3] {
         let username = self.username.as_deref().map(str::as_bytes);
         [Some(self.url.as_str().as_bytes()), username, Some(self.password.expose().as_bytes())]
@@ -140,10 +140,10 @@ impl fmt::Debug for HttpProxy {
 const REJECTED: &str = "authentication failed at the SOCKS proxy";
 const OTHER_METHOD: &str = "the SOCKS proxy requires another authentication method; check `username` and `password` of its Secret";
 
-/// Replaces an error of the SOCKS part of the HTTP client, which does not say what to do.
+/// A replacement for an error of the HTTP client's SOCKS code, which does not tell the user what to do.
 pub(super) fn socks_words(text: &str) -> Option<&'static str> {
     Some(match text.strip_prefix("SOCKS error: ")? {
-        // It hides why.
+        // The text hides the cause.
         "failed to create underlying connection" => "cannot connect to the SOCKS proxy",
         "credentials not accepted" => REJECTED,
         // The proxy returns this also if it requires credentials and none are set.
@@ -155,8 +155,7 @@ pub(super) fn socks_words(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a proxy refuses the credentials; that happens while a connection is made, so there is no response to
-/// examine.
+/// Whether a proxy refuses the credentials. That happens during the connection, so there is no response to examine.
 pub fn is_refusal_of_proxy(cause: &str) -> bool {
     cause.contains("proxy authorization required")
         || [REJECTED, OTHER_METHOD].iter().any(|socks| cause.starts_with(socks))

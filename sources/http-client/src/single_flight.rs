@@ -1,6 +1,6 @@
-//! What many want and one fetches: tokens of a login, or an answer that several wait for at the same moment.
+//! A cache in which one caller fetches a value for all callers that wait for it, such as the token of a login.
 //!
-//! Elsewhere: how anything is fetched.
+//! Elsewhere: the fetch itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,14 +14,14 @@ use tokio::time::Instant;
 /// The number of keys from which on keys without a value and without a waiting caller are forgotten.
 const MANY_KEYS: usize = 4096;
 
-/// Values by key. One fetch serves all concurrent callers, and a value is kept for 80 % of its life.
+/// A cache of values by key. One fetch serves all concurrent callers, and a value is kept for 80 % of its lifetime.
 ///
-/// A key must contain everything that decides what is fetched, with credentials as a digest, because callers with the
-/// same key get the same value.
+/// A key must contain everything that decides what is fetched, with credentials as a digest, because callers with the same key
+/// get the same value.
 ///
 /// # Guarantees
-/// Callers that waited for a failed fetch get its error, and later callers fetch again. If the caller that fetches
-/// gives up, the next waiting caller fetches. `Debug` does not show values.
+/// Callers that waited for a failed fetch get its error, and later callers fetch again. If the caller that fetches gives up,
+/// the next waiting caller fetches. `Debug` does not show values.
 pub struct SingleFlightCache<K, T, E> {
     slots: Mutex<BTreeMap<K, Arc<SingleFlightSlot<T, E>>>>,
 }
@@ -64,16 +64,15 @@ impl<K, T, E> fmt::Debug for SingleFlightCache<K, T, E> {
     }
 }
 
-/// How long a value is kept. It ends early enough that no request begins with a value that expires meanwhile.
+/// How long a value with this lifetime is kept. It ends early, so that no request begins with a value that expires meanwhile.
 fn kept_for(life: Duration) -> Duration {
     life / 5 * 4
 }
 
 impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
-    /// The value of a key: the kept one, the one that another caller is fetching, or else the result of `fetch`.
+    /// Returns the value of a key: the cached value, the value that another caller is fetching, or the result of `fetch`.
     ///
-    /// `fetch` returns how long the value lives from now. Without a life, only the callers that already wait get the
-    /// value.
+    /// `fetch` returns the value's lifetime from now. Without a lifetime, only the callers that already wait get the value.
     ///
     /// # Errors
     /// The error of `fetch`, or of the other caller's fetch.
@@ -99,7 +98,7 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
         let until = life.and_then(|life| Instant::now().checked_add(kept_for(life)));
         *slot.fresh_until.lock() = until;
         slot.ended.fetch_add(1, Ordering::AcqRel);
-        // Callers that wait hold the slot, and find the value; without a life no later caller does.
+        // Waiting callers hold the slot and find the value. Without a lifetime, later callers do not.
         latest.0 = Some(value.clone());
         drop(latest);
         if until.is_none() {

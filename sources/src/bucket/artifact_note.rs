@@ -1,10 +1,10 @@
-//! What an artifact was made of, kept beside it, so that only what changed is fetched again.
+//! The note beside an artifact with the objects it was made from, so that only changed objects are fetched again.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What an artifact was made of. Only ever saves requests: without it everything is fetched.
+/// The objects from which an artifact was made. The note only saves requests. Without it, everything is fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketArtifactNote {
     /// The digest of the artifact.
@@ -18,20 +18,20 @@ pub struct BucketArtifactNote {
 /// A `.sourceignore`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoreFileNote {
-    /// Its entity tag.
+    /// The entity tag of the file.
     pub etag: String,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
 }
 
 impl BucketArtifactNote {
-    /// Reads a note; one that cannot be read counts as empty.
+    /// Parses a note. An unreadable note counts as empty.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    /// The bytes of the note as it is stored.
+    /// The bytes of the note for storing it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()

@@ -35,7 +35,7 @@ const PAGE: &str = "1000";
 /// The name of an error, which answers to HEAD have as well.
 const CODE: &str = "x-ms-error-code";
 
-/// What may be wrong when credentials are not accepted.
+/// The advice if the credentials are not accepted.
 const CHECK: &str = "the Secret of spec.secretRef, and that a `sasKey` is valid for the container in spec.bucketName";
 
 /// The credentials for Azure.
@@ -43,30 +43,29 @@ const CHECK: &str = "the Secret of spec.secretRef, and that a `sasKey` is valid 
 pub enum AzureIdentity {
     /// Anonymous.
     Anonymous,
-    /// The credentials of the environment: a client secret, a workload identity, else the managed identity of the
-    /// machine.
+    /// The credentials of the environment: a client secret, a workload identity, or else the managed identity of the machine.
     Environment {
         /// The managed identity, where the machine has several.
         client: Option<String>,
     },
-    /// With the key of the account.
+    /// The key of the account.
     Key {
         /// The name of the account.
         account: String,
-        /// Its key, in base64.
+        /// The key in base64.
         key: RedactedValue<String>,
     },
-    /// With a shared access signature: a query.
+    /// A shared access signature, which is a query.
     Signature(RedactedValue<String>),
-    /// As an application that Entra knows.
+    /// An application that is registered in Entra.
     Application {
         /// The directory.
         tenant: String,
         /// The application.
         client: String,
-        /// Its secret.
+        /// The secret of the application.
         secret: RedactedValue<String>,
-        /// Where it logs in, instead of the public cloud.
+        /// The login server, instead of the one of the public cloud.
         authority: Option<Url>,
     },
 }
@@ -79,7 +78,7 @@ pub(crate) struct AzureBlobClient {
     waiting: CredentialWait,
 }
 
-/// What is added to requests.
+/// The credentials that are added to requests.
 #[derive(Debug)]
 enum AzureCredentials {
     Anonymous,
@@ -98,7 +97,7 @@ enum AzureCredentials {
 #[serde(rename_all = "PascalCase")]
 struct AzureBlobListing {
     blobs: AzureBlobs,
-    /// Empty after the last page, and always there: what ends without it is not known to be complete.
+    /// The marker of the next page. It is empty on the last page, and always present. A list without it may be incomplete.
     next_marker: String,
 }
 
@@ -118,7 +117,7 @@ struct AzureBlob {
 
 #[derive(Deserialize)]
 struct AzureBlobName {
-    /// It has characters that XML has not.
+    /// Whether the name is encoded, because it has characters that XML does not allow.
     #[serde(rename = "@Encoded", default)]
     is_encoded: bool,
     #[serde(rename = "$text", default)]
@@ -202,14 +201,14 @@ impl AzureCredentials {
     }
 }
 
-/// What gives an application, or the environment, tokens for the store, or for another service.
+/// The token provider for the store or for another service, with the credentials of an application or of the environment.
 pub(crate) fn provider(
     identity: &AzureIdentity,
     audience: Option<&'static str>,
     egress: &EgressRules,
     waiting: &CredentialWait,
 ) -> Result<RedactedValue<AzureCredentialProvider>, NoLoginError> {
-    // The library wants names, and uses them for requests of its own only.
+    // The library requires names, and uses them only for requests of its own.
     let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
     let builder = builder.with_retry(retries());
     let builder = match identity {
@@ -297,7 +296,7 @@ fn checked_tenant(tenant: &str) -> Result<&str, &'static str> {
     }
 }
 
-/// Where applications log in, with their secrets.
+/// Checks the server at which applications log in, with their secrets.
 fn checked_authority(url: &str) -> Result<String, &'static str> {
     let wrong = "is not a URL such as `https://login.microsoftonline.com`";
     let url = Url::parse(url).map_err(|_unread| wrong)?;
@@ -397,7 +396,7 @@ impl AzureBlobClient {
         }
     }
 
-    /// A response other than an error; `None` if the object still has this entity tag.
+    /// A successful response. `None` if the object still has this entity tag.
     async fn ask(
         &self,
         asked: &BucketRequestContext<'_>,
@@ -422,17 +421,17 @@ impl AzureBlobClient {
         Err(match (code.as_str(), status) {
             ("ContainerNotFound", _) => asked.no_bucket(),
             ("AuthenticationFailed" | "InvalidAuthenticationInfo", _) => asked.refused(code, CHECK),
-            // To anonymous requests Azure reports what is not public as not found.
+            // Azure reports objects that are not public as not found to anonymous requests.
             ("PublicAccessNotPermitted" | "ResourceNotFound", _) | (_, 401 | 403) => {
                 asked.denied(if code.is_empty() { status.to_string() } else { code })
             }
-            // Every error of Azure has a code: a 404 without one does not say that there is no such object.
+            // Every error of Azure has a code. A 404 without a code does not prove that the object is missing.
             (_, 404) if !code.is_empty() => asked.missing(),
             _ => {
                 let text = BucketHttpClient::error(answer).await;
                 let text = quick_xml::de::from_reader::<_, AzureErrorBody>(text_of(&text));
                 let text = text.map(|failure| failure.message).unwrap_or_default();
-                // The lines below the first are other ones each time.
+                // The lines below the first differ each time.
                 asked.answer(status, code, text.lines().next().unwrap_or_default())
             }
         })

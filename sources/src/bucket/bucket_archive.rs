@@ -1,6 +1,6 @@
-//! A bundle: one archive in a bucket whose files are the artifact's.
+//! A bundle: one archive in a bucket that contains the files of the artifact.
 //!
-//! Here: its revision, fetching and unpacking it. Elsewhere: what is refused in an archive ([`artifacts::archive`]).
+//! Here: its revision, fetching and unpacking it. Elsewhere: refused entries of an archive ([`artifacts::archive`]).
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::fetch::collect;
 use super::{BucketClientCache, Error, RemoteBucket};
 use crate::chain;
 
-/// The largest bundle, in bytes as it is in the bucket.
+/// The largest bundle, in bytes of the archive.
 const MAX_BUNDLE_BYTES: u64 = 64 << 20;
 
 /// The kinds of archives, by the names of their objects.
@@ -49,9 +49,9 @@ pub fn check(key: &str) -> Result<(), Error> {
 pub struct UnpackedBucketArchive {
     /// Each file with its place in [`UnpackedBucketArchive::load`].
     pub contents: ArchiveContents<RelPath>,
-    /// As fetched.
+    /// The fetched revision.
     pub revision: String,
-    /// How many files there are.
+    /// The number of files.
     pub count: usize,
     files: MemoryTree,
 }
@@ -66,13 +66,14 @@ impl UnpackedBucketArchive {
     }
 }
 
-/// The revision of a bundle. It differs from that of a bucket with only the bundle in it: no key has such a name.
+/// The revision of a bundle. It differs from the revision of a bucket that contains only the bundle, since no key has such a
+/// name.
 fn revision(key: &str, etag: &str) -> String {
     let line = format!("\0bundle {key} {etag}\n");
     format!("sha256:{}", hex::encode(Sha256::digest(line)))
 }
 
-/// Asks which revision a bundle has: one HEAD.
+/// Asks for the revision of a bundle, with one HEAD request.
 ///
 /// # Errors
 /// See [`Error`].
@@ -96,9 +97,9 @@ pub async fn ask(
     Ok(revision(key, &etag))
 }
 
-/// Fetches a bundle and takes it apart, without what is ignored.
+/// Fetches a bundle and unpacks it, without the ignored files.
 ///
-/// Patterns are those of `spec.ignore` and of a `.sourceignore` at the root of the bundle.
+/// The patterns come from `spec.ignore` and from a `.sourceignore` at the root of the bundle.
 ///
 /// # Errors
 /// See [`Error`].

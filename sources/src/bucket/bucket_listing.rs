@@ -21,7 +21,7 @@ const MOST_LISTED: usize = 200_000;
 /// The most bytes of keys and entity tags of all objects that are examined.
 const MOST_LISTED_BYTES: usize = 32 << 20;
 
-/// The most pages in a row that have nothing in them. Stores skip what was deleted so, and mean what they promise.
+/// The most empty pages in a row. Stores send empty pages while they skip deleted objects.
 const MOST_EMPTY_PAGES: usize = 1000;
 
 /// The largest file of ignore patterns.
@@ -30,20 +30,20 @@ const LARGEST_IGNORE_FILE: u64 = 4 << 20;
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedBucketObject {
-    /// Its key.
+    /// The key of the object.
     pub key: String,
-    /// Its entity tag as revisions have it: without quotes, but for Azure.
+    /// The entity tag as revisions contain it: without quotes, except for Azure.
     pub etag: String,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// A further identifier of this version, if the store has one: Google's generations.
+    /// A further identifier of this version, if the store has one, such as Google's generation.
     pub generation: Option<String>,
 }
 
 /// The objects that an artifact is made of.
 #[derive(Debug, Clone, Default)]
 pub struct BucketListing {
-    /// By the path of the file that each becomes.
+    /// The objects by the paths of their files.
     pub(super) objects: BTreeMap<RelPath, ListedBucketObject>,
     /// The patterns at the root of the bucket.
     pub(super) ignore: Option<IgnoreFileNote>,
@@ -64,7 +64,7 @@ impl BucketListing {
         format!("sha256:{}", hex::encode(hash.finalize()))
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len()
@@ -76,7 +76,7 @@ impl BucketListing {
         self.objects.is_empty()
     }
 
-    /// Puts an object at its place.
+    /// Adds an object at the path of its file.
     pub(super) fn add(&mut self, path: RelPath, object: ListedBucketObject) -> Result<(), Error> {
         match self.objects.entry(path) {
             Entry::Vacant(place) => {
@@ -89,7 +89,7 @@ impl BucketListing {
         }
     }
 
-    /// Checks that no file is where another one needs a folder, and that they are not too much together.
+    /// Checks that no file is at the path of a folder of another file, and that all files together are not too large.
     fn check(&self, remote: &RemoteBucket) -> Result<(), Error> {
         let limits = &remote.limits;
         let mut bytes: u64 = 0;
@@ -155,7 +155,7 @@ pub(super) fn place(key: &str) -> Result<Option<RelPath>, Error> {
     Ok(Some(path))
 }
 
-/// A key as messages show it: control characters visible, and not endless.
+/// A key as messages show it: with visible control characters, and cut short.
 fn shown(key: &str) -> String {
     key.chars().take(256).flat_map(char::escape_debug).collect()
 }
@@ -215,7 +215,7 @@ async fn pages(
             return Err(too_large(what, bytes as u64, MOST_LISTED_BYTES as u64));
         }
         let Some(token) = page.next else { return Ok(found) };
-        // Not the end: what is on no page would be taken for deleted.
+        // This is not treated as the end, since objects on later pages would count as deleted.
         if empty_pages >= MOST_EMPTY_PAGES {
             let why = format!(
                 "{MOST_EMPTY_PAGES} consecutive pages are empty, and the listing is not complete"
@@ -226,7 +226,7 @@ async fn pages(
     }
 }
 
-/// The patterns at the root of the bucket, fetched only when they may have changed.
+/// The patterns at the root of the bucket. They are only fetched if they may have changed.
 async fn ignore_file(
     remote: &RemoteBucket,
     client: &BucketClient,

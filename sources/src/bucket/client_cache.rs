@@ -1,4 +1,4 @@
-//! Clients that are kept from one look to the next, with their connections and the credentials that they were given.
+//! A cache of bucket clients between runs, with their connections and credentials.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::{
     BucketClient, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, azure, google,
 };
 
-/// How long an unused client is kept.
+/// The time for which an unused client is kept.
 const CLIENT_IDLE_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// How many are kept.
+/// The most clients that are kept.
 const MAX_CACHED_CLIENTS: usize = 256;
 
-/// Clients by what they were made of, with the time when each was used last.
+/// Clients by their key, with the time of their last use.
 type BucketClients = BTreeMap<[u8; 32], (Instant, Arc<BucketClient>)>;
 
-/// Clients by their server and user; all requests to the same server as the same user share one.
+/// A cache of clients by server and user. All requests to the same server as the same user share a client.
 #[derive(Debug, Default)]
 pub struct BucketClientCache {
     clients: Mutex<BucketClients>,
@@ -55,13 +55,13 @@ impl BucketClientCache {
     }
 }
 
-/// The key of a server and its user. It depends on secrets, which is why only a digest is kept.
+/// The key of a server and its user. It is a digest, because it depends on secrets.
 fn key(server: &BucketServerAddress) -> [u8; 32] {
-    // No `..`: a field that is forgotten here would let one user act as another.
+    // No `..`: a forgotten field would let one user act as another.
     let BucketServerAddress { endpoint, region, identity, tls, proxy } = server;
     let mut hash = Sha256::new();
     let mut put = |part: Option<&[u8]>| match part {
-        // With its length no two lists of parts are the same bytes.
+        // With the length before each part, two different lists of parts have different bytes.
         Some(part) => {
             hash.update((part.len() as u64 + 1).to_be_bytes());
             hash.update(part);

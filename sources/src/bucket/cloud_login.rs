@@ -1,7 +1,7 @@
-//! Logins at Google and Azure: `object_store` knows where tokens come from, and asks for them with our HTTP client.
+//! Logins at Google and Azure. The library `object_store` requests the tokens with windlass's HTTP client.
 //!
-//! It is a client of its own: neither the proxy nor the authority of a spec may come between windlass and the credentials of its
-//! machine, and tokens are asked for at other servers than the store.
+//! The HTTP client is a separate one. Neither the proxy nor the certificate authority of a spec may come between windlass and
+//! the credentials of its machine. Besides, tokens come from other servers than the store.
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ use super::request_context::printable;
 /// The largest answer with a token.
 const LARGEST_ANSWER: usize = 1 << 20;
 
-/// How long one answer may take.
+/// The time limit for one answer.
 const METADATA_LIMIT: Duration = Duration::from_secs(5);
 const TOKEN_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest life of a token, in seconds. The server that issues it is not trusted to name a sane number.
+/// The longest lifetime of a token, in seconds. The issuing server is not trusted to send a sane number.
 const LONGEST_LIFE: u64 = 30 * 24 * 60 * 60;
 
-/// What the library asks Azure's tokens for.
+/// The audience that the library requests for Azure's tokens.
 const STORAGE: &str = "https%3A%2F%2Fstorage.azure.com";
 
-/// Why there is nothing that gives tokens.
+/// The reason why there is no token provider.
 #[derive(Debug)]
 pub(crate) enum NoLoginError {
-    /// The credentials that were given cannot be used. The text begins with the name of a key, or is about all of them.
+    /// The given credentials cannot be used. The text begins with the name of a key, or is about all of them.
     Secret(String),
     /// The environment has no credentials.
     Environment(String),
@@ -54,20 +54,20 @@ impl From<http_client::Error> for NoLoginError {
 pub(super) struct TokenHttpClient {
     client: reqwest::Client,
     egress: EgressRules,
-    /// Where pending requests are recorded.
+    /// The record of pending requests.
     waiting: CredentialWait,
-    /// The service of Azure that tokens are for, if it is not the store.
+    /// The Azure service for which tokens are requested, if it is not the store.
     audience: Option<&'static str>,
 }
 
 impl TokenHttpClient {
-    /// For services that the environment names: the metadata of the machine are at an address that a spec must not
-    /// name.
+    /// A client for services that the environment names. It may reach the machine's metadata server, whose address a spec must
+    /// not name.
     pub(super) fn of_machine(waiting: &CredentialWait) -> Result<Self, http_client::Error> {
         Self::within(&EgressRules::Anywhere, waiting)
     }
 
-    /// For what a Secret names.
+    /// A client for services that a Secret names.
     pub(super) fn of_secret(
         egress: &EgressRules,
         waiting: &CredentialWait,
@@ -80,12 +80,13 @@ impl TokenHttpClient {
         Ok(Self { client, egress: egress.clone(), waiting: waiting.clone(), audience: None })
     }
 
-    /// With tokens for another service of Azure, which the library has no word for: the URL of all of its resources.
+    /// A client for tokens of another Azure service, which the library does not know. `audience` is the URL of all its
+    /// resources.
     pub(super) fn for_audience(self, audience: Option<&'static str>) -> Self {
         Self { audience, ..self }
     }
 
-    /// The request for a token that is for the right service.
+    /// The token request for the right service.
     fn addressed(&self, request: HttpRequest) -> Result<http::Request<Vec<u8>>, HttpError> {
         let (mut parts, body) = request.into_parts();
         let mut body = body.as_bytes().map(|body| body.to_vec()).unwrap_or_default();
@@ -104,7 +105,7 @@ impl TokenHttpClient {
         }
         parts.uri = uri.replace(STORAGE, &audience).parse().map_err(|_unread| wrong())?;
         body = form.replace(STORAGE, &audience).into_bytes();
-        // It is of the other body; the client sets the right one.
+        // The header is about the former body. The client sets the right one.
         parts.headers.remove(http::header::CONTENT_LENGTH);
         Ok(http::Request::from_parts(parts, body))
     }
@@ -118,8 +119,7 @@ impl TokenHttpClient {
             .map_err(|refused| HttpError::new(HttpErrorKind::Unknown, refused))?;
         let host = request.url()[Position::BeforeHost..Position::AfterPort].to_owned();
         self.waiting.ask(host.clone());
-        // The metadata server is on the local network, and without TLS; on machines without one no server may answer at
-        // all.
+        // The metadata server is on the local network and has no TLS. On machines without one, no server may answer at all.
         let limit =
             if request.url().scheme() == "http" { METADATA_LIMIT } else { TOKEN_REQUEST_TIMEOUT };
         let answered = tokio::time::timeout(limit, self.answered(request, &host)).await;
@@ -165,7 +165,7 @@ impl TokenHttpClient {
     }
 }
 
-/// How long a token is good for.
+/// The lifetime of a token.
 #[derive(Deserialize)]
 struct TokenLifetime {
     expires_in: Option<u64>,
@@ -195,7 +195,7 @@ impl HttpConnector for TokenHttpClient {
     }
 }
 
-/// Why there is no token, in words that stay the same from one time to the next.
+/// The reason why there is no token, in a text that is the same at each attempt.
 pub(crate) fn why(error: &object_store::Error) -> String {
     #[derive(Deserialize)]
     struct LoginErrorBody {
@@ -207,14 +207,14 @@ pub(crate) fn why(error: &object_store::Error) -> String {
     };
     let refusal =
         serde_json::from_str::<LoginErrorBody>(body).map(|refusal| refusal.error_description);
-    // The text after it identifies this one request.
+    // The rest of the text identifies this one request, so it is left out.
     let text = refusal.unwrap_or_default();
     let text = text.split(['\r', '\n']).next().unwrap_or_default();
     let text = text.split(" Trace ID:").next().unwrap_or_default();
     printable(format!("{before}{text}").trim_end_matches([':', ' ']))
 }
 
-/// How often a token is asked for; the caller has a limit on the whole.
+/// How often a token is requested. The caller limits the total time.
 pub(super) fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {

@@ -12,7 +12,7 @@ pub(crate) struct CredentialWait(Arc<Mutex<CredentialWaitState>>);
 
 #[derive(Debug, Default)]
 struct CredentialWaitState {
-    /// How many wait for credentials.
+    /// The number of requests that wait for credentials.
     waiting: usize,
     /// The service that was asked last.
     asked: Option<String>,
@@ -23,7 +23,7 @@ impl CredentialWait {
         self.0.lock()
     }
 
-    /// Notes the service that is asked for credentials.
+    /// Notes the service from which credentials are requested.
     pub(crate) fn ask(&self, who: String) {
         self.state().asked = Some(who);
     }

@@ -1,4 +1,4 @@
-//! A file without a name that takes what was downloaded, until it is packed.
+//! A file without a name that holds downloaded objects until they are packed.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ impl DownloadSpool {
         Ok(Self { file: tempfile::tempfile()?, end: AtomicU64::new(0) })
     }
 
-    /// Puts a body in. Blocks.
+    /// Adds a body to the file. Blocks.
     pub(super) fn put(&self, body: &[u8]) -> io::Result<DownloadSpoolRange> {
         let offset = self.end.fetch_add(body.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(body, offset)?;

@@ -8,18 +8,18 @@ use url::Url;
 
 use crate::bucket::Error;
 
-/// A host with an optional port, reached over HTTP or HTTPS; for Azure also a path.
+/// A host with an optional port, reached over HTTP or HTTPS. For Azure it also has a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketEndpoint {
     is_insecure: bool,
     host: String,
-    /// With a colon before it; empty without one.
+    /// The port with a colon before it. Empty without a port.
     port: String,
-    /// With a slash before it and none behind; empty for all but Azure's emulator.
+    /// The path with a slash before it and none behind. Empty except for Azure's emulator.
     path: String,
 }
 
-/// Hosts of Azure's own stores, by what their names end in.
+/// The suffixes of the hosts of Azure's own stores.
 const AZURE: [&str; 5] = [
     ".blob.core.windows.net",
     ".blob.storage.azure.net",
@@ -29,7 +29,7 @@ const AZURE: [&str; 5] = [
 ];
 
 impl BucketEndpoint {
-    /// Reads `spec.endpoint` of a store that is a host.
+    /// Parses `spec.endpoint` of a store whose endpoint is a host.
     ///
     /// # Errors
     /// [`Error::Endpoint`] for a text that is not a host and a port, such as a URL.
@@ -83,12 +83,13 @@ impl BucketEndpoint {
         (!is_address && rest.contains('.')).then_some(first)
     }
 
-    /// Whether this is Google's own: a user who may name an endpoint must not get the token of this machine sent there.
+    /// Whether the endpoint is Google's own. Otherwise a user who may name an endpoint could receive the token of this
+    /// machine.
     pub fn is_google(&self) -> bool {
         !self.is_insecure && self.host.ends_with(".googleapis.com")
     }
 
-    /// Whether this is Azure's own; see [`BucketEndpoint::is_google`].
+    /// Whether the endpoint is Azure's own. See [`BucketEndpoint::is_google`].
     pub fn is_azure(&self) -> bool {
         !self.is_insecure && AZURE.iter().any(|name| self.host.ends_with(name))
     }
@@ -138,8 +139,8 @@ fn split(text: &str, separator: char) -> (&str, &str) {
     text.split_once(separator).unwrap_or((text, ""))
 }
 
-/// An endpoint that cannot be used, as errors show it: what stands before an `@` may be a password, and what stands
-/// behind a `?` a signature.
+/// An invalid endpoint, as errors show it. The text before an `@` may be a password, and the text behind a `?` may be a
+/// signature, so both are left out.
 fn shown(text: &str) -> String {
     let (place, _query) = split(text, '?');
     let (place, _fragment) = split(place, '#');

@@ -1,4 +1,4 @@
-//! What can go wrong with a bucket, in words for a person.
+//! The errors of requests to a bucket, with texts for people.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use artifacts::{archive, ignore};
 use tree::RelPath;
 
-/// Why a bucket could not be listed or fetched. No text has a secret in it.
+/// The reason why a bucket could not be listed or fetched. No text contains a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The endpoint is not a host.
@@ -24,7 +24,7 @@ pub enum Error {
     /// The credentials of a Secret cannot be used.
     #[error("the Secret of spec.secretRef is invalid: {0}")]
     BadSecret(String),
-    /// There is no such bucket.
+    /// The bucket does not exist.
     #[error("bucket '{bucket}' not found at {endpoint}")]
     NoBucket {
         /// The bucket.
@@ -32,7 +32,7 @@ pub enum Error {
         /// The server.
         endpoint: String,
     },
-    /// There is no such object.
+    /// The object does not exist.
     #[error("object '{key}' not found in bucket '{bucket}'")]
     NoObject {
         /// The bucket.
@@ -50,7 +50,7 @@ pub enum Error {
         what: String,
         /// The server.
         endpoint: String,
-        /// What the server calls it.
+        /// The server's error code.
         code: String,
     },
     /// The keys are wrong.
@@ -58,9 +58,9 @@ pub enum Error {
     BadCredentials {
         /// The server.
         endpoint: String,
-        /// What the server calls it.
+        /// The server's error code.
         code: String,
-        /// What may be wrong.
+        /// The advice.
         check: &'static str,
     },
     /// The clocks differ.
@@ -68,29 +68,29 @@ pub enum Error {
     Skewed {
         /// The server.
         endpoint: String,
-        /// What the server calls it.
+        /// The server's error code.
         code: String,
     },
     /// The environment has no usable credentials.
     #[error("no credentials for {endpoint}: {why}")]
     NoCredentials {
-        /// The server that they are for.
+        /// The server of the credentials.
         endpoint: String,
         /// The service that was asked, and its answer.
         why: String,
     },
-    /// Nothing answers.
+    /// The server does not answer.
     #[error("cannot connect to {endpoint}: {why}")]
     Unreachable {
         /// The server.
         endpoint: String,
-        /// What is at the bottom of it.
+        /// The root cause.
         why: String,
     },
     /// Requests to the server are paused, as it asked for.
     #[error(transparent)]
     Busy(#[from] http_client::HostBusyError),
-    /// The server shows a certificate that is not trusted.
+    /// The certificate of the server is not trusted.
     #[error(
         "the certificate of {endpoint} is not trusted: {why}; add its CA as `ca.crt` to the Secret of \
          spec.certSecretRef"
@@ -98,19 +98,19 @@ pub enum Error {
     Distrusted {
         /// The server.
         endpoint: String,
-        /// What is wrong with the certificate.
+        /// The reason why the certificate is not trusted.
         why: String,
     },
-    /// It took too long.
+    /// The action exceeded its time limit.
     #[error("{doing} bucket '{bucket}' at {endpoint} exceeded spec.timeout ({limit:?})")]
     TooSlow {
-        /// What was done.
+        /// The action that failed.
         doing: &'static str,
         /// The bucket.
         bucket: String,
         /// The server.
         endpoint: String,
-        /// How long it may take.
+        /// The time limit.
         limit: Duration,
     },
     /// An object, or all together, are larger than an artifact may be.
@@ -120,9 +120,9 @@ pub enum Error {
     TooLarge {
         /// The bucket or object.
         what: String,
-        /// How much there is.
+        /// The amount that was found.
         found: String,
-        /// How much there may be.
+        /// The limit.
         limit: String,
     },
     /// The server responded with another error.
@@ -134,7 +134,7 @@ pub enum Error {
         endpoint: String,
         /// The status of the answer.
         status: u16,
-        /// What the server calls it.
+        /// The server's error code.
         code: String,
         /// The message of the response.
         text: String,
@@ -146,7 +146,7 @@ pub enum Error {
         action: String,
         /// The server.
         endpoint: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
     /// A key can be no file of an artifact.
@@ -159,7 +159,7 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// Two keys would be at the same place.
+    /// Two keys would give the same path.
     #[error(
         "objects '{first}' and '{second}' cannot both be files: they have the same path, or one is a directory of \
          the other; rename one, or exclude it with spec.ignore"
@@ -176,18 +176,18 @@ pub enum Error {
     /// The client cannot be set up.
     #[error(transparent)]
     Http(#[from] http_client::Error),
-    /// What was fetched could not be put aside.
+    /// The downloaded data could not be written to the disk.
     #[error("cannot store fetched objects in a temporary file")]
     Disk(#[source] io::Error),
-    /// A bundle that is neither kind of archive by its name.
+    /// The name of a bundle is not that of a supported archive.
     #[error("`{0}` is not a bundle: its name must end in .tar.gz, .tgz or .zip")]
     NoBundle(String),
-    /// A bundle that is not a valid archive.
+    /// A bundle is not a valid archive.
     #[error("bundle '{key}' cannot be unpacked: {why}")]
     Bundle {
         /// The object.
         key: String,
-        /// What is wrong with it.
+        /// The error in the archive.
         why: String,
     },
     /// Two entries are at one place.

@@ -1,4 +1,4 @@
-//! Downloading: only the objects that changed, several at a time, within the limits.
+//! Downloads the changed objects of a bucket, several at a time, within the limits.
 
 use std::io;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::download_spool::{DownloadSpool, DownloadSpoolRange};
 use super::request_context::BucketRequestContext;
 use super::{BucketClient, BucketClientCache, Error, RemoteBucket};
 
-/// Objects that are downloaded at the same time.
+/// The most concurrent downloads.
 const AT_ONCE: usize = 16;
 
-/// What of them is in memory at the same time, in KiB.
+/// The most memory of concurrent downloads, in KiB.
 const MEMORY_KIB: u32 = 96 << 10;
 
-/// Where the bytes of a file are.
+/// The location of the bytes of a file.
 #[derive(Debug, Clone)]
 pub struct BucketFileBody(BucketFileBodySource);
 
@@ -31,29 +31,29 @@ pub struct BucketFileBody(BucketFileBodySource);
 enum BucketFileBodySource {
     /// Just downloaded.
     New(DownloadSpoolRange),
-    /// In the artifact that was made before.
+    /// The file is in the former artifact.
     Previous(RelPath),
     /// Known already.
     Text(Arc<[u8]>),
 }
 
-/// The artifact that was made before, and what it was made of.
+/// The former artifact, and its note.
 #[derive(Debug, Default)]
 pub struct PreviousArtifact {
-    /// Its files; without them everything is downloaded.
+    /// The files of the artifact. Without them everything is downloaded.
     pub files: Option<Arc<MemoryTree>>,
-    /// What it was made of.
+    /// The note of the artifact.
     pub note: BucketArtifactNote,
 }
 
-/// The files and the note of an artifact that is to be made.
+/// The files and the note of a new artifact.
 #[derive(Debug)]
 pub struct BucketFetchResult {
     /// The files.
     pub contents: ArchiveContents<BucketFileBody>,
-    /// As fetched: an object may have changed or vanished since it was listed.
+    /// The revision of the fetched objects. An object may have changed or vanished since it was listed.
     pub revision: String,
-    /// What to keep beside the artifact, whose digest is for the caller to put in.
+    /// The note to store beside the artifact. The caller sets the digest in it.
     pub note: BucketArtifactNote,
     /// Objects in the artifact.
     pub count: usize,
@@ -160,14 +160,14 @@ pub async fn object(
     let work = async {
         match client.get(remote, key, None).await? {
             Some(got) => collect(got.body, &what, remote.limits.file_bytes).await,
-            // Nothing is known of it that it could still be.
+            // The request has no condition, so the store cannot answer that the object is unchanged.
             None => Ok(Vec::new()),
         }
     };
     remote.within(&client, "fetching", work).await
 }
 
-/// Whether the previous artifact has an object as it is now.
+/// Whether the former artifact has the present version of an object.
 fn has(previous: &PreviousArtifact, path: &RelPath, object: &ListedBucketObject) -> bool {
     let is_same = previous.note.objects.get(&object.key).is_some_and(|tag| *tag == object.etag);
     let is_there = || previous.files.as_ref().is_some_and(|files| files.read(path).is_ok());
@@ -184,8 +184,8 @@ async fn download(
     let one = |(path, object): (RelPath, ListedBucketObject)| {
         let memory = &memory;
         async move {
-            // The size is that of the listing; an object that has grown since then fails by the limit and is listed
-            // again.
+            // The size is from the listing. If the object has grown beyond the limit, the download fails, and the bucket is
+            // listed again.
             let need = u32::try_from(object.size.div_ceil(1024)).unwrap_or(MEMORY_KIB);
             // A closed channel means that the process ends.
             let _place = memory.acquire_many(need.clamp(64, MEMORY_KIB)).await.ok();
@@ -203,7 +203,7 @@ async fn download(
     bodies.try_filter_map(|body| async { Ok(body) }).try_collect().await
 }
 
-/// An object with its entity tag; none if it has vanished.
+/// An object with its entity tag. `None` if the object has vanished.
 async fn whole(
     remote: &RemoteBucket,
     client: &BucketClient,
@@ -215,13 +215,13 @@ async fn whole(
         Ok(None) | Err(Error::NoObject { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // It is not the answer of the store: an empty one, or a page for browsers, would take the place of the object, and what
-    // was applied of that would be deleted.
+    // The response is not from the store. An empty body or a web page would replace the object, and applied objects would then
+    // be deleted.
     if got.etag.is_empty() && !object.etag.is_empty() {
         let asked = BucketRequestContext::object(remote, &object.key, "GET");
         return Err(asked.unreadable("it has no ETag, unlike the object in the listing".to_owned()));
     }
-    // Memory was reserved for the size in the listing; an object that has grown a little is still fetched.
+    // Memory was reserved for the size in the listing. An object that has grown a little is still fetched.
     let limit = object.size.saturating_mul(2).max(1 << 20).min(remote.limits.file_bytes);
     Ok(Some((got.etag, collect(got.body, &what, limit).await?)))
 }

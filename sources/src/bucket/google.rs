@@ -1,6 +1,6 @@
 //! Google Cloud Storage by its JSON interface.
 //!
-//! The XML interface has other entity tags than Flux puts into its revisions, so it would make every artifact anew.
+//! The XML interface has other entity tags than the ones in Flux's revisions. With it, every artifact would be made again.
 
 use std::env;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::{
     BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
 };
 
-/// Objects of a page; the server does not allow more.
+/// The objects of a page, which is the server's maximum.
 const PAGE: &str = "1000";
 
 /// The fields of an object that are requested.
 const FIELDS: &str = "name,etag,size,generation";
 
-/// What may be wrong when a token is not accepted.
+/// The advice if a token is not accepted.
 const CHECK: &str =
     "the `serviceaccount` in the Secret of spec.secretRef, or windlass's own credentials";
 
@@ -36,10 +36,10 @@ const CHECK: &str =
 pub enum GoogleIdentity {
     /// Anonymous.
     Anonymous,
-    /// By application-default credentials: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, that of `gcloud`, else the
-    /// service account of the machine (on GKE that of windlass's ServiceAccount).
+    /// The application-default credentials: the file in `GOOGLE_APPLICATION_CREDENTIALS`, the file of `gcloud`, or else the
+    /// service account of the machine. On GKE, that is the account of windlass's ServiceAccount.
     Environment,
-    /// With the JSON key of a service account.
+    /// The JSON key of a service account.
     ServiceAccount(RedactedValue<String>),
 }
 
@@ -47,12 +47,12 @@ pub enum GoogleIdentity {
 #[derive(Debug)]
 pub(crate) struct GoogleStorageClient {
     exchange: BucketHttpClient,
-    /// Without it requests are anonymous.
+    /// The token provider. `None` for anonymous requests.
     tokens: Option<RedactedValue<GcpCredentialProvider>>,
     waiting: CredentialWait,
 }
 
-/// An object in the server's JSON; numbers are strings.
+/// The JSON of an object, in which numbers are strings.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct GoogleObjectMetadata {
@@ -116,7 +116,7 @@ pub(crate) fn provider(
         GoogleIdentity::ServiceAccount(key) => {
             check(key).map_err(NoLoginError::Secret)?;
             let builder = builder.with_service_account_key(key.expose());
-            // Its text may repeat what is wrong, which is a secret.
+            // The text of the error may repeat a part of the secret.
             let built =
                 builder.with_http_connector(TokenHttpClient::of_secret(egress, waiting)?).build();
             built.map_err(|_unread| {
@@ -219,7 +219,7 @@ impl GoogleStorageClient {
         self.read::<GoogleObjectMetadata>(&asked, url).await.map(ListedBucketObject::from)
     }
 
-    /// An object, of which only its metadata are asked for if it did not change.
+    /// Reads an object. If it did not change, only its metadata are requested.
     pub(super) async fn get(
         &self,
         remote: &RemoteBucket,
@@ -233,7 +233,7 @@ impl GoogleStorageClient {
         self.media(remote, &object).await.map(Some)
     }
 
-    /// An object as it was listed, and where that is gone as it is now.
+    /// Reads an object in the listed version, or in the present version if the listed one is gone.
     pub(super) async fn listed(
         &self,
         remote: &RemoteBucket,
@@ -245,7 +245,7 @@ impl GoogleStorageClient {
         }
     }
 
-    /// The bytes of one generation, so that the known entity tag is that of the bytes: such responses have an `ETag` of
+    /// The bytes of one generation, so that the known entity tag belongs to the bytes. Such responses have an `ETag` of
     /// another kind.
     async fn media(
         &self,
@@ -268,7 +268,7 @@ impl GoogleStorageClient {
         })
     }
 
-    /// The URL of an object, or of all; a key is one path segment, even if it holds slashes.
+    /// The URL of an object, or of all objects. A key is one path segment, even if it contains slashes.
     fn url(&self, asked: &BucketRequestContext<'_>, key: &str) -> Result<Url, Error> {
         let bucket = &asked.remote.bucket;
         if is_relative(bucket) {
@@ -311,7 +311,7 @@ impl GoogleStorageClient {
                 headers.insert(AUTHORIZATION, value);
             }
         }
-        // The error of a download is plain text; that of metadata, which are requested next, is not.
+        // The error of a download is plain text. The metadata request that follows a failed download has an error in JSON.
         let is_download = url.query_pairs().any(|(name, _)| name == "alt");
         let answer = self.exchange.send(asked, Method::GET, url, headers).await?;
         match answer.status().as_u16() {

@@ -1,4 +1,5 @@
-//! Requests of protocols that are plain HTTP: sent by the client of all sources, tried again, read within limits.
+//! Requests of plain HTTP protocols. It sends them with the HTTP client of all sources, retries them, and reads the responses
+//! within limits.
 //!
 //! Elsewhere: the requests and responses of each protocol (`google`, `azure`), and the errors that they share
 //! (`request_context`).
@@ -18,17 +19,17 @@ use url::Url;
 use super::request_context::BucketRequestContext;
 use super::{BucketServerAddress, Error};
 
-/// How often something is asked that a server was too busy for, and how long to wait before the second time.
+/// The most attempts of a request if the server is too busy, and the delay before the second one.
 const MAX_REQUEST_ATTEMPTS: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// The largest response other than an object: a listing of a thousand keys has a megabyte.
+/// The largest response that is not an object. A listing of a thousand keys has a megabyte.
 const LARGEST_ANSWER: usize = 16 << 20;
 
-/// What of an error is read.
+/// The most bytes of an error response that are read.
 const LARGEST_ERROR: usize = 64 << 10;
 
-/// What stands for itself in a path, beside letters and digits.
+/// The characters that are not encoded in a path, besides letters and digits.
 const SEGMENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: AsciiSet = SEGMENT.remove(b'/');
 
@@ -42,7 +43,7 @@ pub(crate) fn path(text: &str) -> String {
     utf8_percent_encode(text, &PATH).to_string()
 }
 
-/// Whether a URL would not lead to a name: URL parsers resolve such parts as relative folders.
+/// Whether a name contains parts that URL parsers resolve as relative folders, so that a URL would not lead to the name.
 pub(crate) fn is_relative(name: &str) -> bool {
     name.is_empty() || name.split('/').any(|part| part == "." || part == "..")
 }
@@ -65,7 +66,7 @@ impl BucketHttpClient {
         Ok(Self { client, budgets: budgets.clone(), base: server.endpoint.url(None) })
     }
 
-    /// A URL of the server; the path is encoded already.
+    /// A URL of the server. `path` is encoded already.
     pub(super) fn url(&self, asked: &BucketRequestContext<'_>, path: &str) -> Result<Url, Error> {
         let url = Url::parse(&format!("{}{path}", self.base));
         url.map_err(|error| asked.unreachable(error.to_string()))
@@ -113,7 +114,7 @@ impl BucketHttpClient {
         Ok(whole)
     }
 
-    /// The beginning of an answer that is an error; what cannot be read of it is left out.
+    /// The beginning of an error response. Parts that cannot be read are left out.
     pub(super) async fn error(answer: Response) -> Vec<u8> {
         let mut read = Vec::new();
         let mut body = answer.bytes_stream();

@@ -1,4 +1,4 @@
-//! A request to an object store, and the errors about it that have the same words for every protocol.
+//! The facts about a request to an object store, and the errors that have the same text for every protocol.
 
 use std::error::Error as StdError;
 
@@ -7,13 +7,13 @@ use http_client::{is_distrust, root_cause};
 
 use super::{Error, RemoteBucket};
 
-/// The longest text of a server that is passed on.
+/// The longest text of a server that an error repeats.
 const LONGEST_TEXT: usize = 300;
 
-/// The request: bucket, object and action.
+/// The context of a request: bucket, object and action.
 pub(super) struct BucketRequestContext<'a> {
     pub(super) remote: &'a RemoteBucket,
-    /// The object; none for the bucket itself.
+    /// The object. `None` for the bucket itself.
     pub(super) key: Option<&'a str>,
     /// The action, as errors name it.
     pub(super) action: String,
@@ -32,7 +32,7 @@ impl<'a> BucketRequestContext<'a> {
         self.remote.server.endpoint.to_string()
     }
 
-    /// Nothing answers.
+    /// The error for a server that does not answer.
     pub(super) fn unreachable(&self, why: String) -> Error {
         let why = match &self.remote.server.proxy {
             Some(proxy) => format!("{why}, through the proxy {proxy}"),

@@ -1,7 +1,6 @@
 //! S3, and all services with the same protocol.
 //!
-//! Here: the requests. In the folder: HTTP (`sdk_transport`), the credentials (`credentials`, `ldap`), what its errors
-//! mean (`s3_failure`).
+//! Here: the requests. In the folder: HTTP (`sdk_transport`), the credentials (`credentials`, `ldap`), errors (`s3_failure`).
 
 pub(crate) mod aws_json_call;
 pub(crate) mod credentials;
@@ -31,17 +30,18 @@ use super::{
 use s3_failure::failure;
 use sdk_transport::AwsSdkTransport;
 
-/// How long credentials may take. The caller has a limit on the whole, and reports then which service did not answer.
+/// The longest time for requesting credentials. The caller limits the whole time, and then reports which service did not
+/// answer.
 const LONGEST_LOGIN: Duration = Duration::from_secs(600);
 
-/// How often something is asked that a server was too busy for.
+/// The most attempts of a request if the server is too busy.
 const MAX_REQUEST_ATTEMPTS: u32 = 3;
 
 /// One server and one user.
 #[derive(Debug)]
 pub(crate) struct S3Client {
     endpoint: BucketEndpoint,
-    /// Changed once when the server reports that it is in another region.
+    /// The client. It is replaced once if the server reports that it is in another region.
     sdk: Mutex<(aws_sdk_s3::Client, bool)>,
     waiting: CredentialWait,
 }
@@ -93,7 +93,7 @@ impl S3Client {
         self.sdk.lock().0.clone()
     }
 
-    /// Signs for another region from now on, if there was none before; whether that is so.
+    /// Signs for another region from now on, if no other region was set before. Returns whether that is so.
     fn moved(&self, region: Option<String>) -> bool {
         let Some(region) = region else { return false };
         let mut sdk = self.sdk.lock();

@@ -1,7 +1,7 @@
-//! The files of a chart: taken from a tree or an archive, changed where a source asks for it, and packed.
+//! The files of a chart. They are read from a tree or an archive, changed if a source asks for it, and packed.
 //!
-//! Here: the version, values and dependencies of a chart that is packed. Elsewhere: what the files mean (`helm`), where
-//! dependencies come from ([`super::dependency`]), what values files come to ([`super::values_merge`]).
+//! Here: the version, values and dependencies of a chart that is packed. Elsewhere: the meaning of the files (`helm`), finding
+//! dependencies ([`super::dependency`]), merging values files ([`super::values_merge`]).
 
 use std::io::Write;
 
@@ -21,16 +21,16 @@ pub struct LoadedChartFiles {
     chart: Chart,
 }
 
-/// Why files are not a chart, or cannot be packed.
+/// The reason why files are not a chart, or cannot be packed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is nothing at the path.
+    /// No chart exists at the path.
     #[error("no chart found at path '{0}'")]
     NotFound(String),
     /// The message is Helm's.
     #[error(transparent)]
     Load(#[from] ChartLoadError),
-    /// It is larger than a chart may be.
+    /// The chart is too large.
     #[error("the chart has more than {MAX_ENTRIES} files, or is larger than {MAX_UNPACKED} bytes")]
     TooLarge,
     /// A version that cannot carry metadata.
@@ -38,9 +38,9 @@ pub enum Error {
     Metadata {
         /// The version.
         version: String,
-        /// What should stand behind its `+`.
+        /// The metadata for the part behind the `+`.
         metadata: String,
-        /// Why not.
+        /// The reason why it is not valid.
         why: String,
     },
     /// `Chart.yaml` cannot be written again.
@@ -49,7 +49,7 @@ pub enum Error {
     /// A name of a file that cannot be in an archive.
     #[error("the chart's file {name:?} cannot be archived: {why}")]
     Name {
-        /// Its name.
+        /// The name of the file.
         name: String,
         /// Why.
         why: String,
@@ -59,7 +59,7 @@ pub enum Error {
     Archive(#[from] archive::Error),
 }
 
-/// A version with metadata behind its `+`, in place of what stood there.
+/// Sets the metadata behind the `+` of a version, and replaces former metadata.
 ///
 /// # Errors
 /// [`Error::Metadata`].
@@ -78,7 +78,8 @@ pub fn with_metadata(version: &str, metadata: &str) -> Result<String, Error> {
 }
 
 impl LoadedChartFiles {
-    /// The chart in a folder of a tree, without what its `.helmignore` leaves out, or in an archive that lies there.
+    /// Reads the chart in a folder of a tree, without the files that its `.helmignore` leaves out. The path may also name an
+    /// archive.
     ///
     /// # Errors
     /// [`Error`].
@@ -128,7 +129,7 @@ impl LoadedChartFiles {
         &self.chart
     }
 
-    /// The bytes of a file; `None` if the chart does not have it.
+    /// The bytes of a file. `None` if the chart has no such file.
     pub fn read(&self, name: &str) -> Option<&[u8]> {
         self.files.iter().find(|file| file.name == name).map(|file| &*file.data)
     }
@@ -163,7 +164,7 @@ impl LoadedChartFiles {
         missing
     }
 
-    /// Puts a chart below this one's `charts/`.
+    /// Adds another chart to the folder `charts/` of this chart.
     ///
     /// # Errors
     /// The charts together are too large.
@@ -188,7 +189,7 @@ impl LoadedChartFiles {
         Ok(())
     }
 
-    /// Gives the chart another version. Comments in `Chart.yaml` are lost then, as they are with Helm.
+    /// Sets the version of the chart. Comments in `Chart.yaml` are lost, as with Helm.
     ///
     /// # Errors
     /// [`Error::ChartYaml`].
@@ -225,10 +226,10 @@ impl LoadedChartFiles {
         Ok(())
     }
 
-    /// Writes the archive: the same bytes for the same files in any order.
+    /// Writes the archive. The same files in any order give the same bytes.
     ///
     /// # Errors
-    /// A name cannot be in an archive, or `out` refuses what is written.
+    /// A name cannot be in an archive, or `out` refuses a write.
     pub fn write(&self, out: impl Write) -> Result<(), Error> {
         let root = RelPath::parse(&self.chart.metadata.name);
         let refused = |name: &str, why: String| Error::Name { name: name.to_owned(), why };

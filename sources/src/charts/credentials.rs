@@ -18,14 +18,14 @@ pub struct ChartRepositoryCredentials {
     pub basic: Option<(String, RedactedValue<String>)>,
     /// Authorities that are trusted besides the system's, and the client certificate.
     pub tls: TlsConfig,
-    /// Where a bucket is; without effect for a web server.
+    /// The server of a bucket. It has no effect for a web server.
     pub bucket: ChartBucketServer,
 }
 
 /// The server of a bucket with charts, and the credentials for it.
 #[derive(Debug, Clone)]
 pub struct ChartBucketServer {
-    /// The server; AWS over HTTPS if there is none.
+    /// The server. `None` for AWS over HTTPS.
     pub endpoint: Option<BucketEndpoint>,
     /// The region that requests are signed for.
     pub region: Option<String>,
@@ -41,7 +41,7 @@ impl Default for ChartBucketServer {
     }
 }
 
-/// A Secret that cannot be used. No text of it is repeated.
+/// The reason why a Secret cannot be used. It repeats no text of the Secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// One key is there without the other.
@@ -58,10 +58,10 @@ pub enum Error {
     /// Keys of a bucket that are not there.
     #[error("it requires `accesskey` and `secretkey`, both empty for a public bucket")]
     NoKeys,
-    /// An address that is not valid.
+    /// The address is not valid.
     #[error("`endpoint` is not a host with an optional port, such as `s3.eu-west-1.amazonaws.com`")]
     Endpoint,
-    /// Nothing of use for TLS.
+    /// The Secret has no usable entry for TLS.
     #[error("it has neither `ca.crt` nor `tls.crt` with `tls.key`")]
     NoTls,
 }
@@ -86,8 +86,8 @@ impl ChartRepositoryCredentials {
         Ok(Self { basic, tls, bucket: ChartBucketServer::default() })
     }
 
-    /// Reads `secret` (keys of a bucket, and where it is) and `certificates` (TLS). Without a Secret the environment
-    /// has the credentials, and AWS is asked; `insecure` is for plain HTTP to an endpoint of the Secret.
+    /// Reads `secret` (keys of a bucket, and its server) and `certificates` (TLS). Without a Secret, the credentials come from
+    /// the environment, and the server is AWS. `insecure` allows plain HTTP to an endpoint of the Secret.
     ///
     /// # Errors
     /// [`Error`].

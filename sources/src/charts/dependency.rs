@@ -1,7 +1,7 @@
-//! Where the dependencies of a chart are: beside it, in a repository, in a registry, or in Git.
+//! Finds the dependencies of a chart. They are beside it, in a repository, in a registry, or in Git.
 //!
-//! Git is what Helm lacks: `git+https://host/repository@folder?ref=v1` names a folder of a repository, in the notation of
-//! the `helm-git` plugin. The folder is the chart, or has it in a folder of the chart's name.
+//! Helm itself does not support Git. `git+https://host/repository@folder?ref=v1` names a folder of a repository, in the
+//! notation of the `helm-git` plugin. The folder is the chart, or has a folder with the chart's name that is.
 //! Here: reading the notation, the chart of a Git repository. Elsewhere: chart repositories ([`super::repository`]).
 
 use std::time::Duration;
@@ -16,16 +16,16 @@ use url::Url;
 
 use super::chart_files::{self, LoadedChartFiles};
 
-/// Where a dependency is.
+/// The place of a dependency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChartDependencyLocation {
-    /// In the tree that the chart itself is in.
+    /// The dependency is in the tree of the chart itself.
     Folder(RelPath),
-    /// In the chart repository at this address.
+    /// The dependency is in the chart repository at this address.
     Repository(String),
-    /// In a registry, below this address.
+    /// The dependency is in a registry, below this address.
     Registry(String),
-    /// In a Git repository.
+    /// The dependency is in a Git repository.
     Git(GitDependencyFolder),
 }
 
@@ -37,15 +37,15 @@ pub struct GitDependencyFolder {
     reference: String,
 }
 
-/// Why a dependency cannot be fetched.
+/// The reason why a dependency cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address has a form that is not supported.
     #[error("invalid repository '{repository}': {why}")]
     BadPlace {
-        /// As it is written.
+        /// The address as it was given.
         repository: String,
-        /// What is wrong with it.
+        /// The reason why it is not supported.
         why: String,
     },
     /// The chart is there in another version.
@@ -55,7 +55,7 @@ pub enum Error {
     OtherVersion {
         /// The requested version or range.
         range: String,
-        /// Where it is.
+        /// The place of the chart.
         place: String,
         /// The version of the chart.
         found: String,
@@ -63,7 +63,7 @@ pub enum Error {
     /// The folder has another chart.
     #[error("the name of the chart at '{place}' is '{found}'")]
     OtherName {
-        /// Where it is.
+        /// The place of the chart.
         place: String,
         /// The name of the chart.
         found: String,
@@ -71,23 +71,23 @@ pub enum Error {
     /// The Git repository cannot be fetched.
     #[error(transparent)]
     Git(#[from] git::Error),
-    /// The tree cannot hold what is in the Git repository.
+    /// The files of the Git repository do not fit into a tree.
     #[error(transparent)]
     Tree(#[from] tree::TreeBuildError),
     /// There is no chart, or none that can be used.
     #[error("failed to load chart from '{place}': {problem}")]
     Chart {
-        /// Where it should be.
+        /// The expected place of the chart.
         place: String,
         /// Why.
         problem: Box<chart_files::Error>,
     },
 }
 
-/// Where a dependency of the chart at `chart` is.
+/// Finds the place of a dependency of the chart at `chart`.
 ///
 /// # Errors
-/// [`Error::BadPlace`]: a name of Helm's configuration, a path that leaves the tree, or no address at all.
+/// [`Error::BadPlace`]: the address is a name in Helm's configuration, a path that leaves the tree, or invalid.
 pub fn place(
     dependency: &ChartDependency,
     chart: &RelPath,
@@ -123,7 +123,7 @@ pub fn place(
 /// A URL without credentials.
 fn shown(text: &str) -> String {
     let Ok(mut url) = Url::parse(text) else { return text.to_owned() };
-    // Both fail for URLs without a host, which have neither.
+    // Both calls only fail for URLs without a host, which have no credentials.
     let _: Result<(), ()> = url.set_password(None);
     let _: Result<(), ()> = url.set_username("");
     url.to_string()
@@ -138,7 +138,7 @@ fn git_folder(text: &str) -> Result<GitDependencyFolder, String> {
     for (key, value) in url.query_pairs() {
         match &*key {
             "ref" => reference = Some(value.into_owned()),
-            // It asks to fetch less, which is done anyway.
+            // The parameter asks for a smaller fetch, which windlass makes anyway.
             "sparse" => {}
             other => return Err(format!("the option `{other}` is not supported")),
         }

@@ -1,8 +1,9 @@
-//! Indexes and archives that stay after a command, such as in a folder of the user, and when they count.
+//! A cache of indexes and archives that is kept after a command, such as in a folder of the user.
 //!
-//! An archive whose digest the repository names is compared with it whenever it is used; of another one, and of an index,
-//! the repository is asked whether it is still the same. Each key has the whole address of its repository: what one
-//! repository sent is not taken for what another one has. Callers keep nothing that was fetched with credentials.
+//! If the repository names the digest of an archive, the cached archive is compared with the digest at each use. For other
+//! archives and for indexes, windlass asks the repository whether the file has changed. Each key has the whole URL of its
+//! repository, so that files of different repositories are not confused. Callers do not cache files that were fetched with
+//! credentials.
 //!
 //! Elsewhere: asking repositories ([`super::repository`]) and registries ([`crate::oci`]), the folder (the program).
 
@@ -15,12 +16,12 @@ use super::repository::Error;
 use super::{ChartFetchResult, ChartRepository, HttpValidators, IndexFetchResult, MAX_INDEX};
 use crate::oci::{self, RegistryCache, RegistrySession, RemoteOciRepository};
 
-/// Where what was fetched stays.
+/// Stores downloaded files under keys.
 pub trait DownloadCache: Send + Sync {
-    /// What is kept under a key; none if nothing is, or it is damaged.
+    /// Reads the file under a key. `None` if there is none, or it is damaged.
     fn download(&self, key: &DownloadKey) -> Option<CachedDownload>;
 
-    /// Keeps what was fetched, in the place of what was there. That it cannot be kept is not an error.
+    /// Stores a download, in place of the former one. A failure to store it is not an error.
     fn keep(&self, key: &DownloadKey, download: &CachedDownload);
 }
 
@@ -29,7 +30,7 @@ pub trait DownloadCache: Send + Sync {
 pub struct DownloadKey(String);
 
 impl DownloadKey {
-    /// That of these parts: equal keys stand for equal parts.
+    /// The key of these parts. Equal keys mean equal parts.
     pub fn of(parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -48,13 +49,13 @@ impl DownloadKey {
 /// Something that was fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CachedDownload {
-    /// All of it.
+    /// All bytes of the file.
     pub bytes: Vec<u8>,
-    /// What to ask with whether it is still the same; none for what is found by its digest.
+    /// The validators for asking whether the file has changed. There are none for a file that is found by its digest.
     pub validators: HttpValidators,
 }
 
-/// The text of the index that a repository has now: the one that is kept, if the repository says that it is the same.
+/// The text of a repository's present index. It is the cached text if the repository reports that the index is unchanged.
 ///
 /// # Errors
 /// As [`ChartRepository::index`].
@@ -80,8 +81,8 @@ pub async fn index_text(
     Ok(download.bytes)
 }
 
-/// The archive of a version of an index: the one that is kept, if it has the digest of the index, or, where the index has
-/// none, the server says that it is the same.
+/// The archive of a version in an index. The cached archive is used if it has the digest in the index. If the index has no
+/// digest, the server has to report that the archive is unchanged.
 ///
 /// # Errors
 /// As [`ChartRepository::chart`].
@@ -119,11 +120,10 @@ pub async fn archive(
     Ok(kept_bytes(downloads, &key, bytes))
 }
 
-/// The archive that a version of a chart is in a registry: the one that is kept, if it has the digest that the manifest
-/// names.
+/// The archive of a chart version in a registry. The cached archive is used if it has the digest in the manifest.
 ///
 /// # Errors
-/// The registry does not send the manifest, or not the layer.
+/// The registry does not send the manifest or the layer.
 pub async fn registry_archive(
     remote: &RemoteOciRepository,
     known: &RegistryCache,
@@ -150,7 +150,7 @@ pub async fn registry_archive(
     Ok(kept_bytes(downloads, &key, bytes))
 }
 
-/// What is kept under a key, if it has a digest: SHA-256 in hexadecimal digits, with or without `sha256:`.
+/// The stored file under a key, if it has a digest: SHA-256 in hexadecimal digits, with or without `sha256:`.
 fn kept_with_digest(
     downloads: &dyn DownloadCache,
     key: &DownloadKey,
@@ -161,7 +161,7 @@ fn kept_with_digest(
     hex::encode(Sha256::digest(&kept)).eq_ignore_ascii_case(digits).then_some(kept)
 }
 
-/// Keeps what has a digest.
+/// Stores a file that is found by its digest.
 fn kept_bytes(downloads: &dyn DownloadCache, key: &DownloadKey, bytes: Vec<u8>) -> Vec<u8> {
     let download = CachedDownload { bytes, ..CachedDownload::default() };
     downloads.keep(key, &download);

@@ -1,7 +1,7 @@
-//! The index of a chart repository: which versions of which charts it has, and where.
+//! The index of a chart repository: the versions of its charts, and their URLs.
 //!
-//! Only what choosing and fetching a chart needs is kept, in one text for all versions: descriptions, icons and
-//! dependencies are most of an index, and are passed over while it is read.
+//! It keeps only the fields for choosing and fetching a chart, in one text for all versions. Descriptions, icons and
+//! dependencies are most of an index, and are skipped while it is parsed.
 //! Here: reading YAML and JSON, choosing a version. Elsewhere: fetching it ([`super::repository`]), ranges
 //! ([`golang::version_choice`]).
 
@@ -43,46 +43,46 @@ struct ChartIndexEntry {
 /// One version of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChartVersion<'i> {
-    /// The name that the chart gives itself.
+    /// The name of the chart.
     pub name: &'i str,
-    /// Its version as it is written: one that semver reads.
+    /// The version as the index has it, which semver can parse.
     pub version: &'i str,
-    /// The first place to fetch it from, absolute or relative to the repository; `None` if the index has none.
+    /// The first URL of the archive, absolute or relative to the repository. `None` if the index has none.
     pub url: Option<&'i str>,
-    /// SHA-256 of the archive in hexadecimal digits; `None` if the index has none, or one of another form.
+    /// The SHA-256 of the archive in hexadecimal digits. `None` if the index has none, or one of another form.
     pub digest: Option<&'i str>,
 }
 
-/// Why an index cannot be used.
+/// The reason why an index cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is nothing in it.
+    /// The index is empty.
     #[error("the index is empty")]
     Empty,
-    /// It has no `apiVersion`.
+    /// The index has no `apiVersion`.
     #[error("the index has no `apiVersion`; it is not the index of a chart repository")]
     NoApiVersion,
-    /// It is not YAML.
+    /// The index is not YAML.
     #[error("the index cannot be read: {0}")]
     Yaml(#[from] goyaml::Error),
-    /// It is JSON of another shape.
+    /// The index is JSON of another shape.
     #[error("the index cannot be read: {0}")]
     Shape(#[from] serde_json::Error),
     /// A chart is listed twice.
     #[error("the index lists the chart `{0}` twice")]
     Twice(String),
-    /// It lists more than [`MAX_VERSIONS`].
+    /// The index lists more than [`MAX_VERSIONS`].
     #[error("the index lists more than {MAX_VERSIONS} versions")]
     TooMany,
 }
 
-/// Why there is no version to take.
+/// The reason why no version is chosen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoChartVersionError {
     /// The chart is not listed.
     #[error("chart `{0}` not found in the repository")]
     NoChart(String),
-    /// It is listed without a version that could be used.
+    /// The chart is in the index, but has no usable version.
     #[error("no version of chart `{0}` found in the repository")]
     NoVersions(String),
     /// None of its versions is in the range.
@@ -103,7 +103,7 @@ pub enum NoChartVersionError {
     },
 }
 
-/// What is read of a version.
+/// The fields of a version that are parsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RawChartVersion {
@@ -122,7 +122,7 @@ const VERSION: DecodeTarget = DecodeTarget::Struct(&[
 ]);
 
 impl ChartIndex {
-    /// Reads an index: JSON if it begins as JSON does and is some, else YAML.
+    /// Parses an index. It is JSON if it begins like JSON and is valid JSON, otherwise YAML.
     ///
     /// Versions that Helm would refuse (without a name or with an invalid version) are left out, as Flux does.
     ///
@@ -161,8 +161,8 @@ impl ChartIndex {
         self.versions.is_empty()
     }
 
-    /// The version that is written exactly as `range`, else the highest in that range; of several that differ by build
-    /// metadata only, the youngest. No range, or `*`, stands for any release.
+    /// Chooses the version with exactly the text of `range`, or else the highest version in that range. If several differ only
+    /// by build metadata, the youngest is chosen. No range, or `*`, stands for any release.
     ///
     /// # Errors
     /// [`NoChartVersionError`].
@@ -191,7 +191,7 @@ impl ChartIndex {
         let best = entries
             .iter()
             .filter(|entry| highest.contains(&self.at(&entry.version)))
-            // Of equals the first one that is listed.
+            // Of equal versions, the first one in the index is chosen.
             .min_by_key(|entry| std::cmp::Reverse(entry.created));
         best.map(|entry| self.version(entry))
             .ok_or_else(|| NoChartVersionError::NoMatch { chart: owned, range: range.to_owned() })
@@ -211,7 +211,7 @@ impl ChartIndex {
         }
     }
 
-    /// Begins a chart; versions that are added belong to it.
+    /// Begins a chart. Versions that are added afterwards belong to it.
     fn begin(&mut self, chart: String) -> Result<(), Error> {
         let at = self.versions.len().try_into().map_err(|_| Error::TooMany)?;
         match self.charts.insert(chart.clone(), at..at) {
@@ -254,7 +254,7 @@ impl ChartIndex {
     }
 
     fn put(&mut self, text: &str) -> Result<Span<u32>, Error> {
-        // Most versions of a chart have the same name: the one before has it already.
+        // Most versions of a chart have the same name, so the name of the previous version is reused.
         let before = self.versions.last().map(|entry| entry.name.clone());
         if let Some(name) = before.filter(|name| !text.is_empty() && self.at(name) == text) {
             return Ok(name);

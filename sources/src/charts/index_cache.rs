@@ -1,8 +1,7 @@
-//! Indexes that are in memory, and the validators of those that were fetched.
+//! A cache of parsed indexes, and the HTTP validators of fetched indexes.
 //!
-//! Here: one index for all charts of a repository, read once; the validators of a repository for its index, so that it
-//! can be asked whether it has another one. Elsewhere: reading an index ([`super::index`]), asking
-//! ([`super::repository`]).
+//! Here: one parsed index for all charts of a repository, and the validators of the index, with which windlass asks the
+//! repository whether it has changed. Elsewhere: parsing an index ([`super::index`]), asking ([`super::repository`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +14,9 @@ use super::repository::HttpValidators;
 /// Bytes of indexes that stay in memory.
 const MAX_INDEX_CACHE_BYTES: u64 = 128 << 20;
 
-/// Indexes by the digest of their artifact.
+/// A cache of parsed indexes by the digest of their artifact.
 ///
-/// Access to an index needs only the digest of its artifact: a user who may not read an artifact cannot know its
-/// digest.
+/// Access to an index needs only the digest of its artifact: a user who may not read an artifact cannot know its digest.
 #[derive(Debug)]
 pub struct ChartIndexCache {
     cached_indexes: Mutex<CachedIndexes>,
@@ -32,21 +30,21 @@ impl Default for ChartIndexCache {
     }
 }
 
-/// An index that is loaded or being loaded.
+/// The slot of an index that is loaded or being loaded.
 type ChartIndexSlot = Arc<Mutex<Option<Arc<ChartIndex>>>>;
 
 #[derive(Debug, Default)]
 struct CachedIndexes {
-    /// With the number of the last use.
+    /// The slots, with the number of their last use.
     places: BTreeMap<String, (ChartIndexSlot, u64)>,
     uses: u64,
 }
 
 impl ChartIndexCache {
-    /// The index of an artifact; of concurrent callers, one calls `load`. Blocks.
+    /// The index of an artifact. Only one of several concurrent callers calls `load`. Blocks.
     ///
     /// # Errors
-    /// Those of `load`, which the next caller tries again.
+    /// The errors of `load`. The next caller tries again.
     pub fn get<E>(
         &self,
         digest: &str,
@@ -102,7 +100,7 @@ impl ChartIndexCache {
 /// Most repositories whose answers are remembered.
 const MOST_KNOWN: usize = 10_000;
 
-/// The validators of indexes; forgetting them costs one download.
+/// The HTTP validators of indexes. If they are lost, an index is downloaded once more.
 #[derive(Debug, Default)]
 pub struct IndexValidatorCache(Mutex<BTreeMap<String, CachedIndexValidators>>);
 
@@ -115,7 +113,7 @@ struct CachedIndexValidators {
 }
 
 impl IndexValidatorCache {
-    /// The validators to ask with, if `who` fetched this revision from this URL.
+    /// The validators for the next request, if `who` fetched this revision from this URL.
     pub fn validators(&self, who: &str, url: &str, revision: &str) -> Option<HttpValidators> {
         let known = self.0.lock();
         let fetched = known.get(who).filter(|it| it.url == url && it.revision == revision)?;

@@ -1,8 +1,7 @@
-//! Asking a chart repository: for its index, and for the archive of a chart.
+//! Requests to a chart repository for its index, and for the archive of a chart.
 //!
 //! Here: addresses, answers, limits. In the folder: repositories on web servers (`http_repository`) and in buckets
-//! (`s3_repository`). Elsewhere: what is in an index ([`super::index`]), what is remembered of one
-//! ([`super::index_cache`]).
+//! (`s3_repository`). Elsewhere: the content of an index ([`super::index`]), its cache ([`super::index_cache`]).
 
 mod http_repository;
 mod s3_repository;
@@ -28,7 +27,7 @@ use s3_repository::S3ChartRepository;
 /// The name of the index, below the address.
 const INDEX: &str = "index.yaml";
 
-/// Longest text of a server's that is remembered.
+/// The longest validator of a server that is remembered.
 const LONGEST_VALIDATOR: usize = 1024;
 
 /// A repository, and the client for it.
@@ -53,7 +52,7 @@ pub struct HttpValidators {
     pub modified: Option<String>,
 }
 
-/// What a repository answered when it was asked for its index.
+/// The answer of a repository to a request for its index.
 #[derive(Debug)]
 pub enum IndexFetchResult {
     /// The index still has these validators.
@@ -62,47 +61,47 @@ pub enum IndexFetchResult {
     Index {
         /// A file without a name, at its beginning.
         file: File,
-        /// Digest and size of it.
+        /// The digest and size of the index.
         sealed: ArchiveDigest,
-        /// What to ask with the next time.
+        /// The validators for the next request.
         validators: HttpValidators,
     },
 }
 
-/// What a repository answered when it was asked for the archive of a chart.
+/// The answer of a repository to a request for the archive of a chart.
 #[derive(Debug)]
 pub enum ChartFetchResult {
     /// The archive still has these validators.
     Unchanged,
     /// The current archive.
     Archive {
-        /// All of it.
+        /// The bytes of the archive.
         bytes: Vec<u8>,
-        /// What to ask with the next time; none of a bucket.
+        /// The validators for the next request. A bucket has none.
         validators: HttpValidators,
     },
 }
 
-/// Why a repository cannot be used. URLs are without user, password and query.
+/// The reason why a repository cannot be used. URLs in it have no user, password and query.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is not one of a repository.
     #[error("`{url}` is not a valid chart repository URL: {why}")]
     BadUrl {
-        /// What was given.
+        /// The given URL.
         url: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
     /// The Secret has something that cannot be used.
     #[error(transparent)]
     Client(#[from] http_client::Error),
-    /// The server was not reached, or stopped answering.
+    /// The server was not reached, or stopped responding.
     #[error("cannot fetch `{url}`: {why}")]
     NoAnswer {
         /// The URL.
         url: String,
-        /// What is at the bottom of it.
+        /// The root cause.
         why: String,
     },
     /// Requests to the server are paused, as it asked for.
@@ -123,7 +122,7 @@ pub enum Error {
     BadKeys {
         /// The server.
         endpoint: String,
-        /// What it calls that.
+        /// The server's error code.
         code: String,
     },
     /// The bucket refuses a request.
@@ -142,23 +141,23 @@ pub enum Error {
     Redirect {
         /// The URL of the first request.
         url: String,
-        /// Where it leads.
+        /// The target of the redirect.
         target: String,
-        /// Why it is not followed.
+        /// The reason why the redirect is not followed.
         why: &'static str,
     },
-    /// It does not end where it should.
+    /// The body is larger than the limit.
     #[error("`{url}` is larger than {limit} bytes")]
     TooLarge {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// The most that is read.
+        /// The most bytes that are read.
         limit: u64,
     },
-    /// It took longer than it may.
+    /// The fetch exceeded its time limit.
     #[error("fetching `{url}` timed out after {limit:?}")]
     TooSlow {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
         /// The longest time.
         limit: Duration,
@@ -166,7 +165,7 @@ pub enum Error {
     /// The archive has another digest than the one in the index.
     #[error("the digest of `{url}` is not `{expected}` from the index")]
     Mismatch {
-        /// Where it is.
+        /// The URL of the archive.
         url: String,
         /// The digest in the index. The actual one is left out: the author of an index need not be allowed to read from
         /// the URL.
@@ -175,9 +174,9 @@ pub enum Error {
     /// The disk refused to hold it meanwhile.
     #[error("cannot store `{url}` in a temporary file: {why}")]
     Disk {
-        /// Where it is.
+        /// The URL of the file.
         url: String,
-        /// Why it failed.
+        /// The cause of the failure.
         why: String,
     },
 }
@@ -193,10 +192,10 @@ impl Error {
     }
 }
 
-/// The address of a repository as it is compared with others: with one slash at its end.
+/// The URL of a repository in the form for comparisons, with one slash at its end.
 ///
 /// # Errors
-/// [`Error::BadUrl`]: it is not a URL, or neither `http`, `https` nor `s3`.
+/// [`Error::BadUrl`]: the text is not a URL with the scheme `http`, `https` or `s3`.
 pub fn normalized(text: &str) -> Result<Url, Error> {
     let bad = |why: &str| Error::BadUrl { url: shown_text(text), why: why.to_owned() };
     let mut url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
@@ -217,7 +216,7 @@ fn shown_text(text: &str) -> String {
     Url::parse(text).map_or_else(|_| "the URL".to_owned(), |url| shown(&url))
 }
 
-/// A URL without what may be a credential.
+/// A URL without parts that may be credentials.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // Both fail only for URLs without a host.
@@ -228,10 +227,10 @@ fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// What all repositories share: how much is asked of each host, and clients with their connections.
+/// The resources that all repositories share: the budgets of hosts, and clients with their connections.
 #[derive(Debug, Clone, Default)]
 pub struct ChartRepositoryClients {
-    /// How much is asked of each host.
+    /// The budgets that limit the requests to each host.
     pub budgets: Arc<HostBudgets>,
     /// Clients of web servers. They decide which servers may be asked, with the same rules as the budgets.
     pub clients: Arc<HttpClients>,
@@ -240,11 +239,11 @@ pub struct ChartRepositoryClients {
 }
 
 impl ChartRepository {
-    /// A repository at an address: `http://` and `https://` name a web server, `s3://bucket/prefix` a bucket.
+    /// A repository at a URL. `http://` and `https://` name a web server, and `s3://bucket/prefix` names a bucket.
     ///
-    /// User and password in the address of a web server stand in for those that `credentials` lack.
-    /// With `pass_credentials` they, and a client certificate, are also for other hosts that the index names; keys of a
-    /// bucket are for other buckets of the same server then.
+    /// User and password in the URL of a web server are used if `credentials` have none. With `pass_credentials`, credentials
+    /// and client certificate are also sent to other hosts in the index. The keys of a bucket are then also used for other
+    /// buckets of the same server.
     ///
     /// # Errors
     /// [`Error::BadUrl`], or [`Error::Client`] for certificates that cannot be used.
@@ -270,7 +269,7 @@ impl ChartRepository {
         }))
     }
 
-    /// The address, without credentials; it ends with a slash.
+    /// The URL without credentials. It ends with a slash.
     pub fn url(&self) -> String {
         match &self.0 {
             RepositoryBackend::Web(web) => web.url(),
@@ -302,8 +301,8 @@ impl ChartRepository {
         }
     }
 
-    /// Fetches the archive of a chart from its URL in the index, unless it still has the validators `since`. Of a bucket
-    /// it is always fetched.
+    /// Fetches the archive of a chart from its URL in the index, unless it still has the validators `since`. An archive in a
+    /// bucket is always fetched.
     ///
     /// # Errors
     /// [`Error`].
@@ -321,7 +320,7 @@ impl ChartRepository {
         }
     }
 
-    /// Fetches what is signed of a chart, from beside its archive.
+    /// Fetches the provenance file of a chart, which is beside its archive.
     ///
     /// # Errors
     /// [`Error`].
@@ -356,7 +355,7 @@ fn validator(value: &str) -> Option<String> {
     is_some.then(|| value.to_owned())
 }
 
-/// Puts the bytes of an index into a file without a name.
+/// Writes the bytes of an index into a file without a name.
 async fn receive_index(
     url: &str,
     chunks: ResponseChunks<'_>,

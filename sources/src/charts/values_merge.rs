@@ -1,19 +1,19 @@
-//! Values files of a chart, merged into one that replaces its `values.yaml`.
+//! Merges values files of a chart into one file that replaces its `values.yaml`.
 
 use serde_json::{Map, Value};
 
 /// A values file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is not there.
+    /// The file does not exist.
     #[error(
         "no values file found at path '{0}'; create it, correct spec.valuesFiles or set spec.ignoreMissingValuesFiles"
     )]
     Missing(String),
-    /// It is not YAML.
+    /// The file is not YAML.
     #[error("unmarshaling values from '{path}' failed: {why}")]
     Unread {
-        /// Its path.
+        /// The path of the file.
         path: String,
         /// Why.
         why: String,
@@ -21,24 +21,24 @@ pub enum Error {
     /// The chart has no values that could be replaced.
     #[error("failed to locate values file: values.yaml")]
     NoDefaults,
-    /// Together they cannot be written.
+    /// The merged values cannot be written.
     #[error("cannot serialize the merged values: {0}")]
     Unwritten(String),
 }
 
-/// What was put together.
+/// The result of merging.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergedValues {
-    /// The text of the values; empty for none.
+    /// The merged values as text. Empty if there are none.
     pub text: String,
-    /// The files that were there, as they were named.
+    /// The names of the existing files, as the source names them.
     pub files: Vec<String>,
 }
 
-/// Puts files together, later ones above earlier ones; `read` gives `None` for one that does not exist.
+/// Merges files; later files override earlier ones. `read` returns `None` for a file that does not exist.
 ///
 /// # Errors
-/// [`Error`]. No value is repeated: a person may have put a secret there.
+/// [`Error`]. The error repeats no value, since a value may be a secret.
 pub fn merge(
     paths: &[String],
     ignore_missing: bool,
@@ -70,7 +70,7 @@ pub fn merge(
     Ok(MergedValues { text, files })
 }
 
-/// Puts a table above another. It goes as deep as YAML is nested, which is bounded.
+/// Merges a table over another. The depth is that of the YAML, which is limited.
 fn put(under: &mut Map<String, Value>, above: Map<String, Value>) {
     for (key, value) in above {
         match (under.get_mut(&key), value) {

@@ -1,6 +1,6 @@
-//! What the bytes of a download are, and what is in them.
+//! Detects the format of a download, and unpacks it.
 //!
-//! Bytes are believed before names: what begins as gzip, zip or tar is an archive, and only what does not may be YAML.
+//! The bytes decide before the name. A file that begins as gzip, zip or tar is an archive, and only another file may be YAML.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _};
@@ -14,17 +14,17 @@ use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::{DownloadedFile, Error};
 
-/// The largest file of YAML; no manifest that people write is larger.
+/// The largest YAML file. No manifest that people write is larger.
 const LARGEST_YAML: u64 = 16 << 20;
 /// The name of a file of YAML whose URL has none.
 const USUAL_NAME: &str = "manifest.yaml";
-/// Where the magic bytes of a tar archive are.
+/// The place of the magic bytes of a tar archive.
 const TAR_MAGIC: std::ops::Range<usize> = 257..262;
 
-/// What is in a download: the files of an archive, or one file of YAML under the name that its URL has. Blocks.
+/// Unpacks a download: the files of an archive, or one YAML file under its name in the URL. Blocks.
 ///
 /// # Errors
-/// It is neither, or an archive that cannot be used.
+/// The download is neither, or an archive that cannot be used.
 pub fn unpack(download: DownloadedFile) -> Result<MemoryTree, Error> {
     let DownloadedFile { mut file, content_type, name, shown, .. } = download;
     let disk = |error: io::Error| Error::Disk { url: shown.clone(), why: error.to_string() };
@@ -114,7 +114,7 @@ pub fn revision(tree: &MemoryTree) -> String {
     format!("sha256:{}", hex::encode(digest.finalize()))
 }
 
-/// What goes into the artifact: all files but those that `.sourceignore` or the spec leaves out.
+/// The files for the artifact, which are all files except for those that `.sourceignore` or the spec leaves out.
 ///
 /// # Errors
 /// There are too many patterns.

@@ -1,4 +1,4 @@
-//! One question and its answer: conditions, redirects, credentials, limits.
+//! One request and its response: conditions, redirects, credentials, limits.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -19,17 +19,17 @@ use super::{ArchiveFetchResult, DownloadedFile, Error, HttpValidators, RemoteHtt
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
-/// A validator that is longer is not kept.
+/// The longest validator that is stored.
 const LONGEST_VALIDATOR: usize = 1024;
 
-/// Asks for a file; with validators only for one that they do not fit any more.
+/// Requests a file. With validators, the server sends the file only if it has changed.
 ///
 /// # Guarantees
-/// Credentials go to the server of the URL and no other; redirects stay within HTTP, never leave TLS, and are ten at most.
-/// The result is complete, within the limits, and has the digest that the remote names.
+/// Credentials are only sent to the server of the URL. Redirects stay within HTTP, never leave TLS, and are ten at most. The
+/// result is complete, within the limits, and has the expected digest.
 ///
 /// # Errors
-/// Why there is no result. [`Error::Busy`] has the time for the next attempt.
+/// The reason why there is no result. [`Error::Busy`] has the time for the next attempt.
 pub async fn ask(
     remote: &RemoteHttpArchive,
     validators: Option<&HttpValidators>,
@@ -50,7 +50,7 @@ struct ArchiveRequest<'a> {
     client: reqwest::Client,
     egress: EgressRules,
     budgets: &'a HostBudgets,
-    /// As it is shown.
+    /// The URL as errors show it.
     url: &'a str,
 }
 
@@ -90,7 +90,7 @@ impl ArchiveRequest<'_> {
     }
 
     fn request(&self, at: &Url, validators: Option<&HttpValidators>) -> RequestBuilder {
-        // Asked for as it is: what a server packs for the way would hide what a file's digest is about.
+        // The request disables content encoding, because a server's compression would change the bytes that the digest covers.
         let mut request = self.client.get(at.clone()).header(ACCEPT_ENCODING, "identity");
         if let Some(HttpValidators { etag, last_modified }) = validators {
             let conditions = [(IF_NONE_MATCH, etag), (IF_MODIFIED_SINCE, last_modified)];
@@ -134,7 +134,7 @@ impl ArchiveRequest<'_> {
         Err(self.astray(&at, "too many redirects".to_owned()))
     }
 
-    /// Where a redirect leads.
+    /// The target of a redirect.
     fn next(&self, at: &Url, target: &str) -> Result<Url, Error> {
         let Ok(mut to) = at.join(target) else {
             return Err(Error::Redirected {
@@ -203,7 +203,7 @@ impl ArchiveRequest<'_> {
     }
 }
 
-/// Where a redirect from `at` leads.
+/// The target of a redirect from `at`.
 #[cfg(test)]
 pub(super) fn next_for_tests(
     remote: &RemoteHttpArchive,

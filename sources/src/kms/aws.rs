@@ -34,12 +34,12 @@ pub(super) type AwsLogins = BTreeMap<(String, String), Login>;
 pub(super) struct AwsKmsKey<'k> {
     arn: &'k str,
     region: &'k str,
-    /// What the names of its servers end in.
+    /// The suffix of the names of its servers.
     domain: &'static str,
     role: &'k str,
 }
 
-/// Domains by what ARNs begin with.
+/// The domains by the prefix of ARNs.
 const PARTITIONS: [(&str, &str); 8] = [
     ("aws", "amazonaws.com"),
     ("aws-us-gov", "amazonaws.com"),
@@ -58,7 +58,7 @@ struct AwsDecryptResponse {
 }
 
 impl<'k> AwsKmsKey<'k> {
-    /// Reads an ARN, which decides the server: it is always one of AWS.
+    /// Parses an ARN. The ARN decides the server, which is always a server of AWS.
     pub(super) fn new(arn: &'k str, role: &'k str) -> Result<Self, KmsFailureReason> {
         let bad = || {
             let arn = printable(arn);
@@ -132,7 +132,7 @@ pub(super) async fn decrypt(
     Err(answer.refused(said.trim_start_matches(": "), &secrets, advice))
 }
 
-/// The credentials for a key; once for all keys of a region and role.
+/// The credentials for a key. All keys of a region and role share them.
 async fn login(
     session: &mut KmsSession<'_>,
     key: &AwsKmsKey<'_>,
@@ -166,7 +166,7 @@ async fn login(
     Ok(given)
 }
 
-/// The keys of the Secret, as Flux reads them.
+/// The keys in the Secret, in Flux's format.
 fn keys(text: &[u8]) -> Result<BucketIdentity, KmsFailureReason> {
     let read = goyaml::to_json(text).unwrap_or_default();
     let member = |name: &str| {
@@ -182,7 +182,7 @@ fn keys(text: &[u8]) -> Result<BucketIdentity, KmsFailureReason> {
     Ok(BucketIdentity::Keys { access, secret, session })
 }
 
-/// The name of a session, as sops gives it: roles may be limited to it.
+/// The name of a session in the form of sops. Roles may be limited to it.
 fn session_name() -> String {
     let host = env::var("HOSTNAME").unwrap_or_default();
     let is_allowed = |char: &char| char.is_ascii_alphanumeric() || "=,.@-_".contains(*char);

@@ -29,7 +29,7 @@ const ENTRY: &str = "sops.azure-kv";
 /// The version of the interface.
 const VERSION: &str = "7.4";
 
-/// What gives tokens, by what they are for.
+/// The token providers by their audience.
 pub(super) type AzureTokens = BTreeMap<&'static str, RedactedValue<AzureCredentialProvider>>;
 
 /// What the names of vaults end in, and what tokens for them are for.
@@ -70,7 +70,7 @@ struct AzureErrorDetail {
 }
 
 impl AzureVaultKey {
-    /// Reads the parts of a key; the vault is always one of Azure.
+    /// Checks the parts of a key. The vault is always a server of Azure.
     pub(super) fn new(vault: &str, name: &str, version: &str) -> Result<Self, KmsFailureReason> {
         let bad = |what: &str, text: &str| {
             KmsFailureReason::BadKey(format!("`{}` is not {what}", printable(text)))
@@ -126,7 +126,7 @@ pub(super) async fn decrypt(
     let said = said
         .map(|AzureErrorDetail { code, message }| [code, message].join(" "))
         .unwrap_or_default();
-    // The lines below the first are other ones each time.
+    // The lines below the first differ each time.
     let said = said.lines().next().unwrap_or_default();
     let advice = match answer.status {
         401 | 403 => "; check that its credentials allow `keys/decrypt` in the vault",
@@ -171,7 +171,7 @@ fn identity(session: &KmsSession<'_>) -> Result<(AzureIdentity, String), KmsFail
         return application(tenant, client, secret);
     }
     let client = member("clientId").ok_or_else(|| bad("it has no `clientId`"))?;
-    // Such an identity belongs to the machine, so a Secret may not choose it without permission.
+    // A managed identity belongs to the machine, so a Secret may not choose it without permission.
     session.own("a managed identity of windlass's machine", ENTRY)?;
     Ok((AzureIdentity::Environment { client: Some(client) }, String::new()))
 }

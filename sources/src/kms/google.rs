@@ -28,7 +28,7 @@ const ENTRY: &str = "sops.gcp-kms";
 /// The variable with the endpoint of the service, as for sops.
 const ENDPOINT: &str = "SOPS_GCP_KMS_ENDPOINT";
 
-/// What gives tokens, once it is known.
+/// The token provider, once it is known.
 pub(super) type GoogleTokens = Option<RedactedValue<GcpCredentialProvider>>;
 
 #[derive(Deserialize)]
@@ -96,7 +96,7 @@ pub(super) async fn decrypt(
     Err(answer.refused(&said, &[token.expose().as_str()], advice.to_owned()))
 }
 
-/// A token for the service; empty if a key disables tokens.
+/// A token for the service. Empty if a key disables tokens.
 async fn token(session: &mut KmsSession<'_>) -> Result<RedactedValue<String>, KmsFailureReason> {
     if session.google.is_none() {
         let identity = match &session.credentials.gcp_kms {

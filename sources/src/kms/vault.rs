@@ -18,7 +18,7 @@ const ENTRY: &str = "sops.vault-token";
 
 const TOKEN: HeaderName = HeaderName::from_static("x-vault-token");
 
-/// How often a server may name another one: a standby names the active one.
+/// The most redirects. A standby server redirects to the active one.
 const MAX_REDIRECTS: usize = 1;
 
 /// A key of a transit engine.

@@ -1,11 +1,11 @@
-//! What a registry that answers 401 asks for: `WWW-Authenticate`, RFC 9110.
+//! Parses the header `WWW-Authenticate` (RFC 9110) of a registry that answers 401.
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
 /// A longer header is not read further.
 const MAX_HEADER_BYTES: usize = 8192;
 
-/// What a registry asks for.
+/// The kind of credentials that a registry asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AuthChallenge {
     /// User and password with each request.
@@ -14,7 +14,7 @@ pub(super) enum AuthChallenge {
     Bearer { realm: String, service: Option<String> },
 }
 
-/// The challenge of an answer that can be met; a token before a password.
+/// The supported challenge of an answer. A challenge for a token is preferred to one for a password.
 pub(super) fn of(headers: &HeaderMap) -> Option<AuthChallenge> {
     let strings = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
     let mut found: Vec<AuthChallenge> = strings.flat_map(parse).collect();
@@ -59,7 +59,7 @@ fn parse(text: &str) -> Vec<AuthChallenge> {
     found.into_iter().filter_map(challenge).collect()
 }
 
-/// A token or a quoted string, and what follows it.
+/// Parses a token or a quoted string. Returns it with the rest of the text.
 fn value_of(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let length = text.find([' ', '\t', ',']).unwrap_or(text.len());

@@ -1,6 +1,6 @@
 //! Helm charts in registries: how Helm writes their versions into tags, and which layer is the chart.
 //!
-//! Elsewhere: which version is wanted ([`golang::version_choice`]), what is in a chart (`helm`).
+//! Elsewhere: choosing a version ([`golang::version_choice`]), the content of a chart (`helm`).
 
 use golang::semver::SemverVersion;
 
@@ -9,14 +9,15 @@ use super::{
     RegistrySession, RemoteOciRepository, TagSelection,
 };
 
-/// The media type of the layer that is a chart, packed as Helm packs it.
+/// The media type of the layer with the chart's archive, as Helm packs it.
 pub const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 /// The media type of the configuration of a chart's manifest.
 pub const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 /// The media type of the layer with a chart's provenance.
 pub const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
 
-/// The version of a tag. Tags cannot have a `+` in them, versions no `_`.
+/// The chart version in a tag. A tag cannot contain a `+`, and a version cannot contain a `_`, so Helm replaces one by the
+/// other.
 pub fn version_of(tag: &str) -> String {
     tag.replace('_', "+")
 }
@@ -42,9 +43,9 @@ pub fn stated_version(tag: &str) -> Option<String> {
     is_full.then_some(version)
 }
 
-/// The versions of a chart that a repository has, in the registry's order: one to some requests.
+/// The versions of a chart in a repository, in the registry's order. This takes one request for each page of tags.
 ///
-/// They are the texts of all tags, not only of those that are versions.
+/// It returns the texts of all tags, including tags that are no versions.
 ///
 /// # Errors
 /// As [`RegistrySession::tags`].
@@ -52,7 +53,7 @@ pub async fn versions(client: &RegistrySession<'_>) -> Result<Vec<String>, Error
     Ok(client.tags().await?.iter().map(|tag| version_of(tag)).collect())
 }
 
-/// The digest that a version of a chart has now: one HEAD.
+/// The present digest of a chart version. This takes one HEAD request.
 ///
 /// # Errors
 /// As [`RegistrySession::resolve`].
@@ -93,7 +94,7 @@ pub async fn choose(
     Ok(version_of(&selection.choose(&tags)?.text()))
 }
 
-/// The layer that is the archive of a version.
+/// Fetches the layer with the archive of a version.
 ///
 /// # Errors
 /// As [`resolve`] and [`pull`].
@@ -107,7 +108,7 @@ pub async fn fetch(
     pull(&session, &digest).await.map(|(_, layer)| layer)
 }
 
-/// The layer of a manifest that is the chart.
+/// The layer of a manifest that contains the chart.
 ///
 /// # Errors
 /// [`Error::NoLayer`].

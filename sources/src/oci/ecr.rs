@@ -1,7 +1,7 @@
-//! Registries of AWS (ECR): the machine's identity, exchanged for a password that lasts twelve hours.
+//! Logins at AWS registries (ECR). The machine's identity is exchanged for a password that lasts twelve hours.
 //!
-//! Elsewhere: where credentials of the machine come from ([`crate::bucket`]), keeping a login ([`super::RegistryCache`]).
-//! The semantics are those of `ecr:GetAuthorizationToken` and `ecr-public:GetAuthorizationToken`.
+//! Elsewhere: the credentials of the machine ([`crate::bucket`]), caching a login ([`super::RegistryCache`]). The semantics
+//! are those of `ecr:GetAuthorizationToken` and `ecr-public:GetAuthorizationToken`.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,15 +25,15 @@ use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::s3::aws_json_call::{AwsJsonCall, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 
-/// The public registry, which is the same for all of AWS.
+/// The public registry, which is the same for all regions of AWS.
 const PUBLIC: &str = "public.ecr.aws";
-/// Where logins to it are given.
+/// The region in which logins to the public registry are given.
 const PUBLIC_REGION: &str = "us-east-1";
-/// The request body; it has no parameters.
+/// The request body. The action has no parameters.
 const EMPTY_REQUEST_BODY: &[u8] = b"{}";
-/// Bytes of an answer; one has two to three KiB.
+/// The largest response in bytes. A typical one has two to three KiB.
 const MAX_RESPONSE_BYTES: usize = 1 << 18;
-/// The longest life that is believed.
+/// The longest accepted lifetime of a login.
 const LONGEST_LIFE: f64 = 12.0 * 3600.0;
 
 /// The service with logins for a registry.
@@ -41,13 +41,13 @@ const LONGEST_LIFE: f64 = 12.0 * 3600.0;
 pub(super) struct EcrService {
     registry: String,
     region: String,
-    /// Its host, unless the environment names another one.
+    /// The host of the service, unless the environment names another one.
     host: String,
     is_public: bool,
 }
 
 impl EcrService {
-    /// The one for a registry, by its host.
+    /// The login service for a registry, by the registry's host.
     pub(super) fn of(registry: &str) -> Result<Self, Error> {
         let none = || Error::InvalidUrl {
             reason: format!(
@@ -84,7 +84,7 @@ impl EcrService {
         Ok(Self { registry, region, host, is_public: false })
     }
 
-    /// Registries with the same key share logins: a login for a region is one for all registries there.
+    /// The key under which registries share a login. A login for a region is valid for all registries there.
     pub(super) fn key(&self) -> String {
         self.host.clone()
     }
@@ -104,7 +104,7 @@ impl EcrService {
     }
 }
 
-/// Asks for a login, which may take so long; with it comes how long it lasts.
+/// Requests a login, within a time limit. Returns the login with its lifetime.
 pub(super) async fn login(
     service: &EcrService,
     budgets: &Arc<HostBudgets>,
@@ -135,7 +135,7 @@ async fn ask(
     request: Request,
     budgets: &HostBudgets,
 ) -> Result<(RegistryAuth, Option<Duration>), Error> {
-    // Neither the proxy nor the authority of a spec comes between windlass and what its machine may do.
+    // Neither the proxy nor the certificate authority of a spec may come between windlass and the identity of its machine.
     let client = http_client::client(&TlsConfig::default(), None);
     let client = client.map_err(|error| service.failed(&error.to_string()))?;
     let answer = budgets.execute(&client, request).await.map_err(|error| match error {
@@ -195,7 +195,7 @@ struct EcrTokenResponse {
     given: EcrAuthorizationData,
 }
 
-/// The public registry gives one login, the others a list with one.
+/// The response of the service. The public registry returns one login, and the others return a list with one login.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum EcrAuthorizationData {
@@ -212,7 +212,7 @@ struct EcrToken {
     until: f64,
 }
 
-/// Reads an answer. Nothing of it is repeated where it cannot be read.
+/// Parses a response. If it cannot be parsed, the error repeats no part of it.
 fn read(text: &[u8], now: f64) -> Option<(RegistryAuth, Option<Duration>)> {
     let EcrTokenResponse { given } = serde_json::from_slice(text).ok()?;
     let token = match given {

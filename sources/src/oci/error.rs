@@ -1,6 +1,6 @@
-//! Why a request to a registry failed.
+//! The errors of requests to a registry.
 //!
-//! Every text names the request without credentials and without queries, which may be signed.
+//! Every text names the request without credentials. It also leaves out the query of a URL, which may contain a signature.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::OciDigest;
 
-/// Why a request to a registry failed.
+/// The reason why a request to a registry failed.
 ///
 /// The text names what happened and, if something can be done, what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,17 +17,17 @@ pub enum Error {
     /// The URL names no repository.
     #[error("{reason}")]
     InvalidUrl {
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// A tag, a digest, a range of versions or a pattern is malformed.
     #[error("`{name}` is not a valid {kind}: {reason}")]
     InvalidReference {
-        /// What it should be.
+        /// The expected kind of name.
         kind: &'static str,
-        /// As it was given.
+        /// The name as it was given.
         name: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// Something in a Secret cannot be used.
@@ -38,7 +38,7 @@ pub enum Error {
     Unauthorized {
         /// Method and URL.
         request: String,
-        /// What was answered.
+        /// The registry's answer.
         said: String,
     },
     /// The cloud gave no login for its registry.
@@ -49,18 +49,18 @@ pub enum Error {
         /// The service that was asked, and its answer.
         why: String,
     },
-    /// There is no such repository, manifest or layer, or we may not see it. It may be pushed later.
+    /// The repository, manifest or layer does not exist, or the credentials do not allow to see it. A user may push it later.
     #[error("{request}: {said}")]
     NotFound {
         /// Method and URL.
         request: String,
-        /// What was answered.
+        /// The registry's answer.
         said: String,
     },
     /// No tag is a version in the range. One may be pushed later.
     #[error("no match found for semver: {range}")]
     NoMatch {
-        /// As it was given.
+        /// The range as it was given.
         range: String,
     },
     /// The connection was not established, or was interrupted.
@@ -79,7 +79,7 @@ pub enum Error {
     Untrusted {
         /// Host and port.
         registry: String,
-        /// What is wrong with the certificate.
+        /// The reason why the certificate is not accepted.
         cause: String,
     },
     /// The registry is busy or broken.
@@ -87,9 +87,9 @@ pub enum Error {
     Unavailable {
         /// Method and URL.
         request: String,
-        /// What was answered.
+        /// The registry's answer.
         said: String,
-        /// When it wants to be asked again.
+        /// The delay that the registry requests.
         retry_after: Option<Duration>,
     },
     /// Requests to the registry are paused, as it asked for.
@@ -100,10 +100,10 @@ pub enum Error {
     Refused {
         /// Method and URL.
         request: String,
-        /// What was answered.
+        /// The registry's answer.
         said: String,
     },
-    /// It took longer than it may.
+    /// The request exceeded its time limit.
     #[error("{registry} did not respond within {}s; increase spec.timeout", limit.as_secs_f64())]
     TimedOut {
         /// Host and port.
@@ -129,7 +129,7 @@ pub enum Error {
         /// Bytes or entries.
         limit: u64,
     },
-    /// It is nothing that can be pulled.
+    /// The manifest is not of a type that can be pulled.
     #[error("{place} has an unsupported media type: {found}")]
     UnsupportedMediaType {
         /// The requested tag, digest or repository.
@@ -145,7 +145,7 @@ pub enum Error {
     Redirected {
         /// Method and URL.
         request: String,
-        /// Without credentials and query.
+        /// The target of the redirect, without credentials and query.
         to: String,
         /// Why.
         reason: &'static str,
@@ -153,9 +153,9 @@ pub enum Error {
     /// The answer makes no sense.
     #[error("invalid response to {request}: {reason}")]
     Protocol {
-        /// Method and URL, or what it was about.
+        /// The method and URL, or the subject of the request.
         request: String,
-        /// What is wrong with it.
+        /// The reason why the answer is invalid.
         reason: String,
     },
     /// The local disk.
@@ -163,13 +163,13 @@ pub enum Error {
     Disk {
         /// What.
         what: String,
-        /// Why it failed.
+        /// The cause of the failure.
         why: String,
     },
 }
 
 impl Error {
-    /// When the registry wants to be asked again; `None` if it does not say.
+    /// The time when the registry wants the next request. `None` if the registry does not say.
     pub fn retry_at(&self, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Unavailable { retry_after: Some(after), .. } => {

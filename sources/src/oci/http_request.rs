@@ -1,4 +1,4 @@
-//! One request and its response: TLS or not, the credentials, and where redirects lead.
+//! One request and its response: TLS or plain HTTP, the credentials, and the redirects.
 
 use http_client::host_budget::SendError;
 use http_client::{EgressRules, is_distrust, root_cause};
@@ -14,7 +14,7 @@ use super::{Error, RegistrySession, auth_challenge};
 /// Redirects of one question.
 const MOST_REDIRECTS: usize = 5;
 
-/// Why an address from a response of the registry is not asked.
+/// The reason why windlass sends no request to an address from a response of the registry.
 pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
     if url.host().is_none() {
         return Some("it has no host");
@@ -31,7 +31,7 @@ pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
 }
 
 impl RegistrySession<'_> {
-    /// Sends a request: the one place where this protocol does so.
+    /// Sends a request. No other function sends requests of this protocol.
     pub(super) async fn execute(&self, request: Request) -> Result<Response, Error> {
         let host = request.url().host_str().map(str::to_owned);
         self.known.budgets().egress().admits(request.url()).map_err(|refused| {
@@ -46,7 +46,7 @@ impl RegistrySession<'_> {
         })
     }
 
-    /// What went wrong while an answer was read.
+    /// The error for a failure while an answer was read.
     pub(super) fn unanswered(&self, error: &reqwest::Error) -> Error {
         self.failed(error.url().and_then(Url::host_str).map(str::to_owned), error)
     }
@@ -69,7 +69,7 @@ impl RegistrySession<'_> {
         }
     }
 
-    /// Asks about the repository; `path` may have a query. Any status is an answer.
+    /// Sends a request about the repository. `path` may have a query. An answer with any status is returned.
     pub(super) async fn ask(
         &self,
         method: Method,
@@ -85,7 +85,7 @@ impl RegistrySession<'_> {
             }
             Err(error) => matches!(error, Error::Unauthorized { .. }),
         };
-        // A cloud may take a login back before its time; ECR answers 403 to one that is too old.
+        // A cloud may revoke a login early. ECR answers 403 to a login that is too old.
         if is_refused && !is_renewed && self.renew_login(is_plain).await? {
             answer = self.authorized(method, path, accept, is_plain).await;
         }
@@ -96,7 +96,7 @@ impl RegistrySession<'_> {
         answer
     }
 
-    /// Where a path of the repository is, as far as it is known how it is reached.
+    /// The URL of a path in the repository, with the scheme as far as it is known.
     pub(super) fn url(&self, path: &str) -> Result<Url, Error> {
         self.url_by(self.access().is_plain() == Some(true), path)
     }
@@ -143,7 +143,7 @@ impl RegistrySession<'_> {
         let header = self.access().authorization(self, is_plain).await?;
         let (answer, is_theirs) =
             self.follow(&method, &url, accept, header.as_ref(), is_plain).await?;
-        // A redirect target that asks for credentials does not get those of the registry.
+        // The target of a redirect that asks for credentials does not get those of the registry.
         if answer.status() != StatusCode::UNAUTHORIZED || !is_theirs {
             return Ok(answer);
         }
@@ -153,9 +153,9 @@ impl RegistrySession<'_> {
         Ok(self.follow(&method, &url, accept, Some(&renewed), is_plain).await?.0)
     }
 
-    /// Sends a request and goes where redirects lead; credentials go to the registry alone.
+    /// Sends a request and follows redirects. Credentials are only sent to the registry.
     ///
-    /// Gives the answer, and whether it is the registry's own.
+    /// Returns the answer, and whether it is from the registry itself.
     async fn follow(
         &self,
         method: &Method,
@@ -184,7 +184,7 @@ impl RegistrySession<'_> {
                 let reason = "its redirect is not a URL".to_owned();
                 return Err(Error::Protocol { request: asked, reason });
             };
-            // A name in a URL would be sent as a credential; both fail only for URLs without a host.
+            // A name in a URL would be sent as a credential. Both calls only fail for URLs without a host.
             let _: Result<(), ()> = to.set_password(None);
             let _: Result<(), ()> = to.set_username("");
             if let Some(reason) = is_off_limits(&to, is_plain).filter(|_| to.origin() != home) {

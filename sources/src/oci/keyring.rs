@@ -1,4 +1,4 @@
-//! Credentials of registries, as Docker keeps them and Kubernetes has them in Secrets.
+//! Credentials of registries in the format of Docker's configuration, which Kubernetes keeps in Secrets.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Error, OciRepositoryName, RegistryAuth};
 
 /// The key of Secrets of type `kubernetes.io/dockerconfigjson`.
 const CONFIG: &str = ".dockerconfigjson";
-/// The key of those of the older type `kubernetes.io/dockercfg`.
+/// The key for credentials of the older type `kubernetes.io/dockercfg`.
 const OLDER: &str = ".dockercfg";
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -21,7 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Credentials by the registries and repositories that they are for.
+/// Credentials by the registries and repositories for which they are valid.
 #[derive(Debug, Clone, Default)]
 pub struct RegistryKeyring(Vec<(String, RegistryAuth)>);
 
@@ -42,10 +42,10 @@ struct DockerAuthEntry {
 }
 
 impl RegistryKeyring {
-    /// Adds the credentials of a Secret; false if it holds none in Docker's format.
+    /// Adds the credentials of a Secret. Returns false if the Secret has none in Docker's format.
     ///
     /// # Errors
-    /// [`Error::BadSecret`] naming the key. No text of the Secret is repeated.
+    /// [`Error::BadSecret`] with the name of the key. It repeats no text of the Secret.
     pub fn add(&mut self, data: &BTreeMap<String, Vec<u8>>) -> Result<bool, Error> {
         let bad = |key: &str, why: &str| Error::BadSecret(format!("`{key}` of the Secret {why}"));
         let unread = |key: &str| bad(key, "is not a docker config in JSON");
@@ -80,7 +80,7 @@ impl RegistryKeyring {
     }
 }
 
-/// `None`: `auth` cannot be read.
+/// Decodes an entry. `None` if its `auth` cannot be read.
 fn auth(entry: DockerAuthEntry) -> Option<RegistryAuth> {
     let some = |text: Option<String>| text.filter(|text| !text.is_empty());
     if let Some(token) = some(entry.registrytoken) {

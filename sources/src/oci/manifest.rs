@@ -1,4 +1,4 @@
-//! Manifests: layers, annotations, and the manifest of an index that is used.
+//! Parses manifests, with their layers and annotations, and chooses the manifest of an index.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ pub(super) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, \
     application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, \
     application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// Bytes of all annotations together, as many as an object of Kubernetes may have: they go into a status.
+/// The most bytes of all annotations together. It is the limit for an object of Kubernetes, since the annotations become part
+/// of a status.
 const MOST_ANNOTATED: usize = 256 << 10;
 
 /// The manifest of an artifact.
@@ -24,20 +25,20 @@ const MOST_ANNOTATED: usize = 256 << 10;
 pub struct OciManifest {
     /// The media type of its configuration, which determines the kind of artifact.
     pub config: String,
-    /// Its layers, in order.
+    /// The layers, in their order.
     pub layers: Vec<LayerDescriptor>,
-    /// Its annotations.
+    /// The annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
 }
 
 /// The description of a layer in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerDescriptor {
-    /// What it is.
+    /// The media type.
     pub media_type: String,
-    /// Of its bytes.
+    /// The digest of the layer's bytes.
     pub digest: OciDigest,
-    /// Their number.
+    /// The number of the layer's bytes.
     pub size: u64,
 }
 
@@ -59,7 +60,7 @@ impl OciManifest {
     }
 }
 
-/// What the bytes were.
+/// The result of parsing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParsedManifest {
     Image(OciManifest),
@@ -103,13 +104,13 @@ struct ImagePlatform {
     architecture: String,
 }
 
-/// Reads what has been sent with a media type; `place` is for messages.
+/// Parses bytes that the registry sent with a media type. `place` is for messages.
 pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<ParsedManifest, Error> {
     let senseless = |reason: String| Error::Protocol { request: place.to_owned(), reason };
     let raw: RawManifest = serde_json::from_slice(bytes)
         .map_err(|error| senseless(format!("it is not a manifest: {error}")))?;
     let sent = media_type.split(';').next().unwrap_or_default().trim();
-    // What is in the bytes is what the digest vouches for.
+    // The media type in the bytes counts, because the digest covers the bytes.
     let kind = raw.media_type.as_deref().filter(|kind| !kind.is_empty()).unwrap_or(sent);
     match kind {
         OCI_MANIFEST | DOCKER_MANIFEST => image(raw, place).map(ParsedManifest::Image),

@@ -1,13 +1,13 @@
-//! Names: of repositories, of tags, of what has a digest.
+//! Names of repositories and tags, and digests.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 
 use super::Error;
 
-/// What a URL of a repository begins with.
+/// The prefix of a repository's URL.
 const SCHEME: &str = "oci://";
-/// Where repositories are that name no registry, as for Docker.
+/// The registry of repositories that name none, as for Docker.
 const DOCKER_HUB: &str = "index.docker.io";
 
 /// A repository of a registry.
@@ -58,17 +58,17 @@ impl OciRepositoryName {
         Ok(if is_official { Self { path: format!("library/{}", name.path), ..name } } else { name })
     }
 
-    /// A repository by the name of its registry, with a port or without, and its own name there.
+    /// A repository by the host of its registry, optionally with a port, and by its path in the registry.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`]: the two form no URL that stays in the repository.
+    /// [`Error::InvalidUrl`]: host and path do not form a URL that stays in the repository.
     pub fn of_image(registry: &str, path: &str) -> Result<Self, Error> {
         let bad = |reason: String| Error::InvalidUrl { reason };
         if registry.contains('@') {
             let reason = "credentials belong in the Secret of spec.secretRef, not in the URL";
             return Err(bad(reason.to_owned()));
         }
-        // Text that cannot be the host of a URL would redirect requests: a user, a path, a query.
+        // A text that is not only the host of a URL could redirect requests, by a user, a path or a query.
         let parsed = url::Url::parse(&format!("https://{registry}/"));
         let is_host = parsed.is_ok_and(|parsed| {
             parsed.username().is_empty() && parsed.password().is_none() && parsed.path() == "/"
@@ -86,7 +86,7 @@ impl OciRepositoryName {
         Ok(Self { registry: registry.to_owned(), path: path.to_owned() })
     }
 
-    /// The host of the registry, with its port if it has one.
+    /// The host of the registry, and the port if there is one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -115,10 +115,10 @@ impl OciRepositoryName {
 pub struct OciDigest([u8; 32]);
 
 impl OciDigest {
-    /// Reads a digest.
+    /// Parses a digest.
     ///
     /// # Errors
-    /// [`Error::InvalidReference`]: it is not a digest, or of another algorithm.
+    /// [`Error::InvalidReference`]: the text is not a digest, or of another algorithm.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |reason: &str| Error::InvalidReference {
             kind: "digest",
@@ -153,7 +153,7 @@ impl fmt::Debug for OciDigest {
     }
 }
 
-/// What names a manifest.
+/// The name of a manifest: a tag or a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManifestReference {
     /// A tag, which may move.
@@ -166,7 +166,7 @@ impl ManifestReference {
     /// Checks a tag.
     ///
     /// # Errors
-    /// [`Error::InvalidReference`]: no registry can have such a tag.
+    /// [`Error::InvalidReference`]: the tag is not valid in any registry.
     pub fn tag(tag: &str) -> Result<Self, Error> {
         if !is_tag(tag) {
             let reason =
@@ -188,8 +188,8 @@ impl ManifestReference {
         }
     }
 
-    /// The revision of the artifact to whose `digest` this reference was resolved: `tag@digest`, or the digest alone if the
-    /// reference is one.
+    /// The revision of an artifact. `digest` is the digest to which this reference was resolved. The revision is `tag@digest`,
+    /// or the digest alone if the reference is a digest.
     pub fn revision(&self, digest: &OciDigest) -> String {
         match self {
             Self::Tag(tag) => format!("{tag}@{digest}"),

@@ -1,4 +1,4 @@
-//! The platforms of an image: those of the manifests in an index, or the one in the configuration of a single manifest.
+//! The platforms of an image. They are in the entries of an index, or in the configuration of a single manifest.
 //!
 //! Elsewhere: layers and annotations (`manifest`), which platforms an image needs (the program).
 
@@ -26,12 +26,12 @@ pub struct OciPlatform {
     variant: Option<String>,
 }
 
-/// What an image says of the platforms that it needs.
+/// Whether an image has the required platforms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlatformSupport {
-    /// It lacks these; none if all are there.
+    /// The image lacks these platforms. Empty if it lacks none.
     Lacks(Vec<OciPlatform>),
-    /// It is not an image with platforms; the text says why.
+    /// The image has no platforms, for this reason.
     Unreadable(String),
 }
 
@@ -60,7 +60,7 @@ impl OciPlatform {
     }
 }
 
-/// A part of a platform; `None` if the text cannot be one.
+/// A part of a platform. `None` if the text is not valid as one.
 fn part_of(text: &str) -> Option<String> {
     let is_of_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.');
     let is_part = (1..=MAX_PART_BYTES).contains(&text.len()) && text.bytes().all(is_of_part);
@@ -108,11 +108,11 @@ struct IndexEntry {
     platform: Option<ImagePlatform>,
 }
 
-/// Where the platforms of an image are.
+/// The place of an image's platforms.
 enum PlatformSource {
-    /// In the index itself.
+    /// The platforms are in the index itself.
     Index(Vec<ImagePlatform>),
-    /// In the configuration with this digest.
+    /// The platform is in the configuration with this digest.
     Config(OciDigest),
 }
 
@@ -121,7 +121,7 @@ fn source_of(media_type: &str, bytes: &[u8]) -> Result<PlatformSource, String> {
     let manifest: PlatformManifest =
         serde_json::from_slice(bytes).map_err(|error| format!("it is not a manifest: {error}"))?;
     let sent = media_type.split(';').next().unwrap_or_default().trim();
-    // What is in the bytes is what the digest vouches for.
+    // The media type in the bytes counts, because the digest covers the bytes.
     let kind = manifest.media_type.as_deref().filter(|kind| !kind.is_empty()).unwrap_or(sent);
     match kind {
         OCI_INDEX | DOCKER_INDEX => {
@@ -143,14 +143,14 @@ fn lacking(required: &[OciPlatform], found: &[ImagePlatform]) -> PlatformSupport
 }
 
 impl RegistrySession<'_> {
-    /// Which of some platforms the image with a digest lacks: one request for an index, and another one for the configuration
-    /// of a single manifest.
+    /// Finds which of the given platforms the image with a digest lacks. This takes one request for an index, and one more for
+    /// the configuration of a single manifest.
     ///
     /// # Guarantees
-    /// The answer is that of the content with this digest, and so the same whenever it is given.
+    /// The answer depends only on the content with this digest, so it never changes.
     ///
     /// # Errors
-    /// The registry does not send the content; among them [`Error::NotFound`].
+    /// The registry does not send the content. The errors include [`Error::NotFound`].
     pub async fn platform_support(
         &self,
         digest: &OciDigest,

@@ -1,6 +1,6 @@
-//! What is attached to an image: the requests that the search for its signatures needs.
+//! Sends the requests for artifacts that are attached to an image, which the search for its signatures needs.
 //!
-//! Elsewhere: which these are, and what the answers are worth (the engine `signatures`).
+//! Elsewhere: choosing the requests, and judging the answers (the engine `signatures`).
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -12,7 +12,7 @@ use super::{Error, OciDigest, OciRepositoryName, RegistrySession};
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 impl RegistrySession<'_> {
-    /// The repository that is asked.
+    /// The repository to which the requests are sent.
     pub fn repository(&self) -> &OciRepositoryName {
         &self.remote.repository
     }
@@ -20,11 +20,11 @@ impl RegistrySession<'_> {
     /// Sends the requests of a search until it is complete, all within one timeout.
     ///
     /// # Guarantees
-    /// An answer counts as missing only if the registry reports that, or if it is larger than a signature may be:
-    /// otherwise a user who may push could make every search fail, and so hide good signatures.
+    /// An answer counts as missing only if the registry reports that, or if the answer is larger than a signature may be. An
+    /// error for a large answer would allow a user who may push to hide good signatures.
     ///
     /// # Errors
-    /// The registry did not respond, or not with a valid answer.
+    /// The registry did not respond, or responded with an invalid answer.
     pub async fn gather(&self, mut search: SignatureSearch) -> Result<SignatureSearch, Error> {
         self.within(async {
             loop {
@@ -79,7 +79,7 @@ impl RegistrySession<'_> {
         if !is_index {
             return Ok(None);
         }
-        // A list that is too large counts as empty, but the registry still has the API.
+        // A list that is too large counts as empty. The registry still supports the API.
         let body = match read(self, &path, answer, self.remote.limits.manifest).await {
             Err(Error::TooLarge { .. }) => Vec::new(),
             body => body?,

@@ -1,4 +1,4 @@
-//! What is remembered of registries from one look to the next, so that another look needs only one small request.
+//! A cache of tokens and clients for registries, so that the next run needs only one small request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::auth_challenge::AuthChallenge;
 use super::token::{self, RegistryToken};
 use super::{Error, OciRepositoryName, RegistryAuth, RegistrySession, RemoteOciRepository, ecr};
 
-/// Repositories of which it is remembered what they ask for.
+/// The most repositories whose challenge is remembered.
 const MOST_ACCESSES: usize = 4096;
-/// Clients that are kept; remotes with the same authorities, client certificate and proxy share one.
+/// The most cached clients. Remotes with the same authorities, client certificate and proxy share a client.
 const MOST_CLIENTS: usize = 64;
 /// After this a client is replaced, and with it connections to former addresses of a name and with former authorities.
 const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 
-/// What is remembered of registries. Keep one for all remotes.
+/// A cache of tokens and clients for registries. The caller keeps one for all remotes.
 ///
 /// # Guarantees
-/// Losing it costs requests, never an answer. It holds at most 4096 tokens and 64 clients; those that were used longest
-/// ago go first. Other credentials have another token.
+/// Losing the cache costs requests, but never changes an answer. It holds at most 4096 tokens and 64 clients; the least
+/// recently used are dropped first. Different credentials never share a token.
 pub struct RegistryCache {
     accesses: Mutex<RecentlyUsedMap<Arc<RegistryAuthState>>>,
     clients: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
-    /// By the address that gave them.
+    /// The logins, by the address of the login service.
     logins: LoginTokenCache<RegistryAuth, Error>,
     budgets: Arc<HostBudgets>,
 }
@@ -57,15 +57,15 @@ impl RegistryCache {
         Self { budgets, ..self }
     }
 
-    /// A login for a registry of AWS (ECR), with the credentials in the environment of this process.
+    /// Returns a login for an AWS registry (ECR), with the credentials in the environment of this process.
     ///
-    /// It is requested once for all callers, and again when four fifths of its life are over. The environment may name
-    /// another service, as for AWS's own programs: `AWS_ENDPOINT_URL_ECR`, `AWS_ENDPOINT_URL_ECR_PUBLIC`,
+    /// The login is requested once for all callers, and again when four fifths of its lifetime are over. The environment may
+    /// name another service, as for AWS's own programs: `AWS_ENDPOINT_URL_ECR`, `AWS_ENDPOINT_URL_ECR_PUBLIC`,
     /// `AWS_ENDPOINT_URL`.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`]: the registry is not one of AWS. [`Error::Login`]: there are no credentials, they are not
-    /// accepted, or all that takes longer than `limit`.
+    /// [`Error::InvalidUrl`]: the registry is not one of AWS. [`Error::Login`]: there are no credentials, AWS does not accept
+    /// them, or the login takes longer than `limit`.
     pub async fn login_to_aws(
         &self,
         repository: &OciRepositoryName,
@@ -74,7 +74,7 @@ impl RegistryCache {
         self.login(&ecr::EcrService::of(repository.registry())?, limit).await
     }
 
-    /// A login that replaces the refused one of a remote; one that another caller got meanwhile is as good.
+    /// A login that replaces a refused one. If another caller has got a new login meanwhile, that one is returned.
     pub(super) async fn login_instead(
         &self,
         remote: &RemoteOciRepository,
@@ -93,7 +93,7 @@ impl RegistryCache {
         self.logins.get(&service.key(), login).await.map(|auth| (*auth).clone())
     }
 
-    /// How much is asked of each registry.
+    /// The budgets that limit the requests to each registry.
     pub(super) fn budgets(&self) -> &Arc<HostBudgets> {
         &self.budgets
     }
@@ -162,7 +162,7 @@ fn access_key(remote: &RemoteOciRepository) -> ClientKeyDigest {
     ])
 }
 
-/// What a repository asks for, and what it was given last.
+/// The challenge of a repository's registry, and the last token or password for it.
 #[derive(Default)]
 pub(super) struct RegistryAuthState {
     /// Whether the registry uses plain HTTP, once that is known.
@@ -226,7 +226,7 @@ impl RegistryAuthState {
         *self.is_plain.lock() = is_plain;
     }
 
-    /// What is sent with a request, as far as it is known what the registry asks for.
+    /// The authorization header for a request, as far as the challenge of the registry is known.
     pub(super) async fn authorization(
         &self,
         client: &RegistrySession<'_>,
@@ -239,7 +239,7 @@ impl RegistryAuthState {
         Ok(given.usable())
     }
 
-    /// The header after a request with the header `refused` was refused; `None` if there is no other.
+    /// The next authorization header after the registry refused the header `refused`. `None` if there is no other.
     pub(super) async fn after(
         &self,
         client: &RegistrySession<'_>,

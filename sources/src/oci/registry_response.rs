@@ -17,7 +17,7 @@ const MOST_SHOWN: usize = 300;
 /// The longest time that a registry may ask us to stay away.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// What the specification calls errors.
+/// The error body of the specification.
 #[derive(Deserialize)]
 struct RegistryErrorBody {
     #[serde(default)]
@@ -38,7 +38,7 @@ pub(super) fn digest(answer: &Response) -> Option<OciDigest> {
     OciDigest::parse(header.to_str().ok()?).ok()
 }
 
-/// A foreign text as it is shown: short, and on one line.
+/// A text of the registry as messages show it: short, and on one line.
 pub(super) fn shown(text: &str) -> String {
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut shown: String = clean.take(MOST_SHOWN).collect();
@@ -100,7 +100,7 @@ pub(super) async fn accepted_text(
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.parse().ok());
     let retry_after = seconds.map(|it| Duration::from_secs(it).min(LONGEST_WAIT));
     let mut body = Vec::new();
-    // A body that cannot be read to its end adds nothing to the status.
+    // A body that cannot be read completely adds nothing to the error.
     while let Ok(Some(chunk)) = answer.chunk().await {
         body.extend_from_slice(&chunk);
         if body.len() as u64 > LONGEST_REFUSAL {
@@ -133,7 +133,7 @@ fn said(status: StatusCode, body: &[u8]) -> String {
     }
 }
 
-/// A text in which a registry may have repeated what we sent.
+/// Removes the credentials from a text in which a registry may have repeated them.
 fn hidden(auth: &RegistryAuth, text: &str) -> String {
     let secret: Option<&RedactedValue<String>> = match auth {
         RegistryAuth::Anonymous => None,

@@ -1,4 +1,4 @@
-//! Of many tags the one of the highest version.
+//! Chooses the tag with the highest version.
 
 use golang::regexp::GoRegexp;
 use golang::version_choice::VersionRange;
@@ -6,7 +6,7 @@ use golang::version_choice::VersionRange;
 use super::chart;
 use super::{Error, ManifestReference};
 
-/// Which tags are examined, and in which range of versions.
+/// The condition for tags, and the range of versions.
 #[derive(Debug)]
 pub struct TagSelection {
     range: VersionRange,
@@ -15,12 +15,12 @@ pub struct TagSelection {
 }
 
 impl TagSelection {
-    /// Reads a range of versions and the regular expression that tags have to match.
+    /// Parses a range of versions and the regular expression that tags have to match.
     ///
-    /// Of `is_chart` the tags are read as Helm writes them, with `_` for the `+` of a version.
+    /// If `is_chart`, tags are read as Helm writes them, with `_` for the `+` of a version.
     ///
     /// # Errors
-    /// [`Error::InvalidReference`]: one of them is not valid.
+    /// [`Error::InvalidReference`]: the range or the expression is not valid.
     pub fn parse(range: &str, filter: Option<&str>, is_chart: bool) -> Result<Self, Error> {
         let bad = |kind, name: &str, reason: String| Error::InvalidReference {
             kind,

@@ -13,13 +13,13 @@ use super::oci_names::is_tag;
 use super::registry_response::{accepted, read};
 use super::{Error, RegistrySession};
 
-/// How many tags are asked for at once; registries may give fewer.
+/// The path of the first page of tags. It requests a thousand tags, and registries may send fewer.
 const FIRST: &str = "tags/list?n=1000";
 
-/// The longest path of a page. Real ones have a tag or a token of up to two kilobytes.
+/// The longest path of a page. Typical ones contain a tag or a token of up to two kilobytes.
 const MAX_PAGE_PATH_BYTES: usize = 8 << 10;
 
-/// The most tags of one page: in memory, a short tag takes ten times the bytes that it has there.
+/// The most tags of one page. In memory, a short tag takes ten times its bytes in the answer.
 const MAX_TAGS_OF_PAGE: usize = 200_000;
 
 #[derive(Deserialize)]
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for PageTagsVisitor {
     }
 }
 
-/// All tags; names that no tag can have are left out.
+/// Lists all tags. Names that are not valid as tags are left out.
 pub(super) async fn list(client: &RegistrySession<'_>) -> Result<Vec<String>, Error> {
     let limits = &client.remote.limits;
     let what = || format!("the list of tags of {}", client.remote.repository);
@@ -97,7 +97,7 @@ pub(super) async fn list(client: &RegistrySession<'_>) -> Result<Vec<String>, Er
 /// The path of the next page, RFC 8288: `<…>; rel="next"`, among others or not. It has to be a page of the same list.
 ///
 /// # Errors
-/// A `Link` header is invalid: whether a page follows is not known.
+/// A `Link` header is invalid, so it is not known whether a page follows.
 fn next(headers: &HeaderMap, here: &Url, list: &Url) -> Result<Option<String>, String> {
     for link in headers.get_all(LINK) {
         let mut rest = link.to_str().map_err(|_| "its `Link` header is no text")?.trim();
@@ -121,7 +121,7 @@ fn next(headers: &HeaderMap, here: &Url, list: &Url) -> Result<Option<String>, S
 /// The path of a page of the same list.
 fn page(target: &str, here: &Url, list: &Url) -> Result<String, String> {
     let next = here.join(target).map_err(|_| "its `Link` names no URL".to_owned())?;
-    // A registry behind a proxy may not know by which scheme it is asked, nor under which name; the path it does know.
+    // A registry behind a proxy may not know its own scheme and name, but it knows the path.
     if next.path() != list.path() {
         return Err("its `Link` leads elsewhere".to_owned());
     }

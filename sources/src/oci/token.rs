@@ -1,4 +1,4 @@
-//! Tokens of registries: requests to token services, and how long tokens last.
+//! Requests tokens of registries from token services, and tracks how long the tokens last.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::{Error, RegistryAuth, RegistrySession};
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// The life of a token that does not have one.
 const USUAL_LIFE: u64 = 60;
-/// The longest life that is believed.
+/// The longest accepted lifetime of a token in seconds.
 const LONGEST_LIFE: u64 = 24 * 3600;
 
 /// A value of the `Authorization` header, and how long it can be used.
@@ -40,7 +40,7 @@ pub(super) fn basic(username: &str, password: &RedactedValue<String>) -> Redacte
     RedactedValue::new(format!("Basic {}", STANDARD.encode(pair)))
 }
 
-/// Asks for a token that allows to pull from the client's repository, and nothing more.
+/// Requests a token that only allows to pull from the client's repository.
 pub(super) async fn fetch(
     client: &RegistrySession<'_>,
     is_plain: bool,
@@ -101,7 +101,7 @@ pub(super) async fn fetch(
     })
 }
 
-/// Reads an answer. Nothing of it is repeated where it cannot be read.
+/// Parses a response. If it cannot be parsed, the error repeats no part of it.
 fn parse(bytes: &[u8]) -> Option<RegistryToken> {
     let answer: RegistryTokenResponse = serde_json::from_slice(bytes).ok()?;
     let given = [answer.token, answer.access_token].into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A commit as a folder: where symbolic links lead, and files that are read when they are wanted.
+//! Shows a commit as a folder. It resolves symbolic links, and reads a file only when the build needs it.
 //!
 //! Elsewhere: fetching the commit ([`git`]).
 
@@ -13,7 +13,7 @@ const MOST_LINKS: usize = 255;
 #[derive(Debug)]
 pub(super) struct CommitWorktree {
     checkout: FetchedCheckout,
-    /// By path; the root has an empty one.
+    /// The nodes by path. The path of the root is empty.
     nodes: BTreeMap<String, WorktreeNode>,
 }
 
@@ -24,17 +24,17 @@ enum WorktreeNode {
     Link(CheckoutItem),
 }
 
-/// Where a path leads, relative to the root.
+/// The target of a path, relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum WorktreeTarget {
     Dir(String),
     File(String),
 }
 
-/// Why a path leads nowhere.
+/// The reason why a path has no target.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorktreePathError {
-    /// Nothing is at this path.
+    /// No file exists at this path.
     #[error("no such file or directory")]
     Missing(String),
     /// A link at this path cannot be followed.

@@ -1,6 +1,6 @@
-//! Checkouts by the `git` program: what kustomize runs, and its words for what goes wrong.
+//! Checkouts by the `git` program, with the commands and error texts of kustomize.
 //!
-//! The program finds the person's own configuration, and with it their keys and credentials.
+//! The program reads the user's own configuration, with the user's keys and credentials.
 
 use std::env;
 use std::io::Read as _;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::local_disk::reason;
 
-/// The most of the program's output that is quoted.
+/// The most bytes of the program's output that are quoted.
 const LONGEST_TEXT: u64 = 1 << 20;
 
 /// Environment variables that make the program use another repository than that in its folder.
@@ -72,7 +72,7 @@ pub(crate) fn checkout(repository: &RepositoryAddress) -> Result<TempDir, Error>
     Ok(folder)
 }
 
-/// Where the program is. Folders of the path that are relative are left out, as Go does.
+/// The path of the program. Relative folders of `PATH` are left out, as in Go.
 fn program() -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let is_program = |path: &PathBuf| {
@@ -85,7 +85,7 @@ fn program() -> Option<PathBuf> {
 struct GitProgram<'g> {
     program: &'g Path,
     folder: &'g Path,
-    /// Of each run.
+    /// The time limit of each run.
     timeout: Duration,
 }
 
@@ -104,7 +104,7 @@ impl GitProgram<'_> {
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let mut said = Vec::new();
-            // Output that cannot be read is left out; the exit status still shows that the program failed.
+            // Unreadable output is left out. The exit status still shows that the program failed.
             drop(reader.by_ref().take(LONGEST_TEXT).read_to_end(&mut said));
             drop(std::io::copy(&mut reader, &mut std::io::sink()));
             // The receiver is gone after the timeout.
@@ -134,7 +134,7 @@ impl GitProgram<'_> {
     }
 }
 
-/// Ends a program that takes too long; it may have ended meanwhile.
+/// Ends a program that takes too long. The program may have ended meanwhile.
 fn stop(child: &mut Child) {
     drop(child.kill());
     drop(child.wait());

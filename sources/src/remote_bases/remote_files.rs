@@ -1,4 +1,5 @@
-//! The remote parts of a build, for a service: public repositories by our own Git, files by our own client.
+//! Fetches the remote parts of a build for a service, with windlass's own Git and HTTP clients. Repositories have to be
+//! public.
 //!
 //! No program is run, nothing of the service's own is shown to a server, and everything has a limit.
 //! Elsewhere: which servers may be asked ([`EgressRules`], of [`git::GitServerCache`]), a commit as a folder
@@ -28,12 +29,12 @@ const ROOT: &str = "/.remote/";
 /// The limits of all remote parts of one build together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteBaseLimits {
-    /// From the first part that is asked for to the last byte received.
+    /// The time from the first requested part to the last received byte.
     pub time: Duration,
     /// The most files and repositories that are requested. A repository with an HTTP address counts twice, because it
     /// is first requested as a file. A part that was fetched before does not count.
     pub parts: usize,
-    /// Bytes received of all parts; and bytes read, of each repository.
+    /// The most bytes received for all parts, and the most bytes read from each repository.
     pub bytes: u64,
 }
 
@@ -44,12 +45,12 @@ impl Default for RemoteBaseLimits {
     }
 }
 
-/// A remote part of a build, and what it was when it was fetched.
+/// A remote part of a build, with its revision at the time of the fetch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResolvedRemoteBase {
     /// The address, without credentials.
     pub address: String,
-    /// The branch, tag or commit that was asked for; empty for the default branch, and for a file.
+    /// The requested branch, tag or commit. Empty for the default branch, and for a file.
     pub reference: String,
     /// The commit, or `sha256:` and the digest of a file.
     pub revision: String,
@@ -77,10 +78,10 @@ pub struct RemoteBuildFiles<F> {
 struct RemoteBuildState {
     fetched: BTreeMap<String, Arc<[u8]>>,
     received: u64,
-    /// By URL, reference, and whether submodules are in it.
+    /// The repositories by URL, reference, and whether they contain submodules.
     repositories: BTreeMap<(String, String, bool), Rc<CommitWorktree>>,
-    /// The repositories by the number in their path. A repository that is named again gets another folder, as with
-    /// kustomize, which compares folders to detect a kustomization that includes itself.
+    /// The repositories by the number in their path. If a repository is named again, it gets another folder, as with
+    /// kustomize. kustomize compares folders to detect a kustomization that includes itself.
     mounted: Vec<Rc<CommitWorktree>>,
     asked: usize,
     resolved: Vec<ResolvedRemoteBase>,
@@ -102,12 +103,12 @@ impl<F: BuildFiles> RemoteBuildFiles<F> {
         self.state.borrow().resolved.clone()
     }
 
-    /// How many bytes were received.
+    /// The number of received bytes.
     pub fn received(&self) -> u64 {
         self.state.borrow().received
     }
 
-    /// Counts one more part; returns the time that is left for it.
+    /// Counts one more part. Returns the remaining time for it.
     fn admit(&self, shown: &str) -> Result<Duration, Error> {
         let mut state = self.state.borrow_mut();
         state.asked += 1;

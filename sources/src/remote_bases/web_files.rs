@@ -24,7 +24,7 @@ const MOST_REDIRECTS: usize = 10;
 pub(crate) struct WebFileLimits {
     /// Bytes of a file.
     pub(crate) bytes: u64,
-    /// From the first byte asked to the last byte received, redirects included.
+    /// The time from the first byte of the request to the last byte of the response, including redirects.
     pub(crate) time: Duration,
 }
 
@@ -34,11 +34,11 @@ impl Default for WebFileLimits {
     }
 }
 
-/// Fetches a file; `client` must not follow redirects, and has to be built with `egress`.
+/// Fetches a file. `client` must not follow redirects, and has to be built with `egress`.
 ///
 /// # Errors
-/// [`Error::http`] for a status other than those of success, unless the address could be that of a repository. Strings are
-/// those of Go's client, in which no password is shown.
+/// [`Error::http`] for a status other than those of success, unless the address could be that of a repository. The texts are
+/// those of Go's client, and show no password.
 pub(crate) async fn get(
     client: &reqwest::Client,
     budgets: &HostBudgets,
@@ -143,7 +143,7 @@ pub fn without_credentials(text: &str) -> String {
     shown + rest
 }
 
-/// Why nothing answered, in the words that Go has for the usual reasons.
+/// The reason why no server answered, in Go's words for the usual reasons.
 fn reason(error: &reqwest::Error, url: &Url) -> String {
     let cause = root_cause(error);
     let host = url.host_str().unwrap_or_default();

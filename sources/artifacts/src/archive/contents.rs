@@ -1,6 +1,6 @@
-//! What goes into an archive, put into the order of a walk.
+//! The entries of an archive, sorted into the order of a directory walk.
 //!
-//! Here: collecting paths in any order, leaving out what is ignored, writing the rest.
+//! Here: collecting paths in any order, leaving out ignored files, writing the rest.
 //! Elsewhere: the bytes of an entry ([`super::TarballWriter`]).
 
 use std::{collections::BTreeMap, error::Error as StdError, io::Write};
@@ -37,7 +37,7 @@ impl<T> ArchiveContents<T> {
         Self::default()
     }
 
-    /// Adds a file and the folders above it; a file that is there already is replaced.
+    /// Adds a file and the folders above it. An existing file at the path is replaced.
     ///
     /// # Errors
     /// A folder is at the path, or a file is at the path of a parent folder.
@@ -50,7 +50,7 @@ impl<T> ArchiveContents<T> {
         Ok(())
     }
 
-    /// Adds a folder and those above it, so that it is archived even when nothing in it is.
+    /// Adds a folder and the folders above it, so that the folder is archived even if it is empty.
     ///
     /// # Errors
     /// A file is already at the path, or at the path of one of its parent folders.
@@ -67,7 +67,7 @@ impl<T> ArchiveContents<T> {
         Ok(())
     }
 
-    /// Whether nothing is at a path but an empty folder.
+    /// Whether a path is free, which means that at most an empty folder is there.
     pub fn is_free(&self, path: &RelPath) -> bool {
         let mut found =
             self.entries.range(path.clone()..).take_while(|(it, _)| it.starts_with(path));
@@ -78,9 +78,10 @@ impl<T> ArchiveContents<T> {
         }
     }
 
-    /// Takes out what is ignored.
+    /// Removes the ignored files and folders.
     ///
-    /// Each path is judged alone: a file may stay while its folder goes, and the other way round.
+    /// Each path is judged alone. So a file may stay although its folder is removed, and a folder may stay although its files
+    /// are removed.
     pub fn leave_out(&mut self, ignored: &IgnoreMatcher) {
         self.entries
             .retain(|path, item| !ignored.is_ignored(path, matches!(item, ArchiveItem::Dir)));
@@ -100,7 +101,7 @@ impl<T> ArchiveContents<T> {
         while let Some(dir) = above.filter(|dir| !dir.is_root()) {
             match self.entries.get(&dir) {
                 Some(ArchiveItem::Dir) => break,
-                // Nothing is added yet, so a refused path leaves nothing behind.
+                // Nothing was added yet, so a refused path leaves no entries.
                 Some(ArchiveItem::File { .. }) => return Err(Error::Collision(dir)),
                 None => above = dir.parent(),
             }
@@ -111,7 +112,7 @@ impl<T> ArchiveContents<T> {
     }
 }
 
-/// Writes the whole archive, asking for one body after the other, and gives `out` back.
+/// Writes the whole archive. It loads one body after the other, and returns `out`.
 ///
 /// # Guarantees
 /// The bytes depend on the paths, execute bits and bodies only, not on the order in which they were collected.

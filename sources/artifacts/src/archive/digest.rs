@@ -1,6 +1,5 @@
-//! A digest and a size, taken while bytes pass by.
+//! A writer that computes the digest and the size of the bytes that pass through it.
 //!
-//! Here: the writer that does it.
 //! Elsewhere: checking a digest later ([`crate::store`]).
 
 use std::io::{self, Write};
@@ -25,12 +24,12 @@ pub struct DigestingWriter<W> {
 }
 
 impl<W: Write> DigestingWriter<W> {
-    /// A writer through which nothing has passed yet.
+    /// A writer that has written nothing yet.
     pub fn new(out: W) -> Self {
         Self { out, hash: Sha256::new(), size: 0 }
     }
 
-    /// The inner writer, and what passed through to it.
+    /// Returns the inner writer, and the digest and size of the written bytes.
     pub fn finish(self) -> (W, ArchiveDigest) {
         let digest = format!("sha256:{}", hex::encode(self.hash.finalize()));
         (self.out, ArchiveDigest { digest, size: self.size })

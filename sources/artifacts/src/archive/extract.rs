@@ -19,30 +19,31 @@ use super::{
 /// Decompressed bytes that need no justification by their ratio.
 pub(super) const RATIO_FLOOR: u64 = 16 << 20;
 
-/// What happens to symbolic links; they are never made.
+/// How an extraction treats symbolic links. It never creates one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SymlinkPolicy {
-    /// They are left out, as Flux does with what it fetched.
+    /// Links are left out, as Flux does with fetched archives.
     Skip,
-    /// They are an error.
+    /// Links are an error.
     Refuse,
 }
 
-/// How an archive is taken apart.
+/// The options for unpacking an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtractOptions {
-    /// What happens to symbolic links.
+    /// How symbolic links are treated.
     pub symlinks: SymlinkPolicy,
-    /// The most bytes in all entries together, as their headers claim; Flux's `WithMaxUntarSize`.
+    /// The most bytes in all entries together, as their headers claim. Flux's `WithMaxUntarSize`.
     pub max_size: Option<u64>,
-    /// What a tree may hold, and the most entries that are read.
+    /// The limits of the extracted tree, and the most entries that are read.
     pub limits: TreeLimits,
-    /// How many times larger than its compressed form an archive may be; it may always have 16 MiB.
+    /// How many times larger than its compressed form an archive may be. An archive may always have 16 MiB.
     pub max_ratio: u64,
 }
 
 impl Default for ExtractOptions {
-    /// For a fetched artifact: links skipped, the default limits of a tree, at most 250 times its compressed size.
+    /// The options for a fetched artifact: links are skipped, trees have the default limits, and the tree has at most 250
+    /// times the compressed size.
     fn default() -> Self {
         Self {
             symlinks: SymlinkPolicy::Skip,
@@ -53,19 +54,19 @@ impl Default for ExtractOptions {
     }
 }
 
-/// Why an archive was not taken apart.
+/// The reason why an archive was not unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtractError {
-    /// It does not begin as gzip does.
+    /// The input does not begin as gzip does.
     #[error("requires gzip-compressed body")]
     NotGzip,
-    /// It cannot be read or decompressed.
+    /// The input cannot be read or decompressed.
     #[error("cannot read the archive")]
     Read(#[source] io::Error),
-    /// It is not a zip archive that can be read.
+    /// The input is not a readable zip archive.
     #[error("zip error: {0}")]
     Zip(String),
-    /// It is not a tar archive inside.
+    /// The decompressed input is not a tar archive.
     #[error("tar error: {0}")]
     Tar(&'static str),
     /// A file ends before its size.
@@ -73,12 +74,12 @@ pub enum ExtractError {
     Truncated {
         /// The file.
         path: RelPath,
-        /// What its header claims.
+        /// The size in its header.
         size: u64,
         /// The actual value.
         found: u64,
     },
-    /// It holds more than [`ExtractOptions::max_size`].
+    /// The archive contains more than [`ExtractOptions::max_size`].
     #[error("tar {name:?} is bigger than max archive size of {max} bytes")]
     TooLarge {
         /// The entry that was too much.
@@ -89,15 +90,15 @@ pub enum ExtractError {
     /// A name is absolute, climbs, or can be no file name.
     #[error("tar contained invalid name error {0:?}")]
     Name(String),
-    /// It holds a symbolic link, which the options refuse.
+    /// The archive contains a symbolic link, which the options refuse.
     #[error("tar file entry {0} is a symlink, which is not allowed in this context")]
     Symlink(String),
-    /// It has an entry other than files, folders and links.
+    /// The archive contains an entry that is not a file, folder or link.
     #[error("tar file entry {name} contained unsupported file type {mode}")]
     Unsupported {
         /// The entry.
         name: String,
-        /// Its type and permissions as `ls` shows them, or its type flag.
+        /// The type and permissions as `ls` shows them, or the type flag.
         mode: String,
     },
     /// A folder is where the file should go.
@@ -109,7 +110,7 @@ pub enum ExtractError {
     /// A limit of the tree is reached.
     #[error(transparent)]
     Limit(TreeBuildError),
-    /// It grows too much.
+    /// The archive expands too much.
     #[error(
         "the archive expands to more than {0} times its size and is rejected as a decompression bomb"
     )]
@@ -120,11 +121,11 @@ pub enum ExtractError {
     /// The disk refused a file.
     #[error("cannot {action} `{}`", path.display())]
     Disk {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause of the failure.
         source: io::Error,
     },
 }
@@ -155,10 +156,10 @@ impl From<io::Error> for ExtractError {
 /// Reads an archive into a tree.
 ///
 /// # Guarantees
-/// Memory and time are bounded by the options; sizes in the archive are not trusted.
+/// The options limit memory and time. Sizes in the archive are not trusted.
 ///
 /// # Errors
-/// It is not an archive, a name leaves the tree, an entry is of another kind, or a limit is reached.
+/// The input is not an archive, a name leads out of the tree, an entry has another type, or a limit is reached.
 pub fn extract(archive: impl Read, options: &ExtractOptions) -> Result<MemoryTree, ExtractError> {
     let mut tree = MemoryTree::builder(options.limits);
     run(archive, options, &mut tree)?;
@@ -171,7 +172,7 @@ pub fn extract(archive: impl Read, options: &ExtractOptions) -> Result<MemoryTre
 /// Nothing is written outside the directory, and no link, device or pipe is made in it.
 ///
 /// # Errors
-/// As [`extract`], and when the disk refuses; what was written until then stays.
+/// As [`extract`], or the disk refuses a write. The files that were written before stay.
 pub fn extract_to_dir(
     archive: impl Read,
     options: &ExtractOptions,
@@ -231,7 +232,8 @@ pub(super) fn place(name: &[u8]) -> Option<RelPath> {
     RelPath::parse(name).ok()
 }
 
-/// Checks what must hold for every entry, kept or not; `seen` and `claimed` are the entries and bytes so far, with this one.
+/// Checks the rules for every entry, including skipped ones. `seen` and `claimed` are the numbers of entries and bytes so far,
+/// with this entry.
 pub(super) fn is_within(
     path: &RelPath,
     size: u64,
@@ -255,12 +257,12 @@ pub(super) fn is_within(
     Err(ExtractError::Limit(broken))
 }
 
-/// What an entry is.
+/// The type of an entry.
 enum ArchiveEntryKind {
     File,
     Dir,
     Symlink,
-    /// Nothing that is ever extracted, with its type and permissions in words.
+    /// An entry that is never extracted, with its type and permissions in words.
     Other(String),
 }
 

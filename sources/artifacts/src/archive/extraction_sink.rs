@@ -1,7 +1,7 @@
-//! Where extracted files go.
+//! The targets of an extraction, which take the extracted files.
 //!
 //! Here: a tree in memory, and a fresh directory on disk.
-//! Elsewhere: which entries get here at all ([`super::extract`]).
+//! Elsewhere: which entries are extracted ([`super::extract`]).
 
 use std::{
     fs::{self, DirBuilder, OpenOptions, Permissions},
@@ -14,7 +14,7 @@ use tree::{MemoryTreeBuilder, RelPath};
 
 use super::ExtractError;
 
-/// Takes what an archive holds, in the archive's order.
+/// The target of an extraction. It gets the entries in the archive's order.
 pub(super) trait ArchiveSink {
     fn dir(&mut self, path: &RelPath, mode: u32) -> Result<(), ExtractError>;
 
@@ -49,14 +49,14 @@ impl ArchiveSink for MemoryTreeBuilder {
     }
 }
 
-/// A directory that was empty before, so that nothing in it can lead elsewhere.
+/// A directory that was empty before the extraction, so that no link in it leads elsewhere.
 #[derive(Debug)]
 pub(super) struct ExtractionFolder<'a> {
     root: &'a Path,
 }
 
 impl<'a> ExtractionFolder<'a> {
-    /// Makes the directory; one that exists must be empty.
+    /// Creates the directory. An existing directory must be empty.
     pub(super) fn new(root: &'a Path) -> Result<Self, ExtractError> {
         make_dirs(root, 0o750)?;
         let is_empty = fs::read_dir(root).map_err(failed("read", root))?.next().is_none();
@@ -89,7 +89,7 @@ impl ArchiveSink for ExtractionFolder<'_> {
             return Err(ExtractError::IsDirectory(place.display().to_string()));
         }
         make_dirs(place.parent().unwrap_or(self.root), 0o750)?;
-        // What others may do does not depend on the umask, and is never to write.
+        // The mode for other users does not depend on the umask, and never allows writing.
         let mode = mode & 0o755;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(mode);

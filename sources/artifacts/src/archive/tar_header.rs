@@ -1,7 +1,7 @@
 //! The 512-byte blocks that describe an entry of a tar archive.
 //!
 //! Here: writing them as Go's `archive/tar` does, and reading their numbers.
-//! Elsewhere: which headers follow each other ([`super::writer`], [`super::reader`]).
+//! Elsewhere: the order of headers ([`super::writer`], [`super::reader`]).
 
 use tree::RelPath;
 
@@ -25,7 +25,7 @@ pub(super) struct TarEntryDescription {
     pub(super) size: u64,
 }
 
-/// The blocks before the body of an entry: one in USTAR, three or more where its name needs PAX.
+/// The blocks before the body of an entry. USTAR needs one block, and a name that needs PAX takes three or more.
 pub(super) fn blocks(path: &RelPath, entry: TarEntryDescription) -> Vec<u8> {
     let name = match path.as_str() {
         "" => ".",
@@ -48,7 +48,7 @@ pub(super) fn blocks(path: &RelPath, entry: TarEntryDescription) -> Vec<u8> {
     blocks
 }
 
-/// One header; a name that does not fit is cut, because a PAX record holds it in full.
+/// One header block. A name that does not fit is cut, because a PAX record contains the whole name.
 fn block(name: &str, prefix: &str, entry: TarEntryDescription) -> [u8; TAR_BLOCK_BYTES] {
     let mut block = [0; TAR_BLOCK_BYTES];
     let mut put = |at: usize, text: &str| {
@@ -101,17 +101,17 @@ fn pax_record(key: &str, value: &str) -> String {
     format!("{len} {key}={value}\n")
 }
 
-/// The text without what is not ASCII.
+/// The text without characters that are not ASCII.
 fn ascii(text: &str) -> String {
     text.chars().filter(char::is_ascii).collect()
 }
 
-/// A text field: what stands before the first NUL.
+/// A text field, which ends before the first NUL.
 pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A number field, octal or in base 256; none when it is neither, negative, or too large.
+/// A number field, octal or in base 256. `None` if it is neither, negative, or too large.
 pub(super) fn number(field: &[u8]) -> Option<u64> {
     if let [first, rest @ ..] = field
         && first & 0x80 != 0

@@ -1,7 +1,7 @@
 //! Reads the entries of an untrusted tar archive.
 //!
 //! Here: headers, PAX and GNU long names, bodies, all within bounds.
-//! Elsewhere: what may be done with an entry ([`super::extract`]).
+//! Elsewhere: which entries are accepted ([`super::extract`]).
 
 use std::io::{self, Read};
 
@@ -26,7 +26,7 @@ pub(super) struct ArchiveEntry {
     pub(super) flag: u8,
 }
 
-/// Goes from entry to entry; reading from it reads the body of the current one.
+/// Goes from entry to entry. Reading from it returns the body of the current entry.
 #[derive(Debug)]
 pub(super) struct TarReader<R> {
     input: R,
@@ -92,7 +92,7 @@ impl<R: Read> TarReader<R> {
             (TAR_BLOCK_BYTES as u64 - size % TAR_BLOCK_BYTES as u64) % TAR_BLOCK_BYTES as u64;
     }
 
-    /// Skips the rest of a body; returns whether the archive continues.
+    /// Skips the rest of a body. Returns whether the archive continues.
     fn skip_body(&mut self) -> Result<bool, ExtractError> {
         let remaining = self.remaining;
         let padding = self.padding;
@@ -104,7 +104,7 @@ impl<R: Read> TarReader<R> {
         Ok(io::copy(&mut (&mut self.input).take(padding), &mut io::sink())? == padding)
     }
 
-    /// The next header block; none at the end of the archive, marked or not.
+    /// The next header block. `None` at the end of the archive, with or without an end marker.
     fn header(&mut self) -> Result<Option<[u8; TAR_BLOCK_BYTES]>, ExtractError> {
         let Some(block) = self.block()? else { return Ok(None) };
         if block != [0; TAR_BLOCK_BYTES] {
@@ -163,7 +163,7 @@ fn parse(block: &[u8; TAR_BLOCK_BYTES]) -> Result<ArchiveEntry, ExtractError> {
     let wrong = || ExtractError::Tar("a number in a header is malformed");
     let mut name = text(&block[..100]).to_vec();
     let prefix = text(&block[345..500]);
-    // The prefix exists in USTAR and PAX only; GNU keeps other things there.
+    // Only USTAR and PAX have the prefix. GNU uses these bytes for other fields.
     if &block[257..263] == b"ustar\0" && !prefix.is_empty() {
         name = [prefix, b"/", &name].concat();
     }
@@ -172,7 +172,7 @@ fn parse(block: &[u8; TAR_BLOCK_BYTES]) -> Result<ArchiveEntry, ExtractError> {
     Ok(ArchiveEntry { name, size, mode, flag: block[156] })
 }
 
-/// Reads the records of a PAX header, each of which begins with its own length.
+/// Parses the records of a PAX header. Each record begins with its own length.
 fn parse_pax(mut records: &[u8]) -> Result<TarHeaderOverrides, ExtractError> {
     let wrong = || ExtractError::Tar("an extended header is malformed");
     let mut found = TarHeaderOverrides::default();

@@ -13,20 +13,19 @@ use super::{
     tar_header::{MAX_SIZE, TAR_BLOCK_BYTES, TarEntryDescription, blocks},
 };
 
-/// The modes that entries have in every archive; those of the source are dropped.
+/// The modes of all entries in every archive. The modes of the source are dropped.
 const FILE_MODE: u32 = 0o600;
 const EXECUTABLE_MODE: u32 = 0o700;
 const DIR_MODE: u32 = 0o750;
 
-/// What the gzip header calls an unknown operating system.
+/// The gzip header's value for an unknown operating system.
 const UNKNOWN_SYSTEM: u8 = 255;
 
 /// Writes gzip around tar: regular files and folders only, owned by 0, at time zero.
 ///
 /// # Guarantees
-/// The same entries give the same bytes.
-/// What is inside gzip is, byte for byte, what Go's `archive/tar` writes for Flux;
-/// the compressed bytes differ, since every compressor has its own.
+/// The same entries give the same bytes. The tar stream is, byte for byte, the one that Go's `archive/tar` writes for Flux.
+/// The compressed bytes differ from Flux's, because compressors differ.
 #[derive(Debug)]
 pub struct TarballWriter<W: Write> {
     out: GzEncoder<W>,
@@ -40,10 +39,10 @@ impl<W: Write> TarballWriter<W> {
         Self { out: gzip.write(out, Compression::default()), last: None }
     }
 
-    /// Adds a folder; the root is one too, called `.`.
+    /// Adds a folder. The root is a folder called `.`.
     ///
     /// # Errors
-    /// It belongs before an entry that is written already, or the writer below fails.
+    /// The folder sorts before an entry that is written already, or the inner writer fails.
     pub fn dir(&mut self, path: &RelPath) -> Result<(), Error> {
         self.header(path, TarEntryDescription { flag: b'5', mode: DIR_MODE, size: 0 })
     }
@@ -51,8 +50,8 @@ impl<W: Write> TarballWriter<W> {
     /// Adds a file of exactly `len` bytes.
     ///
     /// # Errors
-    /// It belongs before an entry that is written already, it is not `len` bytes long or longer than tar allows,
-    /// or a reader or writer fails. The archive is useless then.
+    /// The file sorts before an entry that is written already, it is not `len` bytes long or longer than tar allows, or a
+    /// reader or writer fails. The archive is then useless.
     pub fn file(
         &mut self,
         path: &RelPath,
@@ -67,7 +66,7 @@ impl<W: Write> TarballWriter<W> {
         self.header(path, TarEntryDescription { flag: b'0', mode, size: len })?;
         let mut found = 0;
         let mut buffer = [0; 16 * 1024];
-        // One byte more than announced shows that there is too much.
+        // One byte more than announced is read, to detect a body that is too long.
         let mut body = body.take(len + 1);
         loop {
             let read = match body.read(&mut buffer) {
@@ -92,7 +91,7 @@ impl<W: Write> TarballWriter<W> {
         self.out.write_all(&[0; TAR_BLOCK_BYTES][..padding]).map_err(Error::Write)
     }
 
-    /// Ends the archive, and gives the inner writer back.
+    /// Ends the archive, and returns the inner writer.
     ///
     /// # Errors
     /// The inner writer fails.

@@ -12,29 +12,30 @@ use super::extraction_sink::ArchiveSink;
 
 /// The record at the end of an archive, without its comment.
 const END_RECORD_BYTES: usize = 22;
-/// How a record at the end begins.
+/// The magic bytes of the end record.
 const END_MAGIC: [u8; 4] = *b"PK\x05\x06";
 /// The longest comment.
 const LONGEST_COMMENT: usize = u16::MAX as usize;
-/// What precedes the record at the end where there is another one that counts instead: the ZIP64 form.
+/// The size of the ZIP64 locator before the end record. It says that another end record counts.
 const ZIP64_LOCATOR_BYTES: usize = 20;
-/// How that begins.
+/// The magic bytes of the ZIP64 locator.
 const LOCATOR_MAGIC: [u8; 4] = *b"PK\x06\x07";
 
 /// Reads a zip archive into a tree.
 ///
 /// # Guarantees
-/// Memory and time are bounded by the options and the size of the archive; sizes in its headers are not trusted.
+/// The options and the size of the archive limit memory and time. Sizes in its headers are not trusted.
 ///
 /// # Errors
-/// It is not an archive, a name leaves the tree, an entry is encrypted or of another kind, or a limit is reached.
+/// The input is not an archive, a name leads out of the tree, an entry is encrypted or has another type, or a limit is
+/// reached.
 pub fn unzip(
     mut archive: impl Read + Seek,
     options: &ExtractOptions,
 ) -> Result<MemoryTree, ExtractError> {
     let len = archive.seek(SeekFrom::End(0)).map_err(ExtractError::Read)?;
     let max = options.limits.entries;
-    // The list of entries is read whole, so it must be short before it is read.
+    // The whole list of entries is read at once, so its length is checked first.
     if declared_entries(&mut archive, len)? > max {
         return Err(ExtractError::Zip(format!("it has more than {max} entries")));
     }
@@ -89,7 +90,7 @@ fn unreadable(error: &zip::result::ZipError) -> ExtractError {
     ExtractError::Zip(error.to_string())
 }
 
-/// How many entries the record at the end of the archive declares.
+/// The number of entries in the record at the end of the archive.
 ///
 /// If it is not certain which record counts, the archive is refused: two readers might see two archives.
 fn declared_entries(archive: &mut (impl Read + Seek), len: u64) -> Result<usize, ExtractError> {

@@ -13,7 +13,7 @@ pub(super) struct IgnoreGlob {
     min_len: usize,
 }
 
-/// What stands between two stars.
+/// The part of a pattern between two stars.
 #[derive(Debug)]
 struct GlobChunk {
     after_star: bool,
@@ -32,9 +32,9 @@ enum GlobItem {
 }
 
 impl IgnoreGlob {
-    /// Compiles a pattern; none when it is malformed.
+    /// Compiles a pattern. `None` if the pattern is malformed.
     ///
-    /// Go finds a malformed pattern only on the way, but such a pattern matches no name either.
+    /// Go finds the error only while it matches a name, but there a malformed pattern matches no name either.
     pub(super) fn parse(pattern: &str) -> Option<Self> {
         let mut chunks = Vec::new();
         let mut rest = pattern;
@@ -76,7 +76,7 @@ impl IgnoreGlob {
 }
 
 impl GlobChunk {
-    /// What follows this chunk at the beginning of `name`.
+    /// The rest of `name` after this chunk, if the name begins with the chunk.
     fn strip<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
         for item in &self.items {
             let first = *name.first()?;
@@ -99,7 +99,7 @@ impl GlobChunk {
     }
 }
 
-/// The length of the text before the next star that is not in a class.
+/// The length of the text before the next star outside of a class.
 fn chunk_len(pattern: &str) -> usize {
     let mut in_class = false;
     let mut bytes = pattern.bytes().enumerate();
@@ -177,7 +177,7 @@ fn class_char(text: &[u8]) -> Option<(char, &[u8])> {
     (!rest.is_empty()).then_some((found, rest))
 }
 
-/// The first character and its width; a byte that begins none counts as one replacement character.
+/// The first character and its width. An invalid byte counts as one replacement character.
 fn decode(text: &[u8]) -> (char, usize) {
     let width = match text.first() {
         Some(0xc2..=0xdf) => 2,

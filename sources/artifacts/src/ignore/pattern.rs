@@ -8,9 +8,9 @@ use super::glob::IgnoreGlob;
 /// The effect of a matching pattern on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IgnoreVerdict {
-    /// It is left out.
+    /// The path is left out.
     Exclude,
-    /// It is kept, even if an earlier pattern excluded it.
+    /// The path is kept, even if an earlier pattern excluded it.
     Include,
 }
 
@@ -24,17 +24,17 @@ pub(super) struct IgnorePattern {
 
 #[derive(Debug)]
 enum PatternShape {
-    /// Without a slash: any part of the path may match.
+    /// A pattern without a slash. Any part of the path may match it.
     Name(IgnoreGlob),
-    /// With a slash: the path is matched from its beginning.
+    /// A pattern with a slash. It is matched from the beginning of the path.
     Path(Vec<PathPatternPart>),
-    /// Malformed: matches nothing.
+    /// A malformed pattern, which matches no path.
     Nothing,
 }
 
 #[derive(Debug)]
 enum PathPatternPart {
-    /// Nothing between two slashes.
+    /// The empty part between two slashes.
     Empty,
     /// `**`: any number of folders.
     Deep,

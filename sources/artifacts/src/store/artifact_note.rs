@@ -1,13 +1,13 @@
-//! The sources of an artifact's content, kept beside it.
+//! A note beside an artifact that says from which remote files the artifact was made.
 //!
-//! A note only saves work: one that is lost, broken or cut off by a crash has no worse effect than a missing one.
+//! A note only saves work. A note that is lost, broken or cut off by a crash has no worse effect than a missing one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 
 use super::{ArtifactStore, Error, ObjectFolder, UNFINISHED, failed, gone_is_fine};
 
-/// The name of a slot's note; a file whose name begins with a dot is not an artifact, is not served, and goes with its
+/// The name of a slot's note. Because its name begins with a dot, it is not an artifact and not served. It is deleted with its
 /// slot.
 const NOTE: &str = ".note";
 
@@ -15,10 +15,10 @@ const NOTE: &str = ".note";
 const MAX_NOTE_BYTES: u64 = 256 << 20;
 
 impl ArtifactStore {
-    /// Keeps a note in a slot that has an artifact, in the place of the one before.
+    /// Stores a note in a slot that has an artifact, in place of the former note.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk refuses the write.
     pub fn keep_note(&self, slot: &ObjectFolder, note: &[u8]) -> Result<(), Error> {
         let dir = self.make_dir(slot)?;
         let place = dir.join(NOTE);
@@ -32,10 +32,10 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// The note of a slot; `None` if there is none.
+    /// Reads the note of a slot. `None` if there is none.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk refuses the read.
     pub fn note(&self, slot: &ObjectFolder) -> Result<Option<Vec<u8>>, Error> {
         let place = self.dir(slot).join(NOTE);
         let file = match File::open(&place) {

@@ -1,4 +1,4 @@
-//! How many bytes a store holds, so that it can be kept from taking more of a disk than it may.
+//! Counts the bytes in a store, so that the store does not exceed its limit on the disk.
 //!
 //! Here: counting. Elsewhere: files themselves ([`super::ArtifactStore`]).
 
@@ -31,7 +31,7 @@ pub(super) struct DiskUsageClaim<'l> {
 }
 
 impl DiskUsageLedger {
-    /// Counts what is in a store.
+    /// Counts the bytes in a store.
     pub(super) fn of(root: &Path) -> Result<Self, Error> {
         let mut counts = DiskUsageCounts::default();
         for dir in garbage_collection::slots(root)? {
@@ -81,7 +81,7 @@ impl DiskUsageCounts {
 }
 
 impl DiskUsageClaim<'_> {
-    /// Adds bytes to the claim. Returns false, and adds nothing, if they exceed the limit.
+    /// Adds bytes to the claim. Returns false, and adds nothing, if the bytes exceed the limit.
     pub(super) fn grow(&mut self, bytes: u64) -> bool {
         let mut counts = self.ledger.counts();
         let total = counts.total.saturating_add(bytes);

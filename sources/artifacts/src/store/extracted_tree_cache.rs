@@ -1,4 +1,4 @@
-//! Extracted trees that are shared.
+//! A cache of extracted trees, which callers share.
 //!
 //! Here: one extraction for all concurrent callers with the same tree, and a bounded cache of recent ones.
 //! Elsewhere: extracting ([`super::ArtifactStore::load`]).
@@ -17,7 +17,7 @@ use crate::archive::ExtractOptions;
 /// The digest of an archive, and how it was extracted.
 pub(super) type ExtractedTreeKey = (String, ExtractOptions);
 
-/// What an entry of a tree costs beside its path and body.
+/// The memory of a tree entry besides its path and body.
 const ENTRY_BYTES: u64 = 128;
 
 /// Extracted trees, by archive and options.
@@ -28,14 +28,14 @@ const ENTRY_BYTES: u64 = 128;
 #[derive(Debug)]
 pub(super) struct ExtractedTreeCache {
     budget: u64,
-    /// How long a tree stays without being used.
+    /// How long an unused tree stays.
     patience: Duration,
     places: Mutex<BTreeMap<ExtractedTreeKey, Arc<TreeSlot>>>,
     /// Oldest use first.
     recent: Mutex<Vec<RecentTree>>,
 }
 
-/// A tree that is kept although it may not be in use.
+/// A recent tree that stays in memory, even if it is not in use.
 #[derive(Debug)]
 struct RecentTree {
     key: ExtractedTreeKey,
@@ -79,7 +79,7 @@ impl ExtractedTreeCache {
         Ok(tree)
     }
 
-    /// Makes a tree the most recent one, and drops the oldest ones that no longer fit into the budget.
+    /// Makes a tree the most recent one, and drops the oldest trees that no longer fit into the budget.
     fn use_now(&self, key: ExtractedTreeKey, tree: &Arc<MemoryTree>) {
         let now = Instant::now();
         let mut recent = self.recent.lock();

@@ -1,7 +1,7 @@
-//! What a store throws away.
+//! Decides which files a store deletes.
 //!
 //! Here: artifacts that are no longer needed, and files that a crash left unfinished.
-//! Elsewhere: when to look ([`super::ArtifactStore`] and the controllers).
+//! Elsewhere: when it runs ([`super::ArtifactStore`] and the controllers).
 
 use std::{
     fs, io,
@@ -22,7 +22,7 @@ pub(super) struct ArtifactRetention {
     pub(super) records: usize,
 }
 
-/// Removes the garbage of one slot's directory, and gives the names of the removed files.
+/// Removes the garbage of one slot's directory, and returns the names of the removed files.
 pub(super) fn collect(
     dir: &Path,
     keep: &[&str],
@@ -70,7 +70,7 @@ fn garbage(
     garbage
 }
 
-/// The finished artifacts in a directory, with the times when they were written; links are not touched.
+/// The finished artifacts in a directory, with their times of writing. Links are not touched.
 fn artifacts(dir: &Path) -> Result<Vec<(Timestamp, String)>, Error> {
     let mut found = Vec::new();
     for (name, metadata) in children(dir)? {
@@ -98,7 +98,7 @@ pub(super) fn slots(root: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(dirs)
 }
 
-/// Removes what was being written when the process ended.
+/// Removes files that were being written when the process ended.
 pub(super) fn sweep(root: &Path) -> Result<(), Error> {
     for dir in slots(root)? {
         for (name, metadata) in children(&dir)? {
@@ -113,7 +113,7 @@ pub(super) fn sweep(root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is in a directory, links not followed; nothing when the directory is gone.
+/// The entries of a directory. It does not follow links. A missing directory has no entries.
 ///
 /// Names that are not UTF-8 are left out: the store does not make such names.
 pub(super) fn children(dir: &Path) -> Result<Vec<(String, fs::Metadata)>, Error> {

@@ -1,17 +1,17 @@
-//! The place of one object's artifacts.
+//! The folder of one object's artifacts in the store.
 //!
-//! Here: which names can be part of a path, and taking a path apart.
-//! Elsewhere: what is on the disk ([`super::ArtifactStore`]).
+//! Here: which names can be part of a path, and parsing a path.
+//! Elsewhere: the files on the disk ([`super::ArtifactStore`]).
 
 use super::Error;
 
 /// The longest name of a file or directory, as Linux has it.
 const MAX_NAME: usize = 255;
 
-/// Where the artifacts of one object are: `<kind>/<namespace>/<name>`.
+/// The folder of one object's artifacts: `<kind>/<namespace>/<name>`.
 ///
 /// # Guarantees
-/// Joined onto a root, it names a directory three levels below it.
+/// Joined onto a root, the path names a directory three levels below the root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectFolder {
     kind: String,
@@ -20,10 +20,10 @@ pub struct ObjectFolder {
 }
 
 impl ObjectFolder {
-    /// The slot of an object; the kind is lower-cased (`gitrepository`).
+    /// The slot of an object. The kind is in lower case (`gitrepository`).
     ///
     /// # Errors
-    /// A part could be no directory name, or could lead elsewhere.
+    /// A part is not valid as a directory name, or leads elsewhere.
     pub fn new(kind: &str, namespace: &str, name: &str) -> Result<Self, Error> {
         check("kind", kind)?;
         check("namespace", namespace)?;

@@ -1,6 +1,6 @@
-//! A folder for what is needed only while something is fetched, and cannot be a file without a name.
+//! A folder for files that are needed only during a fetch, and that need a name in the file system.
 //!
-//! It belongs to the store alone, so that files that a crash leaves in it can be deleted.
+//! Only the store uses the folder, so files that a crash leaves in it can be deleted.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -21,7 +21,7 @@ impl ArtifactStore {
     }
 }
 
-/// Makes the folder anew, without what was in it when the process ended.
+/// Recreates the folder empty. It may have files from a process that ended.
 pub(super) fn sweep(root: &Path) -> Result<(), Error> {
     let folder = root.join(SCRATCH);
     gone_is_fine(fs::remove_dir_all(&folder)).map_err(failed("remove", &folder))?;

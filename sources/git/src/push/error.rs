@@ -1,37 +1,38 @@
-//! Why commits are not at a remote, by what can be done about it.
+//! The errors of commits and pushes. Each variant tells what the caller can do.
 
 use signatures::commit_signing::SigningError;
 
 use crate::Error;
 use crate::error::shown;
 
-/// Why a commit was not made or pushed. The variant tells what is to be done.
+/// The reason why a commit was not made or pushed. The variant tells what the caller should do.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// Nothing was sent, or the server refused it as a whole: it does not know us, is not reached, is busy.
+    /// Nothing was sent, or the server refused the whole request: it does not accept the credentials, cannot be reached, or is
+    /// busy.
     #[error(transparent)]
     Failed(#[from] Error),
     /// The server has other commits than ours builds on, or does not want it. See [`RejectionCause`].
     #[error("{0}")]
     Rejected(Box<PushRejection>),
-    /// The push was sent and no answer came: it may have been accepted. The references must be fetched before anything else
-    /// is pushed; if they are at [`PushWorkspace::head`](super::PushWorkspace::head), it was.
+    /// The push was sent, but no answer came, so the server may have accepted it. The caller must fetch the references before
+    /// the next push. If they are at [`PushWorkspace::head`](super::PushWorkspace::head), the server accepted the push.
     #[error("the answer to the push was lost, it may have been accepted")]
     Unanswered(#[source] Error),
     /// A change that cannot be made.
     #[error("`{path}` cannot be written: {reason}")]
     Unwritable {
-        /// As it was given.
+        /// The path as it was given.
         path: String,
-        /// Why not.
+        /// The reason why it cannot be written.
         reason: String,
     },
     /// A refspec that means no reference of ours.
     #[error("invalid refspec `{refspec}`: {reason}")]
     InvalidRefspec {
-        /// As it was given.
+        /// The refspec as it was given.
         refspec: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// The commit cannot be signed.
@@ -44,30 +45,30 @@ pub enum PushError {
 pub struct PushRejection {
     /// The remote without credentials.
     pub remote: String,
-    /// What can be done.
+    /// The class of the rejection, which tells what the caller can do.
     pub cause: RejectionCause,
-    /// Those that were not updated; never empty.
+    /// The references that were not updated. Never empty.
     pub references: Vec<RejectedReference>,
-    /// Those that were updated all the same: the server cannot do all or nothing.
+    /// The references that were updated all the same, because the server does not support atomic pushes.
     pub updated: Vec<String>,
-    /// What the server, or a hook of it, said beside that; empty if it said nothing.
+    /// The other messages of the server or its hooks. Empty if there are none.
     pub message: String,
 }
 
-/// What can be done about references that were not updated.
+/// The class of a rejection, which tells what the caller can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RejectionCause {
-    /// A reference is not where it was when it was fetched: fetch again, change again, push again.
+    /// A reference has moved since it was fetched. The caller has to fetch, change and push again.
     Outdated,
-    /// The server, or a hook of it, does not want it: a protected branch, an unsigned commit. The same push will be declined
-    /// again.
+    /// The server or one of its hooks rejects the push, for example because of a protected branch or an unsigned commit. The
+    /// same push will be rejected again.
     Declined,
 }
 
 /// A reference that was not updated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedReference {
-    /// Its full name.
+    /// The full name of the reference.
     pub name: String,
     /// The server's reason, or ours.
     pub reason: String,

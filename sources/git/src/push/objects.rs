@@ -1,8 +1,8 @@
-//! Objects that are new: files, the folders that lead to them, commits; and the pack in which they are sent.
+//! New Git objects (files, the folders above them, commits), and the pack in which they are sent.
 //!
-//! Nothing is written to a disk. Folders that have no change below them are neither read nor sent, and what is not changed in
-//! a folder stays as it is: other modes, links, submodules.
-//! Elsewhere: what is changed and why ([`PushWorkspace`](super::PushWorkspace)), sending (`receive_pack`).
+//! Nothing is written to a disk. Folders without a change below them are neither read nor sent. Unchanged entries of a folder
+//! stay, including their modes, links and submodules.
+//! Elsewhere: which files are changed ([`PushWorkspace`](super::PushWorkspace)), sending (`receive_pack`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -24,37 +24,37 @@ use crate::error::shown;
 
 const HASH: gix::hash::Kind = gix::hash::Kind::Sha1;
 
-/// Bytes of all files and folders that one workspace writes: they are held in memory until they are pushed.
+/// The most bytes of all files and folders that one workspace writes. They are held in memory until the push.
 const LARGEST_CHANGES: u64 = 64 << 20;
-/// What an object takes beside its bytes.
+/// The memory of an object besides its bytes.
 const OBJECT_OVERHEAD: u64 = 128;
 
 /// Bytes of all names in the folders that one commit changes.
 const LARGEST_FOLDER_LIST: usize = 64 << 20;
-/// What a name takes beside its bytes.
+/// The memory of a name besides its bytes.
 const NAME_OVERHEAD: usize = 96;
 
 /// Folders that lead to a file.
 const DEEPEST_PATH: usize = 128;
 
-/// What becomes of a file.
+/// The change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitFileChange {
-    /// It has these bytes, whether it was there or not; folders that lead to it are made.
+    /// The file gets these bytes, whether or not it existed. Missing folders above it are created.
     Write {
-        /// Its content, or the target of a link.
+        /// The content of the file, or the target of a link.
         bytes: Vec<u8>,
-        /// What it is.
+        /// The type of the file.
         mode: GitFileMode,
     },
-    /// It is gone; one that is not there stays so. A folder without files is gone, too.
+    /// The file is removed. A missing file is no error. A folder without files is removed, too.
     Remove,
 }
 
-/// What a file is.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GitFileMode {
-    /// What it was; a new file is regular. A link is refused.
+    /// The type stays, and a new file is a regular file. A link is refused.
     #[default]
     AsBefore,
     /// A file that cannot be run.
@@ -68,7 +68,7 @@ pub enum GitFileMode {
 /// The entries of a folder by name.
 type FolderEntries = BTreeMap<BString, Entry>;
 
-/// How much more may be read of the folders that a commit changes.
+/// How much more of the changed folders may be read.
 struct GitFolderReadBudget {
     entries: usize,
     bytes: usize,
@@ -79,7 +79,7 @@ impl GitFolderReadBudget {
         Self { entries, bytes: LARGEST_FOLDER_LIST }
     }
 
-    /// Whether there is room for one more name of so many bytes, which is taken then.
+    /// Takes room for one more name of this length. Returns whether there was room.
     fn take(&mut self, name: usize) -> bool {
         let entries = self.entries.checked_sub(1);
         let bytes = self.bytes.checked_sub(name.saturating_add(NAME_OVERHEAD));
@@ -98,23 +98,23 @@ struct NewGitObject {
 }
 
 impl NewGitObject {
-    /// What an object with so many bytes takes.
+    /// The memory of an object with this number of bytes.
     fn size(length: usize) -> u64 {
         OBJECT_OVERHEAD.saturating_add(length as u64)
     }
 }
 
-/// Objects that the remote does not have, and those below them that it gave.
+/// New objects that the remote does not have, and the objects of the remote on which they are based.
 pub(super) struct NewGitObjects<'b> {
     base: Option<&'b gix::odb::Handle>,
     new: BTreeMap<ObjectId, NewGitObject>,
-    /// Those of them that no commit has yet.
+    /// The new objects that belong to no commit yet.
     loose: Vec<ObjectId>,
     /// The remote without credentials, for errors.
     remote: String,
     /// Entries that the folders of one commit may have together.
     most_entries: usize,
-    /// What the new objects take.
+    /// The memory of the new objects.
     written: u64,
 }
 
@@ -128,7 +128,7 @@ impl<'b> NewGitObjects<'b> {
         Self { base, new, loose: Vec::new(), remote, most_entries, written: 0 }
     }
 
-    /// Adds an object, unless it is the one that is known to be there.
+    /// Adds an object, unless the server is known to have it.
     fn add(
         &mut self,
         kind: Kind,
@@ -144,7 +144,7 @@ impl<'b> NewGitObjects<'b> {
         Ok(id)
     }
 
-    /// Forgets what was added since the last commit.
+    /// Forgets the objects that were added since the last commit.
     pub(super) fn discard(&mut self) {
         for id in self.loose.drain(..) {
             if let Some(object) = self.new.remove(&id) {
@@ -153,7 +153,7 @@ impl<'b> NewGitObjects<'b> {
         }
     }
 
-    /// What the new objects take with one more.
+    /// The memory of the new objects with one more object.
     fn with_object(&self, length: usize) -> Result<u64, PushError> {
         let written = self.written.saturating_add(NewGitObject::size(length));
         if written > LARGEST_CHANGES {
@@ -163,7 +163,7 @@ impl<'b> NewGitObjects<'b> {
         Ok(written)
     }
 
-    /// Adds a commit, and keeps what was added for it.
+    /// Adds a commit, and keeps the objects that were added for it.
     pub(super) fn add_commit(&mut self, commit: &gix::objs::Commit) -> Result<ObjectId, PushError> {
         let data = self.bytes(commit)?;
         let id = self.add(Kind::Commit, data, None)?;
@@ -171,7 +171,7 @@ impl<'b> NewGitObjects<'b> {
         Ok(id)
     }
 
-    /// An object as it is stored, without header.
+    /// The stored form of an object, without its header.
     pub(super) fn bytes(&self, object: &impl WriteTo) -> Result<Vec<u8>, PushError> {
         let mut bytes = Vec::new();
         let written = object.write_to(&mut bytes);
@@ -179,7 +179,7 @@ impl<'b> NewGitObjects<'b> {
         Ok(bytes)
     }
 
-    /// Changes files of a tree; without one, of nothing. `None` if nothing differs.
+    /// Changes files of a tree, or of an empty tree if there is none. `None` if no file differs.
     pub(super) fn edit(
         &mut self,
         root: Option<ObjectId>,
@@ -199,7 +199,7 @@ impl<'b> NewGitObjects<'b> {
             let folder = folders.entry(parent.to_owned()).or_default();
             self.change(folder, path, name, change)?;
         }
-        // A folder stands before what is in it, so the last one has no folders left.
+        // A folder sorts before its content, so the last one has no folders left below it.
         while let Some((path, folder)) = folders.pop_last() {
             if path.is_empty() {
                 let tree = self.add_folder(folder, Some(before))?;
@@ -325,13 +325,13 @@ impl<'b> NewGitObjects<'b> {
         known: Option<ObjectId>,
     ) -> Result<ObjectId, PushError> {
         let mut entries: Vec<Entry> = folder.into_values().collect();
-        // Git orders a folder as if its name ended with a slash.
+        // Git sorts a folder as if its name ended with a slash.
         entries.sort();
         let data = self.bytes(&Tree { entries })?;
         self.add(Kind::Tree, data, known)
     }
 
-    /// All new objects, each whole: they are small, and what they resemble is not at hand.
+    /// Packs all new objects, each in full. They are small, and the objects that they resemble are not available for deltas.
     pub(super) fn pack(&self) -> Result<Vec<u8>, PushError> {
         self.packed().map_err(|error| self.broken(&error))
     }

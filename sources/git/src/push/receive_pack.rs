@@ -1,7 +1,7 @@
-//! What is said to `git-receive-pack` and what it answers, as bytes: commands, push options, the report.
+//! The protocol of `git-receive-pack` as bytes: commands, push options, and the server's report.
 //!
 //! Source: `gitprotocol-pack` of Git, "Pushing Data To a Server".
-//! Elsewhere: the connection (`git_connection`), which commands are given and what the report means (`workspace`).
+//! Elsewhere: the connection (`git_connection`), choosing commands and using the report (`workspace`).
 
 use std::collections::BTreeSet;
 
@@ -18,20 +18,21 @@ pub(super) const LONGEST_TEXT: usize = 4096;
 /// Push options of one push.
 pub(super) const MOST_OPTIONS: usize = 64;
 
-/// A reference that is made or moved.
+/// A reference that is created or moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReferenceCommand {
-    /// Where it is; nothing if it is new. The server refuses the command if it is elsewhere.
+    /// The present commit of the reference. `None` if the reference is new. The server refuses the command if the reference is
+    /// elsewhere.
     pub(super) old: Option<ObjectId>,
     pub(super) new: ObjectId,
-    /// Its full name.
+    /// The full name of the reference.
     pub(super) name: String,
 }
 
-/// What client and server both know.
+/// The capabilities that both the client and the server support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NegotiatedCapabilities {
-    /// The answer has bands: the report, and beside it what hooks say.
+    /// Whether the answer has bands: one for the report, and one for the messages of hooks.
     pub(super) is_banded: bool,
     /// All commands or none.
     pub(super) is_atomic: bool,
@@ -65,7 +66,7 @@ fn push_line(lines: &mut Vec<u8>, text: &[u8]) {
     lines.extend(text);
 }
 
-/// A push as it is sent.
+/// The bytes of a push request.
 pub(super) fn request(
     commands: &[ReferenceCommand],
     agreement: NegotiatedCapabilities,
@@ -94,21 +95,21 @@ pub(super) fn request(
     request
 }
 
-/// What the server says became of a push.
+/// The report of the server about a push.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PushStatusReport {
-    /// Why the pack could not be stored.
+    /// The reason why the pack could not be stored.
     pub(super) unpack_error: Option<String>,
     pub(super) updated: Vec<String>,
     pub(super) rejected: Vec<RejectedReference>,
 }
 
-/// Reads a report on commands. `None` if it does not say what became of the pack and of each of them once, or says it of
-/// others, or contradicts itself: what else it says is not believed then either.
+/// Parses a report on commands. It has to report on the pack and exactly once on each command, on no other reference, and
+/// without contradiction. Otherwise the result is `None`, because the rest of such a report is not reliable either.
 ///
-/// If the pack could not be stored, none was updated, whether it says so of each of them or not.
+/// If the pack could not be stored, no reference was updated, whether or not the report says that of each one.
 ///
-/// In bands, its lines have their lengths; without, the reader took them off.
+/// In bands, the lines have length prefixes. Without bands, the reader has removed the prefixes.
 pub(super) fn report(
     bytes: &[u8],
     is_banded: bool,
@@ -149,7 +150,7 @@ pub(super) fn report(
     is_believed.then_some(report)
 }
 
-/// The lines up to a flush packet; `None` if they are cut off or broken.
+/// The lines before a flush packet. `None` if they are cut off or invalid.
 fn lines(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut lines = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Refspecs: which reference of the remote a commit goes to beside its branch.
+//! Refspecs: further references of the remote to which a commit is pushed, besides its branch.
 
 use super::PushError;
 use crate::error::shown;

@@ -1,4 +1,4 @@
-//! What commits are signed with, from the keys that Flux reads in a Secret.
+//! The signing key for commits, from the entries that Flux reads in a Secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,25 +9,26 @@ use signatures::commit_signing::{OpenPgpSigningKey, SigningError, sign_with_ssh_
 use crate::Error;
 use crate::private_key::{is_encrypted, parse_private_key};
 
-/// Why the key of a Secret cannot sign. The variant tells what is to be done; no text contains a key or a passphrase.
+/// The reason why the key of a Secret cannot sign. The variant tells what the user should do. No text contains a key or a
+/// passphrase.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningKeyError {
-    /// It is encrypted, and its passphrase is not in the Secret.
+    /// The key is encrypted, and its passphrase is not in the Secret.
     #[error("the key is encrypted: add its passphrase")]
     Locked,
-    /// It is encrypted with another passphrase than that of the Secret.
+    /// The key is encrypted with another passphrase than the one in the Secret.
     #[error("the passphrase does not unlock the key")]
     WrongPassphrase,
-    /// It has no private part. The words are those of go-crypto.
+    /// The key has no private part. The text is from go-crypto.
     #[error("openpgp: invalid argument: signing key doesn't have a private key")]
     PublicKeyOnly,
     /// There are several keys.
     #[error("there are several keys")]
     SeveralKeys,
-    /// It is no OpenPGP key that can be used. The words are those of go-crypto where it has any.
+    /// The text is not a usable OpenPGP key. The text of the error is from go-crypto, where it has one.
     #[error("{0}")]
     UnusableOpenPgp(String),
-    /// It is missing or cannot be read, or Git does not take its signatures.
+    /// The key is missing or cannot be read, or Git does not accept its signatures.
     #[error(transparent)]
     Unusable(#[from] Error),
 }
@@ -36,12 +37,12 @@ pub enum SigningKeyError {
 pub enum CommitSigner {
     /// An OpenPGP key.
     OpenPgp(Box<OpenPgpSigningKey>),
-    /// An SSH key; Git verifies with `gpg.format=ssh`.
+    /// An SSH key. Git verifies its signatures with `gpg.format=ssh`.
     Ssh(Box<PrivateKey>),
 }
 
 impl fmt::Debug for CommitSigner {
-    /// Which kind of key it is.
+    /// The type of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OpenPgp(key) => fmt::Debug::fmt(key, f),
@@ -75,7 +76,7 @@ impl CommitSigner {
         Ok(Self::OpenPgp(Box::new(key)))
     }
 
-    /// Reads `identity`, a private key as for SSH remotes, and the `password` that it is encrypted with.
+    /// Reads the private key in `identity`, as for SSH remotes. If the key is encrypted, `password` decrypts it.
     ///
     /// # Errors
     /// See [`SigningKeyError`].
@@ -90,13 +91,13 @@ impl CommitSigner {
             return Err(SigningKeyError::Locked);
         }
         let key = parse_private_key(&identity, passphrase.as_deref())?;
-        // Which sizes and kinds of keys Git verifies, only a signature tells.
+        // Only a signature shows which sizes and types of keys Git verifies.
         sign_with_ssh_key(&key, b"signing key")
             .map_err(|error| Error::BadSecret(format!("`identity`: {error}")))?;
         Ok(Self::Ssh(Box::new(key)))
     }
 
-    /// The armored signature of a commit that is given without one; `now` is in seconds since 1970.
+    /// The armored signature of a commit. `payload` is the commit without a signature, and `now` is in seconds since 1970.
     pub(super) fn sign(&self, payload: &[u8], now: u64) -> Result<String, SigningError> {
         match self {
             Self::OpenPgp(key) => key.sign(payload, now),

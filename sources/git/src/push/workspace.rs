@@ -1,7 +1,6 @@
-//! A fetched commit that commits are made on top of, and one push of them.
+//! Makes commits on top of a fetched commit, and sends them in one push.
 //!
-//! Elsewhere: objects and the pack (`objects`), the bytes of the protocol (`receive_pack`), the connection
-//! (`git_connection`).
+//! Elsewhere: objects and the pack (`objects`), the bytes of the protocol (`receive_pack`), the connection (`git_connection`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,56 +21,56 @@ use crate::operation_limits::GitOperation;
 use crate::reference::{full_name, hash};
 use crate::{Error, GitOperationContext, GitRemote, GitSnapshot, leads_to, scratch_repository};
 
-/// Who wrote or committed something.
+/// The name and e-mail address of an author or committer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitIdentity {
     /// May be empty.
     pub name: String,
-    /// Without `<` and `>`.
+    /// The e-mail address, without `<` and `>`.
     pub email: String,
 }
 
-/// What a commit says beside its files.
+/// The metadata of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitDetails {
-    /// Who wrote it.
+    /// The author.
     pub author: CommitIdentity,
-    /// Who committed it.
+    /// The committer.
     pub committer: CommitIdentity,
-    /// Stored as it is, even if it is empty; only NUL is left out.
+    /// The message. It is stored unchanged, even if it is empty. Only NUL is left out.
     pub message: String,
-    /// When it is written, committed and signed.
+    /// The time of writing, committing and signing.
     pub at: Timestamp,
 }
 
-/// What one push does.
+/// The request for one push.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PushRequest {
     /// The references that are to be elsewhere.
     pub references: Vec<ReferenceUpdate>,
-    /// Push options, which hooks of the server read. A server that does not know them is not pushed to.
+    /// Push options, which hooks of the server read. If the server does not support them, nothing is pushed.
     pub options: Vec<String>,
 }
 
-/// A reference that is to be at the newest commit, or at another one.
+/// An update of a reference to the newest commit, or to another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceUpdate {
-    /// Its full name, such as `refs/heads/main`.
+    /// The full name, such as `refs/heads/main`.
     pub name: String,
     /// A commit that the server has, in forty hexadecimal digits, instead of the newest one.
     pub commit: Option<String>,
-    /// What may be there before.
+    /// The rule for the former commit of the reference.
     pub rule: ReferenceUpdateRule,
 }
 
-/// What may be at a reference before it is updated.
+/// The rule for the former commit of a reference, under which the reference may be updated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferenceUpdateRule {
-    /// Nothing, or a commit that the new one builds on. The reference that was fetched must be where it was.
+    /// The reference may be missing, or at an ancestor of the new commit. The fetched reference must not have moved.
     FastForward,
-    /// This commit, or nothing: a force push that overwrites nothing else.
+    /// The reference may be missing, or at this commit. This is a force push that overwrites nothing else.
     OverwriteOnly(Option<String>),
-    /// Anything: a force push.
+    /// The reference may be anywhere. This is a force push.
     Overwrite,
 }
 
@@ -84,7 +83,7 @@ pub struct PushOutcome {
     pub updated: Vec<String>,
 }
 
-/// What commits are made on top of.
+/// The commit on which new commits are based.
 struct CommitBase {
     id: ObjectId,
     /// The full name of the reference that it was fetched by, if it was one.
@@ -95,8 +94,8 @@ struct CommitBase {
 /// A fetched commit, and commits on top of it that the server does not have yet.
 ///
 /// # Guarantees
-/// Nothing is written to a disk. What is not changed is not read and stays as it is: other files, modes, links, submodules.
-/// The same changes and details make the same commits, unless they are signed with randomness.
+/// Nothing is written to a disk. Unchanged files, modes, links and submodules are not read, and stay. The same changes and
+/// details make the same commits, unless the signature contains random data.
 pub struct PushWorkspace<'s> {
     base: Option<CommitBase>,
     objects: NewGitObjects<'s>,
@@ -140,8 +139,8 @@ impl<'s> PushWorkspace<'s> {
         self.newest().map(|id| id.to_string())
     }
 
-    /// Makes a commit of changed files, by their paths from the root, on top of the newest one, and gives its hash. `None` if
-    /// no file differs; then there is no commit.
+    /// Makes a commit of changed files on top of the newest commit, and returns its hash. The files are given by their paths
+    /// from the root. `None` without a commit if no file differs.
     ///
     /// # Errors
     /// [`PushError::Unwritable`] for a path that leads out of the tree, through a file, link or submodule, or to one of the
@@ -159,11 +158,11 @@ impl<'s> PushWorkspace<'s> {
         made
     }
 
-    /// Whether a commit of changed files could be made on top of the newest one, and any file would differ. Nothing is kept of
-    /// them.
+    /// Whether a commit of changed files on top of the newest commit is possible, and a file would differ. The changes are not
+    /// kept.
     ///
     /// # Errors
-    /// The same as of [`Self::commit`], but for those of signing.
+    /// As [`Self::commit`], except for errors of signing.
     pub fn differs(
         &mut self,
         changes: &BTreeMap<String, GitFileChange>,
@@ -201,13 +200,14 @@ impl<'s> PushWorkspace<'s> {
         Ok(Some(id.to_string()))
     }
 
-    /// Sends all commits in one push, and has the references updated: all or none if the server can do that.
+    /// Sends all commits in one push, and updates the references. If the server supports it, all references are updated or
+    /// none is.
     ///
-    /// A reference that is at the newest commit already is not touched; if all are, nothing is sent, and that is success.
-    /// It blocks, as a fetch does, and takes no longer than [`GitRemote::timeout`].
+    /// A reference that is at the newest commit already is not touched. If all are, nothing is sent, and that is success. It
+    /// blocks, as a fetch does, and takes no longer than [`GitRemote::timeout`].
     ///
     /// # Errors
-    /// See [`PushError`]: its variants say what may be at the server now.
+    /// See [`PushError`]. Its variants tell which commits may be at the server now.
     pub fn push(
         &self,
         request: &PushRequest,
@@ -252,7 +252,7 @@ impl<'s> PushWorkspace<'s> {
         Err(rejection(report, &commands, remote, context, &wire))
     }
 
-    /// Whether a reference may be updated from where it is.
+    /// Whether a reference may be updated from its present commit.
     fn is_admitted(
         &self,
         update: &ReferenceUpdate,
@@ -268,7 +268,7 @@ impl<'s> PushWorkspace<'s> {
             (ReferenceUpdateRule::OverwriteOnly(expected), old) => {
                 return Ok(*expected == old.map(|id| id.to_string()));
             }
-            // What was fetched is gone.
+            // The fetched reference is gone.
             (ReferenceUpdateRule::FastForward, None) => return Ok(!is_fetched),
             (ReferenceUpdateRule::FastForward, Some(old)) => old,
         };
@@ -287,11 +287,11 @@ impl<'s> PushWorkspace<'s> {
     }
 }
 
-/// Whether a commit of the remote is another one, or has it in its history: then a branch at that one has nothing that the
-/// commit lacks. The history is fetched, without files where the server can leave them out. It blocks, as a fetch does.
+/// Whether `ancestor` is the commit `tip` of the remote, or in its history. A branch at `ancestor` then has no commit that
+/// `tip` lacks. The history is fetched, without files if the server supports that. It blocks, as a fetch does.
 ///
 /// # Errors
-/// A hash is none, or the server does not give the history.
+/// A hash is not valid, or the server does not send the history.
 pub fn is_ancestor(
     remote: &GitRemote,
     tip: &str,
@@ -306,7 +306,8 @@ pub fn is_ancestor(
     is_in_history(tip, ancestor, remote, context, &GitOperation::new(remote, context))
 }
 
-/// Whether a commit leads to another. Only the whole history tells, without its files where the server can leave them out.
+/// Whether a commit is in the history of another. Only the whole history shows that. It is fetched without files if the server
+/// supports that.
 fn is_in_history(
     tip: ObjectId,
     wanted: ObjectId,
@@ -323,7 +324,7 @@ fn is_in_history(
 }
 
 impl CommitIdentity {
-    /// As a commit says it. What would end a name or an address early is left out, as Git does.
+    /// The signature line of a commit. Characters that would end a name or an address early are left out, as Git does.
     fn at(&self, seconds: i64) -> gix::actor::Signature {
         let clean = |text: &str| {
             let kept = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>'));
@@ -337,7 +338,7 @@ impl CommitIdentity {
     }
 }
 
-/// Checks what is asked for before anything is asked.
+/// Checks the request before it is sent.
 fn check(request: &PushRequest, wire: &GitOperation) -> Result<(), Error> {
     let too_large = |what: &str, limit: usize| Error::TooLarge {
         remote: wire.remote(),
@@ -358,7 +359,7 @@ fn check(request: &PushRequest, wire: &GitOperation) -> Result<(), Error> {
         if !name.starts_with("refs/") {
             return Err(invalid("it must start with refs/, as in `refs/heads/main`"));
         }
-        // Git's programs take such a branch for an option.
+        // Git's programs would read such a branch as an option.
         if ["refs/heads/-", "refs/tags/-"].iter().any(|start| name.starts_with(start)) {
             return Err(invalid("a branch or tag must not start with `-`"));
         }
@@ -384,14 +385,14 @@ fn check(request: &PushRequest, wire: &GitOperation) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the references of the remote are.
+/// The present commits of the remote's references.
 fn advertised(conversation: &mut GitConnection) -> Result<BTreeMap<String, ObjectId>, Error> {
     let all = conversation.references(&["refs/"])?;
-    // A reference is at the tag, not at what that leads to.
+    // A reference to an annotated tag is at the tag object, and not at the commit of the tag.
     Ok(all.into_iter().map(|found| (found.name, found.tag.unwrap_or(found.id))).collect())
 }
 
-/// What of the server's abilities is used.
+/// Chooses the capabilities of the server that this push uses.
 fn agree(
     conversation: &GitConnection,
     commands: usize,
@@ -427,9 +428,10 @@ fn outdated(name: &str, wire: &GitOperation) -> PushError {
     }))
 }
 
-/// What the server did not accept, and whether it would accept it later.
+/// The rejected references, and whether the server may accept them later.
 ///
-/// The reason is a text for people that each server words otherwise; whether a reference moved is seen at the reference.
+/// The reason is a text for people, and each server words it differently. Whether a reference moved is therefore read from the
+/// reference.
 fn rejection(
     report: PushStatusReport,
     commands: &[ReferenceCommand],

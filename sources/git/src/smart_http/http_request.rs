@@ -1,4 +1,5 @@
-//! One request and its answer, read as gix reads: lines of headers, then a body, both when they are first wanted.
+//! One HTTP request and its response, as gix reads them: lines of headers, then a body. Each is read when gix first asks for
+//! it.
 
 use std::io::{self, BufRead, Read, Write};
 use std::mem;
@@ -12,14 +13,14 @@ use reqwest::{RequestBuilder, Response, StatusCode};
 use super::{Error, GitOperation};
 use crate::operation_limits::HttpRequestOutcome;
 
-/// The most bytes of a request other than a push. Such a request is a few lines.
+/// The most bytes of a request that is not a push. Such a request has a few lines.
 const LARGEST_QUESTION: usize = 16 << 20;
-/// Commands and a pack of the objects that are new; the limits of a workspace are lower.
+/// The most bytes of commands and a pack of new objects. The limits of a workspace are lower.
 const LARGEST_PUSH: usize = 256 << 20;
-/// How much of an answer that is not needed any more is read to keep its connection, and for how long.
+/// The most bytes of an answer's rest that are read to keep its connection, and the time for it.
 const LARGEST_REST: usize = 64 << 10;
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// What Git calls its report on a push.
+/// Git's content type for the report on a push.
 const REPORT_TYPE: &str = "application/x-git-receive-pack-result";
 
 /// Sends a request, and once more if its connection was closed under it.
@@ -89,7 +90,8 @@ pub(super) fn accepted(wire: &GitOperation, answer: Response) -> io::Result<Resp
         },
         StatusCode::NOT_FOUND | StatusCode::GONE => Error::RepositoryNotFound { remote },
         StatusCode::TOO_MANY_REQUESTS => Error::Unavailable { remote, cause },
-        // Git's program answers with 200 alone; another server took the request and did not give it to that program.
+        // Git's program only answers with 200. With another success status, a server accepted the request without giving it to
+        // that program.
         status if status.is_success() => {
             let message = format!("it responded with {cause} instead of 200");
             Error::Refused { remote, message }
@@ -106,7 +108,7 @@ pub(super) struct SmartHttpExchange {
     flight: Arc<Mutex<RequestProgress>>,
 }
 
-/// What is uploaded.
+/// The kind of upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UploadKind {
     /// A request that reads. It may be repeated.
@@ -130,9 +132,9 @@ impl UploadKind {
         }
     }
 
-    /// Checks that an accepted answer to a push is a report: a page of a login, for instance, is none, and nothing was pushed.
+    /// Checks that an accepted answer to a push is a report. If it is a login page, for instance, nothing was pushed.
     ///
-    /// Answers to questions are checked by gix.
+    /// gix checks the answers to other requests.
     fn check_type(self, wire: &GitOperation, answer: &Response) -> io::Result<()> {
         let given = answer.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
         let given = given.unwrap_or_default().trim();
@@ -176,7 +178,7 @@ impl SmartHttpExchange {
         Ok(done)
     }
 
-    /// Reads the rest of an answer, if it is short: only then can its connection be used again.
+    /// Reads the rest of an answer, if it is short. Only then can its connection be used again.
     fn read_out(&self) {
         let mut flight = self.flight.lock();
         let RequestProgress::Answered(mut answer) =
@@ -204,7 +206,7 @@ impl SmartHttpExchange {
     }
 }
 
-/// What is sent with a request.
+/// The upload of a request, as gix writes it.
 pub(super) struct RequestUpload(pub(super) SmartHttpExchange);
 
 impl Write for RequestUpload {
@@ -253,7 +255,7 @@ impl BufRead for ResponseHeaderLines {
                 for (name, value) in answer.headers() {
                     text.extend_from_slice(name.as_str().as_bytes());
                     text.extend_from_slice(b": ");
-                    // gix reads the lines as UTF-8; it does not look for headers that are not UTF-8.
+                    // gix reads the lines as UTF-8, and needs no header that is not UTF-8.
                     text.extend_from_slice(value.to_str().unwrap_or_default().as_bytes());
                     text.push(b'\n');
                 }
@@ -295,7 +297,7 @@ impl ResponseBodyReader {
 
 impl Drop for ResponseBodyReader {
     fn drop(&mut self) {
-        // gix stops at the end of what it understands, which is before the end of the body.
+        // gix stops at the end of the data that it understands, which is before the end of the body.
         if !self.is_finished {
             self.exchange.read_out();
         }

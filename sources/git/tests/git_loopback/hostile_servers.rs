@@ -1,4 +1,4 @@
-//! Repositories and servers that mean harm.
+//! Hostile repositories and servers.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Kinds of addresses: the one table of those that are special, and the forms that an IPv4 address can hide in.
+//! Kinds of IP addresses: a table of special addresses, and the IPv6 forms in which an IPv4 address can be embedded.
 //!
-//! Elsewhere: which of them may be asked ([`super::EgressRules`]).
+//! Elsewhere: which addresses may be asked ([`super::EgressRules`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,15 +9,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) enum AddressKind {
     /// An address of the Internet.
     Public,
-    /// Of some network that is not the Internet, by IANA's registries of special addresses.
+    /// An address of a private network, by IANA's registries of special addresses.
     Private,
-    /// This machine, by any address: `0.0.0.0` is one, too.
+    /// An address of this machine, which includes `0.0.0.0`.
     Loopback,
-    /// Link-local addresses, and those of the metadata services of clouds, which hold a machine's secrets.
+    /// A link-local address, or an address of a cloud's metadata service, which holds the machine's secrets.
     Metadata,
 }
 
-/// Where clouds have their metadata and their agents, besides link-local addresses.
+/// The metadata services and agents of clouds that are not at link-local addresses.
 const METADATA_V4: [Ipv4Addr; 3] = [
     // Alibaba.
     Ipv4Addr::new(100, 100, 100, 200),
@@ -27,9 +27,9 @@ const METADATA_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(192, 0, 0, 192),
 ];
 
-/// The same, by the segments that such addresses begin with.
+/// The metadata addresses of IPv6, by their first segments.
 const METADATA_V6: [&[u16]; 3] = [
-    // AWS: metadata, the agent that gives Pods credentials, clock and names are all below this.
+    // AWS has metadata, the credentials agent for Pods, clock and DNS below this prefix.
     &[0xfd00, 0xec2],
     // Google.
     &[0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254],
@@ -51,7 +51,7 @@ pub(super) fn sort(address: IpAddr) -> AddressKind {
     }
 }
 
-/// The addresses by which a connection would arrive at the same place: the address itself, and those embedded in it.
+/// The addresses of the same destination: the address itself, and the IPv4 addresses embedded in it.
 pub(super) fn forms(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let embedded = match address {
         IpAddr::V4(_) => Vec::new(),
@@ -73,7 +73,7 @@ fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => vec![v4(high, low)],
-        // A NAT64 of the local network (RFC 8215), with a prefix of 96 bits or of 48, which has a gap in the middle.
+        // An address of a local NAT64 (RFC 8215). Its prefix has 96 bits, or 48 bits with a gap in the middle.
         [0x64, 0xff9b, 1, first, middle, last, high, low] => {
             let ([_, third], [fourth, _]) = (middle.to_be_bytes(), last.to_be_bytes());
             vec![v4(high, low), v4(first, u16::from_be_bytes([third, fourth]))]
@@ -109,10 +109,10 @@ fn sort_v6(address: Ipv6Addr) -> AddressKind {
         return AddressKind::Loopback;
     }
     let is_public = match segments {
-        // Teredo, documentation, and what is for special uses.
+        // Teredo, documentation, and other special uses.
         [0x2001, second, ..] => second >= 0x200 && second != 0xdb8,
         [0x3fff, second, ..] => second >= 0x1000,
-        // All that is handed out for public use.
+        // All addresses for public use.
         [first, ..] => (0x2000..0x4000).contains(&first),
     };
     if is_public { AddressKind::Public } else { AddressKind::Private }

@@ -1,4 +1,4 @@
-//! Decides when a host is not asked: the pure part. The caller passes the time.
+//! Decides when requests to a host are paused. Pure: the caller passes the time.
 //!
 //! Elsewhere: waiting and sending ([`super`]).
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// The first delay after an answer without `Retry-After`; each further one is twice as long.
+/// The first delay after an answer without `Retry-After`. Each further delay is twice as long.
 const INITIAL_BACKOFF_DELAY: Duration = Duration::from_secs(2);
 /// The longest of these delays.
 const LONGEST_GUESS: Duration = Duration::from_secs(5 * 60);
@@ -38,7 +38,7 @@ pub(super) struct CircuitBreaker {
 struct HostBackoff {
     until: Timestamp,
     status: u16,
-    /// When the test request began, if one is in progress.
+    /// The time when the test request began, if one is in progress.
     trial: Option<Timestamp>,
 }
 
@@ -46,11 +46,11 @@ struct HostBackoff {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestTicket {
     Usual,
-    /// The one request that finds out whether the host serves again; it began at this time.
+    /// A single request tests whether the host serves again. It began at this time.
     Trial(Timestamp),
 }
 
-/// Why nothing is sent.
+/// The reason why no request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OpenCircuitError {
     pub(super) until: Timestamp,
@@ -61,9 +61,9 @@ pub(super) struct OpenCircuitError {
 /// The availability of a host, according to an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostAvailability {
-    /// It serves.
+    /// The host serves.
     Fine,
-    /// It refuses requests: the status, and for how long if it has a `Retry-After`.
+    /// The host refuses requests with this status, and for this time if it sent a `Retry-After`.
     Later(StatusCode, Option<Duration>),
 }
 
@@ -79,7 +79,7 @@ impl HostAvailability {
     }
 }
 
-/// `Retry-After` in seconds or as a date; `None` for any other text.
+/// Parses `Retry-After` in seconds or as a date. `None` for any other text.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -130,7 +130,7 @@ impl CircuitBreaker {
                 {
                     return;
                 }
-                // Of all that were on their way only the first counts for the growing delay.
+                // Of several concurrent requests, only the first failure counts for the growing delay.
                 if self.closed.is_some() && !is_trial && retry_after.is_none() {
                     return;
                 }
@@ -152,7 +152,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Whether nothing is remembered.
+    /// Whether the breaker has no state that must be kept.
     pub(super) fn is_forgettable(&self) -> bool {
         *self == Self::default()
     }
@@ -176,14 +176,14 @@ impl CircuitBreaker {
     }
 }
 
-/// At most so many requests a second, in the order in which they come.
+/// Limits the number of requests in a second. Requests go in the order in which they come.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HostRateLimit {
     next: Option<Timestamp>,
 }
 
 impl HostRateLimit {
-    /// Takes the next turn; returns the time until it.
+    /// Takes the next turn. Returns the time until that turn.
     pub(super) fn turn(&mut self, per_second: u32, now: Timestamp) -> Duration {
         let step = Duration::from_secs(1) / per_second.max(1);
         // A turn later than the longest queue of requests means that the clock was put back.

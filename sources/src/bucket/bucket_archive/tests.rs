@@ -1,4 +1,4 @@
-//! Bundles of both kinds, and those that are out to harm.
+//! Bundles of both kinds, and hostile bundles.
 
 use std::io::Write as _;
 

@@ -1,4 +1,5 @@
-//! Calls to services of AWS by their JSON protocol, signed: for those whose library would be too much for one action.
+//! Signed calls to AWS services by their JSON protocol. It is for services of which windlass needs only one action, since a
+//! library for each would be too much.
 //!
 //! Elsewhere: the credentials (`credentials`), the requests and the meaning of the answers (`oci::ecr`, `kms::aws`).
 
@@ -62,11 +63,11 @@ impl AwsJsonCall<'_> {
     }
 }
 
-/// The endpoint of a service in the environment, as for AWS's own programs: by a variable of the service, else by
-/// `AWS_ENDPOINT_URL`.
+/// The endpoint of a service in the environment, as AWS's own programs read it. It is in the variable `own` of the service, or
+/// in `AWS_ENDPOINT_URL`.
 ///
 /// # Errors
-/// Names the variable that has no URL.
+/// The variable with this name is not a URL.
 pub(crate) fn endpoint_of_environment(own: &str) -> Result<Option<Url>, String> {
     for name in [own, "AWS_ENDPOINT_URL"] {
         if let Some(url) = env::var(name).ok().filter(|url| !url.is_empty()) {
@@ -77,7 +78,7 @@ pub(crate) fn endpoint_of_environment(own: &str) -> Result<Option<Url>, String> 
     Ok(None)
 }
 
-/// The message of a response that is an error, behind a colon.
+/// The message in an error response, with a colon before it.
 pub(crate) fn said(text: &[u8]) -> String {
     #[derive(Deserialize)]
     struct AwsJsonErrorBody {

@@ -1,7 +1,7 @@
-//! The credentials for a server.
+//! The credentials for an S3 server.
 //!
-//! What the environment gives is asked for with a client of its own: neither the proxy nor the authority of a spec may
-//! come between windlass and the credentials of its machine.
+//! Credentials of the environment are requested with a separate HTTP client. Neither the proxy nor the certificate authority
+//! of a spec may come between windlass and the credentials of its machine.
 
 use std::env;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::bucket::credential_requests::CredentialWait;
 use crate::bucket::request_context::printable;
 use crate::bucket::{BucketIdentity, Error};
 
-/// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
-/// `waiting` notes the service that is asked.
+/// The provider of credentials. `None` for requests without credentials. Proxy and budgets apply to services that a spec
+/// names. `waiting` records the service that is asked.
 pub(crate) fn provider(
     identity: &BucketIdentity,
     region: &str,
@@ -63,14 +63,14 @@ pub(crate) fn provider(
     })
 }
 
-/// What the credentials of the machine are asked for with.
+/// The transport for requesting the credentials of the machine.
 fn of_machine(waiting: &CredentialWait) -> Result<AwsSdkTransport, Error> {
     let transport =
         AwsSdkTransport::new(&TlsConfig::default(), None, &EgressRules::Anywhere, Arc::default())?;
     Ok(transport.telling(waiting))
 }
 
-/// What a service is asked with that a spec names.
+/// The transport for requests to a service that a spec names.
 fn of_spec(budgets: &Arc<HostBudgets>, waiting: &CredentialWait) -> Result<AwsSdkTransport, Error> {
     let transport =
         AwsSdkTransport::new(&TlsConfig::default(), None, budgets.egress(), budgets.clone())?;

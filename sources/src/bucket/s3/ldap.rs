@@ -1,7 +1,8 @@
-//! Keys that a user of an LDAP directory is given: `AssumeRoleWithLDAPIdentity`, an action that MinIO added to those of
-//! AWS's token service.
+//! Requests S3 keys for a user of an LDAP directory, by `AssumeRoleWithLDAPIdentity`. MinIO added this action to the actions
+//! of AWS's token service.
 //!
-//! A form is sent by POST, as for the other actions, and XML comes back; AWS's library knows no such action.
+//! AWS's library does not have this action. So windlass sends a form by POST, as for the other actions, and reads the XML
+//! response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::bucket::{Error, LdapUserLogin};
 /// Bytes of an answer, which has about one thousand.
 const MAX_RESPONSE_BYTES: usize = 1 << 18;
 
-/// The longest text of a service that is passed on.
+/// The longest text of a service that an error repeats.
 const LONGEST_TEXT: usize = 300;
 
 /// A provider of S3 keys for a user of an LDAP directory, by MinIO's action `AssumeRoleWithLDAPIdentity`.
@@ -44,8 +45,7 @@ impl LdapCredentialProvider {
         proxy: Option<&HttpProxy>,
         budgets: Arc<HostBudgets>,
     ) -> Result<Self, Error> {
-        // The server that answers gets a password: it must be the one in the spec, and not a name that leads to this
-        // machine.
+        // The server receives a password. It must be the server of the spec, and not a name that leads to this machine.
         let client = http_client::client_within(&ldap.tls, proxy, budgets.egress())?;
         Ok(Self { ldap, client, budgets })
     }
@@ -111,7 +111,7 @@ impl ProvideCredentials for LdapCredentialProvider {
     }
 }
 
-/// The child elements of the first element of that name: their names and strings.
+/// The names and texts of the child elements of the first element with this name.
 fn children(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     let mut document = Document::new(text);
     let mut open = document.root_element().ok()?;
@@ -140,14 +140,14 @@ fn strings(parent: &mut ScopedDecoder<'_, '_>, into: &mut Vec<(String, String)>)
     }
 }
 
-/// Reads an answer. Nothing of it is repeated where it cannot be read.
+/// Parses a response. If it cannot be parsed, the error repeats no part of it.
 fn read(text: &str) -> Option<Credentials> {
     let given = children(text, "Credentials")?;
     let one = |name: &str| {
         let found = given.iter().find(|(known, _)| known == name);
         found.map(|(_, text)| text.clone()).filter(|text| !text.is_empty())
     };
-    // Without an end the keys would be used for as long as windlass runs.
+    // Without an expiration, the keys would be used as long as windlass runs.
     let until = DateTime::from_str(&one("Expiration")?, Format::DateTime).ok()?;
     let until = SystemTime::try_from(until).ok()?;
     let access = one("AccessKeyId")?;
@@ -156,7 +156,7 @@ fn read(text: &str) -> Option<Credentials> {
     Some(Credentials::new(access, secret, one("SessionToken"), Some(until), name))
 }
 
-/// The message of an answer without credentials; a service may repeat what it was sent.
+/// The message in a response without credentials. The service may repeat the request's secrets in it.
 fn said(text: &str, ldap: &LdapUserLogin) -> String {
     let Some(given) = children(text, "Error") else { return String::new() };
     let one = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, text)| &**text);

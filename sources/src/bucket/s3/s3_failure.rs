@@ -1,4 +1,4 @@
-//! What the errors of an S3 server mean.
+//! Interprets the errors of an S3 server.
 
 use std::error::Error as StdError;
 
@@ -11,7 +11,7 @@ use super::sdk_transport::S3ConnectionError;
 use crate::bucket::Error;
 use crate::bucket::request_context::{BucketRequestContext, printable};
 
-/// What may be wrong when keys are not accepted.
+/// The advice if the keys are not accepted.
 const CHECK: &str = "the access key, the secret key and spec.region";
 
 /// The status of an answer that was an error.
@@ -19,8 +19,8 @@ pub(super) fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
     error.raw_response().map(|answer| answer.status().as_u16())
 }
 
-/// Whether the answer to a GET is a 404 without a code of S3, as that of a proxy without a route: it does not say that there
-/// is no such object. The library gives a 404 without a body the code `NotFound`.
+/// Whether the response to a GET is a 404 without an S3 error code, such as that of a proxy without a route. Such a 404 does
+/// not prove that the object is missing. The library gives a 404 without a body the code `NotFound`.
 pub(super) fn is_foreign_not_found<E>(error: &SdkError<E, HttpResponse>) -> bool
 where
     E: ProvideErrorMetadata,
@@ -37,7 +37,7 @@ pub(super) fn region<E>(error: &SdkError<E, HttpResponse>) -> Option<String> {
         .then(|| region.to_owned())
 }
 
-/// What went wrong, for a person.
+/// The error of a request, for people.
 pub(super) fn failure<E>(
     asked: &BucketRequestContext<'_>,
     error: &SdkError<E, HttpResponse>,
@@ -45,7 +45,7 @@ pub(super) fn failure<E>(
 where
     E: StdError + ProvideErrorMetadata + 'static,
 {
-    // The server that was asked for credentials is not the one of the bucket.
+    // The credentials come from another server than the bucket's.
     if let Some(refused) = find::<CredentialsError>(error) {
         return asked.no_credentials(refused);
     }

@@ -1,6 +1,7 @@
-//! AWS's library on the HTTP client of all sources.
+//! Connects AWS's library to the HTTP client of all sources.
 //!
-//! So the authority, the client certificate and the proxy of a spec hold here as everywhere, and no second TLS is built.
+//! So the certificate authority, the client certificate and the proxy of a spec also apply to S3. The program needs no second
+//! TLS library.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use url::Position;
 
 use crate::bucket::credential_requests::CredentialWait;
 
-/// The largest response other than an object: a listing of a thousand keys has a few hundred KiB.
+/// The largest response that is not an object. A listing of a thousand keys has a few hundred KiB.
 const LARGEST_ANSWER: u64 = 16 << 20;
 
 /// The HTTP connector of the AWS SDK, on the HTTP client of all sources, so that
@@ -28,7 +29,7 @@ pub(super) struct AwsSdkTransport {
     client: reqwest::Client,
     egress: EgressRules,
     budgets: Arc<HostBudgets>,
-    /// Where pending requests are recorded.
+    /// The record of pending requests.
     waiting: CredentialWait,
 }
 
@@ -43,7 +44,7 @@ impl AwsSdkTransport {
         Ok(Self { client, egress: egress.clone(), budgets, waiting: CredentialWait::default() })
     }
 
-    /// The same transport, which notes in `waiting` the server that it asks.
+    /// The same transport, which also records in `waiting` the server that it asks.
     pub(super) fn telling(self, waiting: &CredentialWait) -> Self {
         Self { waiting: waiting.clone(), ..self }
     }
@@ -83,13 +84,13 @@ impl HttpConnector for AwsSdkTransport {
 fn converted(request: HttpRequest) -> Result<reqwest::Request, ConnectorError> {
     let request = request.try_into_http1x().map_err(|e| ConnectorError::user(e.into()))?;
     let (parts, body) = request.into_parts();
-    // What is uploaded is in memory: forms of a few hundred bytes, and audits.
+    // Uploads are in memory: forms of a few hundred bytes, and audit records.
     let body = body.bytes().map(<[u8]>::to_vec).unwrap_or_default();
     let request = http::Request::from_parts(parts, body);
     reqwest::Request::try_from(request).map_err(|e| ConnectorError::user(e.into()))
 }
 
-/// The library tries again what never arrived.
+/// The error for a request without an answer. The library tries a request again that never arrived.
 fn unanswered(who: String, error: SendError) -> ConnectorError {
     let error = match error {
         SendError::Busy(busy) => return ConnectorError::user(busy.into()),
@@ -98,7 +99,7 @@ fn unanswered(who: String, error: SendError) -> ConnectorError {
     let why = http_client::root_cause(&error);
     let is_distrust = http_client::is_distrust(&error);
     let what = S3ConnectionError { who, why, is_distrust };
-    // Neither a certificate nor a password gets better by being sent again.
+    // Another attempt does not help against an untrusted certificate or a wrong password.
     if what.is_distrust || http_client::is_refusal_of_proxy(&what.why) {
         return ConnectorError::user(what.into());
     }
@@ -108,7 +109,7 @@ fn unanswered(who: String, error: SendError) -> ConnectorError {
     ConnectorError::io(what.into())
 }
 
-/// Why nothing was answered.
+/// The reason why the server did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {who}: {why}")]
 pub(super) struct S3ConnectionError {
@@ -129,7 +130,7 @@ fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
         })?;
         Ok::<_, std::io::Error>(chunk)
     });
-    // An error ends a body; the library asks for more otherwise.
+    // An error ends the body. Otherwise the library would ask for more.
     let body = body.scan(false, |has_failed, chunk| {
         let is_over = std::mem::replace(has_failed, chunk.is_err());
         future::ready((!is_over).then_some(chunk))
@@ -138,7 +139,7 @@ fn answered(answer: reqwest::Response, limit: u64) -> HttpResponse {
     let mut response = http::Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    // Headers that are not UTF-8 cannot be passed on; without them the error is made from the status.
+    // Headers that are not UTF-8 cannot be passed on. Without them, the library makes its error from the status.
     retain_text(response.headers_mut());
     HttpResponse::try_from(response)
         .unwrap_or_else(|_unusable| HttpResponse::new(status.into(), SdkBody::empty()))

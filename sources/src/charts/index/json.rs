@@ -1,4 +1,4 @@
-//! An index that is JSON, read version by version.
+//! Parses a JSON index, version by version.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::{ChartIndex, Error, RawChartVersion};
 
-/// Reads an index; gives it with its `apiVersion`.
+/// Parses an index. Returns it with its `apiVersion`.
 pub(super) fn read(text: &[u8]) -> Result<(ChartIndex, Option<String>), Error> {
     let mut reading = IndexReader::default();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
@@ -23,7 +23,7 @@ pub(super) fn read(text: &[u8]) -> Result<(ChartIndex, Option<String>), Error> {
 struct IndexReader {
     index: ChartIndex,
     api_version: Option<String>,
-    /// Why the index does not take more; errors of serde hold strings only.
+    /// The reason why the index does not accept more versions. Errors of serde only contain strings.
     refused: Option<Error>,
 }
 
@@ -39,7 +39,7 @@ impl IndexReader {
 /// The whole index.
 struct IndexDocument<'r>(&'r mut IndexReader);
 
-/// Its charts, which may be null.
+/// The charts of an index, which may be null.
 struct IndexCharts<'r>(&'r mut IndexReader);
 
 /// The versions of a chart, which may be null.

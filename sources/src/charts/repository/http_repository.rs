@@ -1,6 +1,6 @@
 //! A repository on a web server.
 //!
-//! Here: redirects, and which servers get credentials. Elsewhere: the response, and how much of it is read ([`super`]).
+//! Here: redirects, and which servers get credentials. Elsewhere: reading the response within limits ([`super`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ const MOST_REDIRECTS: usize = 10;
 /// A Helm chart repository on a web server. Other hosts get its client certificate only if the spec passes
 /// credentials to them.
 pub(super) struct HttpChartRepository {
-    /// Ends with a slash; has no credentials in it.
+    /// The URL. It ends with a slash and contains no credentials.
     url: Url,
     basic: Option<(String, RedactedValue<String>)>,
     pass_credentials: bool,
-    /// For the repository's own host.
+    /// The client for the repository's own host.
     own: reqwest::Client,
-    /// For other servers; without the client certificate.
+    /// The client for other servers, without the client certificate.
     others: reqwest::Client,
     timeout: Duration,
     budgets: Arc<HostBudgets>,
@@ -72,7 +72,7 @@ impl HttpChartRepository {
         Ok(Self { url, basic, pass_credentials, own, others, timeout, budgets })
     }
 
-    /// The address, without credentials; it ends with a slash.
+    /// The URL without credentials. It ends with a slash.
     pub(super) fn url(&self) -> String {
         shown(&self.url)
     }
@@ -134,7 +134,7 @@ impl HttpChartRepository {
         in_time(&url_shown, self.timeout, fetching).await
     }
 
-    /// Where a reference of the index leads: an absolute URL as it is, others from the repository on, with its query.
+    /// Resolves a reference of the index. An absolute URL stays, and others are relative to the repository, with its query.
     fn resolve(&self, reference: &str) -> Result<Url, Error> {
         let bad = |error: url::ParseError| Error::BadUrl {
             url: "the chart's URL in the index".to_owned(),
@@ -191,7 +191,7 @@ impl HttpChartRepository {
         Err(Error::Redirect { url: first, target, why: "too many redirects" })
     }
 
-    /// Whether a redirect or a URL of an index may be followed: their author is not the operator of this program.
+    /// Checks whether a redirect or a URL of an index may be followed. Their author is not the administrator of this program.
     fn admit(&self, first: &str, url: &Url) -> Result<(), Error> {
         let refused = |why| Error::Redirect {
             url: first.to_owned(),
@@ -204,10 +204,10 @@ impl HttpChartRepository {
         Ok(())
     }
 
-    /// The one place where anything is sent.
+    /// Sends a request. No other function sends requests to the repository.
     ///
-    /// Credentials go to the repository's own scheme, host and port, and with `pass_credentials` to those of the URL that
-    /// the index names, but not to where a redirect leads.
+    /// Credentials are sent to the repository's own scheme, host and port. With `pass_credentials` they are also sent to the
+    /// server of a URL in the index. They are not sent to the target of a redirect.
     async fn send(&self, url: &Url, start: &Url, headers: HeaderMap) -> Result<Response, Error> {
         let is_own = is_same_host(url, &self.url);
         let is_trusted = is_own || (self.pass_credentials && is_same_host(url, start));
@@ -228,7 +228,7 @@ impl HttpChartRepository {
     }
 }
 
-/// The headers of a request for what no longer has these validators.
+/// The headers of a conditional request with these validators.
 fn conditions(since: Option<&HttpValidators>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut ask = |name: HeaderName, value: Option<&String>| {
@@ -241,7 +241,7 @@ fn conditions(since: Option<&HttpValidators>) -> HeaderMap {
     headers
 }
 
-/// What to ask with the next time.
+/// The validators for the next request.
 fn validators(answer: &Response) -> HttpValidators {
     let said = |name: HeaderName| validator(answer.headers().get(name)?.to_str().ok()?);
     HttpValidators { etag: said(header::ETAG), modified: said(header::LAST_MODIFIED) }

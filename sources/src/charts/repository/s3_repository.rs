@@ -20,7 +20,7 @@ use crate::bucket::{
     self, BucketEndpoint, BucketIdentity, BucketServerAddress, ObjectDownload, RemoteBucket,
 };
 
-/// What addresses begin with.
+/// The scheme of S3 addresses.
 pub(super) const SCHEME: &str = "s3";
 
 /// The default server of buckets.
@@ -55,7 +55,7 @@ impl S3ChartRepository {
             ));
         }
         let ChartRepositoryCredentials { basic: _, tls, bucket: of } = credentials;
-        // A Secret that cannot be used is reported as such, and not as a server that cannot be reached.
+        // An unusable Secret is reported as such, and not as a server that cannot be reached.
         reach.clients.client(&tls, None)?;
         let endpoint = match of.endpoint {
             Some(endpoint) => endpoint,
@@ -71,7 +71,7 @@ impl S3ChartRepository {
         Ok(Self { url, remote, pass_credentials, reach: reach.clone() })
     }
 
-    /// The address; it ends with a slash.
+    /// The address. It ends with a slash.
     pub(super) fn url(&self) -> String {
         shown(&self.url)
     }
@@ -95,13 +95,14 @@ impl S3ChartRepository {
         in_time(&url_shown, self.remote.timeout, fetching).await
     }
 
-    /// A chart in the bucket, in another one if the keys are for that too, or on a web server that everybody may ask.
+    /// Fetches a chart. It may be in the bucket, in another bucket if the keys may be used there, or on a web server without
+    /// credentials.
     pub(super) async fn chart(
         &self,
         reference: &str,
         digest: Option<&str>,
     ) -> Result<Vec<u8>, Error> {
-        // As text, since a colon in the name of a file would make it a scheme.
+        // This is compared as text, since a colon in a file name would be parsed as a scheme.
         let is_absolute = reference.contains("://");
         let url = if is_absolute { Url::parse(reference) } else { self.url.join(reference) };
         let url = url.map_err(bad)?;
