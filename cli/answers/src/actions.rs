@@ -1,7 +1,9 @@
-//! What a person asks windlass to do with one object. The command line and the pages send the same requests, which are here.
+//! The changes that a user requests for one object. Commands and web pages both send the requests of this module.
 //!
-//! A request says who asks, and is about the object that was read. The API server decides who may ask. Below: each request.
-//! Elsewhere: which objects are meant and what is waited for (`windlass-cli`), forms (`windlass-web`).
+//! A request names the user, and it applies only to the object that the user has seen. The API server decides who may send the
+//! request.
+//! Below: each kind of request. Elsewhere: choosing the object and waiting for results (`windlass-cli`), web forms
+//! (`windlass-web`).
 
 pub mod change_rollback;
 pub mod lifecycle_approval;
@@ -17,42 +19,43 @@ use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use windlass_cluster::ClusterError;
 
-/// The field manager of what a person asks for, by a command or on a page: an end of a suspension counts only if the same
-/// manager set both.
+/// The field manager of user requests, from commands and from pages. The end of a suspension counts only if this manager also
+/// set the suspension.
 pub const MANAGER: &str = "windlass-cli";
 
-/// Users with this prefix are ServiceAccounts, which neither approve nor roll back a change.
+/// The prefix of ServiceAccount user names. ServiceAccounts may neither approve an operation nor roll back a change.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// An answer to what waits for an approval.
+/// A user's answer to an operation that waits for approval.
 #[derive(Debug, Clone, Copy)]
 pub struct ApprovalAnswer<'a> {
-    /// Why, for others; may be empty.
+    /// The user's comment for others. It may be empty.
     pub comment: &'a str,
     /// The objects of a Plan that stay in the cluster.
     pub keep: &'a [String],
-    /// Whether it is a rejection.
+    /// Whether the user rejects the operation instead of approving it.
     pub is_rejection: bool,
 }
 
-/// An object that is to be changed, as it was read.
+/// An object to change, in the version that was read.
 #[derive(Clone, Copy)]
 pub struct ObjectToChange<'a> {
-    /// Where it is.
+    /// The cluster and the namespace of the object.
     pub site: &'a CommandScope,
-    /// Its kind.
+    /// The kind of the object.
     pub target: &'a ResourceArgument,
     /// The object.
     pub object: &'a Object,
-    /// Whether it is changed only while it has the version that was read. Otherwise it is changed while it has the same uid.
+    /// Whether the change requires the resourceVersion that was read. Otherwise, it only requires the same UID.
     pub is_of_version: bool,
 }
 
 impl ObjectToChange<'_> {
-    /// Patches the object. Annotations say who asks, for audits; the patch may say why.
+    /// Patches the object. windlass adds annotations that name the user for audits. `patch` may contain the reason.
     ///
     /// # Errors
-    /// The API server refuses it, such as a field that the kind does not have or another version, or does not respond.
+    /// The API server refuses the patch or does not respond. It refuses for example an unknown field or another
+    /// resourceVersion.
     pub async fn change(&self, patch: &Value) -> Result<Object, ClusterError> {
         let Self { site, target, object, is_of_version } = *self;
         let user = site.cluster.own_name().await.ok();
@@ -73,7 +76,8 @@ pub fn version(object: &Object) -> &str {
     object.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A patch of the object with this uid that says who asks. What an earlier user said does not hold for it.
+/// Adds the user's name and the UID to a patch. The reason and the name of an earlier user are removed, because they do not
+/// apply to this request.
 fn requested(mut patch: Value, uid: &str, user: Option<String>) -> Value {
     patch["metadata"]["uid"] = uid.into();
     let annotations = &mut patch["metadata"]["annotations"];

@@ -1,10 +1,10 @@
-//! What objects have applied, as it is in the cluster now: an object that was reconciled with success says nothing of what has
-//! become of that since.
+//! Examines the current state of the objects that other objects have applied. An applied object can fail although its applier
+//! was reconciled successfully.
 //!
-//! Applied objects are listed kind by kind, by the labels of what applied them: those of kinds with a health of their
-//! own as a whole and page by page, of others the metadata. An object that no list has is read by name, so that an
-//! object without labels is not taken for deleted. Elsewhere: why an object fails (engine `cause`), how it is asked for
-//! (`cluster_facts.rs`).
+//! windlass lists the applied objects by kind, using the labels of their appliers. It reads whole objects only for kinds that
+//! have a health status, and only the metadata for other kinds.
+//! An object that is missing in the lists is read by name. So an object without labels is not mistaken for a deleted one.
+//! Elsewhere: why an object fails (engine `cause`), fetching facts (`cluster_facts.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,16 +22,16 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// How many applied objects are examined.
+/// The maximum number of applied objects that are examined.
 const MOST_APPLIED: usize = 100_000;
 
-/// How many of them are read one by one, which no list has.
+/// The maximum number of objects that are missing in the lists and are read by name.
 const MOST_READ: usize = 1_000;
 
-/// How many namespaces are listed one by one where a user may not list all.
+/// The maximum number of namespaces that are listed one by one if the user may not list all namespaces.
 const MOST_NAMESPACES: usize = 100;
 
-/// A kind in any version.
+/// A kind, regardless of its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKind {
     group: String,
@@ -43,7 +43,8 @@ impl GroupKind {
         Self { group: id.group.clone(), kind: id.kind.clone() }
     }
 
-    /// Whether its objects are what they should be as soon as they exist. Some of them are large, or secret.
+    /// Whether objects of the kind are healthy as soon as they exist. For these kinds, windlass avoids reading whole objects,
+    /// because some are large or secret.
     fn is_by_existence(&self) -> bool {
         match self.group.as_str() {
             "" => !matches!(self.kind.as_str(), "Pod" | "PersistentVolumeClaim" | "Service"),
@@ -60,24 +61,24 @@ impl GroupKind {
     }
 }
 
-/// An applied kind.
+/// The version and the namespaces in which objects of a kind were applied.
 #[derive(Debug, Default)]
 struct AppliedVersionAndNamespaces {
-    /// The version in which it was applied.
+    /// The version in which they were applied.
     version: String,
     namespaces: BTreeSet<String>,
 }
 
-/// Objects that a command reports itself, so that it does not report once more that what applied them is not well.
+/// The objects that a command reports itself. If such an object fails, the command does not also report its applier.
 #[derive(Debug, Default)]
 pub(super) struct AlreadyReportedObjects {
     kinds: BTreeSet<GroupKind>,
-    /// Empty for all.
+    /// Empty for all namespaces.
     namespace: String,
 }
 
 impl AlreadyReportedObjects {
-    /// Those of some kinds, unless labels select among them.
+    /// The objects of some kinds. Empty if labels select only some of these objects.
     pub(super) fn of(site: &CommandScope, targets: &[ResourceArgument], labels: &str) -> Self {
         let all = targets.iter().filter(|_| labels.is_empty()).map(|it| &it.resource.gvk);
         let kinds = all
@@ -95,11 +96,12 @@ impl AlreadyReportedObjects {
     }
 }
 
-/// An object that applied others.
+/// An object that applied other objects.
 #[derive(Debug)]
 struct InventoryOwner {
     id: ObjectId,
-    /// By which it is known as the owner of what it applied; none if it does not claim that, since it is suspended.
+    /// The labels and annotations that mark this object as the owner. `None` if the object is suspended, because then it does
+    /// not claim its objects.
     marks: Option<ExpectedOwnerMetadata>,
 }
 
@@ -111,38 +113,38 @@ impl InventoryOwner {
     }
 }
 
-/// What was applied, and by which objects.
+/// The applied objects, and the objects that applied them.
 #[derive(Debug, Default)]
 pub(super) struct AppliedObjects {
     appliers: Vec<InventoryOwner>,
-    /// Each with the place of its applier.
+    /// The applied objects, each with the index of its applier.
     objects: BTreeMap<ObjectId, usize>,
-    /// The places of further appliers, of those objects that have several.
+    /// The indexes of further appliers, for objects with several appliers.
     further: BTreeMap<ObjectId, Vec<usize>>,
     kinds: BTreeMap<GroupKind, AppliedVersionAndNamespaces>,
     /// How many appliers apply to other clusters.
     elsewhere: usize,
-    /// How many objects there are besides.
+    /// How many objects exceed the maximum.
     beyond: usize,
 }
 
-/// What has become of it.
+/// The result of the examination.
 #[derive(Debug, Default)]
 pub(super) struct AppliedObjectFindings {
-    /// The objects that applied something that does not exist, is not healthy, or names another owner.
+    /// The appliers of objects that do not exist, are not healthy, or name another owner.
     pub(super) suspects: BTreeSet<ObjectId>,
-    /// Deployments that are being rolled out, which Kubernetes ends after their own deadline.
+    /// Deployments during a rollout. Kubernetes ends the rollout after the deadline of the Deployment.
     pub(super) rolling_out: BTreeSet<ObjectId>,
     /// How many applied objects were examined.
     pub(super) examined: usize,
-    /// What was not examined because of a bound, for people.
+    /// Messages about objects that were not examined because of a maximum.
     pub(super) remarks: Vec<String>,
-    /// What this user may not list.
+    /// Messages about objects that this user may not list.
     pub(super) left_out: Vec<String>,
 }
 
 impl AppliedObjects {
-    /// Adds what an object has applied, unless it is being deleted with it.
+    /// Adds the inventory of an object. An object that is being deleted together with its inventory is skipped.
     pub(super) fn add(&mut self, object: &Object) {
         if object.meta("deletionTimestamp").is_some() {
             return;
@@ -171,7 +173,7 @@ impl AppliedObjects {
         self.appliers.push(InventoryOwner::of(object));
     }
 
-    /// Finds out what has become of it.
+    /// Examines the applied objects.
     ///
     /// # Errors
     /// The API server did not respond.
@@ -216,15 +218,15 @@ impl AppliedObjects {
     }
 }
 
-/// An examination under way.
+/// A running examination.
 struct AppliedObjectExaminer<'e, 'c> {
     facts: &'e mut ClusterFactReader<'c>,
-    /// The labels of what was applied, one for each kind of appliers.
+    /// The label selectors of the applied objects, one for each kind of applier.
     selectors: Vec<String>,
     appliers: Vec<InventoryOwner>,
-    /// What was not found so far.
+    /// The applied objects that were not found so far.
     objects: BTreeMap<ObjectId, usize>,
-    /// The places of further appliers.
+    /// The indexes of further appliers.
     further: BTreeMap<ObjectId, Vec<usize>>,
     reported: &'e AlreadyReportedObjects,
     now: Time,
@@ -232,7 +234,7 @@ struct AppliedObjectExaminer<'e, 'c> {
 }
 
 impl AppliedObjectExaminer<'_, '_> {
-    /// Lists the objects of a kind: at once in all namespaces, or in each where some are.
+    /// Lists the objects of a kind, in all namespaces at once or in each namespace that has some.
     async fn list(
         &mut self,
         kind: &GroupKind,
@@ -306,7 +308,7 @@ impl AppliedObjectExaminer<'_, '_> {
         Ok(())
     }
 
-    /// Reads what no list has.
+    /// Reads the objects by name that were missing in the lists.
     async fn read(&mut self) -> anyhow::Result<()> {
         let ids: Vec<ObjectId> = self.objects.keys().take(MOST_READ).cloned().collect();
         let more = self.objects.len() - ids.len();
@@ -322,7 +324,7 @@ impl AppliedObjectExaminer<'_, '_> {
             match self.facts.known().get(&FactQuery::Object(id.clone())).cloned() {
                 Some(FactAnswer::Objects(found)) => match found.into_iter().next() {
                     Some(object) => self.take(object, None),
-                    // It may be deleted as soon as it has ended.
+                    // A Job may be deleted as soon as it has ended.
                     None if id.group == "batch" && id.kind == "Job" => jobs += 1,
                     None => self.suspect(&id),
                 },
@@ -344,7 +346,8 @@ impl AppliedObjectExaminer<'_, '_> {
         Ok(())
     }
 
-    /// Takes in an object that exists, listed with all its fields as one of a resource, or as it may be known already.
+    /// Examines an object that exists. `listed` is the resource if the list contained the whole object, so that the object can
+    /// be reused.
     fn take(&mut self, object: Object, listed: Option<&ApiResourceLocation>) {
         let id = object.id();
         if !self.objects.contains_key(&id) {
@@ -366,7 +369,7 @@ impl AppliedObjectExaminer<'_, '_> {
         }
         if is_well {
             self.objects.remove(&id);
-            // Whether what the command reports is well, is known from the object itself.
+            // The command reports this object itself, so the health of the object is already known.
             if !self.reported.has(&id) {
                 self.facts.knows_well(id);
             }
@@ -381,10 +384,11 @@ impl AppliedObjectExaminer<'_, '_> {
         }
     }
 
-    /// Whether an object names another owner than one that applied it, which is remembered.
+    /// Whether an object names another owner than one of its appliers. Such appliers become suspects.
     fn is_of_others(&mut self, id: &ObjectId, object: &Object) -> bool {
         let appliers: Vec<&InventoryOwner> = self.appliers_of(id).collect();
-        // Labels stay on an object that its owner has given away: it is in no inventory of that one.
+        // Labels remain on an object after its owner has given it away. Then the inventory of that owner does not contain the
+        // object.
         let is_left = |other: &OtherOwner| {
             let owner = other.applier().filter(|_| other.needs_inventory);
             owner.is_some_and(|owner| {
@@ -405,21 +409,21 @@ impl AppliedObjectExaminer<'_, '_> {
         is_any
     }
 
-    /// Remembers what applied an object that does not exist or is not healthy.
+    /// Marks the appliers of an object as suspects, because the object does not exist or is not healthy.
     fn suspect(&mut self, id: &ObjectId) {
         let appliers: Vec<ObjectId> = self.appliers_of(id).map(|it| it.id.clone()).collect();
         self.objects.remove(id);
         self.state.suspects.extend(appliers);
     }
 
-    /// What applied an object.
+    /// The appliers of an object.
     fn appliers_of(&self, id: &ObjectId) -> impl Iterator<Item = &InventoryOwner> {
         let further = self.further.get(id).into_iter().flatten();
         let places = self.objects.get(id).into_iter().chain(further);
         places.filter_map(|place| self.appliers.get(*place))
     }
 
-    /// Gives up objects of a kind in a namespace, or in all of them; how many there are.
+    /// Skips the objects of a kind in a namespace, or in all namespaces. Returns how many were skipped.
     fn forget(&mut self, kind: &GroupKind, namespace: &str) -> usize {
         let before = self.objects.len();
         let is_it = |id: &ObjectId| {
@@ -430,7 +434,7 @@ impl AppliedObjectExaminer<'_, '_> {
     }
 }
 
-/// Whether a Deployment is being rolled out, by its own condition.
+/// Whether a Deployment is in a rollout, according to its condition.
 fn is_rolling_out(object: &Object) -> bool {
     let said = condition(object, "Progressing").filter(|said| said.status == "True");
     object.kind() == "Deployment"
@@ -504,7 +508,7 @@ mod tests {
         let state = examined(&site, &appliers).await;
         let suspects: Vec<&str> = state.suspects.iter().map(|id| id.name.as_str()).collect();
         assert_eq!((suspects, state.examined), (vec!["one"], 2));
-        // What is suspended may give away what it applied.
+        // A suspended applier may give its objects to another owner.
         appliers[0].fields_mut().insert("spec".to_owned(), json!({"suspend": true}));
         assert!(examined(&site, &appliers).await.suspects.is_empty());
     }

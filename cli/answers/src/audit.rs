@@ -1,4 +1,4 @@
-//! What was done to releases and Kustomizations, and why.
+//! Reads audits: what windlass did to releases and Kustomizations, and why.
 //!
 //! Elsewhere: writing audits (`windlass_runtime::audit`).
 
@@ -10,26 +10,26 @@ use super::command_scope::CommandScope;
 use super::typed_objects::{self, TypedObjects};
 use windlass_runtime::audit::resource;
 
-/// An object, by kind and name.
+/// The kind and the name of an object that has audits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditObjectName {
-    /// Its kind.
+    /// The kind of the object.
     pub kind: &'static str,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
-/// The kinds that have audits, and how else users call them.
+/// The kinds that have audits, and the other names that users type for them.
 const KINDS: [(&str, [&str; 3]); 3] = [
     ("HelmRelease", ["helmrelease", "helmreleases", "hr"]),
     ("Helmfile", ["helmfile", "helmfiles", "hf"]),
     ("Kustomization", ["kustomization", "kustomizations", "ks"]),
 ];
 
-/// Reads `KIND/NAME`.
+/// Parses `KIND/NAME`.
 ///
 /// # Errors
-/// It is none, or the kind has no audits.
+/// The text does not have this form, or the kind has no audits.
 pub fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
     let (kind, name) = text
         .split_once('/')
@@ -48,11 +48,11 @@ pub fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
 pub struct ListedAudits {
     /// The audits.
     pub audits: Vec<ReleaseAudit>,
-    /// What could not be listed, in words.
+    /// Messages about audits that could not be listed.
     pub left_out: Vec<String>,
 }
 
-/// The audits of a subject, or of all, since a time, among those whose labels match.
+/// Lists the audits with matching labels. `subject` and a start time restrict the result if they are given.
 ///
 /// # Errors
 /// The kind is not installed, an audit cannot be read, or the API server did not respond.
@@ -66,15 +66,15 @@ pub async fn find(
     Ok(ListedAudits { audits: selected(objects, subject, since), left_out })
 }
 
-/// Audits as a list of the Kubernetes API.
+/// Converts audits to a Kubernetes `List`.
 ///
 /// # Errors
-/// One cannot be written as JSON.
+/// An object cannot be written as JSON.
 pub fn to_list(audits: &[ReleaseAudit]) -> anyhow::Result<Value> {
     typed_objects::to_list(audits)
 }
 
-/// The audits of a subject since a time, the oldest first.
+/// The audits of an object since a time, the oldest first.
 fn selected(
     mut audits: Vec<ReleaseAudit>,
     subject: Option<&AuditObjectName>,
@@ -85,13 +85,14 @@ fn selected(
         let is_it = subject.is_none_or(|it| of.kind == it.kind && of.name == it.name);
         is_it && since.is_none_or(|since| ended(audit).is_some_and(|at| at >= since))
     });
-    // Within a second, later ones have higher versions (they are comparable, Kubernetes 1.35).
+    // Within the same second, later audits have higher resourceVersions. Since Kubernetes 1.35, resourceVersions may be
+    // compared.
     let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
     audits.sort_by_key(|audit| (ended(audit), version(audit)));
     audits
 }
 
-/// When the operation of an audit ended.
+/// When the audited operation ended.
 pub fn ended(audit: &ReleaseAudit) -> Option<Time> {
     let created = audit.metadata.creation_timestamp.as_ref();
     audit.spec.ended.as_ref().or(created).map(|time| time.0)
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn audits_are_selected_by_subject_and_time_and_sorted() {
-        let all = vec![
+        let all = [
             audit("b", "HelmRelease", "2026-01-03T00:00:00Z"),
             audit("a", "HelmRelease", "2026-01-01T00:00:00Z"),
             audit("a", "Kustomization", "2026-01-02T00:00:00Z"),

@@ -1,6 +1,6 @@
-//! Which revisions of sources were applied, and what each of them did to which objects, as audits have it.
+//! Derives from audits which source revisions were applied, and what each revision did to which objects.
 //!
-//! Elsewhere: listing audits (`audit.rs`), writing them (`windlass_runtime::audit`).
+//! Elsewhere: listing audits (`audit.rs`), writing audits (`windlass_runtime::audit`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,17 +10,17 @@ use reconcile::Time;
 
 use super::audit::ended;
 
-/// How many digits of a commit are enough to name it.
+/// The minimum number of digits that identify a commit.
 const MIN_COMMIT_DIGITS: usize = 7;
 
-/// A revision of a source, and what was done because of it.
+/// A revision of a source, and the operations that it caused.
 #[derive(Debug)]
 pub struct RevisionChange<'a> {
-    /// The source as `Kind/namespace/name`; empty if no audit names it.
+    /// The source as `Kind/namespace/name`. Empty if no audit names the source.
     pub source: String,
-    /// Its revision.
+    /// The revision of the source.
     pub revision: String,
-    /// What was done, in the order in which it began.
+    /// The operations, in the order in which they began.
     pub audits: Vec<&'a ReleaseAudit>,
 }
 
@@ -30,12 +30,12 @@ impl RevisionChange<'_> {
         self.audits.iter().filter_map(|audit| started(audit)).min()
     }
 
-    /// When the last one ended.
+    /// When the last operation ended.
     pub fn ended(&self) -> Option<Time> {
         self.audits.iter().filter_map(|audit| ended(audit)).max()
     }
 
-    /// The last operation on each object, in the order in which the objects were reached.
+    /// The last operation on each object. The objects are in the order in which the revision reached them.
     pub fn last_of_each(&self) -> Vec<&ReleaseAudit> {
         let mut last: Vec<&ReleaseAudit> = Vec::new();
         let mut places: BTreeMap<AuditedSubject<'_>, usize> = BTreeMap::new();
@@ -55,25 +55,25 @@ impl RevisionChange<'_> {
         last
     }
 
-    /// The objects whose last operation failed.
+    /// How many objects have a failed last operation.
     pub fn failures(&self) -> usize {
         let last = self.last_of_each();
         last.iter().filter(|audit| audit.spec.outcome == AuditOutcome::Failed).count()
     }
 }
 
-/// When an operation began; when it ended, if only that is known.
+/// When an operation began. If that is unknown, when it ended.
 pub fn started(audit: &ReleaseAudit) -> Option<Time> {
     audit.spec.started.as_ref().map(|at| at.0).or_else(|| ended(audit))
 }
 
-/// What an operation was done to: an object, or one release of it.
+/// The target of an operation: an object, or one release of a Helmfile.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct AuditedSubject<'a> {
     namespace: &'a str,
     kind: &'a str,
     name: &'a str,
-    /// Its namespace, its name, and its cluster.
+    /// The namespace, the name and the cluster of the release.
     release: Option<[&'a str; 3]>,
 }
 
@@ -90,18 +90,19 @@ impl<'a> AuditedSubject<'a> {
     }
 }
 
-/// Where the changes of a revision are in a list.
+/// The indexes of a revision's changes in a list, by source.
 #[derive(Default)]
 struct RevisionPlaces<'a> {
     first: usize,
     by_source: BTreeMap<&'a str, usize>,
 }
 
-/// The revisions that audits are about, the newest first.
+/// Groups audits by revision, the newest revision first.
 pub fn revisions(audits: &[ReleaseAudit]) -> Vec<RevisionChange<'_>> {
     let mut all: Vec<RevisionChange<'_>> = Vec::new();
     let mut places: BTreeMap<&str, RevisionPlaces<'_>> = BTreeMap::new();
-    // What names its source first, so that a repetition without that finds it.
+    // Audits that name their source come first. So an audit of the same revision without a source joins the change of that
+    // source.
     let (named, others): (Vec<&ReleaseAudit>, Vec<&ReleaseAudit>) =
         audits.iter().partition(|audit| source(audit).is_some());
     for audit in named.into_iter().chain(others) {
@@ -130,13 +131,13 @@ pub fn revisions(audits: &[ReleaseAudit]) -> Vec<RevisionChange<'_>> {
     all
 }
 
-/// The source whose revision asked for an operation.
+/// The source whose revision caused an operation.
 fn source(audit: &ReleaseAudit) -> Option<&str> {
     let mut causes = audit.spec.causes.iter();
     causes.find(|it| it.type_ == AuditCauseKind::Source && it.version.is_some())?.object.as_deref()
 }
 
-/// The revision of a source that an operation was about; none for the number of a release.
+/// The source revision of an operation. `None` if the operation has only the number of a Helm release.
 pub fn revision(audit: &ReleaseAudit) -> Option<&str> {
     let mut causes = audit.spec.causes.iter();
     let of_cause = causes.find(|it| it.type_ == AuditCauseKind::Source && it.version.is_some());
@@ -145,14 +146,14 @@ pub fn revision(audit: &ReleaseAudit) -> Option<&str> {
     of_cause.and_then(|it| it.version.as_deref()).or(applied)
 }
 
-/// The digest of a commit in a revision such as `main@sha1:…`, which may be cut.
+/// The commit in a revision such as `main@sha1:…`. The digits may be shortened.
 pub fn commit(revision: &str) -> Option<&str> {
     let (_, digest) = revision.rsplit_once(':')?;
     let is_hex = digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_hex && digest.len() >= MIN_COMMIT_DIGITS).then_some(digest)
 }
 
-/// Whether a revision is that of a commit, of which either may be cut.
+/// Whether a revision belongs to a commit. Either of them may be shortened.
 pub fn is_of_commit(of: &str, wanted: &str) -> bool {
     let wanted = wanted.to_ascii_lowercase();
     let is_enough = wanted.len() >= MIN_COMMIT_DIGITS;

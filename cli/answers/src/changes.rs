@@ -1,10 +1,10 @@
-//! Changes of sources: which there are, and what became of their members.
+//! Reads the changes of sources, and the results for their members.
 //!
-//! A ChangeSet names the members of its own namespace; those of others are counts there, and stay counts here.
-//! Elsewhere: what a ChangeSet says (`crds::release`), writing it (`windlass_changes`), lines about members
+//! A ChangeSet names only members in its own namespace. For members in other namespaces, it contains counts, and this module
+//! shows only these counts.
+//! Elsewhere: the fields of a ChangeSet (`crds::release`), writing it (`windlass_changes`), the text lines about members
 //! (`changes::member_lines`).
 
-use anyhow::Context as _;
 use changes::member_lines::{self, MemberKind};
 use changes::member_state::MemberState;
 use crds::helm::HelmRelease;
@@ -16,14 +16,14 @@ use crds::release::{
 };
 use kube_core::{Resource, ResourceExt as _};
 use objects::{Object, ObjectId};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use super::typed_objects::{self, TypedObjects};
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
-/// How many characters of a commit or digest name a revision at least.
+/// The minimum number of digits of a commit or digest that identify a revision.
 const MIN_PREFIX_LENGTH: usize = 7;
 
 /// Changes, the newest first.
@@ -31,11 +31,11 @@ const MIN_PREFIX_LENGTH: usize = 7;
 pub struct ListedChanges {
     /// The changes.
     pub changes: Vec<ChangeSet>,
-    /// What could not be listed, in words.
+    /// Messages about changes that could not be listed.
     pub left_out: Vec<String>,
 }
 
-/// The changes whose labels match.
+/// Lists the changes with matching labels.
 ///
 /// # Errors
 /// The kind is not installed, a change cannot be read, or the API server did not respond.
@@ -46,8 +46,8 @@ pub async fn find(site: &CommandScope, labels: &str) -> anyhow::Result<ListedCha
     Ok(ListedChanges { changes: found, left_out })
 }
 
-/// The waves in which members take a change: a line for each rollout of its source that is at its revision. Those that cannot be
-/// listed are left out, as are those of a cluster without the kinds.
+/// The waves in which members receive a change, with one line for each rollout of its source that has this revision. Rollouts
+/// that cannot be listed are left out. A cluster without the rollout kinds has no lines.
 pub async fn waves(site: &CommandScope, change: &ChangeSet) -> Vec<String> {
     let mut lines = Vec::new();
     for resource in [resource::<StagedRollout>(), resource::<ClusterStagedRollout>()] {
@@ -63,7 +63,7 @@ pub async fn waves(site: &CommandScope, change: &ChangeSet) -> Vec<String> {
     lines
 }
 
-/// What a rollout says of a change.
+/// The lines of a rollout about a change.
 fn rollout_lines(object: &Object, change: &ChangeSet) -> Vec<String> {
     let status = object.get("status").cloned().unwrap_or_default();
     let status: StagedRolloutStatus = serde_json::from_value(status).unwrap_or_default();
@@ -94,13 +94,14 @@ fn rollout_lines(object: &Object, change: &ChangeSet) -> Vec<String> {
     status.sources.iter().filter(is_its).map(line).collect()
 }
 
-/// When a change began; of those of the same second, the later one of a source has the larger sequence.
+/// The sort key of changes: the time of their beginning. Within a second, the later change of a source has the larger sequence
+/// number.
 fn order(change: &ChangeSet) -> (Option<jiff::Timestamp>, i64) {
     let created = change.metadata.creation_timestamp.as_ref().map(|at| at.0);
     (created, change.spec.sequence)
 }
 
-/// Whether a word names a change: its name, its revision, or the beginning of its commit or digest.
+/// Whether a word identifies a change. It may be the name, the revision, or the beginning of the commit or digest.
 #[must_use]
 pub fn is_named(change: &ChangeSet, word: &str) -> bool {
     let revision = change.spec.revision.as_str();
@@ -116,13 +117,13 @@ pub fn verdict(change: &ChangeSet) -> ChangeSetVerdict {
     change.status.as_ref().map(|it| it.verdict).unwrap_or_default()
 }
 
-/// Whether nothing more is to be expected of a change, unless a user or the source asks for it.
+/// Whether a change is finished. Only a new request of a user or a new revision of the source can still affect it.
 #[must_use]
 pub fn is_over(change: &ChangeSet) -> bool {
     !matches!(verdict(change), ChangeSetVerdict::Progressing | ChangeSetVerdict::Stalled)
 }
 
-/// Whether something is wrong with a change.
+/// Whether a change failed or needs attention.
 #[must_use]
 pub fn is_bad(change: &ChangeSet) -> bool {
     matches!(
@@ -131,7 +132,7 @@ pub fn is_bad(change: &ChangeSet) -> bool {
     )
 }
 
-/// How many members came to their end, of how many in all namespaces.
+/// How many members have finished, and how many members there are in all namespaces.
 #[must_use]
 pub fn progress(change: &ChangeSet) -> String {
     let Some(status) = &change.status else { return "0/0".to_owned() };
@@ -145,35 +146,35 @@ pub fn progress(change: &ChangeSet) -> String {
     format!("{ended}/{all}")
 }
 
-/// A line about a member.
+/// A line of a ChangeSet about a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberLine {
-    /// Its state.
+    /// The state of the member.
     pub state: String,
-    /// Its kind and name, with a mark if another member applied its spec.
+    /// The kind and the name of the member. A mark shows that another member applied its spec.
     pub subject: String,
-    /// Whether it failed.
+    /// Whether the member failed.
     pub is_bad: bool,
-    /// The object; none if a newer windlass wrote the line. Its name may be cut ([`name_in_lines`]).
+    /// The object of the member. `None` if a newer windlass wrote the line. The name may be shortened ([`name_in_lines`]).
     pub object: Option<ObjectId>,
 }
 
 impl MemberLine {
-    /// Whether the name of the object is cut, so that it leads to no object by itself.
+    /// Whether the object name is shortened, so that it does not identify the object on its own.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        // No name of Kubernetes has it.
+        // No Kubernetes name contains this character.
         self.object.as_ref().is_some_and(|it| it.name.contains('~'))
     }
 }
 
-/// The name of an object as lines have it: of a long one, they have only a part and a digest.
+/// The name of an object in member lines. A long name is shortened to its beginning and a digest.
 #[must_use]
 pub fn name_in_lines(name: &str) -> String {
     member_lines::shown_name(name)
 }
 
-/// The object that a line names as `ks/shop`; `None` for a kind that this windlass does not know.
+/// The object in a line, such as `ks/shop`. Returns `None` for a kind that this version of windlass does not know.
 fn member_object(namespace: &str, subject: &str) -> Option<ObjectId> {
     let (word, name) = subject.split_once('/')?;
     let kind = MemberKind::ALL.into_iter().find(|it| it.as_str() == word)?;
@@ -189,7 +190,7 @@ fn id_of<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> ObjectId
     ObjectId::new(namespace, name, &K::group(&()), &K::kind(&()))
 }
 
-/// The members of the namespace of a change.
+/// The members in the namespace of a change.
 #[must_use]
 pub fn members(change: &ChangeSet) -> Vec<MemberLine> {
     let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
@@ -201,7 +202,7 @@ pub fn members(change: &ChangeSet) -> Vec<MemberLine> {
             is_bad: matches!(read.state, MemberState::Failed | MemberState::RolledBack),
             object: member_object(namespace, read.subject),
         },
-        // A newer windlass wrote it.
+        // A newer windlass wrote this line.
         None => {
             MemberLine { state: String::new(), subject: line.clone(), is_bad: false, object: None }
         }
@@ -209,7 +210,7 @@ pub fn members(change: &ChangeSet) -> Vec<MemberLine> {
     read.collect()
 }
 
-/// What is said of members that are not named: those of other namespaces, and those that are too many.
+/// Messages about members that are not named: members in other namespaces, and members beyond the maximum.
 #[must_use]
 pub fn unnamed(change: &ChangeSet) -> Vec<String> {
     let Some(status) = &change.status else { return Vec::new() };
@@ -243,15 +244,15 @@ pub fn unnamed(change: &ChangeSet) -> Vec<String> {
     said
 }
 
-/// Changes as a list of the Kubernetes API.
+/// Converts changes to a Kubernetes `List`.
 ///
 /// # Errors
-/// One cannot be written as JSON.
+/// An object cannot be written as JSON.
 pub fn to_list(changes: &[ChangeSet]) -> anyhow::Result<Value> {
     typed_objects::to_list(changes)
 }
 
-/// The newer change of the source of a change, if there is one.
+/// The change that followed a change of the same source, if there is one.
 #[must_use]
 pub fn newer<'c>(changes: &'c [ChangeSet], than: &ChangeSet) -> Option<&'c ChangeSet> {
     changes.iter().find(|it| {
@@ -261,7 +262,7 @@ pub fn newer<'c>(changes: &'c [ChangeSet], than: &ChangeSet) -> Option<&'c Chang
     })
 }
 
-/// What a row of a table says of a ChangeSet; `None` for an object of another kind.
+/// The message of a ChangeSet in a table row. `None` for an object of another kind.
 #[must_use]
 pub(crate) fn row_message(object: &Object) -> Option<String> {
     let is_of_group = object.api_version().starts_with("release.windlass.dev/");

@@ -1,4 +1,4 @@
-//! Facts for the engine `cause`, fetched from a cluster with the rights of the user.
+//! Fetches facts for the engine `cause` from a cluster, with the rights of the user.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How many requests are under way at once.
+/// The maximum number of parallel requests.
 pub const AT_ONCE: usize = 16;
 
-/// How often the engine may ask.
+/// The maximum number of times that the engine may ask for more facts.
 const MAX_REQUEST_ROUNDS: usize = 200;
 
-/// How many Pods or warnings of a list are read.
+/// The maximum number of Pods or warning events that are read from a list.
 const MOST_LISTED: usize = 10_000;
 
-/// How many of them are kept that matter, and how many others.
+/// How many important items of a list are kept, and how many others.
 const MOST_KEPT: usize = 1_000;
 
-/// The metadata of an object that is being deleted: since when, and for what it waits.
+/// The metadata fields of an object that is being deleted. They say since when, and which finalizers are left.
 const FIELDS_OF_DELETION: [&str; 3] =
     ["deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"];
 
-/// What is known of a cluster, and how more is found out.
+/// The known facts of a cluster, and the connection that fetches more.
 pub(crate) struct ClusterFactReader<'c> {
     cluster: &'c ClusterConnection,
     known: QueryAnswers,
@@ -37,37 +37,37 @@ pub(crate) struct ClusterFactReader<'c> {
 }
 
 impl<'c> ClusterFactReader<'c> {
-    /// A reader that knows nothing yet.
+    /// Makes a reader without any known facts.
     pub(super) fn new(cluster: &'c ClusterConnection) -> Self {
         Self { cluster, known: QueryAnswers::default(), kinds: BTreeMap::new() }
     }
 
-    /// The cluster of the facts.
+    /// The cluster from which the facts come.
     pub(super) fn cluster(&self) -> &'c ClusterConnection {
         self.cluster
     }
 
-    /// What is known so far.
+    /// The facts that are known so far.
     pub(super) fn known(&self) -> &QueryAnswers {
         &self.known
     }
 
-    /// Remembers an object that was read already.
+    /// Stores an object that was already read.
     pub(super) fn knows(&mut self, resource: &ApiResourceLocation, object: Object) {
         let id = object.id();
         self.kinds.insert((id.group.clone(), id.kind.clone()), resource.clone());
         self.known.insert(FactQuery::Object(id), FactAnswer::Objects(vec![without_data(object)]));
     }
 
-    /// Remembers that an applied object was listed and is what it should be.
+    /// Stores that an applied object was listed and is healthy.
     pub(super) fn knows_well(&mut self, id: ObjectId) {
         self.known.insert_well(id);
     }
 
-    /// Explains an object.
+    /// Explains the state of an object.
     ///
     /// # Errors
-    /// The cluster stops to answer.
+    /// The API server stops responding.
     pub(super) async fn explain(&mut self, id: &ObjectId) -> anyhow::Result<StateExplanation> {
         for _ in 0..MAX_REQUEST_ROUNDS {
             match cause::explain(id, &self.known, jiff::Timestamp::now()) {
@@ -78,10 +78,10 @@ impl<'c> ClusterFactReader<'c> {
         bail!("no cause found after {MAX_REQUEST_ROUNDS} rounds of requests")
     }
 
-    /// Finds out what is not known, several requests at once.
+    /// Fetches the missing facts, with several requests in parallel.
     ///
     /// # Errors
-    /// The cluster stops to answer.
+    /// The API server stops responding.
     pub(super) async fn ask(&mut self, queries: Vec<FactQuery>) -> anyhow::Result<()> {
         for query in &queries {
             if let FactQuery::Object(id) = query {
@@ -99,7 +99,7 @@ impl<'c> ClusterFactReader<'c> {
         for (query, answer) in answers {
             let answer = match answer {
                 Ok(answer) => answer,
-                // Nothing is concluded from an API server that did not respond.
+                // If the API server did not respond, windlass draws no conclusions.
                 Err(error @ ClusterError::NoAnswer(_))
                     if !matches!(query, FactQuery::Lines { .. }) =>
                 {
@@ -112,7 +112,8 @@ impl<'c> ClusterFactReader<'c> {
         Ok(())
     }
 
-    /// Where the objects of a kind are: in the version in which they were applied, else in the one that the cluster prefers.
+    /// Finds the API resource of a kind. It prefers the version in which the objects were applied, and otherwise uses the
+    /// version that the cluster prefers.
     ///
     /// # Errors
     /// The API server did not respond.
@@ -133,7 +134,7 @@ impl<'c> ClusterFactReader<'c> {
         Ok(self.kinds.get(&key).cloned())
     }
 
-    /// Finds out in which version a kind is served.
+    /// Finds out in which version the cluster serves a kind.
     async fn find_kind(&mut self, group: &str, kind: &str) -> Result<(), ClusterError> {
         let key = (group.to_owned(), kind.to_owned());
         if !self.kinds.contains_key(&key)
@@ -167,7 +168,7 @@ impl<'c> ClusterFactReader<'c> {
             }
             FactQuery::Incidents { namespace, kind } => {
                 let found = match open_incidents(self.cluster, namespace, kind).await {
-                    // Where their definition is missing there is none.
+                    // If the CRD of the objects is missing, there are no such objects.
                     Err(ClusterError::NoSuchKind { .. }) => Vec::new(),
                     found => found?,
                 };
@@ -180,7 +181,7 @@ impl<'c> ClusterFactReader<'c> {
         }
     }
 
-    /// The Pods of a list, those in trouble first and as a whole. Of others it matters what they are called.
+    /// The Pods of a list. Pods with problems come first and are kept whole. Only the names of the other Pods are kept.
     async fn pods(&self, query: ObjectQuery<'_>) -> Result<Vec<Object>, ClusterError> {
         let mut in_trouble = Vec::new();
         let mut others = Vec::new();
@@ -208,7 +209,7 @@ impl<'c> ClusterFactReader<'c> {
         Ok(in_trouble)
     }
 
-    /// The newest warning of a list about each object.
+    /// The newest warning event for each object of a list.
     async fn warnings(&self, query: ObjectQuery<'_>) -> Result<Vec<Object>, ClusterError> {
         let mut newest: BTreeMap<[String; 2], Object> = BTreeMap::new();
         let mut read = 0;
@@ -233,7 +234,8 @@ impl<'c> ClusterFactReader<'c> {
     }
 }
 
-/// Where the objects of a kind are, in the version that the cluster prefers; ours in the version of `crds`.
+/// Finds the API resource of a kind in the version that the cluster prefers. Kinds of windlass and Flux use the version of
+/// `crds`.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -259,23 +261,23 @@ pub async fn resource(
     Ok(found.into_iter().find(|it| it.gvk.kind == kind))
 }
 
-/// What is said of a kind that the cluster does not serve.
+/// The message about a kind that the cluster does not serve.
 pub fn unserved(kind: &str) -> String {
     format!("the cluster does not serve the kind {kind}")
 }
 
-/// Reads an object of any kind; none if it does not exist.
+/// Reads an object of any kind. Returns `None` if it does not exist.
 ///
 /// # Errors
-/// What a person reads: the kind is not served, or the API server did not respond or refused.
+/// A message for the user. The cluster does not serve the kind, or the API server refused or did not respond.
 pub async fn read(cluster: &ClusterConnection, id: &ObjectId) -> Result<Option<Object>, String> {
     let found = resource(cluster, &id.group, &id.kind).await.map_err(|error| error.to_string())?;
     let found = found.ok_or_else(|| unserved(&id.kind))?;
     cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())
 }
 
-/// A Secret or ConfigMap without its values: that it is there and stays, which keys it has and whose it is, is all that is
-/// asked.
+/// Removes the values of a Secret or ConfigMap. windlass only needs to know whether the object exists, which keys it has, who
+/// owns it, and whether it is being deleted.
 fn without_data(mut object: Object) -> Object {
     if matches!(object.kind(), "Secret" | "ConfigMap") && object.api_version() == "v1" {
         let mut metadata = cause::object_owners::marks(&object);

@@ -1,6 +1,6 @@
-//! Where answers are looked for: a cluster, and one of its namespaces or all.
+//! The scope of a command or a page: a cluster, and one namespace or all namespaces.
 //!
-//! Elsewhere: the flags of commands that name them (`cli`), which objects words name (`kind_argument.rs`).
+//! Elsewhere: the flags that set the scope (`cli`), finding the objects that arguments name (`kind_argument.rs`).
 
 use anyhow::Context as _;
 use objects::Object;
@@ -12,26 +12,26 @@ use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::objects::ObjectPage;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// A cluster, and the namespace that a command is about.
+/// A cluster, and the namespace in which a command works.
 pub struct CommandScope {
     /// The cluster.
     pub cluster: ClusterConnection,
-    /// Empty for all.
+    /// Empty for all namespaces.
     pub namespace: String,
 }
 
 impl CommandScope {
-    /// The same cluster with all namespaces.
+    /// The same cluster. If `all` is true, with all namespaces.
     pub fn everywhere(self, all: bool) -> Self {
         if all { Self { namespace: String::new(), ..self } } else { self }
     }
 
-    /// The same cluster, with this namespace or all.
+    /// A copy for the same cluster, with this namespace or, if `all` is true, with all namespaces.
     pub fn within(&self, all: bool) -> Self {
         Self { cluster: self.cluster.clone(), namespace: self.namespace.clone() }.everywhere(all)
     }
 
-    /// Where a command looks, for messages that nothing is there.
+    /// The scope as words, for messages that nothing was found.
     pub fn in_words(&self) -> String {
         match self.namespace.as_str() {
             "" => "in any namespace".to_owned(),
@@ -48,12 +48,13 @@ impl CommandScope {
         }
     }
 
-    /// Hands every object of a kind to `each`, page by page.
+    /// Lists the objects of a kind and passes each page to `each`.
     ///
-    /// If a list of all namespaces is not allowed, each namespace is listed. Returns what was left out, in words.
+    /// If the user may not list all namespaces, each namespace is listed separately. Returns messages about objects that were
+    /// left out.
     ///
     /// # Errors
-    /// That of `each`, and every failure to list but missing rights.
+    /// The error of `each`, and every failure of a list except missing rights.
     pub async fn list(
         &self,
         target: &ResourceArgument,
@@ -85,7 +86,7 @@ impl CommandScope {
         Ok(left_out)
     }
 
-    /// Hands every page to `each`; says what was refused.
+    /// Passes every page to `each`. Returns a message if the API server refuses.
     async fn pages(
         &self,
         resource: &ApiResourceLocation,
@@ -128,7 +129,7 @@ impl CommandScope {
     }
 }
 
-/// The plural of a kind, with its group where another kind of windlass has the same.
+/// The plural of a kind. It includes the API group if two kinds of windlass have the same plural.
 fn plural_of(resource: &ApiResourceLocation) -> String {
     let plural = &resource.plural;
     let alike = crds::names().filter(|names| names.plural == plural).count();
@@ -138,29 +139,29 @@ fn plural_of(resource: &ApiResourceLocation) -> String {
     }
 }
 
-/// How many objects the first page has at most, so that something is printed soon.
+/// The maximum number of objects on the first page. It is small, so that the command prints something soon.
 const FIRST_PAGE: usize = 50;
 
-/// Most objects of a page.
+/// The maximum number of objects on a page.
 const LARGEST_PAGE: usize = 500;
 
-/// How long a page should be: read into memory it takes several times as much.
+/// The desired size of a page in bytes. In memory, a page takes several times as much.
 const PAGE_BYTES: usize = 2 << 20;
 
-/// How many objects to ask for after a page of so many objects, which took so many bytes.
+/// How many objects to request next, after a page with this number of objects and bytes.
 fn next_limit(objects: usize, bytes: usize) -> usize {
     let fitting = objects.saturating_mul(PAGE_BYTES) / bytes.max(1);
     fitting.clamp(8, LARGEST_PAGE)
 }
 
-/// Whether objects cannot be listed because their kind is not installed.
+/// Whether a list failed because the kind is not installed.
 #[must_use]
 pub fn is_absent_kind(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<ClusterError>();
     error.is_some_and(|it| it.is_unserved() || matches!(it, ClusterError::NoSuchKind { .. }))
 }
 
-/// An object without what no person wants to read, and without the values of a Secret.
+/// An object as windlass prints it: without fields that no person reads, and without the values of a Secret.
 pub fn shown(mut object: Object) -> Object {
     object.metadata_mut().remove("managedFields");
     if object.kind() == "Secret" && object.api_version() == "v1" {
@@ -172,7 +173,7 @@ pub fn shown(mut object: Object) -> Object {
         }
         if let Some(annotations) = object.metadata_mut().get_mut("annotations") {
             let annotations = annotations.as_object_mut();
-            // It repeats the whole Secret.
+            // This annotation repeats the whole Secret.
             annotations.map(|it| it.remove("kubectl.kubernetes.io/last-applied-configuration"));
         }
     }

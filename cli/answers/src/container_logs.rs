@@ -1,6 +1,6 @@
-//! Lines of several containers in one order.
+//! Merges the log lines of several containers in the order of their times.
 //!
-//! Elsewhere: whose lines (`logged_containers.rs`), reading those of one container (`windlass_cluster::logs`).
+//! Elsewhere: finding the containers (`logged_containers.rs`), reading the log of one container (`windlass_cluster::logs`).
 
 use futures::stream::{BoxStream, StreamExt as _};
 use serde_json::{Value, json};
@@ -9,16 +9,16 @@ use super::logged_containers::LoggingContainer;
 use windlass_cluster::logs::{ContainerLogLine, LogOptions};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// A container, and the lines that are still to come.
+/// A container, and the stream of its log lines.
 pub struct ContainerLogStream<'c> {
     /// The container.
     pub container: &'c LoggingContainer,
-    /// Its lines.
+    /// The log lines of the container.
     pub lines: BoxStream<'static, Result<ContainerLogLine, ClusterError>>,
 }
 
 impl<'c> ContainerLogStream<'c> {
-    /// The lines of a container that are wanted. Nothing is requested before the first is taken.
+    /// Opens the log of a container. The request is sent when the caller takes the first line.
     #[must_use]
     pub fn open(
         cluster: &ClusterConnection,
@@ -30,17 +30,18 @@ impl<'c> ContainerLogStream<'c> {
     }
 }
 
-/// A line as programs get it.
+/// A log line as JSON.
 pub fn as_json(container: &LoggingContainer, line: &ContainerLogLine) -> Value {
     let LoggingContainer { namespace, pod, name } = container;
     let at = line.at.map_or(Value::Null, |at| at.to_string().into());
     json!({"time": at, "namespace": namespace, "pod": pod, "container": name, "line": line.text})
 }
 
-/// Hands out lines by their time, with one of each container in memory; returns what could not be read.
+/// Passes the lines to `each` in the order of their times. Only one line of each container is in memory. Returns messages about
+/// logs that could not be read.
 ///
 /// # Errors
-/// That of `each`.
+/// The error of `each`.
 pub async fn in_order(
     mut sources: Vec<ContainerLogStream<'_>>,
     mut each: impl FnMut(&LoggingContainer, &ContainerLogLine) -> anyhow::Result<()>,
@@ -62,7 +63,7 @@ pub async fn in_order(
         each(source.container, line)?;
         match source.lines.next().await {
             Some(Ok(next)) => {
-                // A line without a time stays behind the one before it.
+                // A line without a time keeps its place after the previous line.
                 *last = next.at.or(*last);
                 *line = next;
                 continue;
@@ -75,12 +76,12 @@ pub async fn in_order(
     Ok(failed)
 }
 
-/// The index of the earliest time; what has none is earlier than anything.
+/// The index of the earliest time. An entry without a time counts as the earliest.
 fn earliest(times: impl Iterator<Item = Option<jiff::Timestamp>>) -> Option<usize> {
     times.enumerate().min_by_key(|(_, at)| *at).map(|(index, _)| index)
 }
 
-/// That the lines of a container could not be read, and why.
+/// The message that the log of a container could not be read, with the reason.
 pub fn unreadable(container: &LoggingContainer, error: &ClusterError) -> String {
     let LoggingContainer { namespace, pod, name } = container;
     format!("Pod/{namespace}/{pod}: container '{name}': {error}")

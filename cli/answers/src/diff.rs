@@ -1,8 +1,8 @@
-//! What the next reconciliation of a Kustomization or HelmRelease would change, with the files that its source has, or with
-//! those of a local folder or chart.
+//! Predicts what the next reconciliation of a Kustomization or HelmRelease would change. The files come from its source, or
+//! from a local folder or chart.
 //!
-//! Below: comparing what each kind builds (`diff/kustomization.rs`, `diff/helm_release.rs`), changes by field
-//! (`diff/change.rs`), what is quarantined (`diff/quarantined.rs`). Elsewhere: building and rendering (`render.rs`).
+//! Below: comparing the objects of each kind (`diff/kustomization.rs`, `diff/helm_release.rs`), changes by field
+//! (`diff/change.rs`), quarantined results (`diff/quarantined.rs`). Elsewhere: building and rendering (`render.rs`).
 
 mod change;
 mod helm_release;
@@ -18,11 +18,11 @@ use super::command_scope::CommandScope;
 use super::render::{self, ArtifactOrigin, BuildableKind};
 use windlass_serve::settings::OperatorSettings;
 
-/// What the next reconciliation of an object would change, with the files of its source or with local ones. `warn` gets what
-/// the build says besides, before objects are compared.
+/// Predicts what the next reconciliation of an object would change, with the files of its source or with local files. `warn`
+/// receives the warnings of the build before the objects are compared.
 ///
 /// # Errors
-/// It cannot be built or compared.
+/// The object cannot be built or compared.
 pub async fn predict(
     site: &CommandScope,
     object: Object,

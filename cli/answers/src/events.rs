@@ -1,4 +1,4 @@
-//! What happened to objects of windlass and to their sources.
+//! Lists the events of windlass's objects and of their sources.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::command_scope::CommandScope;
 use super::kind_argument::{self, ResourceArgument};
 
-/// Which events are wanted.
+/// The selection of events.
 #[derive(Debug, Clone, Copy)]
 pub struct EventQuery<'q> {
-    /// The words that name an object, whose sources count, too; all objects of windlass if there are none.
+    /// The arguments that name an object. Events of its sources are included. If empty, all objects of windlass are selected.
     pub words: &'q [String],
-    /// Without words, what the labels of the objects match; anything if it is empty.
+    /// Without arguments, the label selector of the objects. Empty for all objects.
     pub labels: &'q str,
-    /// The types that are wanted; all if there is none.
+    /// The types of events. Empty for all types.
     pub types: &'q [String],
 }
 
@@ -26,13 +26,13 @@ pub struct EventQuery<'q> {
 pub struct ListedEvents {
     /// The events.
     pub events: Vec<Object>,
-    /// What could not be listed, in words.
+    /// Messages about events that could not be listed.
     pub left_out: Vec<String>,
-    /// The object that they are wanted of, if it does not exist.
+    /// The selected object if it does not exist.
     pub gone: Option<ObjectId>,
 }
 
-/// The events that are wanted. An object that was deleted may have some.
+/// Lists the selected events. A deleted object may still have events.
 ///
 /// # Errors
 /// Something cannot be read, or an object has no events and does not exist.
@@ -57,16 +57,17 @@ fn id_of(site: &CommandScope, target: &ResourceArgument) -> ObjectId {
     ObjectId::new(site.namespace_of(target), name, group, kind)
 }
 
-/// What events are wanted of.
+/// The objects whose events are listed.
 struct EventFilter {
     objects: BTreeSet<ObjectId>,
     /// The object that the command names, if it does not exist.
     absent: Option<ResourceArgument>,
-    /// Where their events are; that of the command if there is none.
+    /// The namespaces of the events. `None` stands for the namespace of the command.
     namespaces: Vec<Option<String>>,
 }
 
-/// The object that events are wanted of and its sources, or the objects that labels select; and what could not be listed.
+/// The selected object with its sources, or the objects that match the labels. Also returns messages about objects that could
+/// not be listed.
 async fn about(
     site: &CommandScope,
     query: &EventQuery<'_>,
@@ -135,7 +136,7 @@ async fn gather(
     Ok((found, left_out))
 }
 
-/// A field of an event that is a text; empty if there is none.
+/// A text field of an event. Empty if the field is missing.
 pub fn field<'e>(event: &'e Object, key: &str) -> &'e str {
     event.get(key).and_then(Value::as_str).unwrap_or_default()
 }

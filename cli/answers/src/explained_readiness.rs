@@ -1,6 +1,6 @@
-//! Whether objects of kinds without a status work: what is missing has to be found out.
+//! Finds out whether objects work whose kinds have no status. windlass checks whether something that they need is missing.
 //!
-//! Elsewhere: why (engine `cause`), what a table says of other kinds (`object_row.rs`).
+//! Elsewhere: finding causes (engine `cause`), the table rows of other kinds (`object_row.rs`).
 
 use cause::{ExaminedObjectState, StateExplanation, condition, object_references};
 use objects::Object;
@@ -10,17 +10,18 @@ use super::cluster_facts::ClusterFactReader;
 use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 
-/// How many objects of a kind are explained.
+/// The maximum number of objects of a kind that are explained.
 const MOST_EXPLAINED: usize = 200;
 
-/// Whether a kind has no status, so that what is missing has to be found out.
+/// Whether a kind has no status, so windlass has to check its objects itself.
 pub fn is_mute(target: &ResourceArgument) -> bool {
     let gvk = &target.resource.gvk;
     gvk.group == "notification.toolkit.fluxcd.io"
         && matches!(gvk.kind.as_str(), "Alert" | "Provider")
 }
 
-/// Objects of a kind without a status; what `windlass why` finds that keeps one from working is its condition.
+/// Adds a condition to each object without a status that does not work. The condition contains the cause that `windlass why`
+/// would print.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -45,7 +46,7 @@ pub async fn judged(
     Ok(found)
 }
 
-/// An object with a condition that it is not ready, if it is known why.
+/// Adds the condition that the object is not ready, if the cause is known.
 fn with_failure(mut object: Object, why: &StateExplanation) -> Object {
     let cause = why.cause.as_ref().filter(|_| why.state == ExaminedObjectState::NotReady);
     if let Some(cause) = cause {

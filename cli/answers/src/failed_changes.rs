@@ -1,7 +1,7 @@
-//! Changes of sources that failed, as far as the user may read them: these are hints beside other answers, so that a change that
-//! may not be read is not said to be none.
+//! Hints about failed changes of sources, as far as the user may read them. If the user may not read a change, windlass does
+//! not claim that there is none.
 //!
-//! Elsewhere: all changes (`changes.rs`), which change an object failed with, and the command that takes it back
+//! Elsewhere: all changes (`changes.rs`), matching objects with failed changes, and the command that rolls a change back
 //! (`windlass_changes::failed_changes`).
 
 use std::collections::BTreeMap;
@@ -19,20 +19,20 @@ use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
-/// Of how many changes that failed something is said at most.
+/// The maximum number of failed changes that are mentioned.
 const MAX_FAILED_CHANGES: usize = 20;
 
-/// The newest change of each source of a namespace, or of those of the command; none if one cannot be read, because the
-/// newest one of a source may then be missing.
+/// The newest change of each source in a namespace, or in the scope of the command. The result is empty if one change cannot be
+/// read, because that one may be the newest of its source.
 pub(crate) async fn newest(site: &CommandScope, namespace: Option<&str>) -> Vec<ChangeSet> {
     let namespace = namespace.map(str::to_owned);
     let target = ResourceArgument { resource: resource::<ChangeSet>(), namespace, name: None };
-    // A cluster may have many sources with ten changes each, so that only the newest ones are kept in memory. The namespace
-    // counts, too: users of another namespace may write any uid into a change of theirs.
+    // A cluster may have many sources with ten changes each, so only the newest ones are kept in memory. The key includes the
+    // namespace, because users of another namespace can write any source UID into their changes.
     let mut found: BTreeMap<(Option<String>, String), ChangeSet> = BTreeMap::new();
     let listed = site.list(&target, "", |objects| {
         for object in objects {
-            // One that a newer windlass wrote may be the newest of its source.
+            // A change that cannot be parsed may be newer, because a newer windlass wrote it. So the whole list fails.
             let change: ChangeSet = serde_json::from_value(object.into_value())?;
             match found.entry((change.namespace(), change.spec.source.uid.clone())) {
                 Entry::Occupied(known) if known.get().spec.sequence > change.spec.sequence => {}
@@ -46,14 +46,14 @@ pub(crate) async fn newest(site: &CommandScope, namespace: Option<&str>) -> Vec<
         }
         Ok(())
     });
-    // Where the kind is not installed there are none, and what may not be listed is not spoken of.
+    // If the kind is not installed, there are no changes. If the user may not list changes, windlass does not mention them.
     match listed.await {
         Ok(_) => found.into_values().collect(),
         Err(_) => Vec::new(),
     }
 }
 
-/// The first of what is said of changes that failed, and how many more did.
+/// The first messages about failed changes, and how many more there are.
 pub(crate) fn first_of(said: impl Iterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = said.collect();
     let more = all.len().saturating_sub(MAX_FAILED_CHANGES);
@@ -71,9 +71,9 @@ pub(crate) fn is_of(change: &ChangeSet, id: &ObjectId) -> bool {
     has_failed(change, &ObjectKey::new(&id.group, &id.kind, &id.namespace, &id.name))
 }
 
-/// What is said of an object that failed with a change.
+/// The message for an object that failed with a change.
 pub(crate) async fn of_member(site: &CommandScope, id: &ObjectId) -> Option<String> {
-    // What applies nothing is no member.
+    // An object that applies nothing is never a member.
     member_lines::subject_of(&id.group, &id.kind, &id.name)?;
     let changes = newest(site, Some(&id.namespace)).await;
     let advice = changes.iter().filter(|change| is_of(change, id)).find_map(advice)?;

@@ -1,6 +1,7 @@
-//! What Freezes hold now.
+//! Finds the objects that Freezes currently hold.
 //!
-//! Elsewhere: whether a Freeze denies, and for which objects (`windlass_runtime::freeze`), how tables show it (`object_row.rs`).
+//! Elsewhere: whether a Freeze denies changes, and for which objects (`windlass_runtime::freeze`), the table of objects
+//! (`object_row.rs`).
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,10 @@ use super::kind_argument::ResourceArgument;
 use windlass_cluster::ClusterError;
 use windlass_runtime::freeze::{calendar, selects};
 
-/// How many objects a row of a table names.
+/// The maximum number of objects that a table row names.
 const MAX_NAMED_OBJECTS: usize = 3;
 
-/// The kinds whose objects Freezes hold.
+/// The kinds whose objects Freezes can hold.
 const HELD_KINDS: [FreezeKind; 4] = [
     FreezeKind::Kustomization,
     FreezeKind::HelmRelease,
@@ -26,7 +27,7 @@ const HELD_KINDS: [FreezeKind; 4] = [
     FreezeKind::ImageUpdateAutomation,
 ];
 
-/// Whether Freezes hold objects of a kind.
+/// Whether Freezes can hold objects of this kind.
 pub fn is_held_by_freezes(id: &ObjectId) -> bool {
     object_references::is_reconciled(id) && HELD_KINDS.iter().any(|it| it.as_str() == id.kind)
 }
@@ -36,18 +37,18 @@ pub fn is_freeze(gvk: &Gvk) -> bool {
     gvk.kind == "Freeze" && gvk.group == "release.windlass.dev"
 }
 
-/// The objects of a cluster that Freezes hold.
+/// The objects of a cluster that Freezes currently hold.
 #[derive(Debug, Default)]
 pub struct FrozenObjects {
     objects: Vec<Object>,
-    /// The labels of namespaces.
+    /// The labels of the namespaces.
     labels: BTreeMap<String, BTreeMap<String, String>>,
-    /// What could not be listed, in words.
+    /// Messages about objects that could not be listed.
     pub(crate) left_out: Vec<String>,
 }
 
 impl FrozenObjects {
-    /// Reads the objects of all namespaces that wait for the end of a Freeze. Nothing is read if no Freeze denies now.
+    /// Reads the objects in all namespaces that wait for the end of a Freeze. If no Freeze denies changes now, nothing is read.
     ///
     /// # Errors
     /// The API server did not respond.
@@ -93,7 +94,7 @@ impl FrozenObjects {
         Ok(found)
     }
 
-    /// Those that a Freeze holds; none if it does not deny now.
+    /// The objects that a Freeze holds. Empty if the Freeze does not deny changes now.
     pub(crate) fn held_by(&self, freeze: &Object, now: Time) -> Vec<&Object> {
         let Some(spec) = denying(freeze, now) else { return Vec::new() };
         let is_held = |object: &&Object| {
@@ -103,7 +104,8 @@ impl FrozenObjects {
         self.objects.iter().filter(is_held).collect()
     }
 
-    /// What a table says of the objects that a Freeze holds; `None` if there are none, or it does not deny now.
+    /// The table text about the objects that a Freeze holds. `None` if there are none, or if the Freeze does not deny changes
+    /// now.
     pub fn row_message(&self, freeze: &Object, now: Time) -> Option<String> {
         denying(freeze, now)?;
         let held = self.held_by(freeze, now);
@@ -124,7 +126,7 @@ impl FrozenObjects {
     }
 }
 
-/// The spec of a Freeze that denies now; `None` for an object of another kind, too.
+/// The spec of a Freeze that denies changes now. `None` for other objects.
 fn denying(freeze: &Object, now: Time) -> Option<FreezeSpec> {
     if !is_freeze(&freeze.gvk()) {
         return None;
@@ -132,12 +134,12 @@ fn denying(freeze: &Object, now: Time) -> Option<FreezeSpec> {
     let spec: FreezeSpec = serde_json::from_value(freeze.get("spec")?.clone()).ok()?;
     let status = freeze.get("status").cloned().unwrap_or_default();
     let status: Option<FreezeStatus> = serde_json::from_value(status).ok()?;
-    // One whose times cannot be read denies.
+    // A Freeze whose times cannot be read denies changes.
     let is_denying = calendar(&spec, status.as_ref(), now).map(|it| it.denies(now).is_some());
     is_denying.unwrap_or(true).then_some(spec)
 }
 
-/// Whether something of an object waits for the end of a Freeze: an operation, or the correction of drift.
+/// Whether an operation of the object, or a correction of drift, waits for the end of a Freeze.
 fn is_frozen(object: &Object) -> bool {
     let mut said = ["Ready", FREEZE].into_iter().filter_map(|kind| condition(object, kind));
     said.any(|it| it.reason == reason::FROZEN.as_str())
@@ -149,7 +151,7 @@ fn labels_of(namespace: &Object) -> BTreeMap<String, String> {
     labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// Hands the objects of a kind in all namespaces to `each`. A kind that is not installed has none.
+/// Lists the objects of a kind in all namespaces and passes them to `each`. A kind that is not installed has no objects.
 async fn list(
     site: &CommandScope,
     gvk: &Gvk,

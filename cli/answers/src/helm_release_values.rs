@@ -1,6 +1,7 @@
-//! The values of a HelmRelease, and which source set each of them; those of Secrets are masked.
+//! The Helm values of a HelmRelease, with the source that sets each value. Values from Secrets are masked.
 //!
-//! Elsewhere: reading and merging them (`helm_controller::helm_release::values`), the sources (`helm::values::provenance`).
+//! Elsewhere: reading and merging the values (`helm_controller::helm_release::values`), tracking their sources
+//! (`helm::values::provenance`).
 
 use std::path::Path;
 
@@ -20,35 +21,35 @@ use super::command_scope::CommandScope;
 use helm_controller::helm_release::values::{self, ReferencedObjects, ReleaseValues};
 use windlass_cli_helm::template::load_chart;
 
-/// What stands for a value of a Secret.
+/// The text that replaces a value from a Secret.
 const MASK: &str = "****";
 
-/// A value, and which source sets it.
+/// A value and the source that sets it.
 #[derive(Debug, Serialize)]
 pub struct HelmValueOrigin {
-    /// Where it is in the values.
+    /// The path of the value.
     pub path: String,
-    /// The value; masked if it is of a Secret.
+    /// The value. It is masked if it comes from a Secret.
     pub value: serde_json::Value,
-    /// What sets it.
+    /// The source that sets the value.
     pub source: String,
-    /// What it overrides.
+    /// The sources whose values were overridden.
     pub overrode: Vec<String>,
 }
 
 /// The values of a HelmRelease.
 #[derive(Debug)]
 pub struct HelmReleaseValues {
-    /// Each with its source.
+    /// Each value with its source.
     pub origins: Vec<HelmValueOrigin>,
-    /// All of them as a values file has them, those of Secrets masked.
+    /// All values in the form of a values file. Values from Secrets are masked.
     pub masked: serde_json::Value,
 }
 
-/// Reads the values of a HelmRelease; with the folder or archive of its chart also the chart's own.
+/// Reads the values of a HelmRelease. If the folder or archive of the chart is given, the chart's own values are included.
 ///
 /// # Errors
-/// They cannot be read or put together.
+/// The values cannot be read or merged.
 pub async fn read(
     site: &CommandScope,
     object: Object,
@@ -64,7 +65,7 @@ pub async fn read(
     Ok(HelmReleaseValues { origins, masked })
 }
 
-/// What the values come from, from the lowest on, and what they come to.
+/// The sources of the values, from the lowest to the highest precedence, and the merged values.
 async fn gather(
     site: &CommandScope,
     object: Object,
@@ -93,7 +94,7 @@ async fn gather(
     let mut chart = load_chart(path).map_err(anyhow::Error::msg)?;
     let own = layers(&chart);
     process_dependencies(&mut chart, &whole.map)?;
-    // What is imported stands in the chart's values afterwards only.
+    // Imported values appear only in the merged values of the chart.
     let imported = layers(&chart)
         .into_iter()
         .map(|it| ValuesLayer { name: format!("{} (import)", it.name), ..it });
@@ -101,7 +102,7 @@ async fn gather(
     Ok((all, coalesce(&chart, &whole.map)?.values))
 }
 
-/// Reads what `valuesFrom` names.
+/// Reads the ConfigMaps and Secrets that `valuesFrom` names.
 async fn referenced(
     site: &CommandScope,
     namespace: &str,
@@ -145,7 +146,7 @@ fn compose(
 
 fn is_secret(leaf: &ValuesLeaf, layers: &[ValuesLayer]) -> bool {
     let is_of_secret = |at: usize| layers.get(at).is_some_and(|it| it.name.starts_with("Secret/"));
-    // A value that no source has as it is may be put together from a Secret.
+    // If no source contains a value unchanged, it may be composed from a Secret. So it counts as secret.
     leaf.source.map_or_else(|| layers.iter().any(|it| it.name.starts_with("Secret/")), is_of_secret)
 }
 
@@ -171,7 +172,7 @@ fn json_of(value: &GoRuntimeValue) -> serde_json::Value {
     to_json(&table).map(|it| it["v"].clone()).unwrap_or_default()
 }
 
-/// Replaces the value at a path.
+/// Replaces the value at a path with the mask.
 fn mask(values: &mut serde_json::Value, path: &[String]) {
     let mut at = values;
     for part in path {

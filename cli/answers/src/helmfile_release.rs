@@ -1,16 +1,16 @@
-//! One release among those of a Helmfile: which one is meant.
+//! Finds the release of a Helmfile that a user names.
 //!
-//! Elsewhere: suspending and resuming it (`cli`).
+//! Elsewhere: suspending and resuming a release (`cli`).
 
 use anyhow::bail;
 use objects::Object;
 use reconcile::depends_on;
 use serde_json::Value;
 
-/// The row of a release of a Helmfile; none if it has no releases and none is named.
+/// The status row of a Helmfile's release. `None` if the object has no releases and the user named none.
 ///
 /// # Errors
-/// There is no such release, or several; names those that there are.
+/// There is no such release, or the name matches several. The error names the releases of the Helmfile.
 pub fn row<'r>(
     object: &Object,
     rows: &'r [Value],
@@ -23,7 +23,7 @@ pub fn row<'r>(
         found.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>().join(", ")
     };
     let named = |name: &str| depends_on::releases(name, all());
-    // Each by the shortest name that no other has.
+    // Each release is named by its shortest unique name.
     let every = || {
         let short = |(it, [_, _, name]): (&'r Value, [&'r str; 3])| match named(name).as_slice() {
             [_] => (it, name.to_owned()),

@@ -1,6 +1,6 @@
-//! What was applied or released, when, how long it took, and how it ended.
+//! The history of an object: what windlass applied or released, when, how long it took, and how it ended.
 //!
-//! Below: revisions that the status does not have (`history/unlisted_revisions.rs`).
+//! Below: Helm revisions that are missing in the status (`history/unlisted_revisions.rs`).
 
 mod unlisted_revisions;
 
@@ -15,13 +15,13 @@ use super::helmfile_release;
 /// The history of an object.
 #[derive(Debug, Default)]
 pub struct ObjectHistory {
-    /// What was applied or released, the newest first: entries of the status, and revisions that only the storage of Helm has.
+    /// The entries, the newest first. They come from the status, and from revisions that only the storage of Helm contains.
     pub entries: Vec<Value>,
-    /// Why revisions that the status does not have are left out.
+    /// Why revisions are left out that the status does not contain.
     pub left_out: Option<String>,
 }
 
-/// The history of an object; of a Helmfile that of one of its releases.
+/// Reads the history of an object. For a Helmfile, reads the history of one of its releases.
 ///
 /// # Errors
 /// The object has no history, or the release cannot be found.
@@ -47,7 +47,7 @@ pub async fn read(
     Ok(ObjectHistory { entries: all, left_out: None })
 }
 
-/// The row of the release that is meant; `None` for objects other than Helmfiles, and for Helmfiles without a release.
+/// The status row of the selected release. `None` for objects other than Helmfiles, and for Helmfiles without releases.
 fn release_row(object: &Object, name: Option<&str>) -> anyhow::Result<Option<Value>> {
     if object.kind() != "Helmfile" {
         return Ok(None);
@@ -56,7 +56,7 @@ fn release_row(object: &Object, name: Option<&str>) -> anyhow::Result<Option<Val
     Ok(helmfile_release::row(object, &rows.unwrap_or_default(), name)?.cloned())
 }
 
-/// What the status has, of the release if the object is a Helmfile.
+/// The history entries in the status. For a Helmfile, those of the selected release.
 fn entries(object: &Object, row: Option<&Value>) -> anyhow::Result<Vec<Value>> {
     let history = match object.kind() {
         "Helmfile" => row.map(|it| it["status"]["history"].clone()).unwrap_or_default(),
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(of(&both, Some("b")).unwrap().len(), 1);
         assert!(of(&both, None).unwrap_err().to_string().contains("--release: a, b"));
         assert!(of(&both, Some("c")).unwrap_err().to_string().contains("no release c"));
-        // The same name in several clusters.
+        // Two releases have the same name in different clusters.
         let row = |context: &str, version: u8| {
             json!({"name": "a", "namespace": "n", "kubeContext": context,
                 "status": {"history": [{"version": version}]}})

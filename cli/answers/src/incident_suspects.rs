@@ -1,6 +1,6 @@
-//! What changed before an incident: the operations that may have caused it, the most likely first.
+//! Finds the operations that may have caused an Incident, the most likely first.
 //!
-//! Elsewhere: the incidents (`incidents.rs`), the operations (`audit.rs`).
+//! Elsewhere: the Incidents (`incidents.rs`), the operations (`audit.rs`).
 
 use crds::release::ReleaseAudit;
 use crds::windlass_notification::Incident;
@@ -11,25 +11,26 @@ use super::audit::ended;
 use super::audited_revisions::started;
 use super::incidents::since;
 
-/// How long before a failure an operation may have ended that caused it.
+/// How long before a failure an operation may have ended and still be a suspect.
 pub const SUSPECT_PERIOD: SignedDuration = SignedDuration::from_hours(24);
 
-/// How much later than a failure an operation may have begun: clocks differ, and a failure is seen before its operation ends.
+/// How much later than the failure an operation may have begun. Clocks differ, and a failure may be noticed before its
+/// operation ends.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// How an operation is connected with an incident.
+/// How an operation is related to an Incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuspectReason {
-    /// It changed the object that is the cause.
+    /// The operation changed the object that is the cause.
     ChangedCause,
-    /// It is one of the object that fails.
+    /// The operation belongs to the object that fails.
     OfSubject,
-    /// It is one of an object that is affected.
+    /// The operation belongs to an affected object.
     OfAffected,
 }
 
 impl SuspectReason {
-    /// For people.
+    /// The relation as a text for users.
     pub fn words(self) -> &'static str {
         match self {
             Self::ChangedCause => "changed the object that is the cause",
@@ -39,16 +40,16 @@ impl SuspectReason {
     }
 }
 
-/// An operation that may have caused an incident.
+/// An operation that may have caused an Incident.
 #[derive(Debug)]
 pub struct IncidentSuspect<'a> {
     /// The operation.
     pub audit: &'a ReleaseAudit,
-    /// Why it is one.
+    /// How the operation is related to the Incident.
     pub reason: SuspectReason,
 }
 
-/// The operations of a list that may have caused an incident: those nearest to the cause first, and of them the latest.
+/// Selects the operations that may have caused an Incident. Those closest to the cause come first, and among them the latest.
 pub fn suspects<'a>(incident: &Incident, audits: &'a [ReleaseAudit]) -> Vec<IncidentSuspect<'a>> {
     let Some(since) = since(incident) else { return Vec::new() };
     let near = audits.iter().filter(|audit| is_near(audit, since));

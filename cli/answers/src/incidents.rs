@@ -1,8 +1,10 @@
-//! Which failures are open, since when, what they affect, and to whom they were sent.
+//! Lists Incidents: which failures are open and since when, which objects are affected, and who was notified.
 //!
-//! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
-//! without one is counted, and so is what is ready while something that it applied is not (`applied_object_health.rs`).
-//! Elsewhere: what an Incident says (`crds::windlass_notification`), opening and resolving them
+//! windlass keeps Incidents only for some Alerts and only for failures that objects report. So a missing Incident does not mean
+//! that all is well.
+//! Therefore this module also counts objects that are not ready without an Incident. It also counts ready objects whose applied
+//! objects fail (`applied_object_health.rs`).
+//! Elsewhere: the fields of an Incident (`crds::windlass_notification`), opening and resolving Incidents
 //! (`notification_controller::incident`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,22 +29,22 @@ use windlass_cli_runtime::connection::ProgressGlyph;
 use windlass_cli_runtime::table::cut;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
-/// How many objects without an incident are named.
+/// The maximum number of objects without an Incident that are named.
 const MOST_NAMED: usize = 5;
 
-/// How long a message in the table may be on a terminal, in characters.
+/// The longest message in the table on a terminal, in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 80;
 
-/// Incidents, the oldest first, and those that are resolved before them.
+/// Incidents, the oldest first. Resolved Incidents come before open ones.
 #[derive(Debug, Default)]
 pub struct ListedIncidents {
     /// The incidents.
     pub incidents: Vec<Incident>,
-    /// What is known of other objects: with [`ObjectReadinessSummary::read`] also which of them fail.
+    /// Facts about other objects. After [`ObjectReadinessSummary::read`], they include the failing objects.
     pub summary: ObjectReadinessSummary,
 }
 
-/// The incidents that are open, with `all` those that are resolved, too, among those whose labels match.
+/// Lists the open Incidents with matching labels. With `all`, resolved Incidents are included.
 ///
 /// # Errors
 /// The kind is not installed, an incident cannot be read, or the API server did not respond.
@@ -58,65 +60,65 @@ pub async fn find(site: &CommandScope, labels: &str, all: bool) -> anyhow::Resul
     Ok(ListedIncidents { incidents: selected(objects, all), summary })
 }
 
-/// Incidents as a list of the Kubernetes API.
+/// Converts Incidents to a Kubernetes `List`.
 ///
 /// # Errors
-/// One cannot be written as JSON.
+/// An object cannot be written as JSON.
 pub fn to_list(incidents: &[Incident]) -> anyhow::Result<Value> {
     typed_objects::to_list(incidents)
 }
 
-/// What there is besides incidents.
+/// Facts about objects in addition to the Incidents.
 #[derive(Debug, Default)]
 pub struct ObjectReadinessSummary {
     /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
     failing: BTreeSet<String>,
-    /// How many objects are not ready and suspended, so that no incident is opened for them.
+    /// How many objects are suspended and not ready. windlass opens no Incidents for them.
     suspended: usize,
     /// How many objects were read.
     objects: usize,
-    /// How many of them do not say whether they are ready.
+    /// How many objects do not report whether they are ready.
     silent: usize,
-    /// Whether one says it, so that an operator has reconciled it.
+    /// Whether at least one object reports its readiness. Then an operator has reconciled it.
     has_reports: bool,
-    /// How many are ready, and applied what does not exist or is not healthy.
+    /// How many objects are ready although an object that they applied is missing or not healthy.
     degraded: usize,
-    /// What of the applied objects was not examined.
+    /// Messages about applied objects that were not examined.
     unexamined: Vec<String>,
-    /// Whether an Alert asks for incidents by its annotation.
+    /// Whether an Alert requests Incidents with its annotation.
     is_asked: bool,
-    /// Whether an Alert gets incidents where `windlass serve` runs with `--incidents`.
+    /// Whether an Alert would request Incidents if `windlass serve` runs with `--incidents`.
     is_asked_by_flag: bool,
-    /// Whether there may be Incidents, or Alerts, that this user may not list.
+    /// Whether there may be Incidents or Alerts that this user may not list.
     hides_incidents: bool,
     hides_alerts: bool,
-    /// What could not be listed, in words.
+    /// Messages about objects that could not be listed.
     pub left_out: Vec<String>,
-    /// Where it was looked, for messages.
+    /// The scope in words, for messages.
     place: String,
-    /// Why it is doubtful that an operator acts.
+    /// Why windlass doubts that an operator is running.
     doubt: Option<String>,
-    /// The newest changes of sources that failed and can be taken back.
+    /// The newest failed changes of sources that can be rolled back.
     failed_changes: Vec<ChangeSet>,
 }
 
-/// Objects that fail and belong to no incident.
+/// Failing objects without an Incident.
 struct UncoveredObjects {
     count: usize,
-    /// Empty if it is not known which they are.
+    /// The names of the objects. Empty if they are not known.
     names: Vec<String>,
 }
 
-/// A line for people.
+/// A line of the table for users.
 pub struct IncidentTableLine {
-    /// What it says, by its glyph.
+    /// The symbol of the line.
     pub mark: ProgressGlyph,
-    /// For people.
+    /// The text of the line.
     pub text: String,
 }
 
 impl ObjectReadinessSummary {
-    /// Reads what there is besides incidents.
+    /// Reads the facts about objects.
     ///
     /// # Errors
     /// The API server did not respond.
@@ -171,7 +173,8 @@ impl ObjectReadinessSummary {
         self.is_asked_by_flag |= is_alert && asks != Some("false");
     }
 
-    /// The objects that fail and belong to none of the incidents. Those have the names of some objects, and the count of all.
+    /// The failing objects that belong to none of the Incidents. An Incident names only some of its affected objects, but it
+    /// counts all of them.
     fn without_incident(&self, incidents: &[Incident]) -> UncoveredObjects {
         let open = || incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
         let mut named = BTreeSet::new();
@@ -188,11 +191,11 @@ impl ObjectReadinessSummary {
         let names: Vec<String> =
             self.failing.iter().filter(|it| !named.contains(*it)).cloned().collect();
         let count = names.len().saturating_sub(unnamed);
-        // Which of them belong to an incident is not known where one does not name all of its objects.
+        // If an Incident does not name all its objects, it is unknown which failing objects belong to it.
         UncoveredObjects { count, names: if unnamed == 0 { names } else { Vec::new() } }
     }
 
-    /// What is said of objects that fail and belong to no incident.
+    /// The message about failing objects without an Incident.
     fn uncovered(&self, found: &UncoveredObjects, none: Option<&str>) -> String {
         let count = found.count;
         let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
@@ -213,7 +216,7 @@ impl ObjectReadinessSummary {
         format!("{begin} {are} not ready{which}: windlass get all -A --status-selector ready=false")
     }
 
-    /// What is said besides the incidents; `all` is whether those that are resolved are among them, too.
+    /// The lines in addition to the Incidents. `all` says whether the list includes resolved Incidents.
     pub fn lines(&self, incidents: &[Incident], all: bool) -> Vec<IncidentTableLine> {
         let others = self.without_incident(incidents);
         let none = if all { "no incidents" } else { "no open incidents" };
@@ -252,7 +255,7 @@ impl ObjectReadinessSummary {
         lines
     }
 
-    /// Why no incident is opened for an object that fails, if that is known: no Alert gets it.
+    /// Explains that no Alert requests Incidents for failing objects, if that is known.
     fn unasked(&self) -> Option<String> {
         if self.is_asked || self.hides_alerts {
             return None;
@@ -262,14 +265,14 @@ impl ObjectReadinessSummary {
             true => format!(
                 "no Alert here has {annotation}, so no incident is opened unless `windlass serve` runs with --incidents"
             ),
-            // The flag is about Alerts, too.
+            // `--incidents` applies to Alerts, so an Alert is needed as well.
             false => format!(
                 "no Alert here gets incidents, so none is opened: create an Alert with {annotation}"
             ),
         })
     }
 
-    /// What is said where neither an incident nor a failure was found: no more than was read, and than is reported.
+    /// The message if neither an Incident nor a failure was found. It claims only what was read and what objects report.
     fn calm(&self, none: &str) -> IncidentTableLine {
         let is_unsure = self.silent > 0
             || self.degraded > 0
@@ -305,7 +308,7 @@ impl ObjectReadinessSummary {
     }
 }
 
-/// The first of some objects, and how many more there are.
+/// The first names of a list, and how many more there are.
 fn first_names(all: &[String]) -> String {
     let named = all.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(MOST_NAMED) {
@@ -314,7 +317,7 @@ fn first_names(all: &[String]) -> String {
     }
 }
 
-/// What is said of a change that failed: which open incidents are about its members, and the command that takes it back.
+/// The message about a failed change: the open Incidents of its members, and the command that rolls it back.
 fn failed_with(change: &ChangeSet, incidents: &[Incident]) -> Option<String> {
     let advice = advice(change)?;
     let open = incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
@@ -326,7 +329,7 @@ fn failed_with(change: &ChangeSet, incidents: &[Incident]) -> Option<String> {
     })
 }
 
-/// The object that an incident is about.
+/// The object that fails.
 fn subject(incident: &Incident) -> ObjectId {
     let subject = &incident.spec.subject;
     let namespace = incident.metadata.namespace.as_deref().unwrap_or_default();
@@ -334,7 +337,7 @@ fn subject(incident: &Incident) -> ObjectId {
     ObjectId::new(namespace, &subject.name, group, &subject.kind)
 }
 
-/// Whether an incident is open.
+/// The state of an Incident: open or resolved.
 pub fn state(incident: &Incident) -> Option<IncidentState> {
     incident.status.as_ref().and_then(|status| status.state)
 }
@@ -343,13 +346,13 @@ fn opened(incident: &Incident) -> Option<Time> {
     incident.status.as_ref()?.opened_at.as_ref().map(|at| at.0)
 }
 
-/// Since when its subject fails.
+/// Since when the object of the Incident fails.
 pub fn since(incident: &Incident) -> Option<Time> {
     let since = incident.status.as_ref()?.since.as_ref().map(|at| at.0);
     since.or_else(|| opened(incident))
 }
 
-/// Those that are open, the oldest first; with `all` those that are resolved before them.
+/// The open Incidents, the oldest first. With `all`, resolved Incidents come before them.
 fn selected(mut incidents: Vec<Incident>, all: bool) -> Vec<Incident> {
     let is_open = |it: &Incident| state(it) == Some(IncidentState::Open);
     incidents.retain(|it| all || is_open(it));
@@ -357,17 +360,17 @@ fn selected(mut incidents: Vec<Incident>, all: bool) -> Vec<Incident> {
     incidents
 }
 
-/// Incidents of one namespace that say the same of their subjects, which share a row.
+/// Incidents in one namespace with the same message, which share a row.
 pub struct IncidentGroup<'i> {
-    /// The first of them.
+    /// The first Incident of the group.
     pub first: &'i Incident,
-    /// How many more there are.
+    /// How many further Incidents the group has.
     pub more: usize,
-    /// How many objects all of them affect.
+    /// How many objects the Incidents of the group affect together.
     pub affected: i64,
 }
 
-/// What a row says besides its subject, how old it is, and how much it affects.
+/// The fields that Incidents of a group have in common. The object, the age and the number of affected objects may differ.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct IncidentGroupKey {
     namespace: Option<String>,
@@ -392,7 +395,7 @@ impl IncidentGroupKey {
     }
 }
 
-/// Puts incidents that say the same together, in the order of the first of each.
+/// Groups Incidents with the same message. The groups are in the order of their first Incidents.
 pub fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
     let mut all: Vec<IncidentGroup<'_>> = Vec::new();
     let mut known: BTreeMap<IncidentGroupKey, usize> = BTreeMap::new();
@@ -411,7 +414,7 @@ pub fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
     all
 }
 
-/// The first line of a message, as far as a terminal shows it.
+/// The first line of a message, shortened for a terminal.
 pub fn message(incident: &Incident) -> String {
     cut(&first_line(incident), MAX_MESSAGE_CHARACTERS)
 }
@@ -422,14 +425,14 @@ pub fn first_line(incident: &Incident) -> String {
     message.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The Providers that it was sent to, and what if that is not the beginning.
+/// The Providers that received the Incident. If a Provider last received something other than the opening, the text says so.
 pub fn sent(incident: &Incident) -> String {
     let status = incident.status.as_ref();
     let all = status.into_iter().flat_map(|it| &it.notifications);
     all.map(sent_to).collect::<Vec<_>>().join(",")
 }
 
-/// A Provider, and what it was sent if that is not the beginning.
+/// A Provider. If it last received something other than the opening, the text says so.
 fn sent_to(of: &IncidentNotification) -> String {
     match of.state {
         IncidentStep::Opened => of.provider.clone(),
@@ -611,7 +614,7 @@ mod tests {
         let open = listed(vec![incident("shop", "Open", "2026-11-24T11:00:00Z")], false);
         let mut objects = vec![object("GitRepository", "shop", "False")];
         objects.extend((0..200).map(|at| object("Kustomization", &format!("k{at}"), "False")));
-        // One of the 200 that it affects is named, and is not among these.
+        // The Incident affects 200 objects but names only one of them, which is not in this list.
         let line = "false 1 object without an incident is not ready: windlass get all -A --status-selector ready=false";
         assert_eq!(said(&objects, &open), [line]);
         assert!(said(&objects[..200], &open).is_empty());

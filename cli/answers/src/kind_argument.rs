@@ -1,6 +1,6 @@
-//! What the words `KIND`, `KIND/NAME` and `KIND NAME…` mean.
+//! Resolves the arguments `KIND`, `KIND/NAME` and `KIND NAME…` of commands.
 //!
-//! Kinds of windlass and of Flux are those of `crds`; any other kind is asked of the cluster. Elsewhere: the namespace
+//! The kinds of windlass and Flux are known from `crds`. For other kinds, windlass asks the cluster. Elsewhere: the namespace
 //! (`command_scope.rs`).
 
 use std::fmt;
@@ -15,21 +15,21 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// What one word names.
+/// The meaning of one argument.
 #[derive(Debug, Clone)]
 pub struct ResourceArgument {
-    /// Where objects of the kind are.
+    /// The API resource of the kind.
     pub resource: ApiResourceLocation,
-    /// The namespace, if the word has one; else that of the command.
+    /// The namespace in the argument. `None` if the namespace of the command applies.
     pub namespace: Option<String>,
-    /// The object; all of the kind if there is none.
+    /// The name of the object. `None` for all objects of the kind.
     pub name: Option<String>,
 }
 
-/// Neither windlass nor the cluster has a kind of a name.
+/// The error that neither windlass nor the cluster knows a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKind {
-    /// What is said of it, with the nearest name.
+    /// The message, which suggests the most similar name.
     text: String,
 }
 
@@ -41,20 +41,20 @@ impl fmt::Display for UnknownKind {
 
 impl std::error::Error for UnknownKind {}
 
-/// Words that stand for several kinds: the categories of `crds`, without their prefix.
+/// Arguments that stand for several kinds. They are the categories of `crds` without their prefix.
 const ALL: &str = "all";
 const CATEGORY: &str = "fluxcd-";
 
-/// What stands for all kinds of image automation.
+/// The argument that stands for all kinds of image automation.
 const IMAGES: &str = "images";
 
-/// How alike a name has to be to be suggested, from 0 to 1.
+/// How similar a name has to be for a suggestion, from 0 to 1.
 const MIN_NAME_SIMILARITY: f64 = 0.75;
 
-/// Finds what words name.
+/// Resolves arguments.
 ///
 /// # Errors
-/// [`UnknownKind`] if there is no such kind; names the nearest one.
+/// [`UnknownKind`] if there is no such kind. The error suggests the most similar name.
 pub async fn targets(
     cluster: &ClusterConnection,
     words: &[String],
@@ -90,7 +90,7 @@ pub async fn targets(
     Ok(names.iter().flat_map(|name| all(Some(name))).collect())
 }
 
-/// Finds the one object that words name: `KIND/NAME` or `KIND NAME`.
+/// Resolves arguments that name one object: `KIND/NAME` or `KIND NAME`.
 ///
 /// # Errors
 /// There is no such kind, or there is no name.
@@ -105,7 +105,7 @@ pub async fn one(
     }
 }
 
-/// `KIND/NAME`, or `KIND/NAMESPACE/NAME` as messages have it.
+/// Resolves `KIND/NAME`, or `KIND/NAMESPACE/NAME` as in messages of windlass.
 async fn target(cluster: &ClusterConnection, word: &str) -> anyhow::Result<ResourceArgument> {
     let parts: Vec<&str> = word.split('/').collect();
     let (kind, namespace, name) = match *parts.as_slice() {
@@ -120,7 +120,7 @@ async fn target(cluster: &ClusterConnection, word: &str) -> anyhow::Result<Resou
     Ok(ResourceArgument { resource, namespace, name: Some(name.to_owned()) })
 }
 
-/// The kinds that a word names.
+/// The kinds that an argument names.
 async fn resources_of(
     cluster: &ClusterConnection,
     word: &str,
@@ -132,7 +132,7 @@ async fn resources_of(
         for names in group {
             match of_ours(cluster, names).await {
                 Ok(resource) => found.push(resource),
-                // One whose CRD is not installed has no objects.
+                // A kind whose CRD is not installed has no objects.
                 Err(ClusterError::NoSuchKind { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -147,7 +147,7 @@ async fn resources_of(
     match found.len() {
         0 => Err(UnknownKind { text: unknown(&word) }.into()),
         1 => Ok(found),
-        // The core group first, as kubectl has it.
+        // The core group comes first, as in kubectl.
         _ => Ok(found.into_iter().take(1).collect()),
     }
 }
@@ -166,18 +166,18 @@ fn is_in(names: &KindNames, word: &str) -> bool {
         || names.category.strip_prefix(CATEGORY) == Some(word)
 }
 
-/// The kind of ours with a name. Two kinds are called Helmfile: the one with a short name is meant, the other has to be
-/// named with its group.
+/// The kind of windlass or Flux with a name. Two kinds are named Helmfile. The bare name means the one with a short name, and
+/// the other needs its group.
 fn called(word: &str) -> Option<&'static KindNames> {
     crds::names().filter(|it| is_called(it, word)).max_by_key(|it| it.short.len())
 }
 
-/// The word for what `flux`, or a command of windlass, calls otherwise.
+/// The name of a kind in windlass, if `flux` or a command of windlass uses another word.
 fn of_flux(word: &str) -> &str {
     match word {
         "alert-provider" | "alert-providers" => "provider",
         "source" => "sources",
-        // As the command is called that shows them.
+        // The command that lists ChangeSets has this name.
         "changes" => "changesets",
         "image" => IMAGES,
         word => word,
@@ -189,13 +189,13 @@ fn is_called(names: &KindNames, word: &str) -> bool {
     words(names).any(|it| it == bare)
 }
 
-/// What a kind is called by people.
+/// The names that people use for a kind.
 pub fn words(names: &KindNames) -> impl Iterator<Item = String> {
     let short = names.short.iter().map(|it| (*it).to_owned());
     [names.kind.to_lowercase(), names.plural.to_owned()].into_iter().chain(short)
 }
 
-/// A kind in words, with its group where the bare kind means one of another group.
+/// The name of a kind. It includes the group if the bare name means a kind of another group.
 pub fn qualified(gvk: &Gvk) -> String {
     match called(&gvk.kind.to_lowercase()) {
         Some(meant) if meant.group != gvk.group && is_ours(gvk) => {
@@ -223,17 +223,17 @@ fn unknown(word: &str) -> String {
     }
 }
 
-/// The most alike of some names, if one is alike at all.
+/// The most similar name, if one is similar enough.
 pub(crate) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let alike = names.map(|name| (strsim::jaro_winkler(word, name), name));
     let best = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
     (best.0 >= MIN_NAME_SIMILARITY).then_some(best.1)
 }
 
-/// Reads the object that a target names.
+/// Reads the object that an argument names.
 ///
 /// # Errors
-/// It does not exist; names the nearest one, and other namespaces that have it.
+/// The object does not exist. The error suggests the most similar name, and other namespaces that contain the name.
 pub async fn read(site: &CommandScope, target: &ResourceArgument) -> anyhow::Result<Object> {
     let namespace = site.namespace_of(target);
     let name = target.name.as_deref().unwrap_or_default();
@@ -243,14 +243,14 @@ pub async fn read(site: &CommandScope, target: &ResourceArgument) -> anyhow::Res
     }
 }
 
-/// What is said of an object that does not exist: the nearest name, and other namespaces that have one of this name.
+/// The error for an object that does not exist. It suggests the most similar name, and other namespaces that contain the name.
 pub async fn absent(site: &CommandScope, target: &ResourceArgument) -> anyhow::Error {
     let namespace = site.namespace_of(target);
     let name = target.name.as_deref().unwrap_or_default();
     let Gvk { group, kind, .. } = &target.resource.gvk;
     let id = ObjectId::new(namespace, name, group, kind);
     let mut text = format!("{} does not exist", id.subject());
-    // What cannot be listed cannot be suggested.
+    // windlass makes no suggestions if it cannot list the objects.
     let listed = site.cluster.list_part(ObjectQuery::all(&target.resource), None).await;
     let objects = listed.map(|part| part.objects).unwrap_or_default();
     let elsewhere: Vec<&str> =

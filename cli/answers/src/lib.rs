@@ -1,7 +1,9 @@
-//! What commands about objects find out, and what they ask windlass for: the command line prints it, and web pages render it.
+//! Collects the data that commands and web pages show about objects, and sends the requests of users to the cluster. The
+//! command line prints the data, and web pages render it.
 //!
-//! Only `actions` changes objects. Nothing here prints, and no answer has a value of a Secret. Elsewhere: flags, tables and exit
-//! codes (`windlass-cli`), pages (`windlass-web`), the connection to a cluster (`windlass-cli-runtime`).
+//! Only the module `actions` changes objects. This crate prints nothing, and no result contains a value of a Secret.
+//! Elsewhere: flags, tables and exit codes (`windlass-cli`), web pages (`windlass-web`), the connection to a cluster
+//! (`windlass-cli-runtime`).
 
 pub mod actions;
 mod applied_object_health;

@@ -1,7 +1,8 @@
-//! Whose lines are printed: the containers of windlass, or of the Pods of what an object applied.
+//! Finds the containers whose logs are printed: those of windlass, or those of the Pods of an object and of its applied
+//! objects.
 //!
-//! Elsewhere: what an object applied (engine `cause`), the selector of its Pods (`cause::pod`), which of them are its own
-//! (`owned_pods.rs`).
+//! Elsewhere: the applied objects (engine `cause`), the selector of their Pods (`cause::pod`), the Pods that belong to a
+//! workload (`owned_pods.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,34 +17,34 @@ use super::kind_argument::ResourceArgument;
 use super::owned_pods;
 use windlass_cli_installation::check::OURS;
 
-/// How many containers are read at once.
+/// The maximum number of containers that are read at once.
 const MOST_CONTAINERS: usize = 64;
 
-/// How many objects are searched for Pods.
+/// The maximum number of objects whose Pods are searched.
 const MOST_OBJECTS: usize = 2000;
 
-/// The container of windlass in its Pods.
+/// The name of windlass's container in its Pods.
 const MANAGER: &str = "manager";
 
-/// A container that has printed lines.
+/// A container that may have printed log lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggingContainer {
-    /// The namespace of its Pod.
+    /// The namespace of the Pod.
     pub namespace: String,
-    /// Its Pod.
+    /// The name of the Pod.
     pub pod: String,
-    /// Its name within the Pod.
+    /// The name of the container in the Pod.
     pub name: String,
 }
 
-/// Containers, and what is said beside their lines.
+/// Containers, and messages about other containers.
 #[derive(Debug, Default)]
 pub struct LoggedContainers {
-    /// Those that have printed something, or may have.
+    /// Containers that have printed something, or may have.
     pub containers: Vec<LoggingContainer>,
-    /// Containers that have not printed anything yet, and why.
+    /// Containers that have printed nothing yet, with the reason.
     pub silent: Vec<String>,
-    /// What may not be read, or is too much.
+    /// Messages about containers that the user may not read, and about those beyond the maximum.
     pub left_out: Vec<String>,
     more: usize,
 }
@@ -84,7 +85,7 @@ impl LoggedContainers {
         self
     }
 
-    /// Only the containers of this name, if a Pod has one.
+    /// Selects only the containers with this name, if a Pod has one.
     fn only(mut self, name: &str) -> Self {
         if self.containers.iter().any(|it| it.name == name) {
             self.containers.retain(|it| it.name == name);
@@ -93,7 +94,7 @@ impl LoggedContainers {
     }
 }
 
-/// Why a container has printed nothing; none if it may have.
+/// Why a container has printed nothing. `None` if it may have printed something.
 fn silence(status: Option<&Value>) -> Option<String> {
     let Some(status) = status else { return Some("it has not started".to_owned()) };
     let of = |state: &str, key: &str| status[state].get(key).filter(|it| !it.is_null());
@@ -111,7 +112,7 @@ fn silence(status: Option<&Value>) -> Option<String> {
     })
 }
 
-/// The containers of windlass.
+/// Finds the containers of windlass.
 ///
 /// # Errors
 /// Pods cannot be listed.
@@ -122,7 +123,7 @@ pub async fn of_windlass(site: &CommandScope, namespace: &str) -> anyhow::Result
     Ok(found.ended().only(MANAGER))
 }
 
-/// The containers of the Pods of an object, or of what it applied.
+/// Finds the containers of the Pods of an object, or of the Pods of its applied objects.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -170,7 +171,7 @@ pub async fn of_object(site: &CommandScope, object: Object) -> anyhow::Result<Lo
     Ok(found.ended())
 }
 
-/// Kinds of Kubernetes that have no Pods are not read.
+/// Whether a kind may have Pods. Built-in kinds without Pods are not read.
 fn may_have_pods(id: &ObjectId) -> bool {
     match id.group.as_str() {
         "" => matches!(id.kind.as_str(), "Pod" | "ReplicationController"),
@@ -199,7 +200,7 @@ async fn read(
     objects
 }
 
-/// The Pods that a selector selects.
+/// The Pods that match a selector.
 async fn pods(
     site: &CommandScope,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! What tables say of an object: ready, revision, who suspended it, message.
+//! The fields of an object in tables: readiness, revision, suspension and message.
 
 use apply::health::{self, HealthStatus};
 use cause::object_references::is_reconciled;
@@ -12,33 +12,33 @@ use super::changes;
 use windlass_cli_runtime::quarantine_lift;
 use windlass_runtime::freeze::calendar;
 
-/// What tables say of an object.
+/// The fields of an object in a table row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectRow {
-    /// `True`, `False`, `Unknown`; empty if it does not say.
+    /// `True`, `False` or `Unknown`. Empty if the object does not report it.
     pub ready: String,
-    /// One word.
+    /// The reason of the `Ready` condition.
     pub reason: String,
-    /// For people.
+    /// The message for the user.
     pub message: String,
-    /// What it has or applied; digests are cut.
+    /// The revision that the object has or applied. Digests are shortened.
     pub revision: String,
-    /// Since when `Ready` has its status; without a condition, since when the object has that revision.
+    /// Since when the `Ready` condition has its status. Without the condition, since when the object has its revision.
     pub since: Option<Time>,
-    /// Who suspended it, until when; empty if it is not suspended.
+    /// Who suspended the object, and until when. Empty if it is not suspended.
     pub suspended: String,
-    /// When it was created.
+    /// When the object was created.
     pub created: Option<Time>,
 }
 
 impl ObjectRow {
-    /// The row of an object whose status says how it is: of a kind of windlass or Flux.
+    /// Makes the row of an object of windlass or Flux, whose status reports its state.
     pub fn of(object: &Object, now: Time) -> Self {
         let said = condition(object, "Ready");
         let text = |of: fn(ConditionView<'_>) -> &str| said.map(of).unwrap_or_default().to_owned();
         let (revision, since) = revision(object);
         let suspended = suspension(object, now);
-        // What is said of an older spec says nothing of this one.
+        // A condition about an older spec does not describe the current spec.
         let is_old = suspended.is_empty() && said.is_some_and(|it| is_of_older_spec(object, it));
         let message = match is_old {
             true => format!(
@@ -69,8 +69,8 @@ impl ObjectRow {
         }
     }
 
-    /// The same of an object of any kind: one that neither windlass nor Flux reconciles is ready if its own status tells that
-    /// it is healthy.
+    /// Makes the row of an object of any kind. If neither windlass nor Flux reconciles the object, the row derives its
+    /// readiness from the health in its status.
     pub fn of_any(object: &Object, now: Time) -> Self {
         let row = Self::of(object, now);
         if is_reconciled(&object.id()) || condition(object, "Ready").is_some() {
@@ -95,7 +95,7 @@ impl ObjectRow {
         }
     }
 
-    /// Whether it is suspended.
+    /// Whether the object is suspended.
     pub fn is_suspended(&self) -> bool {
         !self.suspended.is_empty()
     }
@@ -107,7 +107,7 @@ fn is_of_older_spec(object: &Object, said: ConditionView<'_>) -> bool {
     said.generation.or(observed).is_some_and(|seen| seen < object.generation())
 }
 
-/// What a LifecycleEvent asks, and how far its answer is.
+/// The question of a LifecycleEvent, and the progress of its answer.
 fn asked(object: &Object) -> Option<String> {
     let is_event = object.kind() == "LifecycleEvent"
         && object.api_version().starts_with("lifecycle.windlass.dev/");
@@ -137,7 +137,7 @@ fn asked(object: &Object) -> Option<String> {
     Some(said)
 }
 
-/// What a Plan withholds, and who approved it.
+/// What a Plan holds back, and who approved it.
 fn withheld(object: &Object) -> Option<String> {
     let spec = object.get("spec").filter(|_| is_of_releases(object, "Plan"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -178,7 +178,7 @@ fn withheld(object: &Object) -> Option<String> {
             let count = needed.map(|needed| format!(", {} of {needed} approvals", users.len()));
             Some(format!("{}{}", users.join(", "), count.unwrap_or_default()))
         }
-        // Only deletions are approved by one.
+        // A pull request can approve only Plans of deletions.
         (true, Some(number)) if is_of_deletions => Some(format!("pull request {number}")),
         (true, _) => None,
     };
@@ -198,14 +198,14 @@ fn withheld(object: &Object) -> Option<String> {
     })
 }
 
-/// Why no reviewed pull request approves a Plan; `None` if its PlanPolicies do not allow that one does.
+/// Why no reviewed pull request approves a Plan. `None` if the PlanPolicies of the Plan do not allow approval by pull request.
 fn pull_request_message(status: &Value) -> Option<&str> {
     let conditions = status["conditions"].as_array()?;
     let condition = conditions.iter().find(|it| it["type"] == "PullRequestApproved")?;
     condition["message"].as_str().filter(|it| !it.is_empty())
 }
 
-/// A number of things.
+/// A number with its noun.
 fn counted(count: &Value, thing: &str) -> String {
     match count.as_i64().unwrap_or_default() {
         1 => format!("1 {thing}"),
@@ -213,7 +213,7 @@ fn counted(count: &Value, thing: &str) -> String {
     }
 }
 
-/// Whether a Freeze denies, until when, and why.
+/// Whether a Freeze denies changes, until when, and why.
 fn denied(object: &Object, now: Time) -> Option<String> {
     if !is_of_releases(object, "Freeze") {
         return None;
@@ -223,7 +223,7 @@ fn denied(object: &Object, now: Time) -> Option<String> {
     let status: Option<FreezeStatus> = serde_json::from_value(status).ok()?;
     let spelled = |at: Time| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let times = calendar(&spec, status.as_ref(), now);
-    // A calendar that was read before counts as long as the present one is damaged or missing.
+    // While the current calendar is damaged or missing, the last calendar that was read stays in force.
     let conditions = status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
     let failure = conditions.iter().find(|it| it.type_ == "Ready" && it.status == "False");
     let failure = failure.filter(|_| times.is_ok()).map(|it| format!("; {}", it.message));
@@ -242,7 +242,7 @@ fn denied(object: &Object, now: Time) -> Option<String> {
     Some(format!("{state}: {}{}", spec.reason, failure.unwrap_or_default()))
 }
 
-/// What a FreezeBypass lets begin, and whether it has.
+/// Which operation a FreezeBypass allows, and whether that operation has begun.
 fn let_begin(object: &Object) -> Option<String> {
     let spec = object.get("spec").filter(|_| is_of_releases(object, "FreezeBypass"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -257,12 +257,12 @@ fn let_begin(object: &Object) -> Option<String> {
     ))
 }
 
-/// Whether an object is of a kind of the group `release.windlass.dev`.
+/// Whether an object is of this kind in the group `release.windlass.dev`.
 fn is_of_releases(object: &Object, kind: &str) -> bool {
     object.kind() == kind && object.api_version().starts_with("release.windlass.dev/")
 }
 
-/// What an object has or applied, and since when.
+/// The revision that an object has or applied, and since when.
 fn revision(object: &Object) -> (String, Option<Time>) {
     let Some(status) = object.get("status") else { return (String::new(), None) };
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
@@ -282,7 +282,7 @@ fn revision(object: &Object) -> (String, Option<Time>) {
     (text(status, "lastAppliedRevision"), since)
 }
 
-/// A revision with digests of eight characters, as `flux` shows them.
+/// Shortens digests in a revision to eight characters, as `flux` does.
 pub fn short(revision: &str) -> String {
     let Some((before, digest)) = revision.rsplit_once(':') else { return revision.to_owned() };
     let is_hex = digest.len() > 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -301,13 +301,13 @@ fn suspension(object: &Object, now: Time) -> String {
     }
 }
 
-/// Whether an object that windlass reconciles does not say whether it is ready.
+/// Whether windlass reconciles an object that does not report whether it is ready.
 pub fn is_silent(object: &Object) -> bool {
     let has_runs = is_reconciled(&object.id()) && !cause::object_references::has_no_runs(object);
     has_runs && condition(object, "Ready").is_none()
 }
 
-/// What is said of objects that report nothing: they are neither ready nor not.
+/// The message about objects that report nothing, so they count neither as ready nor as not ready.
 pub fn unsaid(count: usize) -> Option<String> {
     (count > 0).then(|| {
         let noun = if count == 1 { "object reports" } else { "objects report" };
@@ -315,7 +315,7 @@ pub fn unsaid(count: usize) -> Option<String> {
     })
 }
 
-/// A time of an object.
+/// Parses a time of an object.
 pub fn time(value: Option<&Value>) -> Option<Time> {
     value?.as_str()?.parse().ok()
 }
@@ -385,9 +385,9 @@ mod tests {
         let failed = || run("BuildFailed", "2026-11-24T09:00:00Z", "2026-11-24T11:59:00Z");
         let well = |last: &str| run("ReconciliationSucceeded", "2026-11-20T09:00:00Z", last);
         assert_eq!(since(&[failed(), well("2026-11-24T08:00:00Z")]), "2026-11-24T09:00:00Z");
-        // It was well in between: it may have failed again long after that, and at the last attempt at the latest.
+        // The object succeeded in between. It may have failed long after that, but no later than at the last attempt.
         assert_eq!(since(&[failed(), well("2026-11-24T10:00:00Z")]), "2026-11-24T11:59:00Z");
-        // The history has no entry of this failure.
+        // The history has no entry for this failure.
         assert_eq!(since(&[well("2026-11-24T08:00:00Z")]), "2026-11-24T11:59:00Z");
     }
 
@@ -418,7 +418,7 @@ mod tests {
         let [ready, reason, message] = of(deployment(1));
         assert_eq!((ready.as_str(), reason.as_str()), ("False", "InProgress"));
         assert!(message.contains("1/2"), "{message}");
-        // Its own condition says more, and a kind of Flux says whether it is ready, or nothing.
+        // The condition of the Pod says more. A kind of Flux either reports its readiness or nothing.
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}, "status": {"phase": "Running",
             "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "app"}]}});
         assert_eq!(of(pod), ["False", "ContainersNotReady", "app"]);
@@ -575,7 +575,7 @@ mod tests {
         let until = |at: &str| json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-until": at});
         assert_eq!(held(until("2026-11-24T21:00:00Z")), "alice until 2026-11-24T21:00Z");
         assert_eq!(held(until("2026-11-24T11:00:00Z")), "");
-        // It was resumed and suspended again by a program that does not know the annotation.
+        // A program that does not know the annotation resumed the object and suspended it again.
         for at in ["2026-11-24T21:00:00Z", "2026-11-24T11:00:00Z"] {
             assert_eq!(suspended(until(at), "flux"), "alice");
         }

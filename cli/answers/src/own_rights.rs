@@ -1,6 +1,8 @@
-//! Who the user of a connection is to a cluster, and what it may do there with the kinds of windlass and with what explains them.
+//! Finds out who the user of a connection is for a cluster. Also finds out which rights the user has for the kinds of windlass
+//! and for related objects.
 //!
-//! Only the API server knows rights: each is asked for by an access review, which names the rule that allows it.
+//! Only the API server knows the rights. windlass sends an access review for each right, and the answer names the rule that
+//! grants it.
 
 use futures::stream::{self, StreamExt as _};
 use serde::Serialize;
@@ -9,13 +11,13 @@ use super::command_scope::CommandScope;
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::AccessAnswer;
 
-/// How many reviews are requested at once.
+/// The maximum number of parallel access reviews.
 const MAX_REVIEWS_AT_ONCE: usize = 16;
 
-/// What is done with objects, and by which verb.
+/// The verbs that are checked.
 pub const VERBS: [&str; 4] = ["get", "list", "watch", "patch"];
 
-/// What is read besides the kinds of windlass, to say why something is so.
+/// Further resources that windlass reads to explain the state of objects.
 const BESIDES: [&str; 7] =
     ["pods", "pods/log", "events", "secrets", "configmaps", "namespaces", "deployments.apps"];
 
@@ -24,36 +26,36 @@ const BESIDES: [&str; 7] =
 pub struct OwnRight {
     /// The verb.
     pub verb: &'static str,
-    /// Whether it is allowed; none if the API server does not say.
+    /// Whether the right is granted. `None` if the API server did not respond.
     pub allowed: Option<bool>,
-    /// Which rule allows or denies it, or why that is not known.
+    /// The rule that grants or denies the right, or why it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// The rights for objects of one kind.
+/// The user's rights for objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RightsOfKind {
     /// The plural, with its group.
     pub resource: String,
-    /// By the order of [`VERBS`].
+    /// In the order of [`VERBS`].
     pub rights: Vec<OwnRight>,
 }
 
-/// A user, and its rights in a namespace or in all.
+/// A user, and the user's rights in one namespace or in all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OwnRights {
-    /// The name, as the API server knows it.
+    /// The user name that the API server uses.
     pub user: String,
-    /// The groups.
+    /// The groups of the user.
     pub groups: Vec<String>,
-    /// The namespace; empty for all.
+    /// The namespace. Empty for all namespaces.
     pub namespace: String,
-    /// What it may do with objects of which kind.
+    /// The rights for each kind.
     pub kinds: Vec<RightsOfKind>,
 }
 
-/// Finds out who the user is, and what it may do. A review that fails leaves its right unknown.
+/// Finds out who the user is, and which rights the user has. If an access review fails, its right is unknown.
 ///
 /// # Errors
 /// The API server does not say who the user is.
@@ -80,7 +82,7 @@ pub async fn read(site: &CommandScope) -> Result<OwnRights, ClusterError> {
     })
 }
 
-/// A right that is asked for.
+/// A right to check with an access review.
 struct ReviewedRight<'r> {
     resource: &'r str,
     verb: &'static str,

@@ -1,6 +1,6 @@
-//! Which Pods belong to a workload, of those that its selector selects: several workloads may have one selector.
+//! Finds the Pods that belong to a workload. A selector is not enough, because several workloads may have the same selector.
 //!
-//! Elsewhere: the selector, and what `ownerReferences` say (`cause::pod`).
+//! Elsewhere: the selector, and reading `ownerReferences` (`cause::pod`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use windlass_cluster::ClusterConnection;
 
 use super::cluster_facts::{self, AT_ONCE};
 
-/// Those of some Pods that belong to a workload, in their order; also those whose owner cannot be read.
+/// Selects the Pods that belong to a workload, and keeps their order. A Pod also counts if its owner cannot be read.
 pub async fn owned(
     cluster: &ClusterConnection,
     workload: &Object,
@@ -73,7 +73,7 @@ mod tests {
             let owned = owned(&cluster, &workload, pods.clone()).await;
             owned.iter().map(|pod| pod.name().to_owned()).collect::<Vec<_>>()
         };
-        // Whose the ReplicaSet was that cannot be read is not known, and a Pod without an owner is adopted.
+        // The owner of an unreadable ReplicaSet is unknown, so its Pod counts. The workload will adopt a Pod without an owner.
         assert_eq!(names(workload("Deployment", "web")).await, ["web-1-a", "gone-1-a", "bare"]);
         assert_eq!(names(workload("StatefulSet", "db")).await, ["db-0", "bare"]);
     }

@@ -1,8 +1,8 @@
-//! What an object of the cluster is built or rendered to, as the operator does it: for `diff`, `build` and `resume --plan`.
+//! Builds or renders an object of the cluster in the same way as the operator, for `diff`, `build` and `resume --plan`.
 //!
-//! Here: where the files come from. Below: a local folder as an artifact (`render/local_source_checkout.rs`), a Kustomization
-//! (`render/kustomization.rs`), a HelmRelease (`render/helm_release.rs`). Elsewhere: building and rendering
-//! (`controllers`).
+//! Here: the origin of the files. Below: a local folder in place of an artifact (`render/local_source_checkout.rs`),
+//! Kustomizations (`render/kustomization.rs`), HelmReleases (`render/helm_release.rs`).
+//! Elsewhere: building and rendering (`controllers`).
 
 pub mod helm_release;
 pub mod kustomization;
@@ -34,13 +34,13 @@ use windlass_cluster::service_ranges::ServicePort;
 use windlass_cluster::spec_references::ReadReferences;
 use windlass_cluster::work_queue::WorkQueue;
 
-/// Largest artifact that is read: it is in memory.
+/// The largest artifact that is read, in bytes. The whole artifact is kept in memory.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// How long an artifact may take to arrive.
+/// How long the download of an artifact may take.
 const FETCH_LIMIT: Duration = Duration::from_secs(60);
 
-/// Where what is built comes from.
+/// The origin of the files for a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArtifactOrigin {
     /// A local folder, or the archive of a chart.
@@ -51,21 +51,21 @@ pub enum ArtifactOrigin {
     Earlier(EarlierArtifact),
 }
 
-/// An earlier artifact of a source, which is served beside its newest one.
+/// An earlier artifact of a source. The source server offers it beside the newest one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierArtifact {
     /// The source.
     pub source: ObjectId,
-    /// Where it lies below the root of the storage.
+    /// The path below the root of the artifact storage.
     pub path: String,
-    /// Its digest.
+    /// The digest of the artifact.
     pub digest: String,
-    /// Its revision.
+    /// The revision of the artifact.
     pub revision: String,
 }
 
 impl ArtifactOrigin {
-    /// A local path, if one is given, else the source of an object.
+    /// Uses the local path if one is given. Otherwise uses the source of the object.
     ///
     /// # Errors
     /// The object names no source.
@@ -79,7 +79,7 @@ impl ArtifactOrigin {
     }
 }
 
-/// An artifact, and what its source says of it.
+/// A downloaded artifact, and its description in the status of the source.
 struct ArtifactDownload {
     kind: String,
     revision: String,
@@ -87,7 +87,8 @@ struct ArtifactDownload {
     bytes: Vec<u8>,
 }
 
-/// Reads the artifact of a source: inside of the cluster from where its status says, else through the API server.
+/// Downloads the artifact of a source. Inside the cluster, it uses the URL in the status, and otherwise the API server as a
+/// proxy.
 async fn fetched(
     cluster: &ClusterConnection,
     source: &ObjectId,
@@ -96,7 +97,7 @@ async fn fetched(
     download(cluster, source, artifact).await
 }
 
-/// Reads an earlier artifact of a source from where its newest one is.
+/// Downloads an earlier artifact of a source from the server of the newest one.
 async fn fetched_earlier(
     cluster: &ClusterConnection,
     earlier: &EarlierArtifact,
@@ -119,7 +120,7 @@ async fn fetched_earlier(
     download(cluster, source, artifact).await.context(what)
 }
 
-/// The artifact that the status of a source names.
+/// The artifact in the status of a source.
 async fn artifact_of(cluster: &ClusterConnection, source: &ObjectId) -> anyhow::Result<Artifact> {
     let subject = source.subject();
     let found = cluster_facts::read(cluster, source).await.map_err(anyhow::Error::msg);
@@ -156,7 +157,7 @@ async fn download(
             );
             bytes
         }
-        // The status names any address, and this process may reach more than its user may read.
+        // The status may name any address, and this process may reach more addresses than its user. So windlass refuses.
         None if cluster.reads_for_bearer => bail!(
             "the artifact of {subject} is not at a Service of the cluster, and is not read for a user who is logged in; run \
              the command instead"
@@ -181,7 +182,7 @@ async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The Service that serves a URL, and the path there; none if the host is not that of a Service.
+/// The Service and the path of a URL. `None` if the host is not that of a Service.
 fn service(url: &str) -> Option<(ServicePort, String)> {
     let uri: Uri = url.parse().ok()?;
     let mut parts = uri.host()?.split('.');
@@ -192,20 +193,20 @@ fn service(url: &str) -> Option<(ServicePort, String)> {
     is_service.then(|| (ServicePort { namespace, name, port }, uri.path().to_owned()))
 }
 
-/// A kind whose objects are built.
+/// A kind whose objects can be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildableKind {
-    /// It is built from files.
+    /// A Kustomization, which is built from files.
     Kustomization,
-    /// It is rendered from a chart.
+    /// A HelmRelease, which is rendered from a chart.
     HelmRelease,
 }
 
 impl BuildableKind {
-    /// That of an object.
+    /// The buildable kind of an object.
     ///
     /// # Errors
-    /// It is of another kind.
+    /// The object has another kind.
     pub fn of(object: &Object) -> anyhow::Result<Self> {
         let gvk = object.gvk();
         match (gvk.group.as_str(), gvk.kind.as_str()) {
@@ -216,35 +217,35 @@ impl BuildableKind {
     }
 }
 
-/// An object as its type.
+/// Converts an object to its type.
 ///
 /// # Errors
-/// It is none.
+/// The object does not match the type.
 pub fn typed<K: DeserializeOwned>(object: Object) -> anyhow::Result<K> {
     let subject = object.id().subject();
     serde_json::from_value(object.into_value()).with_context(|| format!("{subject} cannot be read"))
 }
 
-/// What specs name, read from a cluster as a run reads it, and not watched.
+/// Reads the objects that a spec refers to from the cluster, as a reconciliation does. The objects are not watched.
 fn references(cluster: &ClusterConnection) -> ReadReferences {
     let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
     ReadReferences::new(&ObjectWatcher::new(cluster.clone(), work_queue, BTreeMap::new()))
 }
 
-/// What the status of a run would say.
+/// The error that the status would contain after a reconciliation.
 fn outcome_error(outcome: RunOutcome) -> anyhow::Error {
     anyhow::anyhow!(outcome.text().to_owned())
 }
 
-/// Kustomizations and templates within each other cost stack.
+/// The stack of a build. Nested Kustomizations and templates need a large stack.
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
-/// How many builds are under way at once. One that is not waited for any more goes on until it ends.
+/// How many builds may run at once. A build continues to its end even if its caller no longer waits.
 const MAX_BUILDS_AT_ONCE: usize = 4;
 
 static BUILD_PERMITS: Semaphore = Semaphore::const_new(MAX_BUILDS_AT_ONCE);
 
-/// Does work on a thread with a large stack. Meanwhile others may wait for the cluster.
+/// Runs work on a thread with a large stack. Other tasks can use the cluster meanwhile.
 async fn on_large_stack<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<T> {

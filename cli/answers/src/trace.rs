@@ -1,4 +1,4 @@
-//! The way from any object of the cluster back to the revision that it comes from.
+//! Traces any object of the cluster back to the revision from which it comes.
 //!
 //! Elsewhere: references between objects (engine `cause`).
 
@@ -12,37 +12,37 @@ use super::cluster_facts;
 use super::command_scope::CommandScope;
 use super::object_row::ObjectRow;
 
-/// How far back a trace goes.
+/// The maximum number of steps of a trace.
 const MAX_TRACE_LENGTH: usize = 32;
 
-/// One object of the way.
+/// One object of a trace.
 #[derive(Debug, Serialize)]
 pub struct TraceStep {
     /// The object as `Kind/namespace/name`.
     pub object: String,
-    /// What it is to the one before.
+    /// How this object is related to the previous one.
     pub relation: &'static str,
     /// The status of its condition `Ready`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ready: String,
-    /// The revision that it has or applied.
+    /// The revision that the object has or applied.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub revision: String,
-    /// The address of a source, without credentials.
+    /// The URL of a source, without credentials.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// The folder of a Kustomization.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// What its condition says.
+    /// The message of the `Ready` condition.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What the source says of the revision, such as its author.
+    /// Metadata of the revision from its source, such as the author.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
 
-/// The way of an object back to its source; the object is its first step, and what cannot be read is a step that says so.
+/// Traces an object back to its source. The object is the first step. A step that cannot be read contains the reason.
 pub async fn way(site: &CommandScope, object: Object) -> Vec<TraceStep> {
     let mut stops = vec![stop(&object, "the object")];
     let mut seen = vec![object.id()];
@@ -74,7 +74,7 @@ pub async fn way(site: &CommandScope, object: Object) -> Vec<TraceStep> {
     stops
 }
 
-/// What an object comes from: its controller, what applied it, its source.
+/// The next object of a trace: the controller of the object, its applier, or its source.
 fn above(object: &Object) -> Option<(ObjectId, &'static str)> {
     let source = || object_references::sources(object).into_iter().next().map(|id| (id, "from"));
     if object_references::is_reconciled(&object.id())
@@ -127,7 +127,7 @@ fn stop(object: &Object, relation: &'static str) -> TraceStep {
     }
 }
 
-/// The URL of a source, or the address of a Helmfile, without what may be secret.
+/// The URL of a source, or the address of a Helmfile, without secret parts.
 pub fn address(url: &str, source: &str) -> String {
     match helmfile::RemoteAddress::parse(source) {
         Some(address) if url.is_empty() => address.to_string(),

@@ -1,6 +1,7 @@
-//! What an object applied, down to Pods, each with its health; above it its source. Of a Freeze, what it holds.
+//! The tree of an object: its source, the objects that it applied, down to Pods, and the health of each. For a Freeze, the tree
+//! contains the objects that the Freeze holds.
 //!
-//! Elsewhere: which Pods belong to a workload (`owned_pods.rs`), references between objects (engine `cause`).
+//! Elsewhere: finding the Pods of a workload (`owned_pods.rs`), references between objects (engine `cause`).
 
 use std::collections::BTreeMap;
 
@@ -22,35 +23,35 @@ use super::object_row::{ObjectRow, short};
 use super::owned_pods;
 use windlass_cluster::ClusterError;
 
-/// How many objects a tree has at most.
+/// The maximum number of objects in a tree.
 const MAX_TREE_OBJECTS: usize = 5000;
 
-/// How deep it goes.
+/// The maximum depth of a tree.
 const MAX_TREE_DEPTH: usize = 16;
 
-/// An object and what is below it.
+/// An object and the objects below it.
 #[derive(Debug, Serialize)]
 pub struct ObjectTreeBranch {
-    /// The object, with its group; none if it stands for several.
+    /// The identity of the object. `None` if the branch stands for several objects.
     #[serde(skip)]
     pub id: Option<ObjectId>,
-    /// The object as `Kind/namespace/name`, or what stands for several.
+    /// The object as `Kind/namespace/name`, or a text for several objects.
     pub object: String,
-    /// `Ready`, `Suspended` and the like of our kinds, else the health by kstatus.
+    /// A word such as `Ready` or `Suspended` for kinds of windlass and Flux. For other kinds, the health that kstatus defines.
     pub health: String,
-    /// What it has or applied.
+    /// The revision that the object has or applied.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub revision: String,
-    /// Why it is so, unless all is well.
+    /// The reason of the health, unless all is well.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What it applied, or what it owns.
+    /// The objects that this object applied or owns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<Self>,
 }
 
 impl ObjectTreeBranch {
-    /// Adds to the message.
+    /// Adds a text to the message.
     fn add(&mut self, text: &str) {
         self.message = match self.message.as_str() {
             "" => text.to_owned(),
@@ -59,9 +60,9 @@ impl ObjectTreeBranch {
     }
 }
 
-/// The tree of an object: its source above it, and below each HelmRelease the HelmChart that is made for it; below a source the
-/// newest change that it brought, below a Freeze the objects that wait for its end, without what these applied. `is_compact` leaves
-/// out what neither windlass nor Flux reconciles.
+/// Reads the tree of an object. Its source is above it, and a generated HelmChart is below its HelmRelease.
+/// Below a source is the newest change that it brought. Below a Freeze are the objects that it holds, without their own trees.
+/// `is_compact` leaves out objects that neither windlass nor Flux reconciles.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -81,13 +82,13 @@ pub async fn read(
     if let Some(change) = change {
         top.below.insert(0, describe_change(&change));
     }
-    // The HelmChart that is made for a HelmRelease is below it.
+    // A generated HelmChart is already below its HelmRelease.
     let Some(id) = source.filter(|id| made.as_ref() != Some(id)) else { return Ok(top) };
     let source = cluster_facts::read(&site.cluster, &id).await;
     Ok(ObjectTreeBranch { below: vec![top], ..describe(&id, source) })
 }
 
-/// A Freeze and what it holds.
+/// The tree of a Freeze and the objects that it holds.
 async fn frozen(site: &CommandScope, freeze: Object) -> anyhow::Result<ObjectTreeBranch> {
     let now = jiff::Timestamp::now();
     let found = FrozenObjects::read(site).await?;
@@ -99,17 +100,17 @@ async fn frozen(site: &CommandScope, freeze: Object) -> anyhow::Result<ObjectTre
     below.extend((more > 0).then(|| unread(more)));
     let unlisted = |why: &String| without_id("objects that are not listed".to_owned(), why.clone());
     below.extend(found.left_out.iter().map(unlisted));
-    // What it says is of interest also where its times can be read.
+    // The message of the Freeze is useful even if its times can be read.
     let message = ObjectRow::of(&freeze, now).message;
     Ok(ObjectTreeBranch { below, message, ..describe(&freeze.id(), Ok(Some(freeze))) })
 }
 
-/// Whether objects of a kind are sources.
+/// Whether the kind of the object is a source.
 fn is_source(id: &ObjectId) -> bool {
     crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind)
 }
 
-/// The newest change that a source brought; `None` for another object.
+/// The newest change that a source brought. `None` for other objects.
 async fn newest_change(site: &CommandScope, object: &Object) -> Option<ChangeSet> {
     if !is_source(&object.id()) {
         return None;
@@ -118,7 +119,7 @@ async fn newest_change(site: &CommandScope, object: &Object) -> Option<ChangeSet
     changes.into_iter().find(|it| it.spec.source.uid == object.uid())
 }
 
-/// A change with its verdict, and with the command that takes it back if it failed.
+/// The branch of a change, with its verdict. If the change failed, it contains the command that rolls it back.
 fn describe_change(change: &ChangeSet) -> ObjectTreeBranch {
     let metadata = &change.metadata;
     let name = metadata.name.as_deref().unwrap_or_default();
@@ -127,7 +128,7 @@ fn describe_change(change: &ChangeSet) -> ObjectTreeBranch {
     let command = failed_changes::way_back(change);
     let command = command.map(|it| format!("; to take it back: {it}")).unwrap_or_default();
     ObjectTreeBranch {
-        // It has no page of its own.
+        // A change has no page of its own.
         id: None,
         object: format!("ChangeSet/{namespace}/{name}"),
         health: verdict(change).to_string(),
@@ -137,7 +138,7 @@ fn describe_change(change: &ChangeSet) -> ObjectTreeBranch {
     }
 }
 
-/// Reads what is below an object.
+/// Reads the objects below an object.
 struct ObjectTreeReader<'s> {
     site: &'s CommandScope,
     is_compact: bool,
@@ -205,9 +206,9 @@ impl ObjectTreeReader<'_> {
         Ok(ObjectTreeBranch { below, ..describe(&id, Ok(Some(object))) })
     }
 
-    /// The HelmChart that is made for a HelmRelease, wherever that is in the tree.
+    /// The branch of a HelmRelease's generated HelmChart, in any namespace.
     async fn made_chart(&mut self, object: &Object) -> Option<ObjectTreeBranch> {
-        // The tree of a HelmChart leads to the releases that it is made for, and not back to itself.
+        // The tree of a HelmChart contains its HelmReleases. This check keeps the tree from returning to the HelmChart.
         let is_new = |id: &ObjectId| self.left > 0 && !self.way.contains(id);
         let id = object_references::made_chart(object).filter(is_new)?;
         self.left -= 1;
@@ -215,7 +216,8 @@ impl ObjectTreeReader<'_> {
         Some(describe(&id, chart))
     }
 
-    /// The other owner that an object of an inventory names, if that exists; `owners` are those that were read before.
+    /// The other owner that an object of an inventory names, if that owner exists. `owners` caches the owners that were already
+    /// read.
     async fn other_owner(
         &self,
         marks: &ExpectedOwnerMetadata,
@@ -241,7 +243,7 @@ impl ObjectTreeReader<'_> {
         None
     }
 
-    /// What was applied in the clusters of `spec.kubeConfig` and `spec.kubeContexts`, of which no object is read.
+    /// The objects that were applied to the clusters of `spec.kubeConfig` and `spec.kubeContexts`. windlass does not read them.
     fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<ObjectTreeBranch> {
         ids.retain(|id| !self.is_compact || object_references::is_reconciled(id));
         ids.truncate(self.left);
@@ -250,11 +252,11 @@ impl ObjectTreeReader<'_> {
         ids.iter().map(|id| describe(id, Err(why.to_owned()))).collect()
     }
 
-    /// What uses a source, and what could not be listed.
+    /// The objects that use a source, and branches with messages about kinds that could not be listed.
     async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<ObjectTreeBranch>)> {
         let mut found = Vec::new();
         let mut unreadable = Vec::new();
-        // A tree that began at what uses a source does not lead back through it.
+        // If the tree began at an object that uses the source, it does not list the users of the source.
         if !is_source(id) || self.way.len() > 1 {
             return Ok((found, unreadable));
         }
@@ -266,7 +268,7 @@ impl ObjectTreeReader<'_> {
             };
             let resource = match self.site.cluster.resource(&gvk).await {
                 Ok(resource) => resource,
-                // One whose CRD is not installed has no objects.
+                // A kind whose CRD is not installed has no objects.
                 Err(ClusterError::NoSuchKind { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -275,7 +277,7 @@ impl ObjectTreeReader<'_> {
                 found.extend(users.map(Object::id));
                 Ok(())
             };
-            // Others may refer to a source across namespaces.
+            // Objects in other namespaces may also refer to a source.
             let mut target =
                 ResourceArgument { resource, namespace: Some(String::new()), name: None };
             let left_out = self.site.list(&target, "", &mut keep).await?;
@@ -290,7 +292,7 @@ impl ObjectTreeReader<'_> {
         Ok((found, unreadable))
     }
 
-    /// The Pods of a workload, and what could not be listed.
+    /// The Pods of a workload, and branches with messages about Pods that could not be listed.
     async fn pods(
         &mut self,
         workload: &Object,
@@ -313,7 +315,7 @@ impl ObjectTreeReader<'_> {
     }
 }
 
-/// What stands for objects beyond the bound.
+/// The branch that stands for objects beyond the maximum.
 fn unread(more: usize) -> ObjectTreeBranch {
     let message = format!("a tree has {MAX_TREE_OBJECTS} objects at most, and these were not read");
     without_id(format!("{more} more objects"), message)
@@ -323,7 +325,7 @@ fn left_out_of(target: &ResourceArgument, message: String) -> ObjectTreeBranch {
     without_id(target.resource.plural.clone(), message)
 }
 
-/// What stands for objects that are not read.
+/// A branch for objects that windlass does not read.
 fn without_id(object: String, message: String) -> ObjectTreeBranch {
     ObjectTreeBranch {
         id: None,
@@ -335,7 +337,7 @@ fn without_id(object: String, message: String) -> ObjectTreeBranch {
     }
 }
 
-/// An object without what is below it.
+/// The branch of an object, without the objects below it.
 fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
     let now = jiff::Timestamp::now();
     let (health, message, revision) = match &read {

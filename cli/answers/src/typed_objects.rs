@@ -1,6 +1,6 @@
-//! Objects of one kind, read as the type of this kind and written as a list of the Kubernetes API.
+//! Lists the objects of one kind as Rust types, and converts them to a Kubernetes `List`.
 //!
-//! Elsewhere: what is said of changes (`changes.rs`), audits (`audit.rs`) and incidents (`incidents.rs`).
+//! Elsewhere: messages about changes (`changes.rs`), audits (`audit.rs`) and Incidents (`incidents.rs`).
 
 use anyhow::Context as _;
 use kube_core::Resource;
@@ -12,15 +12,15 @@ use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use windlass_cluster::discovery::ApiResourceLocation;
 
-/// Objects of a kind.
+/// The objects of a kind.
 pub(crate) struct TypedObjects<K> {
-    /// The objects, as the API server lists them.
+    /// The objects, in the order of the API server.
     pub(crate) objects: Vec<K>,
-    /// What could not be listed, in words.
+    /// Messages about objects that could not be listed.
     pub(crate) left_out: Vec<String>,
 }
 
-/// The objects of a kind whose labels match.
+/// Lists the objects of a kind with matching labels.
 ///
 /// # Errors
 /// The kind is not installed, an object cannot be read, or the API server did not respond.
@@ -42,16 +42,16 @@ pub(crate) async fn list<K: Resource<DynamicType = ()> + DeserializeOwned>(
     Ok(TypedObjects { objects, left_out })
 }
 
-/// An object as its type.
+/// Converts an object to its type.
 fn read<K: Resource<DynamicType = ()> + DeserializeOwned>(value: Value) -> anyhow::Result<K> {
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     serde_json::from_value(value).with_context(|| format!("cannot read {} {name}", K::kind(&())))
 }
 
-/// Objects as a list of the Kubernetes API.
+/// Converts objects to a Kubernetes `List`.
 ///
 /// # Errors
-/// One cannot be written as JSON.
+/// An object cannot be written as JSON.
 pub(crate) fn to_list<K: Resource<DynamicType = ()> + Serialize>(
     objects: &[K],
 ) -> anyhow::Result<Value> {

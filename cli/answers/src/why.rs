@@ -1,8 +1,8 @@
-//! Why an object is in its state: the cause, the way to it, and what would help.
+//! Explains why an object is in its state: the cause, the path to the cause, and advice.
 //!
 //! Here: one object. Below: everything that is not ready (`why/all.rs`), tags that an ImagePolicy does not choose
-//! (`why/image_tags.rs`), annotations that are unknown (`why/annotations.rs`). Elsewhere: the walk to the cause (engine
-//! `cause`), fetching its facts (`cluster_facts.rs`).
+//! (`why/image_tags.rs`), unknown annotations (`why/annotations.rs`).
+//! Elsewhere: the walk to the cause (engine `cause`), fetching the facts (`cluster_facts.rs`).
 
 pub mod all;
 mod annotations;
@@ -23,7 +23,7 @@ use super::kind_argument::{self, ResourceArgument};
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::table::clean;
 
-/// The same with the line that people read first.
+/// An explanation, together with its first line for people.
 #[derive(Serialize)]
 pub struct WhyReport<'w> {
     summary: String,
@@ -34,22 +34,22 @@ pub struct WhyReport<'w> {
 }
 
 impl<'w> WhyReport<'w> {
-    /// The report of an explanation.
+    /// Makes the report of an explanation.
     pub fn of(explanation: &'w ObjectExplanation) -> Self {
         let ObjectExplanation { why, tags } = explanation;
         Self { summary: why.line(), why, tags: tags.as_ref() }
     }
 }
 
-/// Why an object is in its state, and of an ImagePolicy why tags are not chosen.
+/// Why an object is in its state. For an ImagePolicy, also why it does not choose other tags.
 pub struct ObjectExplanation {
-    /// Why it is in its state.
+    /// The explanation of the state.
     pub why: StateExplanation,
-    /// Of an ImagePolicy, the tags that it does not choose.
+    /// For an ImagePolicy, the tags that it does not choose.
     pub tags: Option<ImageTagReport>,
 }
 
-/// Explains an object. `tags` is a file with all tags of the image of an ImagePolicy, `-` for stdin.
+/// Explains an object. `tags` is a file with all tags of an ImagePolicy's image, or `-` for stdin.
 ///
 /// # Errors
 /// The object does not exist, `tags` is given for another kind or cannot be read, or the API server did not respond.
@@ -88,11 +88,11 @@ pub async fn explain(
     Ok(ObjectExplanation { why, tags })
 }
 
-/// What is said of an object that is not there and has no like.
+/// The advice for an object that does not exist and has no similar name.
 const UNAPPLIED: &str = "; if it is in a repository or a chart, what should have applied it may not be ready: \
     `windlass get appliers -A` shows that";
 
-/// What is known of an object, without remarks about operators.
+/// Explains the state of an object, without remarks about operators.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -100,7 +100,7 @@ pub async fn of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<StateExpla
     ClusterFactReader::new(&site.cluster).explain(id).await
 }
 
-/// The deepest cause of an object in one line.
+/// The root cause of an object's state in one line.
 ///
 /// # Errors
 /// The API server did not respond.

@@ -1,7 +1,7 @@
-//! Charts of repositories and registries, fetched once, from hosts that the user allows.
+//! Fetches charts from chart repositories and registries, each chart once, and only from hosts that the user allows.
 //!
-//! Elsewhere: speaking to repositories (`helmfile_controller::helmfile::charts`), what earlier runs fetched
-//! (`download_folder.rs`), which hosts requests reach (`http_client::EgressRules`).
+//! Elsewhere: the protocols of repositories (`helmfile_controller::helmfile::charts`), results of earlier runs
+//! (`download_folder.rs`), the hosts that requests may reach (`http_client::EgressRules`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::download_folder::DownloadFolder;
 use super::render_failure::RenderFailure;
 use windlass_cli_runtime::connection::{ProgressGlyph, block_on, say};
 
-/// How long fetching one chart may take, with the index of its repository.
+/// How long fetching one chart may take, including the index of its repository.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The archive of a chart, or why it was not fetched.
+/// The archive of a chart, or the reason why it was not fetched.
 type FetchedArchive = Result<Arc<[u8]>, RenderFailure>;
 
 /// Fetches charts without credentials.
@@ -35,8 +35,8 @@ pub(crate) struct ChartFetcher {
 }
 
 impl ChartFetcher {
-    /// Fetches from these hosts alone, wherever an index or a redirect leads. What was fetched is kept in `downloads`, and
-    /// taken from there.
+    /// Makes a fetcher that reaches only these hosts, even if an index or a redirect names others. Fetched files are kept in
+    /// `downloads` and reused.
     pub(crate) fn new(hosts: Vec<String>, downloads: Option<DownloadFolder>) -> Self {
         let hosts = Arc::new(EgressHostList::new(hosts));
         let egress = EgressRules::Listed(hosts.clone());
@@ -60,13 +60,13 @@ impl ChartFetcher {
         Url::parse(url).is_ok_and(host)
     }
 
-    /// The archive of the highest version of a chart in a range.
+    /// Returns the archive of a chart's highest version in a version range.
     ///
     /// # Errors
-    /// Its host is not allowed, or it cannot be fetched.
+    /// The host is not allowed, or the chart cannot be fetched.
     pub(crate) fn archive(&self, url: &str, name: &str, range: &str) -> FetchedArchive {
         let key = [url, name, range].join("\n");
-        // Held while a chart is fetched, so that each is fetched once.
+        // The lock is held during the fetch, so each chart is fetched once.
         let mut archives = self.archives.lock();
         if let Some(known) = archives.get(&key) {
             return known.clone();
@@ -106,7 +106,7 @@ impl ChartFetcher {
     }
 }
 
-/// An address without user and password.
+/// An address without its user and password.
 fn without_userinfo(url: &str) -> String {
     sources::remote_bases::without_credentials(url)
 }

@@ -1,9 +1,9 @@
-//! `windlass plan check`: what `windlass plan` found, as one comment of a pull request and a commit status.
+//! `windlass plan check`: posts the result of `windlass plan` as one comment on a pull request and as a commit status.
 //!
-//! The job that renders a branch has no token, and the job with the token renders nothing. All that it knows of the change
-//! is the plan, which it takes for text that anyone may have written (`plan::ChangePlan::from_untrusted_json`).
-//! Here: the command, and posting. Below: to which pull request (`check_target.rs`). Elsewhere: the comment and the verdict
-//! (engine `plan`), what forges are sent (`notify::PullRequestCheckConversation`).
+//! For safety, two CI jobs are used. The job that renders a branch has no token, and the job with the token renders nothing.
+//! The second job only reads the plan, and treats it as untrusted text (`plan::ChangePlan::from_untrusted_json`).
+//! Here: the command, and posting. Below: finding the pull request (`check_target.rs`). Elsewhere: the comment and the verdict
+//! (engine `plan`), the requests to forges (`notify::PullRequestCheckConversation`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,16 +27,16 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cluster::run_permits::RunPermits;
 use windlass_runtime::pull_request::converse;
 
-/// The longest name of a plan.
+/// The longest name of a plan, in bytes.
 const MAX_NAME_BYTES: usize = 63;
 
-/// How often a check is posted if the forge does not respond as it should.
+/// How many times the command tries to post a check if the forge does not respond properly.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// How long the second attempt waits; the third one waits twice as long.
+/// The delay before the second attempt. The delay before the third attempt is twice as long.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// A forge that does not want an attempt before is not waited for.
+/// If the forge asks for a longer delay than this, the command does not wait.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The flags of `windlass plan check`.
@@ -71,7 +71,7 @@ enum CheckFailureCause {
     Never,
 }
 
-/// Examples and what is sent, with which the help of the command ends.
+/// Examples, and a description of what is sent, at the end of the command's help.
 pub(crate) const EXAMPLES: &str = "Examples:
   windlass plan --base \"$BASE\" -o json > plan.json      in a job without a token
   windlass plan check plan.json                         in a job of GitHub Actions or GitLab CI with a token
@@ -85,12 +85,12 @@ than the one of this check. Nothing of the plan is taken for more than text.
 
 Exit status: 0 if comment and status are posted, whatever the status is; 2 if they are not.";
 
-/// Reads the name of a plan.
+/// Parses the name of a plan.
 fn plan_name(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = (1..=MAX_NAME_BYTES).contains(&text.len())
         && text.bytes().all(is_plain)
-        // `--` ends a comment of HTML.
+        // `--` would end an HTML comment.
         && !text.contains("--")
         && !text.starts_with('-')
         && !text.ends_with('-');
@@ -105,9 +105,9 @@ fn plan_name(text: &str) -> Result<String, String> {
 /// Posts a plan.
 ///
 /// # Errors
-/// The plan cannot be read, it is not known where it belongs, or the forge rejects it.
+/// The plan cannot be read, the pull request is unknown, or the forge rejects the request.
 pub(crate) fn run(args: &PlanCheckArgs) -> anyhow::Result<ExitCode> {
-    // Errors repeat what files and forges say.
+    // The errors may repeat texts from files and from the forge, so they are cleaned.
     let clean = |error: anyhow::Error| anyhow!(harmless_line(&format!("{error:#}")));
     check(args).map_err(clean)?;
     Ok(ExitCode::Success)
@@ -139,12 +139,12 @@ fn check(args: &PlanCheckArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line for the log of a job. The runner of GitHub takes `##[…]` for a command wherever it is in a line.
+/// Makes a line harmless for the log of a CI job. GitHub's runner executes `##[…]` anywhere in a line as a command.
 fn harmless_line(text: &str) -> String {
     plan::clean_line(text).replace("##[", "## [")
 }
 
-/// Reads a plan that anyone may have written.
+/// Reads a plan that may come from an untrusted author.
 fn read_plan(path: &Path) -> anyhow::Result<ChangePlan> {
     let text = read_at_most(path, MAX_PLAN_BYTES)?;
     ChangePlan::from_untrusted_json(&text).with_context(|| path.display().to_string())
@@ -176,7 +176,7 @@ fn state(status: &PlanCheckStatus) -> &'static str {
     if status.is_success { "success" } else { "failure" }
 }
 
-/// What would be posted.
+/// The text that would be posted.
 fn dry_run_text(plan: &ChangePlan, name: &str, status: &PlanCheckStatus) -> String {
     let most = CheckForge::GitHub.max_comment_bytes();
     let comment = plan::named_markdown_comment(plan, name, most);
@@ -184,7 +184,8 @@ fn dry_run_text(plan: &ChangePlan, name: &str, status: &PlanCheckStatus) -> Stri
     format!("{comment}\n{}: {}: {description}\n", status_name(name), state(status))
 }
 
-/// Posts a check, more than once if the forge does not respond as it should: each attempt finds what an earlier one wrote.
+/// Posts a check, with further attempts if the forge does not respond properly. Each attempt finds what an earlier one has
+/// posted.
 async fn post(
     target: &CheckTarget,
     check: &PullRequestCheck,
@@ -207,7 +208,7 @@ async fn post(
         let data = BTreeMap::from([("token".to_owned(), token.to_vec())]);
         Some(SecretData { name: name.to_owned(), data })
     };
-    // GitHub has its API at a host of its own.
+    // The API of GitHub has its own host name.
     let hosts = [target.host.clone(), format!("api.{}", target.host)];
     let egress = EgressRules::Listed(Arc::new(EgressHostList::new(hosts)));
     let clients = HttpClients::within(egress);

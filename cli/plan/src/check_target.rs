@@ -1,7 +1,8 @@
-//! Where a check of a plan is posted: what flags say, and else what the CI says of the job.
+//! Finds out where to post the check of a plan: from flags, and otherwise from the environment variables of the CI.
 //!
-//! A variable of a CI is what the forge says of the job that runs, and not of the job that made the plan: nothing here is
-//! read from the plan. Elsewhere: what is posted (`check.rs`).
+//! The CI variables describe the running job and not the job that made the plan. Nothing is read from the plan, because the
+//! plan is untrusted.
+//! Elsewhere: posting (`check.rs`).
 
 use std::fs::File;
 use std::io::Read;
@@ -13,13 +14,13 @@ use objects::RedactedValue;
 use serde_json::Value;
 use url::Url;
 
-/// The largest description of an event that is read: GitHub has none above 25 MiB, and those of pull requests are small.
+/// The largest event file that is read, in bytes. GitHub allows 25 MiB, and pull request events are small.
 const MAX_EVENT_BYTES: usize = 25 << 20;
 
-/// The largest file with a token.
+/// The largest token file, in bytes.
 const MAX_TOKEN_BYTES: usize = 64 << 10;
 
-/// The longest path of a repository.
+/// The longest path of a repository, in bytes.
 const MAX_REPOSITORY_BYTES: usize = 1024;
 
 /// Where a check is posted.
@@ -57,7 +58,7 @@ pub(crate) enum CheckForge {
 }
 
 impl CheckForge {
-    /// The type of Providers for it.
+    /// The Provider type for this forge.
     pub(crate) fn provider_type(self) -> &'static str {
         match self {
             Self::GitHub => "github",
@@ -66,12 +67,12 @@ impl CheckForge {
         }
     }
 
-    /// What it calls a pull request.
+    /// The forge's word for a pull request.
     pub(crate) fn noun(self) -> &'static str {
         if self == Self::GitLab { "merge request" } else { "pull request" }
     }
 
-    /// The most bytes of a comment. GitHub takes 65536 characters, and GitLab a million.
+    /// The maximum size of a comment, in bytes. GitHub accepts 65536 characters, and GitLab a million.
     pub(crate) fn max_comment_bytes(self) -> usize {
         if self == Self::GitLab { 250_000 } else { 60_000 }
     }
@@ -94,7 +95,7 @@ impl CheckForge {
     }
 }
 
-/// A pull request at a forge, and a commit of it.
+/// A pull request on a forge, and a commit of it.
 pub(crate) struct CheckTarget {
     pub(crate) forge: CheckForge,
     /// The URL of the repository.
@@ -108,15 +109,15 @@ pub(crate) struct CheckTarget {
     pub(crate) token: RedactedValue<String>,
 }
 
-/// Reads a variable of the environment; none if it is empty.
+/// Reads an environment variable. Returns `None` if it is empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Reads a file of at most so many bytes, or one byte more of a larger one; `-` is standard input.
+/// Reads a file up to a size of `most` bytes. If the file is larger, one further byte is read. `-` is standard input.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub(crate) fn read_at_most(path: &Path, most: usize) -> anyhow::Result<Vec<u8>> {
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = Vec::new();
@@ -128,17 +129,17 @@ pub(crate) fn read_at_most(path: &Path, most: usize) -> anyhow::Result<Vec<u8>> 
     Ok(text)
 }
 
-/// The description of the event that a workflow is about.
+/// The event that started the workflow.
 fn event(path: &str) -> Option<Value> {
     let text = read_at_most(Path::new(path), MAX_EVENT_BYTES).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 impl CheckTarget {
-    /// What flags say, and else what the CI says in its variables.
+    /// Takes the target from the flags, and otherwise from the CI variables.
     ///
     /// # Errors
-    /// Something is in neither of both, or has another form.
+    /// A value is missing in both, or has the wrong format.
     pub(crate) fn of(
         args: &CheckTargetArgs,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -146,7 +147,7 @@ impl CheckTarget {
         let ci = CiPullRequest::of(variable, &event);
         let forge = args.forge.or(ci.forge);
         let forge = forge.context("which forge is not known: add --forge")?;
-        // What another forge says of its job is not meant.
+        // CI variables about another forge do not count.
         let is_its_job = ci.forge.is_some_and(|it| it.provider_type() == forge.provider_type());
         let ci = if is_its_job { ci } else { CiPullRequest::default() };
         let url = args.url.clone().or(ci.url);
@@ -162,7 +163,7 @@ impl CheckTarget {
         let commit = args.commit.clone().or(ci.commit);
         let commit = commit.context("the commit is not known: add --commit")?;
         let server = server_url(&url, forge).context("--url")?;
-        // Without the brackets of an IPv6 address.
+        // Removes the brackets of an IPv6 address.
         let host = server.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let address = format!("{}/{repository}", server.as_str().trim_end_matches('/'));
         let token = token(args.token_file.as_deref(), forge, variable)?;
@@ -170,7 +171,7 @@ impl CheckTarget {
     }
 }
 
-/// The token of a file, or else of the variable of the forge.
+/// The token from a file, or otherwise from the environment variable for the forge.
 fn token(
     file: Option<&Path>,
     forge: CheckForge,
@@ -197,7 +198,7 @@ fn token(
     Ok(RedactedValue::new(token.to_owned()))
 }
 
-/// Checks the path of a repository: it becomes part of URLs.
+/// Checks the path of a repository, because it becomes part of URLs.
 fn check_repository(path: &str, forge: CheckForge) -> anyhow::Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.bytes().all(is_plain);
@@ -212,7 +213,7 @@ fn check_repository(path: &str, forge: CheckForge) -> anyhow::Result<()> {
     }
 }
 
-/// The address of a forge.
+/// Parses the address of a forge.
 fn server_url(text: &str, forge: CheckForge) -> anyhow::Result<Url> {
     let url = Url::parse(text)?;
     let is_web = matches!(url.scheme(), "https" | "http") && url.host_str().is_some();
@@ -230,7 +231,7 @@ fn server_url(text: &str, forge: CheckForge) -> anyhow::Result<Url> {
     Ok(url)
 }
 
-/// What the CI says of the pull request that a job is about.
+/// The pull request of the running job, according to the CI.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CiPullRequest {
     forge: Option<CheckForge>,
@@ -241,7 +242,7 @@ struct CiPullRequest {
 }
 
 impl CiPullRequest {
-    /// What variables say, and the event that one of them names.
+    /// Reads the CI variables, and the event file that one of them names.
     fn of(
         variable: &dyn Fn(&str) -> Option<String>,
         event: &dyn Fn(&str) -> Option<Value>,
@@ -253,7 +254,7 @@ impl CiPullRequest {
         if !is_set("GITHUB_ACTIONS") {
             return Self::default();
         }
-        // Gitea and Forgejo have the variables of GitHub besides.
+        // Gitea and Forgejo also set the variables of GitHub.
         let forge = match () {
             () if is_set("FORGEJO_ACTIONS") => CheckForge::Forgejo,
             () if is_set("GITEA_ACTIONS") => CheckForge::Gitea,
@@ -262,7 +263,7 @@ impl CiPullRequest {
         let event = variable("GITHUB_EVENT_PATH").and_then(|path| event(&path)).unwrap_or_default();
         let number = |pointer: &str| event.pointer(pointer).and_then(Value::as_u64);
         let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str);
-        // $GITHUB_SHA is a merge commit, or one of the default branch.
+        // `$GITHUB_SHA` may be a merge commit, or a commit of the default branch.
         let commit = text("/pull_request/head/sha").or_else(|| text("/workflow_run/head_sha"));
         Self {
             forge: Some(forge),
@@ -276,7 +277,7 @@ impl CiPullRequest {
 
     fn of_gitlab(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let number = variable("CI_MERGE_REQUEST_IID").and_then(|text| text.parse().ok());
-        // In a pipeline of merged results, $CI_COMMIT_SHA is a merge commit.
+        // In a pipeline for merged results, `$CI_COMMIT_SHA` is a merge commit.
         let head = variable("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA");
         let project = variable("CI_MERGE_REQUEST_PROJECT_PATH");
         Self {
@@ -339,7 +340,7 @@ mod tests {
         }
         let found = target(&["--pull-request=8", "--commit=def"], &variables).unwrap();
         assert_eq!((found.number, found.commit.as_str()), (8, "def"));
-        // The run of a fork names no pull request.
+        // A workflow run for a fork names no pull request.
         let event = json!({"workflow_run": {"head_sha": "abc", "pull_requests": []}});
         std::fs::write(&path, event.to_string()).unwrap();
         assert!(error(&[], &variables).contains("add --pull-request"));
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!((found.number, found.commit.as_str()), (7, "abc"));
         assert_eq!(found.address, "https://gitlab.example.com:8443/acme/web/fleet");
         assert_eq!(target(&[], &variables("")).unwrap().commit, "merged");
-        // What is said of the job of another forge is not meant.
+        // The variables describe a job on another forge, so they do not count.
         let other = [&variables("abc")[..], &[("GITHUB_TOKEN", "t")]].concat();
         let found = target(&FLAGS, &other).unwrap();
         assert_eq!(found.address, "https://github.com/acme/fleet");

@@ -1,8 +1,10 @@
-//! A Helmfile as it is planned without a cluster: by the code of the operator, with what the repository declares.
+//! Plans a Helmfile without a cluster. It uses the code of the operator, and the ConfigMaps and Secrets that the repository
+//! declares.
 //!
-//! No program is run and nothing is decrypted: what needs that is refused by the engine, or stays encrypted.
-//! Elsewhere: where its helmfile is, and its releases (`helmfile_releases.rs`), planning
-//! (`helmfile_controller::helmfile::plan`), servers (`helmfile_servers.rs`).
+//! No program is run and nothing is decrypted. The engine refuses parts that need programs, and encrypted values stay
+//! encrypted.
+//! Elsewhere: finding the helmfile and its releases (`helmfile_releases.rs`), planning (`helmfile_controller::helmfile::plan`),
+//! servers (`helmfile_servers.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,51 +43,51 @@ use windlass_cluster::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 
-/// The group of the Helmfiles of helmfile-operator.
+/// The API group of helmfile-operator's Helmfiles.
 pub(crate) const HELMFILE_OPERATOR_GROUP: &str = "apps.mumoshu.github.io";
 
-/// The key under which SOPS keeps what it knows of a file.
+/// The key under which SOPS stores its metadata in a file.
 const SOPS_METADATA: &str = "sops";
 
-/// The most warnings of a helmfile that are listed.
+/// The maximum number of listed warnings about a helmfile.
 const MAX_WARNINGS: usize = 20;
 
-/// A Helmfile of either kind.
+/// A Helmfile of windlass or of helmfile-operator.
 pub(crate) struct DeclaredHelmfile {
     pub(crate) id: ObjectId,
     pub(crate) spec: HelmfileSpec,
     timeouts: HelmfileTimeouts,
 }
 
-/// The files in which a helmfile is.
+/// The files of a helmfile.
 #[derive(Clone)]
 pub(crate) struct HelmfileLocation {
     pub(crate) artifact: Arc<SourceArtifact>,
-    /// The helmfile, or its directory.
+    /// The path of the helmfile or its directory.
     pub(crate) path: String,
 }
 
-/// What a plan of a Helmfile is made from besides its spec and its files.
+/// The inputs of a Helmfile's plan, in addition to its spec and its files.
 #[derive(Clone)]
 pub(crate) struct HelmfileSurroundings {
-    /// What the repository declares.
+    /// The ConfigMaps and Secrets that the repository declares.
     pub(crate) references: Arc<DeclaredReferences>,
-    /// The releases that the base has, with their helmfiles.
+    /// The releases in the base revision, with their helmfiles.
     pub(crate) known: BTreeMap<ReleaseKey, String>,
     pub(crate) capabilities: Arc<Capabilities>,
 }
 
-/// The plan of a Helmfile, and what is not known of it.
+/// The plan of a Helmfile, and the values that are unknown.
 pub(crate) struct HelmfilePlanResult {
     pub(crate) plan: HelmfilePlan,
     pub(crate) unknown_values: Vec<UnknownValue>,
 }
 
 impl DeclaredHelmfile {
-    /// Reads an object of either kind.
+    /// Reads a Helmfile of either kind.
     ///
     /// # Errors
-    /// It cannot be read, or the operator would not run it.
+    /// The object cannot be read, or the operator would not reconcile it.
     pub(crate) fn read(object: &Object) -> Result<Self, String> {
         match object.gvk().group.as_str() {
             HELMFILE_OPERATOR_GROUP => Self::of_kind::<helmfile_operator::Helmfile>(object),
@@ -105,11 +107,11 @@ impl DeclaredHelmfile {
         Ok(Self { id, spec, timeouts })
     }
 
-    /// Plans the releases with what these servers have. Call it on a thread with a stack of
+    /// Plans the releases with the data of these servers. The caller needs a thread with a stack of
     /// [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors
-    /// What is wrong with the helmfile, a chart or values, or that an address in it is not fetched.
+    /// The helmfile, a chart or the values are not valid, or an address in the helmfile is not fetched.
     pub(crate) fn plan(
         &self,
         files: &HelmfileLocation,
@@ -121,7 +123,7 @@ impl DeclaredHelmfile {
         let spec = self.declared_spec(references, &mut unknown_values);
         let namespace = &self.id.namespace;
         let mut read = ReadReferences::of_manifests(references.clone());
-        // Manifests are at hand, so nothing is waited for.
+        // The manifests are already in memory, so this never waits.
         let variables = block_on(validated_spec::variables(&spec, &mut read, namespace));
         let (variables, _) = variables.map_err(|outcome| text_of(&outcome))?;
         let inputs = HelmfilePlanInputs {
@@ -153,7 +155,7 @@ impl DeclaredHelmfile {
         Ok(HelmfilePlanResult { plan, unknown_values })
     }
 
-    /// The spec without what it names and the repository does not declare, of which note is taken.
+    /// The spec without references to objects that the repository does not declare. Such references are recorded as unknown.
     fn declared_spec(
         &self,
         references: &DeclaredReferences,
@@ -179,7 +181,7 @@ impl DeclaredHelmfile {
         spec
     }
 
-    /// How Helm's operations on a planned release are done; none if that cannot be read.
+    /// The options of Helm's operations on a planned release. `None` if they cannot be read.
     pub(crate) fn action_options(
         &self,
         release: &PlannedRelease,
@@ -190,10 +192,10 @@ impl DeclaredHelmfile {
         spec.ok().map(|spec| spec.options)
     }
 
-    /// What a planned release is rendered from, for an upgrade or an installation.
+    /// The inputs for rendering a planned release, for an upgrade or an installation.
     ///
     /// # Errors
-    /// Its chart is not known, or how it is kept cannot be read.
+    /// The chart is unknown, or the options of the release cannot be read.
     pub(crate) fn release_to_render(
         &self,
         release: &PlannedRelease,
@@ -241,7 +243,7 @@ fn state_values(
     Ok(text.into())
 }
 
-/// What of a plan the next one may give otherwise, and what a person has to know of it.
+/// The values of a plan that may differ in the next plan, and warnings for the user.
 fn unknown_of_plan(plan: &HelmfilePlan) -> Vec<UnknownValue> {
     let mut unknown = Vec::new();
     if !plan.drawn.is_empty() {
@@ -258,7 +260,7 @@ fn unknown_of_plan(plan: &HelmfilePlan) -> Vec<UnknownValue> {
     unknown
 }
 
-/// Takes what SOPS encrypted for values as it is, so that a change shows.
+/// Uses encrypted text as the value, so a change of the encrypted text is visible.
 #[derive(Default)]
 struct CiphertextDecryptor {
     is_used: AtomicBool,

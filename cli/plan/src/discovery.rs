@@ -1,8 +1,10 @@
-//! Everything that a revision declares, from the entry point down: appliers, and what they need of each other.
+//! Finds everything that a revision declares, starting at the entry point: the appliers, and the objects that they need from
+//! each other.
 //!
-//! Kustomizations are built on the way, because their objects are what declares more. An applier waits until what it names
-//! is declared: its source, ConfigMaps and Secrets; what nothing declares is unknown. Releases are rendered later, and only
-//! where they differ (`rendering.rs`), unless they may declare appliers themselves; Helmfiles are planned at the end.
+//! Kustomizations are built during the search, because their objects may declare further appliers. An applier waits until its
+//! source, ConfigMaps and Secrets are declared. If nothing declares them, their values are unknown.
+//! Releases are rendered later, and only if they differ (`rendering.rs`), unless they may declare appliers. Helmfiles are
+//! planned at the end.
 //! Elsewhere: building (`kustomization_build.rs`), releases (`release_inputs.rs`), Helmfiles (`helmfile_releases.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,13 +40,13 @@ use super::source_files::{DeclaredGenerators, generator_sources, is_generator};
 use windlass_cluster::spec_references::DeclaredReferences;
 use windlass_serve::settings::OperatorSettings;
 
-/// The most appliers of a revision.
+/// The maximum number of appliers of a revision.
 pub(crate) const MAX_APPLIERS: usize = 5_000;
 
-/// The most objects of a revision: all of them are in memory.
+/// The maximum number of objects of a revision, because all of them are in memory.
 const MAX_OBJECTS: usize = 200_000;
 
-/// A kind whose objects apply others.
+/// A kind whose objects apply other objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ApplierKind {
     Kustomization,
@@ -53,7 +55,7 @@ pub(crate) enum ApplierKind {
 }
 
 impl ApplierKind {
-    /// That of an object; none if it applies nothing.
+    /// The applier kind of an object. `None` if the object applies nothing.
     pub(crate) fn of(object: &Object) -> Option<Self> {
         let gvk = object.gvk();
         match (gvk.group.as_str(), gvk.kind.as_str()) {
@@ -65,25 +67,25 @@ impl ApplierKind {
     }
 }
 
-/// A revision, and what its appliers are built with.
+/// A revision, and the inputs for building its appliers.
 pub(crate) struct Revision<'r> {
     pub(crate) files: &'r RevisionFiles,
     pub(crate) sources: &'r RepositorySources,
     pub(crate) builds: &'r KustomizationBuilds,
     pub(crate) renderer: &'r ReleaseRenderer,
     pub(crate) settings: &'r OperatorSettings,
-    /// The releases of Helmfiles that the base has; none while that is read.
+    /// The releases of Helmfiles in the base revision. Empty while the base itself is read.
     pub(crate) known_releases: &'r HelmfileReleaseFiles,
-    /// What is known of the cluster.
+    /// The known facts of the cluster.
     pub(crate) facts: &'r ClusterFacts,
     /// The ConfigMaps and Secrets of the cluster whose values are known.
     pub(crate) cluster_references: &'r DeclaredReferences,
-    /// When no further applier is begun.
+    /// The time after which no further applier is started.
     pub(crate) deadline: Instant,
 }
 
 impl Revision<'_> {
-    /// What a source is made of.
+    /// The origin of a source's files.
     pub(crate) fn origin(
         &self,
         id: &ObjectId,
@@ -96,28 +98,28 @@ impl Revision<'_> {
 /// An applier that was found.
 pub(crate) struct DeclaredApplier {
     pub(crate) rendered: RenderedApplier,
-    /// The sources that are the repository, and whose files it has.
+    /// The sources that are this repository and whose files the applier uses.
     pub(crate) own_sources: Vec<ObjectId>,
-    /// What is rendered only if the other side has something else.
+    /// The rendering that is done only if the other side differs.
     pub(crate) deferred: Option<DeferredRendering>,
 }
 
-/// The objects of an applier that were not rendered yet.
+/// The objects of an applier that are not rendered yet.
 pub(crate) struct DeferredRendering {
-    /// Identifies all that they depend on.
+    /// A key of all inputs of these objects. Equal keys mean equal objects.
     pub(crate) key: String,
     pub(crate) work: DeferredWork,
 }
 
 /// How objects are rendered.
 pub(crate) enum DeferredWork {
-    /// As those of a release.
+    /// They are rendered as objects of a HelmRelease.
     Release(Box<ReleaseInputs>),
-    /// As those of a release of a Helmfile.
+    /// They are rendered as objects of a Helmfile's release.
     HelmfileRelease(Box<HelmfileReleaseInputs>),
-    /// Not at all: they stay as they are in the base, for this reason.
+    /// They are not rendered. They stay as they are in the base, for this reason.
     LeftAsItIs(String),
-    /// Not at all, for this reason.
+    /// They are not rendered, for this reason.
     NotRendered(RenderFailure),
 }
 
@@ -126,23 +128,23 @@ pub(crate) enum DeferredWork {
 pub(crate) struct RepositoryDeclarations {
     pub(crate) appliers: BTreeMap<ObjectId, DeclaredApplier>,
     pub(crate) sources: DeclaredSources,
-    /// Sources that are the repository because the entry point says so.
+    /// The sources that are this repository according to the entry point.
     pub(crate) own_sources: BTreeSet<ObjectId>,
     pub(crate) generators: DeclaredGenerators,
     pub(crate) references: Arc<DeclaredReferences>,
-    /// What Secrets held that were declared once more, with other values.
+    /// The values of Secrets that were declared again with other values.
     pub(crate) replaced_secrets: Vec<Vec<u8>>,
     pub(crate) kinds: DeclaredKindScopes,
     pub(crate) incomplete: Option<String>,
     /// The releases of Helmfiles.
     pub(crate) helmfile_releases: HelmfileReleaseFiles,
-    /// Releases whose inputs are known at the end only.
+    /// Releases whose inputs are known only at the end.
     releases: BTreeMap<ObjectId, HelmRelease>,
     /// Helmfiles, which are planned at the end.
     pub(crate) helmfiles: BTreeMap<ObjectId, Object>,
-    /// The objects that declare the appliers. The releases of a Helmfile have none.
+    /// The objects that declare the appliers. A Helmfile's release has no such object.
     pub(crate) manifests: BTreeMap<ObjectId, Object>,
-    /// The Kustomization of the entry point, if the repository declares none and it was made for the folder.
+    /// The Kustomization for the folder of the entry point, if the repository declares none.
     pub(crate) made_entry: Option<ObjectId>,
     /// All ConfigMaps and Secrets that appliers name.
     pub(crate) all_references: BTreeSet<ObjectId>,
@@ -153,23 +155,23 @@ pub(crate) struct RepositoryDeclarations {
     objects: usize,
 }
 
-/// For which ConfigMaps and Secrets an applier does not wait.
+/// Which ConfigMaps and Secrets count as known, so that an applier need not wait for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KnownReferences {
-    /// Those that are declared.
+    /// Only those that the repository declares.
     Declared,
-    /// Also those that the cluster has and that no applier applied, or one that was built and does not declare them any more.
+    /// Also those in the cluster that no applier has applied, or whose applier was already built and no longer declares them.
     OfBuiltAppliers,
-    /// Also all others of which the cluster is known to have them or not.
+    /// Also all others in the facts of the cluster, whether they exist or not.
     OfCluster,
 }
 
 impl KnownReferences {
-    /// All of them, in this order: what is still to be built may declare what the facts have in an older state.
+    /// All variants, in this order. The facts come last, because an applier that is not built yet may declare a newer state.
     const ALL: [Self; 3] = [Self::Declared, Self::OfBuiltAppliers, Self::OfCluster];
 }
 
-/// An applier whose turn has not come.
+/// An applier that was not built yet.
 struct PendingApplier {
     kind: ApplierKind,
     object: Object,
@@ -193,7 +195,7 @@ fn entry_applier(folder: &RelPath) -> anyhow::Result<PendingApplier> {
     Ok(PendingApplier { kind: ApplierKind::Kustomization, object, parent: None, is_entry: true })
 }
 
-/// That the folder of the entry point cannot be built, and what to do if it was only assumed.
+/// The message that the folder of the entry point cannot be built. If the folder was only assumed, the message contains advice.
 fn unbuilt_entry(entry: &EntryPoint, failure: &str) -> String {
     let EntryPoint { folder, is_assumed } = entry;
     match is_assumed {
@@ -205,10 +207,10 @@ fn unbuilt_entry(entry: &EntryPoint, failure: &str) -> String {
     }
 }
 
-/// Finds everything that a revision declares from a folder down, and builds its Kustomizations.
+/// Finds everything that a revision declares from a folder on, and builds its Kustomizations.
 ///
 /// # Errors
-/// A thread could not do its work. That an applier cannot be built is said of the applier.
+/// A thread could not do its work. An applier that cannot be built is recorded as failed, and is no error.
 pub(crate) fn declarations(
     revision: &Revision<'_>,
     entry: &EntryPoint,
@@ -229,7 +231,7 @@ pub(crate) fn declarations(
             }
         }
         if ready.is_empty() {
-            // Nothing declares what they wait for.
+            // Nothing declares the objects for which these appliers wait.
             std::mem::swap(&mut ready, &mut waiting);
         }
         pending = waiting;
@@ -253,7 +255,7 @@ pub(crate) fn declarations(
     Ok(found)
 }
 
-/// A HelmRelease that is not rendered yet.
+/// Makes the applier of a HelmRelease that is not rendered yet.
 pub(crate) fn release_applier(
     release: &HelmRelease,
     settings: &OperatorSettings,
@@ -270,19 +272,19 @@ pub(crate) fn release_applier(
     }
 }
 
-/// The source that an object's `spec.sourceRef` names.
+/// The source in the `spec.sourceRef` of an object.
 pub(crate) fn source_of(object: &Object) -> Option<ObjectId> {
     referenced_source(&object.get("spec")?["sourceRef"], object.namespace())
 }
 
-/// An object as its type.
+/// Converts an object to its type.
 pub(crate) fn typed<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, String> {
     serde_json::from_value(object.clone().into_value())
         .map_err(|error| format!("{} cannot be read: {error}", object.id().subject()))
 }
 
 impl RepositoryDeclarations {
-    /// Whether all that an applier names is declared or known.
+    /// Whether all objects that an applier names are declared or known.
     fn is_ready(
         &self,
         applier: &PendingApplier,
@@ -317,7 +319,7 @@ impl RepositoryDeclarations {
         }
     }
 
-    /// Whether the facts of the cluster have a ConfigMap or Secret, as far as they count.
+    /// Whether the cluster facts make a ConfigMap or Secret known, according to `known`.
     fn has_fact(
         &self,
         id: &ObjectId,
@@ -350,7 +352,7 @@ impl RepositoryDeclarations {
         self.sources.contains_key(source) || is_here()
     }
 
-    /// What an applier applies.
+    /// Builds the objects that an applier applies.
     fn apply(&self, applier: &PendingApplier, revision: &Revision<'_>) -> DeclaredApplier {
         if Instant::now() > revision.deadline {
             return DeclaredApplier::unread(RenderFailure::out_of_time());
@@ -365,7 +367,7 @@ impl RepositoryDeclarations {
         };
         let mut applied = applied.unwrap_or_else(DeclaredApplier::failed);
         if applied.rendered.failure.is_some() && applied.rendered.declaration_digest.is_empty() {
-            // Nothing was read but its spec.
+            // Only the spec of the applier was read.
             applied.rendered.declaration_digest = self.unread_key(&applier.object, &[], "");
         }
         applied
@@ -394,7 +396,7 @@ impl RepositoryDeclarations {
             }
             Err(failure) => {
                 let key = self.unread_key(&applier.object, sources, failure.text());
-                // Its switches say what becomes of its objects when it is removed.
+                // The spec says what happens to the objects when the Kustomization is removed.
                 let begun = kustomization_applier(object, "");
                 return DeclaredApplier::not_rendered(key, failure, begun);
             }
@@ -421,7 +423,7 @@ impl RepositoryDeclarations {
     fn release(&self, release: HelmRelease, revision: &Revision<'_>) -> DeclaredApplier {
         let begun = release_applier(&release, revision.settings);
         let inputs = ReleaseInputs::new(release, self, revision);
-        // What cannot be fetched is compared by what it depends on.
+        // A chart that cannot be fetched is compared by its inputs.
         let is_readable =
             inputs.chart.as_ref().is_ok_and(|it| it.is_readable(&revision.renderer.charts));
         let rendered = match is_readable && inputs.may_declare_appliers() {
@@ -432,8 +434,8 @@ impl RepositoryDeclarations {
         DeclaredApplier { rendered, own_sources, deferred: None }
     }
 
-    /// The Kustomization by which the entry point applies itself, if it declares one: it takes the place of the one that was
-    /// made for the folder, since it may have patches and variables.
+    /// Finds a declared Kustomization that applies the folder of the entry point itself. It replaces the generated
+    /// Kustomization for the folder, because it may have patches and variables.
     fn applies_itself(
         &mut self,
         rendered: &RenderedApplier,
@@ -458,7 +460,7 @@ impl RepositoryDeclarations {
         Some(PendingApplier { kind, object, parent: None, is_entry: false })
     }
 
-    /// Adds an applier, and what its objects declare.
+    /// Adds an applier and everything that its objects declare.
     fn add(
         &mut self,
         applier: PendingApplier,
@@ -484,7 +486,7 @@ impl RepositoryDeclarations {
             self.stop_at(&format!("more than {MAX_OBJECTS} objects"));
             return;
         }
-        // Another cluster has its own operator, which is not asked.
+        // Objects in another cluster are reconciled by the operator of that cluster, which this command does not know.
         if declared.rendered.target_cluster.is_empty() {
             self.follow(&id, &declared.rendered.objects, pending);
         }
@@ -499,7 +501,7 @@ impl RepositoryDeclarations {
         self.appliers.insert(id, declared);
     }
 
-    /// Takes note of what objects declare.
+    /// Records what objects declare.
     fn follow(&mut self, parent: &ObjectId, objects: &[Object], pending: &mut Vec<PendingApplier>) {
         for object in objects {
             self.kinds.add(object);
@@ -535,7 +537,8 @@ impl RepositoryDeclarations {
         }
     }
 
-    /// Takes note of what appliers need and neither the repository nor the cluster has, now that all that may be declared is.
+    /// Records the objects that appliers need but neither the repository nor the cluster has. This runs after everything was
+    /// searched.
     fn name_missing_references(&mut self, facts: &ClusterFacts) {
         for (applier, AppliersReference { id, field, is_optional }) in
             std::mem::take(&mut self.named_references)
@@ -558,7 +561,7 @@ impl RepositoryDeclarations {
         self.incomplete.get_or_insert_with(text);
     }
 
-    /// Takes note of what each release depends on, now that all that may be declared is.
+    /// Records the inputs of each release. This runs after everything was searched.
     fn defer_releases(&mut self, revision: &Revision<'_>) -> anyhow::Result<()> {
         let releases: Vec<_> = std::mem::take(&mut self.releases).into_iter().collect();
         let declarations = &*self;
@@ -587,7 +590,7 @@ impl RepositoryDeclarations {
     }
 }
 
-/// The release of a HelmRelease, before its chart is known.
+/// The Helm release of a HelmRelease, before its chart is known.
 fn helm_release(release: &HelmRelease, settings: &OperatorSettings) -> HelmReleaseTarget {
     let target = read_without_chart(release, settings).release.target;
     let upgrade = release.spec.upgrade.as_ref();
@@ -600,7 +603,7 @@ fn helm_release(release: &HelmRelease, settings: &OperatorSettings) -> HelmRelea
     }
 }
 
-/// The folder that a Kustomization builds, and its components; all files if a path leaves the source.
+/// The folder that a Kustomization builds, and its components. All files count if a path leads out of the source.
 fn built_folders(object: &Kustomization) -> Vec<RelPath> {
     let spec = &object.spec;
     let path = spec.path.as_deref().unwrap_or_default().trim_start_matches('/');
@@ -619,7 +622,7 @@ pub(crate) fn builds(object: &Object, folder: &RelPath) -> bool {
 }
 
 impl DeclaredApplier {
-    /// One of which not even the spec is known. Nothing says that it leaves its objects when it is removed.
+    /// An applier whose spec cannot be read. Without the spec, it is unknown whether a removal would keep the applied objects.
     fn unread(failure: RenderFailure) -> Self {
         let begun = RenderedApplier {
             prunes: true,
@@ -638,7 +641,7 @@ impl DeclaredApplier {
         Self { rendered, own_sources: Vec::new(), deferred: Some(deferred) }
     }
 
-    /// Whether nothing was rendered, and nothing failed.
+    /// Whether nothing was rendered and nothing failed.
     fn is_empty(&self) -> bool {
         self.rendered.objects.is_empty()
             && self.rendered.failure.is_none()

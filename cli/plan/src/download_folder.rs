@@ -1,11 +1,12 @@
-//! Charts and indexes of repositories that earlier runs fetched, in a folder of the user.
+//! A cache of the charts and repository indexes that earlier runs fetched, in a folder of the user.
 //!
-//! Here: the files of the folder, how many bytes they may have, which of them are removed. Elsewhere: what is kept under
-//! which key, and when it counts (`sources::charts::download_cache`), fetching (`chart_fetch.rs`).
+//! Here: the files of the folder, its maximum size, and removing files. Elsewhere: cache keys and validity
+//! (`sources::charts::download_cache`), fetching (`chart_fetch.rs`).
 //!
-//! Several runs may use a folder at once: a file has its name only when it is complete, and one that another run removes
-//! is fetched again. The folder decides what a range of versions means only as far as a repository answers that its index
-//! did not change, so it belongs to those alone who may decide that.
+//! Several runs may use the folder at once. A file gets its final name when it is complete, and a file that another run removed
+//! is fetched again.
+//! The folder can influence which chart version a range selects, if the repository says that its index has not changed. So only
+//! trusted users may write to the folder.
 
 use std::env;
 use std::fs::{self, DirBuilder, File};
@@ -21,25 +22,26 @@ use sources::charts::{CachedDownload, DownloadCache, DownloadKey, HttpValidators
 
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 
-/// The folder within that of the user. It has a version, since another one of windlass may write other files.
+/// The name of this folder in the cache folder of the user. It contains a version, because another version of windlass may
+/// write other files.
 const FOLDER: &str = "charts-v1";
 
-/// The most bytes of all files.
+/// The maximum size of all files, in bytes.
 const MAX_FOLDER_BYTES: u64 = 512 << 20;
 
-/// The most bytes of one file: the largest index, and its first line.
+/// The maximum size of one file, in bytes: the largest index and its first line.
 const MAX_FILE_BYTES: u64 = MAX_INDEX + (64 << 10);
 
-/// How the name of a file begins that is being written.
+/// The prefix of files that are still being written.
 const UNFINISHED: &str = ".new-";
 
-/// After this time, a file that is being written counts as left by a run that was killed.
+/// After this time, an unfinished file counts as left behind by a killed run.
 const MAX_WRITE_TIME: Duration = Duration::from_secs(3600);
 
 /// The first line of a file, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct FileHeader {
-    /// Of all that follows.
+    /// The digest of the rest of the file.
     sha256: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     etag: Option<String>,
@@ -47,16 +49,16 @@ struct FileHeader {
     modified: Option<String>,
 }
 
-/// A folder with what was fetched. It is made when the first file is kept.
+/// The folder with the fetched files. It is created when the first file is stored.
 pub(crate) struct DownloadFolder {
     folder: PathBuf,
     most: u64,
-    /// Whether it was said that nothing can be kept.
+    /// Whether the warning that nothing can be stored was already printed.
     is_failure_said: AtomicBool,
 }
 
 impl DownloadFolder {
-    /// That in a folder, by default in the one for caches of the user; none if the environment names no such folder.
+    /// Uses a given folder, or the user's default cache folder. Returns `None` if the environment names no such folder.
     pub(crate) fn new(folder: Option<PathBuf>) -> Option<Self> {
         let folder = folder.or_else(default_folder)?.join(FOLDER);
         Some(Self { folder, most: MAX_FOLDER_BYTES, is_failure_said: AtomicBool::new(false) })
@@ -72,7 +74,7 @@ impl DownloadFolder {
         if hex::encode(Sha256::digest(&bytes)) != header.sha256 {
             return None;
         }
-        // The file that was used longest ago is the first to go. If that cannot be noted, it goes earlier.
+        // The least recently used file is removed first. If the time cannot be updated, the file is removed earlier.
         drop(file.set_modified(SystemTime::now()));
         let validators = HttpValidators { etag: header.etag, modified: header.modified };
         Some(CachedDownload { bytes, validators })
@@ -91,13 +93,13 @@ impl DownloadFolder {
         self.remove_excess()
     }
 
-    /// Removes the files that were used longest ago, until the rest fits; nothing that another program wrote.
+    /// Removes the least recently used files until the rest fits. Files of other programs stay.
     fn remove_excess(&self) -> io::Result<()> {
         let now = SystemTime::now();
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // Another run may have removed it.
+            // Another run may have removed the file.
             let Ok(known) = entry.metadata() else { continue };
             let used = known.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let name = entry.file_name();
@@ -141,9 +143,9 @@ impl DownloadCache for DownloadFolder {
     }
 }
 
-/// The folder of windlass among the caches of the user.
+/// The cache folder of windlass for this user.
 fn default_folder() -> Option<PathBuf> {
-    // Relative ones are ignored, as the specification of these variables says.
+    // Relative paths are ignored, as the specification of these variables requires.
     let named = |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     let of_home = || {
         let caches = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
@@ -189,7 +191,7 @@ mod tests {
     #[test]
     fn what_was_used_longest_ago_goes_first_and_files_of_others_stay() {
         let place = tempfile::tempdir().unwrap();
-        // Three files fit.
+        // Three files fit into the folder.
         let folder = folder_of(&place, 1200);
         let keys = ["a", "b", "c"].map(|part| DownloadKey::of(&[part]));
         let foreign = place.path().join(FOLDER).join("notes.txt");
@@ -200,7 +202,7 @@ mod tests {
             let file = File::options().write(true).open(folder.folder.join(key.text())).unwrap();
             file.set_modified(used).unwrap();
         }
-        // The use of the oldest one makes it the newest.
+        // Using the oldest file makes it the newest.
         assert!(folder.download(&keys[0]).is_some());
         folder.keep(&DownloadKey::of(&["d"]), &download(&"x".repeat(300), None));
         assert!(folder.download(&keys[0]).is_some());

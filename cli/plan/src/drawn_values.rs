@@ -1,9 +1,9 @@
-//! Values that a chart draws at random or takes from the time: in a cluster each upgrade makes others, so a plan names them, and
-//! compares what is left.
+//! Finds values that a chart generates randomly or from the current time. In a cluster, each upgrade generates others. So a
+//! plan names these values, and compares only the rest.
 //!
-//! A release that draws is rendered once more, with other randomness at another time; the words that differ are masked. What is
-//! beside them in a text is compared: a change there would otherwise be hidden by a drawn word. Elsewhere: rendering
-//! (`release_rendering.rs`), what a helmfile draws (`declared_helmfile.rs`).
+//! A release with such values is rendered twice, with other random numbers and another time. The words that differ are masked.
+//! The rest of each text is compared, because a generated word must not hide another change. Elsewhere: rendering
+//! (`release_rendering.rs`), generated values of helmfiles (`declared_helmfile.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,39 +18,40 @@ use plan::UnknownValue;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-/// When charts are rendered, in seconds since 1970: not now, since two renderings would differ.
+/// The time at which charts are rendered, in seconds since 1970. It is fixed, because two renderings at the current time would
+/// differ.
 const RENDER_TIME_SECONDS: i64 = 1_767_225_600;
 
-/// How much later the second rendering is: another year, month, day of the week, hour, minute and second.
+/// How much later the time of the second rendering is. The year, month, weekday, hour, minute and second all differ.
 const SECOND_RENDERING_DELAY: SignedDuration =
     SignedDuration::from_secs(411 * 86_400 + 7 * 3600 + 1865);
 
-/// In place of words that each rendering makes anew.
+/// The text that replaces generated words.
 const DRAWN_TEXT_MASK: &str = "(drawn anew by each rendering)";
 
-/// In place of data of a Secret that is no text, in base64.
+/// The base64 text that replaces generated binary data of a Secret.
 const DRAWN_DATA_MASK: &str = "ZHJhd24gYW5ldyBieSBlYWNoIHJlbmRlcmluZw==";
 
-/// Besides letters and digits, what words have that are drawn at random or say a time.
+/// Characters that count as part of a generated word, in addition to letters and digits.
 const JOINING_CHARACTERS: &str = "+/=._-~:@%";
 
-/// What templates draw on.
+/// The time and the random numbers that templates can use.
 pub(crate) struct TemplateDraws {
-    /// The time.
+    /// The current time for templates.
     pub(crate) now: Timestamp,
-    /// The random bytes.
+    /// The source of random bytes.
     pub(crate) random: Arc<RandomFill>,
-    /// Whether random bytes were drawn.
+    /// Whether a template has used random bytes.
     is_drawn: Arc<AtomicBool>,
 }
 
 impl TemplateDraws {
-    /// The same for each rendering.
+    /// The time and the random numbers of the first rendering. They are the same in every run.
     pub(crate) fn fixed() -> Self {
         Self::new(fixed_time(), 0)
     }
 
-    /// Others, which are the same each time as well.
+    /// The time and the random numbers of the second rendering. They are also the same in every run.
     pub(crate) fn other() -> Self {
         let now = fixed_time().saturating_add(SECOND_RENDERING_DELAY).unwrap_or(Timestamp::MAX);
         Self::new(now, 1)
@@ -67,28 +68,28 @@ impl TemplateDraws {
         Self { now, random, is_drawn }
     }
 
-    /// Notes whether random bytes are drawn from now on.
+    /// Starts to watch whether templates use random bytes.
     pub(crate) fn watch(&self) -> DrawWatch {
         DrawWatch(self.is_drawn.clone())
     }
 }
 
-/// Whether random bytes were drawn.
+/// Watches whether templates have used random bytes.
 pub(crate) struct DrawWatch(Arc<AtomicBool>);
 
 impl DrawWatch {
-    /// Whether another rendering of the chart may give something else.
+    /// Whether a second rendering of the chart may have another result.
     pub(crate) fn may_differ(&self, chart: &Chart) -> bool {
         self.0.load(Ordering::Relaxed) || reads_time(chart)
     }
 }
 
-/// The time that templates see.
+/// The fixed time that templates see.
 pub(crate) fn fixed_time() -> Timestamp {
     Timestamp::from_second(RENDER_TIME_SECONDS).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The same bytes for each rendering.
+/// Random bytes that are the same for each rendering.
 pub(crate) fn fixed_randomness() -> Arc<RandomFill> {
     randomness(0)
 }
@@ -106,7 +107,7 @@ fn randomness(seed: u8) -> Arc<RandomFill> {
     })
 }
 
-/// Whether a template of a chart, or of one in it, has the word `now`.
+/// Whether a template of a chart or its dependencies contains the word `now`.
 fn reads_time(chart: &Chart) -> bool {
     let mut open = vec![chart];
     while let Some(chart) = open.pop() {
@@ -123,7 +124,7 @@ fn has_word(text: &[u8], word: &[u8]) -> bool {
     text.split(|byte| !is_letter(byte)).any(|found| found == word)
 }
 
-/// Masks what another rendering of a release has otherwise, and names it.
+/// Masks the values that differ in a second rendering of a release. Returns the names of these values.
 pub(crate) fn mask(objects: &mut [Object], other: &[Object]) -> Vec<UnknownValue> {
     let ids = |objects: &[Object]| objects.iter().map(Object::id).collect::<Vec<_>>();
     if ids(objects) != ids(other) {
@@ -145,14 +146,14 @@ fn unknown(what: String) -> UnknownValue {
     UnknownValue { what, reason: reason.to_owned() }
 }
 
-/// A value of an object in two renderings.
+/// A field of an object in two renderings.
 struct FieldOfTwoRenderings<'v> {
     path: String,
     value: &'v mut Value,
     other: &'v Value,
 }
 
-/// Masks what differs in texts, and gives the paths of all values that differ.
+/// Masks the differences in strings, and returns the paths of all values that differ.
 fn masked_paths(
     fields: &mut Map<String, Value>,
     others: &Map<String, Value>,
@@ -162,11 +163,18 @@ fn masked_paths(
     let mut open = Vec::new();
     push_fields("", fields, others, &mut open, &mut paths);
     while let Some(FieldOfTwoRenderings { path, value, other }) = open.pop() {
+        if *value == *other {
+            continue;
+        }
         match (value, other) {
             (Value::Object(fields), Value::Object(others)) => {
                 push_fields(&path, fields, others, &mut open, &mut paths);
             }
-            (Value::Array(items), Value::Array(others)) if items.len() == others.len() => {
+            (Value::Array(items), Value::Array(others)) => {
+                if items.len() != others.len() {
+                    paths.push(path);
+                    continue;
+                }
                 let pairs = items.iter_mut().zip(others).enumerate();
                 open.extend(pairs.map(|(at, (value, other))| FieldOfTwoRenderings {
                     path: format!("{path}/{at}"),
@@ -174,7 +182,6 @@ fn masked_paths(
                     other,
                 }));
             }
-            (value, other) if *value == *other => {}
             (value, other) => {
                 mask_value(value, other, is_secret && path.starts_with("/data/"));
                 paths.push(path);
@@ -185,7 +192,7 @@ fn masked_paths(
     paths
 }
 
-/// Masks what differs in a value, if both are texts. `is_data` says that they are base64.
+/// Masks the differences in a value if both values are strings. `is_data` says that they are base64.
 fn mask_value(value: &mut Value, other: &Value, is_data: bool) {
     let Value::String(text) = value else { return };
     let Some(other) = other.as_str() else { return };
@@ -203,8 +210,8 @@ fn masked_data(data: &str, other: &str) -> Option<String> {
     }
 }
 
-/// A text with a mask for the words that another rendering has otherwise; `None` if the renderings do not have the same number of
-/// words: what belongs together is not known then, and nothing is hidden.
+/// Masks the words of a text that differ in the second rendering. Returns `None` if the numbers of words differ, because then
+/// it is unknown which words correspond. In that case, nothing is masked.
 fn masked_text(text: &str, other: &str) -> Option<String> {
     let is_of_word = |it: char| it.is_alphanumeric() || JOINING_CHARACTERS.contains(it);
     let ours = split_words(text, is_of_word);
@@ -215,7 +222,7 @@ fn masked_text(text: &str, other: &str) -> Option<String> {
     Some(ours.into_iter().zip(others).map(|(ours, other)| masked_word(ours, other)).collect())
 }
 
-/// A word with a mask for those of its parts that differ, such as `registry/app:` and a mask.
+/// Masks the parts of a word that differ. For example, `registry/app:` stays and the tag is masked.
 fn masked_word(word: &str, other: &str) -> String {
     if word == other {
         return word.to_owned();
@@ -225,7 +232,7 @@ fn masked_word(word: &str, other: &str) -> String {
     if ours.len() == others.len() {
         return masked_parts(&ours, &others);
     }
-    // Random base64, whose separators are at other places: what is before and after it stays.
+    // Random base64 has its separators at other positions, so only the equal beginning and end stay.
     let is_same = |pair: &(&&str, &&str)| pair.0 == pair.1;
     let before = ours.iter().zip(&others).take_while(is_same).count();
     let rest = ours.len().min(others.len()) - before;
@@ -235,7 +242,7 @@ fn masked_word(word: &str, other: &str) -> String {
     format!("{begin}{DRAWN_TEXT_MASK}{end}")
 }
 
-/// The parts of a word, with one mask for parts that differ and have only a separator between them, as those of a time.
+/// Masks the parts of a word that differ. Differing parts with only a separator between them, as in a time, get one mask.
 fn masked_parts(ours: &[&str], others: &[&str]) -> String {
     let mut masked = String::new();
     let mut is_after_mask = false;
@@ -261,7 +268,7 @@ fn masked_parts(ours: &[&str], others: &[&str]) -> String {
     masked
 }
 
-/// The runs of characters of words in a text, and each other character by itself.
+/// Splits a text into words and single other characters.
 fn split_words(text: &str, is_of_word: impl Fn(char) -> bool) -> Vec<&str> {
     let mut words = Vec::new();
     let mut left = text;
@@ -277,7 +284,7 @@ fn split_words(text: &str, is_of_word: impl Fn(char) -> bool) -> Vec<&str> {
     words
 }
 
-/// Adds the fields of a table; names those that only one of the renderings has.
+/// Adds the fields of two maps. A field that only one rendering has is recorded as a difference.
 fn push_fields<'v>(
     path: &str,
     fields: &'v mut Map<String, Value>,
@@ -369,7 +376,7 @@ mod tests {
         assert_eq!(objects[0].get("data").unwrap()["user"], "YWRtaW4=");
         let annotation = &objects[0].meta("annotations").unwrap()["a/b"];
         assert_eq!(*annotation, format!("the password is /{DRAWN_TEXT_MASK}=="));
-        // Only a text can be replaced, and a number keeps its type.
+        // Only a text can be masked, so the number stays.
         assert_eq!(objects[0].get("ports").unwrap()[1], 1);
         assert_eq!(objects[1], secret("/w==", 1));
     }

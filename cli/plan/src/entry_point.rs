@@ -1,7 +1,8 @@
-//! Where the search for appliers begins: the folder of the Kustomization that applies itself, as `flux bootstrap` makes it, or
-//! the folder that a FluxInstance of the Flux Operator names, which makes the Kustomization in the cluster.
+//! Finds the folder at which the search for appliers begins. It is the folder of the Kustomization that applies itself, as
+//! `flux bootstrap` creates it. Or it is the folder in a FluxInstance of the Flux Operator, which creates the Kustomization in
+//! the cluster.
 //!
-//! Elsewhere: from there down (`discovery.rs`).
+//! Elsewhere: the search itself (`discovery.rs`).
 
 use std::collections::BTreeSet;
 
@@ -14,16 +15,16 @@ use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 use super::discovery::ApplierKind;
 use super::repository_sources::BOOTSTRAP_NAME;
 
-/// The largest file that is searched for appliers.
+/// The largest file that is searched for appliers, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-/// The most manifests of appliers that are kept: what is further on is not searched.
+/// The maximum number of applier manifests that are kept. Further files are not searched.
 const MAX_APPLIER_MANIFESTS: usize = 20_000;
 
-/// The most folders that a message lists.
+/// The maximum number of folders that a message lists.
 const MAX_LISTED_FOLDERS: usize = 20;
 
-/// What a file has that declares an applier or a FluxInstance.
+/// Strings that a file contains if it declares an applier or a FluxInstance.
 const APPLIER_MARKS: [&[u8]; 4] = [
     b"toolkit.fluxcd.io",
     b"helmfile.windlass.dev",
@@ -31,29 +32,29 @@ const APPLIER_MARKS: [&[u8]; 4] = [
     b"fluxcd.controlplane.io",
 ];
 
-/// The group of the Flux Operator.
+/// The API group of the Flux Operator.
 const FLUX_OPERATOR_GROUP: &str = "fluxcd.controlplane.io";
 
-/// The chart that makes a FluxInstance of its values; the OCIRepository that has it is named like it.
+/// The chart that creates a FluxInstance from its values. The OCIRepository of the chart has the same name.
 const FLUX_INSTANCE_CHART: &str = "flux-instance";
 
-/// Where the search begins.
+/// The folder at which the search begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EntryPoint {
     /// The folder that the cluster applies first.
     pub(crate) folder: RelPath,
-    /// Whether it is the root because no file says which folder it is.
+    /// Whether the root is assumed because no file names the folder.
     pub(crate) is_assumed: bool,
 }
 
 impl EntryPoint {
-    /// A folder that the user or a file names.
+    /// The folder that the user or a file names.
     pub(crate) fn named(folder: RelPath) -> Self {
         Self { folder, is_assumed: false }
     }
 }
 
-/// The manifests of appliers in the files of a revision, as they are written there.
+/// The manifests of appliers in the files of a revision, before any build.
 pub(crate) struct ApplierManifests {
     appliers: Vec<LocatedObject>,
     /// The folders of the revision that FluxInstances name.
@@ -61,7 +62,7 @@ pub(crate) struct ApplierManifests {
 }
 
 impl ApplierManifests {
-    /// Reads all YAML files, up to a bound. Those that are no manifests, such as templates, are left out.
+    /// Reads all YAML files up to the maximum. Files that are not manifests, such as templates, are skipped.
     pub(crate) fn of(files: &MemoryTree) -> Self {
         let mut appliers = Vec::new();
         let mut synced_folders = BTreeSet::new();
@@ -87,11 +88,11 @@ impl ApplierManifests {
         Self { appliers, synced_folders }
     }
 
-    /// The folder of the only Kustomization that applies the file that declares it, or of the only FluxInstance; the root if
-    /// there is none.
+    /// The folder of the only Kustomization that applies its own file, or of the only FluxInstance. The root if there is
+    /// neither.
     ///
     /// # Errors
-    /// There are several: they are different clusters.
+    /// There are several such objects, because the repository serves several clusters.
     pub(crate) fn entry(&self) -> anyhow::Result<EntryPoint> {
         let mut folders = self.synced_folders.clone();
         for LocatedObject { file, object, .. } in &self.appliers {
@@ -101,7 +102,7 @@ impl ApplierManifests {
             let folder = RelPath::parse(path.trim_start_matches('/'));
             if let (Some(_), Ok(folder), Ok(file)) = (spec, folder, RelPath::parse(file))
                 && file.starts_with(&folder)
-                // The root of another repository is written in the same way.
+                // A Kustomization for the root of another repository looks the same.
                 && (!folder.is_root() || object.name() == BOOTSTRAP_NAME)
             {
                 folders.insert(folder);
@@ -125,7 +126,7 @@ impl ApplierManifests {
         }
     }
 
-    /// The file that declares an applier; none if it is not the only one that may.
+    /// The file that declares an applier. `None` if several files may declare it.
     pub(crate) fn file_of(&self, id: &ObjectId) -> Option<String> {
         let is_named = |it: &&LocatedObject| {
             let namespace = it.object.namespace();
@@ -139,10 +140,10 @@ impl ApplierManifests {
     }
 }
 
-/// The folder of the revision that a FluxInstance has applied, or the values of the chart of one; none of other objects.
+/// The folder that a FluxInstance applies, or the values of the chart that creates one. `None` for other objects.
 ///
-/// The root may be that of another repository, and is what is taken anyway if there is no other folder. The address is not
-/// compared: a repository that was renamed may be written with either name, and a mirror has another one.
+/// The root folder is skipped, because it may be that of another repository, and it is the default anyway.
+/// The repository address is not compared. A renamed repository has two valid names, and a mirror has another address.
 fn synced_folder(object: &Object, files: &MemoryTree) -> Option<RelPath> {
     let spec = object.get("spec")?;
     let gvk = object.gvk();

@@ -1,6 +1,7 @@
-//! `windlass plan facts`: writes what only the cluster knows into a file that the repository has, or compares both.
+//! `windlass plan facts`: writes facts that only the cluster knows into a file of the repository, or compares the file with the
+//! cluster.
 //!
-//! Elsewhere: the format (`facts_file.rs`), reading a cluster (`facts_of_cluster.rs`).
+//! Elsewhere: the format of the file (`facts_file.rs`), reading a cluster (`facts_of_cluster.rs`).
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -50,7 +51,7 @@ pub(crate) struct FactsArgs {
     timeout: Duration,
 }
 
-/// Examples, with which the help of the command ends.
+/// Examples at the end of the command's help.
 pub(crate) const EXAMPLES: &str = "Examples:
   windlass plan facts                           write .windlass/facts.yaml of the only cluster of the repository
   windlass plan facts --path clusters/prod      of one of several clusters
@@ -63,17 +64,17 @@ user may not read is named in it, and counts as unknown.
 
 Exit status: 0; 1 with --check if something differs; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
-/// Where the file is.
+/// The place of the facts.
 enum FactsPlace {
     /// Standard output.
     Stdout,
     /// A file that the user named.
     Named(PathBuf),
-    /// The file of a folder of the repository.
+    /// The facts file in a folder of the repository.
     InRepository {
-        /// From the top of the work tree.
+        /// The folder, relative to the root of the work tree.
         folder: RelPath,
-        /// On this disk.
+        /// The path of the file on this disk.
         file: PathBuf,
     },
 }
@@ -93,7 +94,7 @@ pub(crate) fn run(args: &FactsArgs) -> anyhow::Result<ExitCode> {
 /// Reads a file of facts.
 ///
 /// # Errors
-/// It cannot be read, or has no facts.
+/// The file cannot be read, or it does not contain facts.
 pub(crate) fn read_file(path: &Path) -> anyhow::Result<ClusterFacts> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
@@ -185,7 +186,7 @@ impl FactsArgs {
     }
 }
 
-/// Names what was left out, which decides how the command ends.
+/// Prints what was left out. If something was left out, the exit code says so.
 fn end(left_out: &[String], otherwise: ExitCode) -> ExitCode {
     for line in left_out {
         say(ProgressGlyph::Warning, &plan::clean_line(&format!("left out: {line}")));
@@ -193,7 +194,8 @@ fn end(left_out: &[String], otherwise: ExitCode) -> ExitCode {
     if left_out.is_empty() { otherwise } else { ExitCode::Failed }
 }
 
-/// Writes the file of a repository, whose author must not choose what else is written.
+/// Writes the file in a repository. The author of the repository must not be able to redirect the write to another file, for
+/// example with a link.
 fn write_in_repository(file: &Path, text: &str) -> anyhow::Result<()> {
     let folder = file.parent().context("the file is in no folder")?;
     for place in [folder, file] {

@@ -1,10 +1,12 @@
-//! The file with what only a cluster knows, which a repository commits: its format, and what differs between two of them.
+//! The file with facts that only a cluster knows, which users commit to the repository. This module defines its format, and
+//! compares two such files.
 //!
-//! Elsewhere: reading a cluster (`facts_of_cluster.rs`), the command that writes the file (`facts_command.rs`), what a plan
-//! makes of it (`discovery.rs`, `kustomization_build.rs`, `release_inputs.rs`).
+//! Elsewhere: reading a cluster (`facts_of_cluster.rs`), the command that writes the file (`facts_command.rs`), using the facts
+//! in a plan (`discovery.rs`, `kustomization_build.rs`, `release_inputs.rs`).
 //!
-//! The file is a manifest that kustomize leaves out of what it builds, since the folder that has it may be built without a
-//! `kustomization.yaml`, with all manifests below. Its maps are sorted: two exports of one state are the same bytes.
+//! The file is a manifest that kustomize ignores, because its folder may be built without a `kustomization.yaml`. In that case,
+//! kustomize builds all manifests below the folder.
+//! The maps are sorted, so two exports of the same state have the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,85 +21,85 @@ use tree::RelPath;
 use super::resource_scope::DeclaredKindScopes;
 use windlass_cluster::spec_references::DeclaredReferences;
 
-/// Where the file is below the folder that the cluster applies first.
+/// The path of the file, below the folder that the cluster applies first.
 pub(crate) const FACTS_PATH: &str = ".windlass/facts.yaml";
 
-/// The version of the format.
+/// The API version of the format.
 const API_VERSION: &str = "plan.windlass.dev/v1alpha1";
 
 const KIND: &str = "ClusterFacts";
 
-/// The kinds whose objects label what they apply, with their groups.
+/// The kinds whose objects put labels on the applied objects, with their API groups.
 pub(crate) const LABELLING_APPLIERS: [(&str, &str); 2] =
     [("kustomize.toolkit.fluxcd.io", "Kustomization"), ("helm.toolkit.fluxcd.io", "HelmRelease")];
 
-/// Kustomize leaves an object with this annotation out of what it builds.
+/// kustomize leaves out an object with this annotation.
 const LOCAL_CONFIG: &str = "config.kubernetes.io/local-config";
 
-/// The largest file that is read or written.
+/// The largest file that is read or written, in bytes.
 pub(crate) const MAX_FACTS_BYTES: usize = 4 << 20;
 
-/// The most keys that are named where a value is not known.
+/// The maximum number of keys that are named if a value is unknown.
 const MAX_NAMED_KEYS: usize = 20;
 
-/// The most lines that say what differs.
+/// The maximum number of lines about differences.
 const MAX_DIFFERENCES: usize = 200;
 
 const HEADER: &str = "# What only the cluster knows, for `windlass plan`. Written by `windlass plan facts`, which compares it with \
                       --check.\n";
 
-/// What a cluster knew when the file was written.
+/// The facts of a cluster when the file was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ClusterFacts {
-    /// The version of the API server; empty if nothing is known of it.
+    /// The version of the API server. Empty if it is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) kubernetes_version: String,
-    /// Such as `apps/v1` and `apps/v1/Deployment`.
+    /// The served API versions and kinds, such as `apps/v1` and `apps/v1/Deployment`.
     #[serde(default)]
     pub(crate) api_versions: BTreeSet<String>,
-    /// Of kinds that are not built in, such as `Widget.acme.io`.
+    /// The scopes of kinds that are not built in, such as `Widget.acme.io`.
     #[serde(default)]
     pub(crate) scopes: BTreeMap<String, KindScope>,
-    /// ConfigMaps and Secrets that Kustomizations and HelmReleases name, as `Kind/namespace/name`.
+    /// The ConfigMaps and Secrets that Kustomizations and HelmReleases name, by `Kind/namespace/name`.
     #[serde(default)]
     pub(crate) references: BTreeMap<String, ReferenceFact>,
-    /// What could not be read: nothing is known of it.
+    /// The parts that could not be read, so nothing is known about them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) not_read: BTreeSet<String>,
 }
 
-/// Where the objects of a kind are.
+/// The scope of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum KindScope {
-    /// In namespaces.
+    /// The objects are in namespaces.
     Namespaced,
-    /// In none.
+    /// The objects are cluster-scoped.
     Cluster,
 }
 
-/// What is known of a ConfigMap or Secret.
+/// The facts about a ConfigMap or Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReferenceFact {
-    /// Whether the cluster has it.
+    /// Whether the object exists in the cluster.
     pub(crate) exists: bool,
     /// The Kustomization or HelmRelease that applied it, as `Kind/namespace/name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) applied_by: Option<String>,
-    /// The names of its values.
+    /// The keys of the object.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) keys: BTreeSet<String>,
-    /// The values of a ConfigMap; none if they were not exported.
+    /// The values of a ConfigMap. `None` if they were not exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<BTreeMap<String, String>>,
 }
 
 impl ClusterFacts {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// It is too large, of another version, or has something that no export has.
+    /// The file is too large, has another API version, or contains a field that no export writes.
     pub(crate) fn parse(text: &[u8]) -> anyhow::Result<Self> {
         let most = MAX_FACTS_BYTES;
         ensure!(text.len() <= most, "the facts have more than {most} bytes");
@@ -126,15 +128,15 @@ impl ClusterFacts {
         Ok(facts)
     }
 
-    /// The file; `folder` is the one that the cluster applies first, if that is known.
+    /// The text of the file. `folder` is the folder that the cluster applies first, if it is known.
     ///
     /// # Errors
-    /// It would be larger than what is read.
+    /// The text would be larger than the maximum.
     pub(crate) fn text(&self, folder: &RelPath) -> anyhow::Result<String> {
         let letter =
             |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '-' };
         let name: String = folder.as_str().chars().map(letter).collect();
-        // Files of several clusters may be in one build, where two objects of one name are an error.
+        // A build may contain the files of several clusters, and two objects with the same name would be an error.
         let name = if name.is_empty() { "cluster".to_owned() } else { name };
         let mut value = serde_json::to_value(self)?;
         value["apiVersion"] = API_VERSION.into();
@@ -149,12 +151,12 @@ impl ClusterFacts {
         Ok(text)
     }
 
-    /// What is known of a ConfigMap or Secret.
+    /// The facts about a ConfigMap or Secret.
     pub(crate) fn reference(&self, id: &ObjectId) -> Option<&ReferenceFact> {
         self.references.get(&id.subject())
     }
 
-    /// Why the values of a ConfigMap or Secret are not known that a field of an applier names.
+    /// Why the values of a ConfigMap or Secret are unknown. `field` is the field of the applier that names the object.
     pub(crate) fn unknown_reason(&self, id: &ObjectId, field: &str) -> String {
         let mut reason =
             format!("{field} names it, and the repository does not declare it, or encrypted it");
@@ -178,10 +180,10 @@ impl ClusterFacts {
         self.references.values().any(|it| it.data.is_some())
     }
 
-    /// What charts may assume of the cluster, besides what is given.
+    /// Adds the Kubernetes version and the API versions of the cluster to the capabilities for charts.
     ///
     /// # Errors
-    /// The version of Kubernetes is not one.
+    /// The Kubernetes version is not valid.
     pub(crate) fn add_to(&self, capabilities: &mut Capabilities) -> anyhow::Result<()> {
         if !self.kubernetes_version.is_empty() {
             let version = &self.kubernetes_version;
@@ -203,7 +205,7 @@ impl ClusterFacts {
         kinds
     }
 
-    /// The ConfigMaps and Secrets whose data is known: those with values, and those that do not exist and so have none.
+    /// The ConfigMaps and Secrets whose data is known. They either have exported values, or they do not exist.
     pub(crate) fn known_references(&self) -> DeclaredReferences {
         let mut known = DeclaredReferences::default();
         for (subject, fact) in &self.references {
@@ -222,14 +224,14 @@ impl ClusterFacts {
         DeclaredReferences::with_cluster_objects(known)
     }
 
-    /// Leaves out ConfigMaps and Secrets of other namespaces.
+    /// Removes ConfigMaps and Secrets of other namespaces.
     pub(crate) fn keep_namespace(&mut self, namespace: &str) {
         self.references
             .retain(|subject, _| reference_id(subject).is_some_and(|id| id.namespace == namespace));
     }
 
-    /// What differs in the cluster, a line each: `-` for what the file alone has, `+` for what the cluster alone has, `~` for
-    /// what both have and is another. Of what the cluster does not let read, nothing differs.
+    /// The differences between the file and the cluster, one per line. `-` marks facts of the file only, `+` facts of the
+    /// cluster only, and `~` facts that differ. Parts of the cluster that could not be read count as equal.
     pub(crate) fn differences(&self, cluster: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.kubernetes_version != cluster.kubernetes_version {
@@ -237,7 +239,7 @@ impl ClusterFacts {
             lines.push(format!("~ the version of Kubernetes: {file} -> {live}"));
         }
         let gone = self.api_versions.difference(&cluster.api_versions);
-        // The versions of an API server that does not respond may be missing from discovery.
+        // If an API server of an extension does not respond, discovery may lack its versions.
         let is_read = |version: &&String| !cluster.is_version_not_read(version);
         lines.extend(gone.filter(is_read).map(|it| format!("- API version {it}")));
         let new = cluster.api_versions.difference(&self.api_versions);
@@ -272,7 +274,7 @@ impl ClusterFacts {
         lines
     }
 
-    /// Whether there may be appliers that were not read: then a reference may be missing for that reason.
+    /// Whether some appliers could not be read. For that reason, references may be missing.
     fn lacks_appliers(&self) -> bool {
         self.not_read.iter().any(|it| !it.contains('/'))
     }
@@ -293,12 +295,12 @@ impl ClusterFacts {
 }
 
 impl ReferenceFact {
-    /// That of an object that does not exist.
+    /// The fact about an object that does not exist.
     pub(crate) fn absent() -> Self {
         Self { exists: false, applied_by: None, keys: BTreeSet::new(), data: None }
     }
 
-    /// The Kustomization or HelmRelease that applied it.
+    /// The Kustomization or HelmRelease that applied the object.
     pub(crate) fn applier(&self) -> Option<ObjectId> {
         let (kind, rest) = self.applied_by.as_deref()?.split_once('/')?;
         let (namespace, name) = rest.split_once('/')?;
@@ -306,7 +308,7 @@ impl ReferenceFact {
         Some(ObjectId::new(namespace, name, group, kind))
     }
 
-    /// What differs in the cluster. Values are not printed.
+    /// The differences of this fact in the cluster. Values are not printed.
     fn differences(&self, subject: &str, live: &Self) -> Vec<String> {
         match (self.exists, live.exists) {
             (true, false) => return vec![format!("- {subject}, which does not exist any more")],
@@ -333,7 +335,7 @@ impl ReferenceFact {
     }
 }
 
-/// The ConfigMap or Secret that a key of `references` names.
+/// The ConfigMap or Secret for a key of `references`.
 fn reference_id(subject: &str) -> Option<ObjectId> {
     let (kind, rest) = subject.split_once('/')?;
     let (namespace, name) = rest.split_once('/')?;
@@ -342,13 +344,13 @@ fn reference_id(subject: &str) -> Option<ObjectId> {
     (is_reference && is_whole).then(|| ObjectId::new(namespace, name, "", kind))
 }
 
-/// An object that an applier names.
+/// A reference from an applier to an object.
 pub(crate) struct AppliersReference {
-    /// Which.
+    /// The object.
     pub(crate) id: ObjectId,
-    /// The field that names it.
+    /// The field that contains the reference.
     pub(crate) field: &'static str,
-    /// Whether it may be missing.
+    /// Whether the object may be missing.
     pub(crate) is_optional: bool,
 }
 
@@ -357,7 +359,7 @@ pub(crate) fn references_of(spec: &Value, namespace: &str) -> Vec<AppliersRefere
     let fields = [
         ("spec.postBuild.substituteFrom", &spec["postBuild"]["substituteFrom"]),
         ("spec.valuesFrom", &spec["valuesFrom"]),
-        // Of a Helmfile.
+        // A field of Helmfiles.
         ("spec.envFrom", &spec["envFrom"]),
     ];
     let mut found = Vec::new();

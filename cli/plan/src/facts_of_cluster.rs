@@ -1,9 +1,9 @@
-//! Reading from a cluster what only it knows, with the rights of the user.
+//! Reads the facts of a cluster, with the rights of the user.
 //!
 //! Elsewhere: the format (`facts_file.rs`), the command (`facts_command.rs`).
 //!
-//! Nothing is concluded from a refusal: what may not be read is named in the facts. Values of Secrets are dropped where the
-//! Secret is read, and those of ConfigMaps, too, unless they are exported.
+//! If the API server refuses a request, the facts name the part that could not be read, and nothing is concluded from it.
+//! Values of Secrets are discarded immediately. Values of ConfigMaps are discarded, too, unless they are exported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,38 +20,38 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The appliers whose references are read, with the versions that windlass serves.
+/// The appliers whose references are read, with the API versions that windlass serves.
 const APPLIERS: [(&str, &str); 2] = [
     ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
     ("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
 ];
 
-/// How many requests are under way at once.
+/// The maximum number of parallel requests.
 pub(crate) const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// The most ConfigMaps and Secrets.
+/// The maximum number of ConfigMaps and Secrets.
 pub(crate) const MAX_REFERENCES: usize = 10_000;
 
-/// What is read of a cluster.
+/// Which facts are read from a cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FactsQuery<'q> {
-    /// The namespace whose appliers count; all if it is empty.
+    /// The namespace whose appliers are read. Empty for all namespaces.
     pub(crate) namespace: &'q str,
     /// Whether values of ConfigMaps are read.
     pub(crate) with_values: bool,
 }
 
-/// What was read of a cluster.
+/// The facts that were read from a cluster.
 pub(crate) struct ClusterReading {
     pub(crate) facts: ClusterFacts,
-    /// What could not be read, and why.
+    /// The parts that could not be read, with the reasons.
     pub(crate) left_out: Vec<String>,
 }
 
 /// Reads the facts of a cluster.
 ///
 /// # Errors
-/// The cluster does not say what it serves, or stops to answer; or there are too many references.
+/// The discovery of API kinds fails, the cluster stops responding, or there are too many references.
 pub(crate) async fn read(
     cluster: &ClusterConnection,
     query: FactsQuery<'_>,
@@ -81,10 +81,10 @@ pub(crate) async fn read(
     Ok(reading)
 }
 
-/// Reads what a cluster serves, and no objects.
+/// Reads which kinds a cluster serves, without reading objects.
 ///
 /// # Errors
-/// The cluster does not say what it serves.
+/// The discovery of API kinds fails.
 pub(crate) async fn served_kinds(cluster: &ClusterConnection) -> anyhow::Result<ClusterFacts> {
     let mut reading = ClusterReading { facts: ClusterFacts::default(), left_out: Vec::new() };
     reading.read_kinds(cluster).await?;
@@ -97,7 +97,7 @@ impl ClusterReading {
         self.facts.not_read.insert(what);
     }
 
-    /// Reads what the API server serves.
+    /// Reads which kinds the API server serves.
     async fn read_kinds(&mut self, cluster: &ClusterConnection) -> anyhow::Result<()> {
         let served = cluster.served().await?;
         self.facts.kubernetes_version.clone_from(&served.version);
@@ -117,7 +117,7 @@ impl ClusterReading {
         Ok(())
     }
 
-    /// The ConfigMaps and Secrets that appliers name.
+    /// Reads the ConfigMaps and Secrets that appliers name.
     async fn read_appliers(
         &mut self,
         cluster: &ClusterConnection,
@@ -127,7 +127,7 @@ impl ClusterReading {
         for (api_version, kind) in APPLIERS {
             match references_of_kind(cluster, &Gvk::new(api_version, kind), namespace).await {
                 Ok(found) => references.extend(found),
-                // Discovery is complete, and has no such kind.
+                // Discovery is complete, and the cluster does not serve this kind.
                 Err(ClusterError::NoSuchKind { .. }) => {}
                 Err(error @ ClusterError::NoAnswer(_)) => return Err(error.into()),
                 Err(error) => self.leave_out(kind.to_owned(), &error.to_string()),
@@ -164,17 +164,17 @@ async fn references_of_kind(
     Ok(found)
 }
 
-/// Where ConfigMaps and Secrets are.
+/// The API resources of ConfigMaps and Secrets.
 pub(crate) struct ReferenceKinds {
     config_maps: ApiResourceLocation,
     secrets: ApiResourceLocation,
 }
 
 impl ReferenceKinds {
-    /// Where they are in a cluster.
+    /// Finds both API resources in a cluster.
     ///
     /// # Errors
-    /// The cluster does not say what it serves.
+    /// The discovery of API kinds fails.
     pub(crate) async fn of(cluster: &ClusterConnection) -> Result<Self, ClusterError> {
         Ok(Self {
             config_maps: cluster.resource(&Gvk::new("v1", "ConfigMap")).await?,
@@ -182,7 +182,7 @@ impl ReferenceKinds {
         })
     }
 
-    /// What is known of a ConfigMap or Secret.
+    /// The facts about a ConfigMap or Secret.
     async fn fact(
         &self,
         cluster: &ClusterConnection,
@@ -194,7 +194,7 @@ impl ReferenceKinds {
         Ok(found.map_or_else(ReferenceFact::absent, |object| fact_of(&object, with_values)))
     }
 
-    /// A ConfigMap or Secret; none if it does not exist.
+    /// Reads a ConfigMap or Secret. Returns `None` if it does not exist.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -208,7 +208,7 @@ impl ReferenceKinds {
     }
 }
 
-/// What is exported of a ConfigMap or Secret.
+/// The facts about a ConfigMap or Secret that are exported.
 pub(crate) fn fact_of(object: &Object, with_values: bool) -> ReferenceFact {
     let fields = ["data", "binaryData"].map(|field| object.get(field).and_then(Value::as_object));
     let keys = fields.into_iter().flatten().flat_map(|fields| fields.keys().cloned()).collect();
@@ -260,7 +260,7 @@ mod tests {
         )
     }
 
-    /// What a cluster answers in which a Kustomization names four objects, and HelmReleases may not be listed.
+    /// The answers of a cluster in which a Kustomization names four objects, and the user may not list HelmReleases.
     fn answer(path: &str) -> (u16, Value) {
         let kustomization = json!({"metadata": {"name": "a", "namespace": "shop"}, "spec": {"postBuild":
             {"substituteFrom": [{"kind": "ConfigMap", "name": "vars"}, {"kind": "Secret", "name": "db"},

@@ -1,7 +1,7 @@
-//! The releases of Helmfiles as appliers of a plan: where a helmfile is, which releases it has, and what each depends on.
+//! Adds the releases of Helmfiles to a plan as appliers. It finds the helmfile, its releases, and the inputs of each release.
+//! It fetches no charts from other hosts.
 //!
-//! No chart of another host is fetched for that. Elsewhere: planning (`declared_helmfile.rs`), rendering releases that change
-//! (`helmfile_rendering.rs`).
+//! Elsewhere: planning (`declared_helmfile.rs`), rendering releases that differ (`helmfile_rendering.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,52 +31,53 @@ use super::parallel_work::in_parallel;
 use super::render_failure::RenderFailure;
 use windlass_serve::settings::OperatorSettings;
 
-/// The releases of Helmfiles, each with its helmfile.
+/// The releases of Helmfiles, each with the path of its helmfile.
 pub(crate) type HelmfileReleaseFiles = BTreeMap<ObjectId, BTreeMap<ReleaseKey, String>>;
 
-/// A Helmfile whose plan can be made once more.
+/// A Helmfile that can be planned again.
 pub(crate) struct PlannableHelmfile {
     pub(crate) helmfile: DeclaredHelmfile,
     pub(crate) location: HelmfileLocation,
     pub(crate) surroundings: HelmfileSurroundings,
 }
 
-/// A release of a Helmfile that may have to be rendered. Its values and its chart are not kept: they are planned once more.
+/// A release of a Helmfile that may have to be rendered. Its values and chart are not kept, because the Helmfile can be planned
+/// again.
 pub(crate) struct HelmfileReleaseInputs {
     pub(crate) plannable: Arc<PlannableHelmfile>,
     pub(crate) key: ReleaseKey,
-    /// Why its chart was not fetched; nothing of a chart that is here.
+    /// Why its chart was not fetched. `None` if the chart is in the repository.
     pub(crate) refusal: Option<String>,
-    /// How Helm's operations on it are done; none if that cannot be read, which fails the release.
+    /// The options of Helm's operations on the release. `None` if they cannot be read, and then the release fails.
     pub(crate) options: Option<ActionOptions>,
 }
 
-/// What became of a Helmfile.
+/// The result of planning a Helmfile.
 enum HelmfilePlanning {
-    /// It has these appliers besides its own.
+    /// The Helmfile was planned. Its releases are further appliers.
     Planned {
         unknown_values: Vec<UnknownValue>,
         own_sources: Vec<ObjectId>,
         files: BTreeMap<ReleaseKey, String>,
         releases: BTreeMap<ObjectId, DeclaredApplier>,
     },
-    /// Its files are elsewhere.
+    /// The Helmfile is not planned, because its files are in another place.
     NotRendered(DeferredRendering),
     Failed {
         failure: RenderFailure,
-        /// What the revision has of it; empty if that is not known.
+        /// A digest of the revision's files for the Helmfile. Empty if they are unknown.
         digest: String,
     },
 }
 
-/// A release as an applier: `HELMFILE#[CONTEXT/]NAMESPACE/NAME`, as dependencies name it.
+/// The id of a release as an applier: `HELMFILE#[CONTEXT/]NAMESPACE/NAME`, as dependencies write it.
 pub(crate) fn release_id(helmfile: &ObjectId, key: &ReleaseKey) -> ObjectId {
     let name = format!("{}#{key}", helmfile.name);
     ObjectId::new(&helmfile.namespace, &name, &helmfile.group, &helmfile.kind)
 }
 
 impl DeclaredHelmfile {
-    /// A release that is not rendered yet.
+    /// Makes the applier of a release that is not rendered yet.
     pub(crate) fn release_applier(
         &self,
         key: &ReleaseKey,
@@ -106,7 +107,7 @@ impl DeclaredHelmfile {
 }
 
 impl DeclaredApplier {
-    /// A Helmfile whose releases are not known yet.
+    /// Makes the applier of a Helmfile whose releases are not known yet.
     pub(crate) fn helmfile(object: &Object) -> Result<Self, String> {
         let DeclaredHelmfile { spec, id, .. } = DeclaredHelmfile::read(object)?;
         let rendered = RenderedApplier {
@@ -121,7 +122,7 @@ impl DeclaredApplier {
 }
 
 impl RepositoryDeclarations {
-    /// Adds the releases of all Helmfiles, now that all that may be declared is.
+    /// Adds the releases of all Helmfiles, after everything else was declared.
     ///
     /// # Errors
     /// A thread could not do its work.
@@ -209,7 +210,7 @@ impl RepositoryDeclarations {
                 }
             }
             Err(failure) => {
-                // It may read any file of its source.
+                // The Helmfile may read any file of its source.
                 let read = location.artifact.content(&RelPath::root());
                 let digest = self.unread_key(object, source.as_slice(), &read.digest);
                 HelmfilePlanning::Failed { failure, digest }
@@ -217,7 +218,7 @@ impl RepositoryDeclarations {
         }
     }
 
-    /// The files of a Helmfile, if they are those of the repository.
+    /// The files of a Helmfile, if they are in this repository.
     fn helmfile_location(
         &self,
         helmfile: &DeclaredHelmfile,
@@ -234,7 +235,8 @@ impl RepositoryDeclarations {
         Ok(HelmfileLocation { artifact, path: spec.path.clone().unwrap_or_default() })
     }
 
-    /// The releases that a Helmfile has, and those of the base that it has no more although they stay.
+    /// The current releases of a Helmfile, and former releases in the base that stay although the helmfile no longer lists
+    /// them.
     fn release_appliers(
         &self,
         plannable: &Arc<PlannableHelmfile>,
@@ -258,7 +260,7 @@ impl RepositoryDeclarations {
                     let work = DeferredWork::LeftAsItIs(reason.clone());
                     Some(DeferredRendering { key: reason, work })
                 }
-                // It is uninstalled: it has no objects any more.
+                // This release is uninstalled, so it has no objects.
                 None if plan.unwanted.contains(key) => None,
                 None => continue,
             };
@@ -284,7 +286,7 @@ impl RepositoryDeclarations {
         appliers
     }
 
-    /// Identifies all that a release is rendered from, and its cluster: equal ones stand for equal objects in one place.
+    /// A digest of all inputs of a release and its cluster. Equal digests mean equal objects in the same place.
     fn release_digest(&self, release: &PlannedRelease, cluster: &str) -> String {
         let PlannedRelease { chart, chart_changes, values_digest, skips_schema, .. } = release;
         let versions = &self.kinds.api_versions;
@@ -298,14 +300,14 @@ impl RepositoryDeclarations {
     }
 }
 
-/// The chart of a release, as people name it; nothing of one that was not fetched.
+/// The name and version of a release's chart. Empty if the chart was not fetched.
 fn chart_text(release: &PlannedRelease) -> String {
     let chart = release.chart.as_ref();
     chart.map(|it| format!("{}@{}", it.name, it.version)).unwrap_or_default()
 }
 
-/// Why a release of the base that is not in a plan is neither changed nor uninstalled, in the order in which the operator
-/// decides it (`helmfile_controller::helmfile::prune`); `None` if it leaves.
+/// Why a release that is only in the base is neither changed nor uninstalled. The checks have the order of the operator
+/// (`helmfile_controller::helmfile::prune`). `None` if the release is uninstalled.
 fn kept_reason(
     plan: &HelmfilePlan,
     key: &ReleaseKey,
@@ -333,7 +335,7 @@ fn kept_reason(
     Some(format!("it is not known whether the helmfile still has it: {why}"))
 }
 
-/// The files that an address names, if they are those of the repository.
+/// The files at an address, if they are in this repository.
 fn address_location(
     text: &str,
     revision: &Revision<'_>,
@@ -361,7 +363,7 @@ fn address_location(
     Ok(HelmfileLocation { artifact, path })
 }
 
-/// Whether a reference looks like a commit or a version, so that a commit to a branch does not move it.
+/// Whether a reference looks like a commit or a version. Such a reference does not move with new commits.
 fn is_pinned(reference: &str) -> bool {
     let bare = reference.strip_prefix('v').unwrap_or(reference);
     let is_version = bare.starts_with(|it: char| it.is_ascii_digit()) && bare.contains('.');

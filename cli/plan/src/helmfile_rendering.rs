@@ -1,7 +1,7 @@
-//! The objects of releases of Helmfiles that change. Their Helmfile is planned once more for that, with their charts of other
-//! hosts: one Helmfile after the other, so that the values and charts of one are in memory.
+//! Renders the Helmfile releases that differ. For this, each Helmfile is planned again, now with charts from other hosts.
+//! Helmfiles are planned one after the other, so only one has its values and charts in memory.
 //!
-//! Elsewhere: which releases there are (`helmfile_releases.rs`), rendering (`release_rendering.rs`).
+//! Elsewhere: finding the releases (`helmfile_releases.rs`), rendering (`release_rendering.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use super::release_rendering::{ReleaseRenderer, RenderedObjects};
 use super::render_failure::RenderFailure;
 use super::resource_scope::DeclaredKindScopes;
 
-/// A release of a Helmfile that is to be rendered.
+/// A release of a Helmfile that has to be rendered.
 pub(crate) struct PendingHelmfileRelease {
     pub(crate) id: ObjectId,
     pub(crate) inputs: Box<HelmfileReleaseInputs>,
     pub(crate) is_upgrade: bool,
-    /// What is known of its applier.
+    /// The known facts about its applier.
     pub(crate) begun: RenderedApplier,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct PendingHelmfileRelease {
 #[derive(Default)]
 struct PlannedReleases {
     releases: BTreeMap<ReleaseKey, PlannedRelease>,
-    /// Charts among them that were not fetched.
+    /// The charts that were not fetched.
     unfetched: Arc<HelmfileFetchRefusals>,
 }
 
-/// The plan of a Helmfile with the charts of its releases, or why it could not be made.
+/// The plan of a Helmfile with the charts of its releases, or the reason why planning failed.
 type PlanWithCharts = Result<PlannedReleases, RenderFailure>;
 
 /// Renders releases.
@@ -66,7 +66,7 @@ pub(crate) fn render_helmfile_releases(
     Ok(appliers)
 }
 
-/// Plans the Helmfile of some releases once more, with their charts.
+/// Plans the Helmfile of some releases again, now with their charts.
 fn planned_releases(
     pending: &[PendingHelmfileRelease],
     renderer: &ReleaseRenderer,
@@ -75,7 +75,7 @@ fn planned_releases(
     let refusals: Vec<String> = pending.iter().filter_map(|it| it.inputs.refusal.clone()).collect();
     let plannable: Vec<Arc<PlannableHelmfile>> =
         pending.iter().take(1).map(|it| it.inputs.plannable.clone()).collect();
-    // On a thread with the stack that it needs.
+    // Planning needs a thread with a large stack.
     let planned = in_parallel(plannable, |plannable| -> PlanWithCharts {
         if Instant::now() > deadline {
             return Err(RenderFailure::out_of_time());
@@ -112,7 +112,7 @@ fn objects_of(
     renderer.objects_of(rendering, kinds).map_err(RenderFailure::Failed)
 }
 
-/// What is known of an applier, with its objects or why there are none.
+/// The facts about an applier, with its objects or the reason why there are none.
 fn applier_with(
     rendered: Result<RenderedObjects, RenderFailure>,
     begun: RenderedApplier,
@@ -130,7 +130,7 @@ fn applier_with(
     }
 }
 
-/// Appliers among the objects of a release: what they apply is not compared.
+/// The appliers among the objects of a release. The objects that they would apply are not compared.
 fn declared_appliers(applier: &RenderedApplier) -> Vec<UnknownValue> {
     let appliers = applier.objects.iter().filter(|it| ApplierKind::of(it).is_some());
     let unknown = appliers.map(|object| UnknownValue {

@@ -1,6 +1,7 @@
-//! The servers that a helmfile names, as far as a plan asks them: addresses always, and charts only of releases that change.
+//! Answers the requests of a helmfile for data on other servers. Addresses are always fetched, but charts are fetched only for
+//! releases that differ.
 //!
-//! Elsewhere: charts (`chart_fetch.rs`), addresses (`remote_servers.rs`), which releases change (`helmfile_rendering.rs`).
+//! Elsewhere: charts (`chart_fetch.rs`), addresses (`remote_servers.rs`), the releases that differ (`helmfile_rendering.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,28 +21,28 @@ use super::render_failure::RenderFailure;
 pub(crate) struct HelmfileServers {
     charts: Arc<ChartFetcher>,
     remote: Arc<RemoteServers>,
-    /// Why charts were not fetched before that are wanted now.
+    /// The earlier refusals of charts that should be fetched now.
     wanted: Vec<String>,
-    /// What was not fetched although it is wanted.
+    /// The data that was requested but not fetched.
     unfetched: Arc<HelmfileFetchRefusals>,
 }
 
-/// What one plan of a helmfile named and did not get.
+/// The data that one plan of a helmfile requested but did not get.
 #[derive(Default)]
 pub(crate) struct HelmfileFetchRefusals {
-    /// Why charts were not fetched, by what identifies them, as refusals of charts have it.
+    /// Why charts were not fetched, by the text that identifies the chart in refusals.
     charts: Mutex<BTreeMap<String, RenderFailure>>,
     /// Why an address was not fetched.
     address: Mutex<Option<RenderFailure>>,
 }
 
 impl HelmfileFetchRefusals {
-    /// Why a plan failed that has this text: an address that is not fetched ends it.
+    /// Makes the failure of a plan with this error text. An address that is not fetched ends the plan.
     pub(crate) fn failure(&self, text: String) -> RenderFailure {
         like(self.address.lock().clone(), text)
     }
 
-    /// Why a release is not rendered that has this text, and whose chart a refusal names.
+    /// Makes the failure of a release with this error text. `refusal` is the text about its chart that was not fetched.
     pub(crate) fn failure_of_release(&self, refusal: Option<&str>, text: String) -> RenderFailure {
         let charts = self.charts.lock();
         let is_named = |chart: &str| refusal.is_some_and(|refusal| refusal.contains(chart));
@@ -50,7 +51,7 @@ impl HelmfileFetchRefusals {
     }
 }
 
-/// A failure with a text, of the sort of what caused it; without a cause, something is wrong.
+/// Makes a failure of the same kind as its cause, with another text. Without a cause, the failure is an ordinary error.
 fn like(cause: Option<RenderFailure>, text: String) -> RenderFailure {
     match cause {
         Some(cause) => cause.with_text(|_| text),
@@ -59,7 +60,7 @@ fn like(cause: Option<RenderFailure>, text: String) -> RenderFailure {
 }
 
 impl HelmfileServers {
-    /// Fetches no chart: each is named by what identifies it.
+    /// Fetches no charts. Each refusal contains a string that identifies the chart.
     pub(crate) fn without_charts(charts: &Arc<ChartFetcher>, remote: &Arc<RemoteServers>) -> Self {
         Self {
             charts: charts.clone(),
@@ -69,19 +70,19 @@ impl HelmfileServers {
         }
     }
 
-    /// What the plan does not get, as far as it is made.
+    /// The data that was not fetched so far.
     pub(crate) fn unfetched(&self) -> Arc<HelmfileFetchRefusals> {
         self.unfetched.clone()
     }
 
-    /// Fetches the charts whose names these refusals have, and no others.
+    /// Fetches only the charts in these refusals.
     #[must_use]
     pub(crate) fn with_charts(self, refusals: Vec<String>) -> Self {
         Self { wanted: refusals, ..self }
     }
 }
 
-/// What identifies a chart, without fetching it.
+/// A text that identifies a chart without fetching it.
 fn chart_text(chart: &ChartVersionRequest) -> String {
     let ChartVersionRequest { name, range, url, .. } = chart;
     format!("`{name} {range} of {}`", without_credentials(url))
@@ -90,7 +91,7 @@ fn chart_text(chart: &ChartVersionRequest) -> String {
 impl HelmfileServerAccess for HelmfileServers {
     fn chart(&mut self, chart: &ChartVersionRequest) -> Result<Vec<u8>, ChartFetchError> {
         let text = chart_text(chart);
-        // A refusal fails the releases of the chart alone.
+        // A refused chart fails only the releases that use it.
         if !self.wanted.iter().any(|why| why.contains(&text)) {
             return Err(ChartFetchError::Refused(format!("{text} was not fetched")));
         }

@@ -1,4 +1,5 @@
-//! What a Kustomization applies, built as the operator builds it, with what the repository declares instead of a cluster.
+//! Builds the objects of a Kustomization in the same way as the operator. The ConfigMaps and Secrets come from the repository
+//! instead of a cluster.
 //!
 //! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), finding Kustomizations (`discovery.rs`).
 
@@ -26,7 +27,7 @@ use windlass_cluster::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_serve::settings::OperatorSettings;
 
-/// Why nothing is decrypted.
+/// The error for encrypted data, because this command has no keys.
 const NO_SERVICES: &str = "this command decrypts nothing";
 
 /// A Kustomization and its files.
@@ -37,34 +38,34 @@ pub(crate) struct KustomizationFiles<'b> {
     pub(crate) files: &'b MemoryTree,
     /// The revision of the files.
     pub(crate) revision: &'b str,
-    /// What it may substitute.
+    /// The ConfigMaps and Secrets for variable substitution.
     pub(crate) references: Arc<DeclaredReferences>,
-    /// What is known of the cluster.
+    /// The known facts of the cluster.
     pub(crate) facts: &'b ClusterFacts,
 }
 
-/// What was built of a Kustomization, and what of.
+/// A built Kustomization, and the inputs of the build.
 struct KustomizationBuild {
     objects: Vec<Object>,
     unknown_values: Vec<UnknownValue>,
-    /// The files that were read, with their content.
+    /// The files that the build read, with their content.
     trace: TreeTrace,
 }
 
-/// The builds of the base, which count for the head, too, where neither the Kustomization nor a file that it reads changed.
+/// The builds of the base revision. The head reuses a build if neither the Kustomization nor its files have changed.
 pub(crate) struct KustomizationBuilds {
     builds: Mutex<BTreeMap<String, Arc<KustomizationBuild>>>,
-    /// Where remote bases are fetched.
+    /// The servers from which remote bases are fetched.
     servers: Arc<RemoteServers>,
 }
 
 impl KustomizationBuilds {
-    /// Nothing was built yet.
+    /// Starts without any builds.
     pub(crate) fn new(servers: Arc<RemoteServers>) -> Self {
         Self { builds: Mutex::default(), servers }
     }
 
-    /// What a Kustomization applies; its failure if it cannot be built.
+    /// Builds the objects of a Kustomization. If the build fails, the result contains the failure.
     pub(crate) fn build(
         &self,
         source: &KustomizationFiles<'_>,
@@ -90,7 +91,7 @@ impl KustomizationBuilds {
         let KustomizationFiles { object, files, revision, references, facts } = source;
         let timeouts = validated_spec::check(&object.spec).map_err(failed)?;
         let mut references = ReadReferences::of_manifests(references.clone());
-        // Manifests are at hand, so nothing is waited for.
+        // The manifests are already in memory, so this never waits.
         let inputs = block_on(KustomizationInputs::of_manifests(settings, object, &mut references));
         let inputs = inputs.map_err(failed)?;
         let undeclared: Vec<ObjectId> = references.undeclared().iter().cloned().collect();
@@ -119,7 +120,7 @@ impl KustomizationBuilds {
     }
 }
 
-/// A Kustomization that is not built yet, with the revision of its source.
+/// Makes the applier of a Kustomization that is not built yet, with the revision of its source.
 pub(crate) fn kustomization_applier(object: &Kustomization, revision: &str) -> RenderedApplier {
     let spec = &object.spec;
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
@@ -138,7 +139,7 @@ pub(crate) fn kustomization_applier(object: &Kustomization, revision: &str) -> R
     }
 }
 
-/// The cluster that an applier of a namespace applies to; empty for its own.
+/// The target cluster of an applier in a namespace. Empty for the applier's own cluster.
 pub(crate) fn target_cluster(namespace: &str, reference: Option<&KubeConfigReference>) -> String {
     let Some(KubeConfigReference { config_map_ref, secret_ref }) = reference else {
         return String::new();
@@ -150,7 +151,7 @@ pub(crate) fn target_cluster(namespace: &str, reference: Option<&KubeConfigRefer
     }
 }
 
-/// Identifies all that a build depends on but files.
+/// A key of all inputs of a build except the files.
 fn key(object: &Kustomization, inputs: &str, undeclared: &[ObjectId]) -> String {
     let mut hash = Sha256::new();
     let object = serde_json::to_string(object).unwrap_or_default();
@@ -162,7 +163,7 @@ fn key(object: &Kustomization, inputs: &str, undeclared: &[ObjectId]) -> String 
     hex::encode(hash.finalize())
 }
 
-/// The ConfigMaps and Secrets whose values are known in the cluster only.
+/// The ConfigMaps and Secrets whose values only the cluster knows.
 fn undeclared_values(undeclared: &[ObjectId], facts: &ClusterFacts) -> Vec<UnknownValue> {
     let unknown = |id: &ObjectId| UnknownValue {
         what: id.subject(),
@@ -171,7 +172,7 @@ fn undeclared_values(undeclared: &[ObjectId], facts: &ClusterFacts) -> Vec<Unkno
     undeclared.iter().map(unknown).collect()
 }
 
-/// What of a build is known in the cluster only.
+/// The parts of a build that only the cluster knows.
 fn unknown_variables(object: &Kustomization, inputs: &KustomizationInputs) -> Vec<UnknownValue> {
     let reason = "no source that the repository declares has a value, so it stays as it is written";
     let names = inputs.unknown_variables().into_iter();

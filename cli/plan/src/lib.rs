@@ -1,17 +1,18 @@
-//! `windlass plan`: what a change of a Git repository would change in a cluster, without one; with `--live`, what a cluster
-//! would become.
+//! `windlass plan`: predicts what a change of a Git repository would change in a cluster, without contacting the cluster. With
+//! `--live`, it compares the repository with a cluster.
 //!
-//! Here: the command, its formats and its end. Below: the files of both revisions (`revision_files.rs`), where the search begins
-//! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`,
-//! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `download_folder.rs`,
-//! `release_rendering.rs`, `drawn_values.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`,
-//! `helmfile_servers.rs`, `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`), why something is not rendered
-//! (`render_failure.rs`); `windlass plan facts`
-//! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`);
-//! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan; `windlass plan show` (`plan_show.rs`), which prints
-//! a Plan of a cluster; `windlass plan --live` (`live_plan.rs`,
-//! `live_inputs.rs`, `live_appliers.rs`, `live_comparison.rs`, `live_budgets.rs`), and what would become of one object
-//! ([`live_objects`]), which `windlass diff` predicts by, too.
+//! Here: the command, its output formats and its exit code. Below: reading both revisions (`revision_files.rs`), finding the
+//! entry point (`entry_point.rs`), finding and building appliers (`discovery.rs`, `kustomization_build.rs`,
+//! `repository_sources.rs`, `source_files.rs`).
+//! Releases: `release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `download_folder.rs`, `release_rendering.rs`,
+//! `drawn_values.rs`. Helmfiles: `declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
+//! `helmfile_rendering.rs`.
+//! Other servers: `remote_servers.rs`. Rendering both sides: `rendering.rs`, `render_failure.rs`. `windlass plan facts`:
+//! `facts_command.rs`, `facts_of_cluster.rs`, `facts_file.rs`.
+//! `windlass plan check`, which posts a plan: `check.rs`, `check_target.rs`. `windlass plan show`, which prints a Plan of a
+//! cluster: `plan_show.rs`.
+//! `windlass plan --live`: `live_plan.rs`, `live_inputs.rs`, `live_appliers.rs`, `live_comparison.rs`, `live_budgets.rs`.
+//! Predicting one object, also for `windlass diff`: [`live_objects`].
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
 
 mod chart_fetch;
@@ -81,16 +82,17 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::serve_flags::settings;
 use windlass_serve::settings::{OperatorSettings, parse_duration};
 
-/// The revision that is compared with if none is named.
+/// The base revision if the user names none.
 const DEFAULT_BASE: &str = "HEAD";
 
-/// How long building and rendering may take: no applier is begun later.
+/// How long building and rendering may take. After that, no further applier is started.
 const MAX_RENDER_TIME: Duration = Duration::from_secs(600);
 
-/// The most bytes of Secrets that are looked for in what is printed; with more, no value is printed at all.
+/// The maximum total size of Secret values that are searched for in the output, in bytes. If there are more, no values are
+/// printed at all.
 const MAX_SECRET_BYTES: usize = 8 << 20;
 
-/// How long looking for values of Secrets may take, in bytes of text times strings: about a minute.
+/// The limit for searching Secret values in the output, as bytes of text times number of values. It is about a minute.
 const MAX_MASKING_STEPS: u64 = 100_000_000_000;
 
 /// The flags of `windlass plan`.
@@ -183,7 +185,7 @@ enum PlanFormat {
     Sarif,
 }
 
-/// Examples and what is covered, with which the help of the command ends.
+/// Examples, and a description of what is covered, at the end of the command's help.
 pub const EXAMPLES: &str = "Examples:
   windlass plan                                         what a commit of the work tree would change
   windlass plan --base main                             the same since the branch main
@@ -215,12 +217,12 @@ or an applier cannot be rendered with the change that could be before. What is n
 --allow-hosts does not name, is not known and no failure, whether its applier is new, changes or goes. With --live, it is also
 2 if an applier could not be read in the cluster, and 3 if the cluster cannot be reached.";
 
-/// Prints what a change would change, or posts what was printed.
+/// Prints what a change would change, or posts an earlier plan.
 ///
 /// # Errors
 /// There is no repository or no such revision, or the files cannot be read.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
-    // Errors name files and objects, whose names may come from anyone who can propose a change.
+    // Errors contain names of files and objects. Everyone who can propose a change chooses these names, so the text is cleaned.
     let clean = |error: anyhow::Error| anyhow!(plan::clean_line(&format!("{error:#}")));
     match &args.command {
         Some(PlanCommand::Facts(args)) => return facts_command::run(args),
@@ -232,7 +234,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let settings = settings(&args.flags)?;
     let plan = match args.live {
         true => live_plan::change_plan(args, settings).map_err(|error| {
-            // It decides the exit status.
+            // This decides the exit code.
             let is_unreachable = error.is::<ApiServerUnreachable>();
             if is_unreachable { error } else { clean(error) }
         })?,
@@ -293,7 +295,7 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
         };
         declared_side(&revision, manifests, &entry)
     };
-    // One after the other, each on all threads: the head takes over what the base built of the same files.
+    // The revisions are rendered one after the other, because the head reuses the builds of the base.
     let base = side(&base_files, base_manifests, &HelmfileReleaseFiles::new())?;
     let head = side(&head_files, head_manifests, &base.declarations.helmfile_releases)?;
     let secrets = secret_masking(base.secret_values().chain(head.secret_values()).collect());
@@ -306,13 +308,13 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     Ok(plan::compare(&base, &head, &options))
 }
 
-/// The repository that has the folder that the flags name.
+/// The repository of the folder in the flags.
 fn named_repository(path: Option<&Path>) -> anyhow::Result<LocalGitRepository> {
     let current = std::env::current_dir().context("cannot read the current directory")?;
     repository_of(&current, &current.join(path.unwrap_or(Path::new("."))))
 }
 
-/// The files with the change.
+/// The files of the head revision.
 fn head_files(args: &PlanArgs, repository: &LocalGitRepository) -> anyhow::Result<RevisionFiles> {
     if let Some(revision) = &args.head {
         return repository.revision(revision).context("--head");
@@ -324,8 +326,8 @@ fn head_files(args: &PlanArgs, repository: &LocalGitRepository) -> anyhow::Resul
     repository.work_tree()
 }
 
-/// The repository that has a folder. A submodule or a link in that of the current directory does not stand for the whole,
-/// since a change may have added it; a clone of its own does.
+/// The repository that contains a folder. A submodule or a link inside the current repository is not accepted, because a change
+/// may have added it. A separate clone is accepted.
 fn repository_of(current: &Path, folder: &Path) -> anyhow::Result<LocalGitRepository> {
     let named = LocalGitRepository::around(folder)?;
     match LocalGitRepository::around(current) {
@@ -334,7 +336,7 @@ fn repository_of(current: &Path, folder: &Path) -> anyhow::Result<LocalGitReposi
     }
 }
 
-/// Where the search begins on both sides: a change must not choose what is compared.
+/// The entry point for both sides. The change itself must not choose what is compared.
 fn common_entry(base: &ApplierManifests, head: &ApplierManifests) -> anyhow::Result<EntryPoint> {
     let EntryPoint { folder: base, is_assumed } = base.entry().context("--base")?;
     let head = head.entry().context("--head")?;
@@ -346,7 +348,7 @@ fn common_entry(base: &ApplierManifests, head: &ApplierManifests) -> anyhow::Res
     Ok(EntryPoint { folder: base, is_assumed: is_assumed || head.is_assumed })
 }
 
-/// Masks what Secrets hold; everything, if that is too much to be looked for.
+/// Makes the mask for Secret values. If there are too many values to search for, everything is masked.
 fn secret_masking(values: Vec<Vec<u8>>) -> SecretMasking {
     let bytes: usize = values.iter().map(Vec::len).sum();
     match bytes <= MAX_SECRET_BYTES {
@@ -364,8 +366,8 @@ fn declared_side(
     Ok(DeclaredSide { revision: revision.files.revision.clone(), declarations, manifests })
 }
 
-/// What is known of the cluster: what the named file has, else the file of the base. That of the head does not count before it
-/// is merged, since its author must not choose what is known.
+/// The known facts of the cluster: from the file that the user named, or from the file in the base revision. The file in the
+/// head does not count before the merge, because its author could invent facts.
 fn known_facts(
     args: &PlanArgs,
     sides: [&RevisionFiles; 2],
@@ -389,7 +391,7 @@ fn known_facts(
     }))
 }
 
-/// What charts may assume of the cluster.
+/// The Kubernetes version and API versions for charts.
 fn capabilities(args: &PlanArgs, facts: &ClusterFacts) -> anyhow::Result<Capabilities> {
     let mut capabilities = Capabilities::default();
     facts.add_to(&mut capabilities)?;
@@ -401,7 +403,7 @@ fn capabilities(args: &PlanArgs, facts: &ClusterFacts) -> anyhow::Result<Capabil
     Ok(capabilities)
 }
 
-/// A plan in a format.
+/// Formats a plan.
 fn text(plan: &ChangePlan, format: PlanFormat) -> anyhow::Result<String> {
     Ok(match format {
         PlanFormat::Table => plan::table_text(plan),
@@ -414,7 +416,7 @@ fn text(plan: &ChangePlan, format: PlanFormat) -> anyhow::Result<String> {
     })
 }
 
-/// How the command ends.
+/// The exit code of the command.
 fn exit_code(plan: &ChangePlan, is_detailed: bool) -> ExitCode {
     let is_incomplete = plan.head_incomplete.is_some() && plan.base_incomplete.is_none();
     let fails = plan.appliers.iter().filter(|it| !it.fails_in_base).any(|it| {

@@ -1,9 +1,10 @@
-//! The appliers of a cluster below an entry point, as the user sees them: what each has recorded that it applied.
+//! Reads the appliers in a cluster below an entry point, as far as the user may read them, and the objects that each has
+//! applied.
 //!
-//! Here: from those that the repository declares down the inventories, by reading single objects, so that a user needs no
-//! right to list. Elsewhere: what became of the objects (`live_comparison.rs`).
-//!
-//! An applier that may not be read fails as the side of a comparison: nothing of it counts as added or removed.
+//! The search starts with the appliers that the repository declares, and follows their inventories. It reads single objects, so
+//! the user needs no right to list.
+//! An applier that cannot be read fails as a side of the comparison, so none of its objects count as added or removed.
+//! Elsewhere: predicting the objects (`live_comparison.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,37 +39,37 @@ use super::live_objects::helm_release::RecordedMembers;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::OperatorSettings;
 
-/// An applier of the cluster.
+/// An applier in the cluster.
 pub(crate) struct LiveApplier {
-    /// What is known of it without its objects.
+    /// The known facts about the applier, without its objects.
     pub(crate) rendered: RenderedApplier,
-    /// What it has recorded that it applied to this cluster.
+    /// The inventory of objects that the applier has applied to this cluster.
     pub(crate) entries: ObjectInventory,
-    /// Whose objects these are.
+    /// The owner of the objects in the inventory.
     pub(crate) owner: LiveOwner,
-    /// Its own limit of deletions.
+    /// The applier's own deletion budget.
     pub(crate) deletion_budget: Option<String>,
-    /// The Secrets that it names: its objects may have their values.
+    /// The Secrets that the applier names. Its objects may contain their values.
     pub(crate) secrets: Vec<ObjectId>,
 }
 
-/// Whose objects an inventory has.
+/// The owner of the objects in an inventory.
 pub(crate) enum LiveOwner {
-    /// Those of a Kustomization.
+    /// A Kustomization owns the objects.
     Kustomization(Box<Kustomization>),
-    /// Those of a release.
+    /// A Helm release owns the objects.
     Release(Box<LiveRelease>),
-    /// Nothing: it is a Helmfile, whose releases are appliers themselves, or it could not be read.
+    /// There are no such objects. The applier is a Helmfile, whose releases are separate appliers, or it cannot be read.
     Nothing,
 }
 
-/// A release in the cluster.
+/// A Helm release in the cluster.
 pub(crate) struct LiveRelease {
     pub(crate) name: String,
     pub(crate) namespace: String,
-    /// Its current revision; none if there is none, or if it may not be read.
+    /// The record of its current revision. `None` if there is no revision, or if the user may not read it.
     pub(crate) record: Option<Arc<ReleaseRecord>>,
-    /// The objects of this revision, as its manifest has them.
+    /// The objects in the manifest of the current revision.
     pub(crate) members: BTreeMap<ObjectId, ManifestObject>,
 }
 
@@ -76,12 +77,12 @@ pub(crate) struct LiveRelease {
 #[derive(Default)]
 pub(crate) struct ClusterAppliers {
     pub(crate) appliers: BTreeMap<ObjectId, LiveApplier>,
-    /// Why there may be more of them.
+    /// Why there may be further appliers.
     pub(crate) incomplete: Option<String>,
 }
 
 impl ClusterAppliers {
-    /// The releases that were installed.
+    /// The releases that are installed.
     pub(crate) fn installed_releases(&self) -> BTreeSet<ObjectId> {
         let installed = self.appliers.iter().filter(|(_, it)| it.is_installed());
         installed.map(|(id, _)| id.clone()).collect()
@@ -96,9 +97,9 @@ impl ClusterAppliers {
 /// A release in the status of a Helmfile.
 pub(crate) struct HelmfileRow {
     pub(crate) key: ReleaseKey,
-    /// The helmfile that has it.
+    /// The helmfile that contains the release.
     pub(crate) file: String,
-    /// Its status, as a HelmRelease has one.
+    /// The status of the release, in the format of a HelmRelease's status.
     status: Value,
 }
 
@@ -129,29 +130,30 @@ impl LiveApplier {
         Self::of(rendered, ObjectInventory::default(), LiveOwner::Nothing)
     }
 
-    /// Whether it is a release that was installed: the next operation on it is an upgrade.
+    /// Whether the release is installed, so the next operation is an upgrade.
     pub(crate) fn is_installed(&self) -> bool {
         let LiveOwner::Release(release) = &self.owner else { return false };
         release.record.is_some() || !self.entries.is_empty()
     }
 
-    /// Whether appliers among its objects are followed, as those of a repository are.
+    /// Whether the search follows the appliers among its objects. It treats them like those of a repository.
     fn is_followed(&self) -> bool {
         let RenderedApplier { failure, target_cluster, is_part_of_parent, .. } = &self.rendered;
         failure.is_none() && target_cluster.is_empty() && !is_part_of_parent
     }
 }
 
-/// Reads appliers of a cluster.
+/// Reads the appliers of a cluster.
 pub(crate) struct ApplierReader<'c> {
     pub(crate) cluster: &'c ClusterConnection,
     pub(crate) settings: &'c OperatorSettings,
-    /// A Kustomization that was made for a folder: one of this name counts only if it applies the folder.
+    /// The generated Kustomization for a folder. An existing Kustomization with this name counts only if it applies the same
+    /// folder.
     pub(crate) made_entry: Option<(ObjectId, RelPath)>,
 }
 
 impl ApplierReader<'_> {
-    /// Reads the declared appliers, each in an API version, and those that they have applied in turn.
+    /// Reads the declared appliers, each in an API version, and all appliers that they have applied.
     ///
     /// # Errors
     /// The API server does not respond.
@@ -198,7 +200,7 @@ impl ApplierReader<'_> {
         Ok(found)
     }
 
-    /// An applier, with the releases that it has if it is a Helmfile; nothing if it does not exist.
+    /// Reads an applier. If it is a Helmfile, its releases are included. Returns nothing if it does not exist.
     async fn read_one(
         &self,
         id: &ObjectId,
@@ -267,7 +269,7 @@ impl ApplierReader<'_> {
             let target = ReleaseTarget::of(name, namespace, name, namespace, namespace);
             let rendered = helmfile.release_applier(&key, &suspensions);
             let release = self.release(rendered, &target, &status).await;
-            // It is in the status before it is installed.
+            // The status lists a release before it is installed.
             if release.rendered.failure.is_some() || !release.entries.is_empty() {
                 appliers.push((release_id(id, &key), release));
             }
@@ -275,7 +277,7 @@ impl ApplierReader<'_> {
         appliers
     }
 
-    /// A release: by its record, and by the inventory of its status if the record may not be read.
+    /// Reads a release from its record. If the user may not read the record, the inventory in the status is used.
     async fn release(
         &self,
         mut rendered: RenderedApplier,
@@ -302,7 +304,7 @@ impl ApplierReader<'_> {
         LiveApplier::of(rendered, entries, LiveOwner::Release(Box::new(release)))
     }
 
-    /// The current revision of a release.
+    /// The record of a release's current revision.
     async fn record(&self, target: &ReleaseTarget) -> Result<Option<Arc<ReleaseRecord>>, String> {
         let ReleaseTarget { storage_namespace, name, .. } = target;
         let storage = ReleaseStorage::new(self.cluster, storage_namespace, name, "").await;
@@ -314,7 +316,7 @@ impl ApplierReader<'_> {
         Ok(revisions.current().map(|it| it.record.clone()))
     }
 
-    /// The objects of a revision. The error of a manifest may quote it, so it is not shown.
+    /// The objects of a revision. The error of a manifest may quote secret values, so it is not shown.
     async fn members(
         &self,
         record: Option<Arc<ReleaseRecord>>,
@@ -337,14 +339,14 @@ impl ApplierReader<'_> {
     }
 }
 
-/// The Secrets that the spec of an applier names.
+/// The Secrets in the spec of an applier.
 fn named_secrets(object: &Object) -> Vec<ObjectId> {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     let named = references_of(spec, object.namespace()).into_iter().map(|it| it.id);
     named.filter(|id| id.kind == "Secret").collect()
 }
 
-/// The appliers that an applier has applied.
+/// The appliers among the objects that an applier has applied.
 fn children<'a>(id: &'a ObjectId, applier: &'a LiveApplier) -> impl Iterator<Item = &'a ObjectId> {
     let entries = applier.entries.ids().filter(move |_| applier.is_followed());
     entries.filter(move |child| is_applier_kind(child) && *child != id)
@@ -368,7 +370,7 @@ fn kustomization(object: &Object) -> LiveApplier {
     LiveApplier::of(rendered, entries, LiveOwner::Kustomization(Box::new(own)))
 }
 
-/// The inventory of a status.
+/// The inventory in a status.
 fn recorded_entries(status: &Value) -> Result<ObjectInventory, String> {
     let entries = status["inventory"]["entries"].as_array().into_iter().flatten();
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
@@ -384,7 +386,7 @@ fn recorded_entries(status: &Value) -> Result<ObjectInventory, String> {
     }
 }
 
-/// The inventory of a release whose record may not be read.
+/// The inventory of a release whose record the user may not read.
 fn entries_without_record(
     text: &str,
     status: &Value,
@@ -402,7 +404,7 @@ fn entries_without_record(
     recorded_entries(status)
 }
 
-/// The chart of the last release of a HelmRelease, as people name it.
+/// The name and version of the chart in the last release of a HelmRelease.
 fn chart_text(status: &Value) -> String {
     let last = &status["history"][0];
     match (last["chartName"].as_str(), last["chartVersion"].as_str()) {

@@ -1,8 +1,7 @@
-//! The budgets of deletions that are in force in a cluster, as far as the user may read the PlanPolicies.
+//! Reads the deletion budgets of a cluster, as far as the user may read the PlanPolicies.
 //!
-//! Elsewhere: which PlanPolicies count (`windlass_runtime::deletion_plan`), what a budget allows (`apply::deletion_budget`).
-//!
-//! What is not known does not loosen a budget: then the default counts, and the plan says so.
+//! If a budget is unknown, the default budget applies, and the plan says so. An unreadable policy never makes a budget larger.
+//! Elsewhere: which PlanPolicies apply (`windlass_runtime::deletion_plan`), how a budget works (`apply::deletion_budget`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,17 +19,17 @@ use windlass_runtime::deletion_plan::rules_of_labels;
 /// The API version of PlanPolicies.
 const POLICY_VERSION: &str = "release.windlass.dev/v1alpha1";
 
-/// The budgets of Kustomizations. Other appliers have the default, as in a plan without a cluster.
+/// The deletion budgets of Kustomizations. Other appliers use the default budget, as in a plan without a cluster.
 #[derive(Default)]
 pub(crate) struct LiveBudgets {
-    /// By Kustomization; `None` where nothing is limited.
+    /// The budget of each Kustomization. `None` if deletions are not limited.
     pub(crate) of_appliers: BTreeMap<ObjectId, Option<DeletionBudget>>,
-    /// Why the budgets of a namespace are not known.
+    /// Why the budgets of a namespace are unknown.
     unknown: BTreeMap<String, String>,
 }
 
 impl LiveBudgets {
-    /// Reads the budgets of Kustomizations, each with what its annotations allow at most.
+    /// Reads the budgets of Kustomizations, each with the limits in its annotations.
     ///
     /// # Errors
     /// The API server does not respond.
@@ -72,13 +71,13 @@ impl LiveBudgets {
         Ok(budgets)
     }
 
-    /// No deletion is limited, as with `--deletion-budget=false`.
+    /// The budgets without any limit, as with `--deletion-budget=false`.
     pub(crate) fn unlimited(limits: &BTreeMap<ObjectId, Vec<String>>) -> Self {
         let of_appliers = limits.keys().map(|id| (id.clone(), None)).collect();
         Self { of_appliers, unknown: BTreeMap::new() }
     }
 
-    /// Says where something is deleted that its budget is not known.
+    /// Adds a message to the plan where objects are deleted although the budget is unknown.
     pub(crate) fn name_unknown(&self, plan: &mut ChangePlan) {
         for change in plan.appliers.iter_mut().filter(|it| it.deletion.is_some()) {
             let is_limited = change.applier.kind == "Kustomization";
@@ -91,7 +90,7 @@ impl LiveBudgets {
     }
 }
 
-/// The PlanPolicies of a cluster; none where their kind is not served.
+/// The PlanPolicies of a cluster. Empty if the cluster does not serve the kind.
 async fn policies(cluster: &ClusterConnection) -> Result<Vec<Arc<PlanPolicy>>, ClusterError> {
     let gvk = Gvk::new(POLICY_VERSION, "PlanPolicy");
     let listed = cluster.list_of_kind(&gvk, "", "").await?;
@@ -99,7 +98,7 @@ async fn policies(cluster: &ClusterConnection) -> Result<Vec<Arc<PlanPolicy>>, C
     listed.iter().map(policy).collect()
 }
 
-/// The budget of a namespace; `None` where nothing is limited.
+/// The budget of a namespace. `None` if deletions are not limited.
 ///
 /// # Errors
 /// The API server refuses to show the namespace, or does not respond.
@@ -131,7 +130,7 @@ mod tests {
         ObjectId::new(namespace, "apps", "kustomize.toolkit.fluxcd.io", "Kustomization")
     }
 
-    /// What a cluster answers in which a policy is for the namespace `prod`, and nothing of `hidden` may be read.
+    /// The answers of a cluster with a policy for the namespace `prod`. The user may read nothing in `hidden`.
     fn answer(path: &str) -> (u16, Value) {
         let kinds = |version: &str, plural: &str, kind: &str| {
             json!({"kind": "APIResourceList", "groupVersion": version, "resources": [{

@@ -1,12 +1,12 @@
-//! What the objects of a repository would become in a cluster, as both sides of a comparison: the base has what the cluster
-//! has, and the head what the API server would store.
+//! Compares the objects of a repository with a cluster. The base contains the current objects of the cluster, and the head
+//! contains the objects as the API server would store them.
 //!
-//! Here: what left the appliers, what of each object goes on which side, and what stays suspended. Elsewhere: what becomes of
-//! one object (`live_objects.rs`), the inventories (`live_appliers.rs`), the comparison of both sides (engine `plan`).
+//! Here: removed objects, the two sides of each object, and suspended appliers. Elsewhere: predicting one object
+//! (`live_objects.rs`), inventories (`live_appliers.rs`), comparing the sides (engine `plan`).
 //!
 //! # Guarantees
-//! An object that may not be read is on neither side, and is named. An applier that may not be read is not compared. What the
-//! Secrets of the head hold is masked in what the API server refuses.
+//! An object that cannot be read is on neither side, and the plan names it. An applier that cannot be read is not compared.
+//! Secret values of the head are masked in error texts of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,29 +35,29 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::ignore_rules::ignored;
 use windlass_serve::settings::OperatorSettings;
 
-/// How the base is called.
+/// The name of the base revision.
 const CLUSTER_REVISION: &str = "cluster";
 
-/// Why an applier is not compared that applies to another cluster.
+/// Why an applier for another cluster is not compared.
 const OTHER_CLUSTER: &str =
     "it applies to the cluster of spec.kubeConfig, which this command does not read";
 
-/// Why an applier is not compared of which it is not known how it applies objects.
+/// Why an applier is not compared if its spec cannot be read.
 const UNREADABLE_SPEC: &str = "how it applies its objects cannot be read from its spec";
 
-/// How an applier of the repository applies its objects.
+/// How an applier of the repository writes its objects.
 pub(crate) enum ObjectWriter {
-    /// As a Kustomization does.
+    /// The objects are applied by a Kustomization.
     Kustomization {
         object: Box<Kustomization>,
-        /// Which fields others may change.
+        /// The fields that others may change.
         rules: Box<IgnoreRules>,
     },
-    /// As a release of this name and namespace.
+    /// The objects belong to a Helm release with this name and namespace.
     Release { name: String, namespace: String, options: ActionOptions },
 }
 
-/// How the appliers of a repository apply their objects, as far as that can be read.
+/// How the appliers of a repository write their objects, as far as that can be read.
 pub(crate) fn writers(
     declarations: &RepositoryDeclarations,
     settings: &OperatorSettings,
@@ -82,8 +82,8 @@ pub(crate) fn writers(
     writers
 }
 
-/// The appliers that apply to other clusters, in the repository or now. Their objects are taken from the head, because nothing
-/// is known of them.
+/// The appliers that apply to other clusters, according to the repository or the cluster. Their objects are removed from the
+/// head, because this cluster does not contain them.
 pub(crate) fn of_other_clusters(
     head: &mut RepositoryRendering,
     found: &ClusterAppliers,
@@ -123,16 +123,16 @@ impl ObjectWriter {
     }
 }
 
-/// What objects are compared with.
+/// The inputs of the comparison.
 pub(crate) struct LiveComparison<'c> {
     pub(crate) cluster: &'c ClusterConnection,
     pub(crate) settings: &'c OperatorSettings,
     pub(crate) secrets: &'c SecretMasking,
-    /// What comes with all objects of the repository.
+    /// The CRDs and namespaces that the repository itself creates.
     pub(crate) planned: &'c PlannedCrdsAndNamespaces,
-    /// How the appliers of the repository apply their objects.
+    /// How the appliers of the repository write their objects.
     pub(crate) writers: &'c BTreeMap<ObjectId, ObjectWriter>,
-    /// The appliers of the repository that are not rendered: what they have stays.
+    /// The appliers of the repository that are not rendered. Their current objects stay.
     pub(crate) unrendered: &'c BTreeSet<ObjectId>,
 }
 
@@ -141,14 +141,14 @@ pub(crate) struct LiveComparison<'c> {
 struct ApplierSides {
     base: Vec<Object>,
     head: Vec<Object>,
-    /// What is not known.
+    /// The values that are unknown.
     unread: Vec<UnknownValue>,
-    /// Why the objects were not tried that the user may not apply.
+    /// Why some objects were not sent to the API server as a dry-run, because the user may not apply them.
     untried: Vec<String>,
 }
 
 impl LiveComparison<'_> {
-    /// Makes the base of what the cluster has, and the head of what would become of it.
+    /// Makes the base from the objects of the cluster, and the head from their predicted state.
     pub(crate) async fn compare(
         &self,
         head: &mut RepositoryRendering,
@@ -161,7 +161,7 @@ impl LiveComparison<'_> {
             is_cluster: true,
             ..RepositoryRendering::default()
         };
-        // The objects that are those of an applier of the base, whichever applies them in the head.
+        // The objects that belong to an applier of the base, whichever applier applies them in the head.
         let mut owned: BTreeSet<ObjectId> = BTreeSet::new();
         for (id, applier) in &live {
             let rendered = self.base_applier(id, applier, head.appliers.get(id)).await;
@@ -181,7 +181,7 @@ impl LiveComparison<'_> {
         base
     }
 
-    /// An applier of the cluster with the objects that it has no more in the head.
+    /// Makes the base of an applier, with the objects that are no longer in the head.
     async fn base_applier(
         &self,
         id: &ObjectId,
@@ -206,7 +206,7 @@ impl LiveComparison<'_> {
         let left: Vec<_> = stream::iter(asked).buffered(self.width()).collect().await;
         for (id, left) in left {
             match left {
-                // A kind without namespaces is recorded with one by Flux.
+                // Flux may record a cluster-scoped object with a namespace.
                 Ok(Some(live)) if wanted.contains(&live.id()) => {}
                 Ok(Some(live)) => rendered.objects.push(compared_form(live)),
                 Ok(None) => {}
@@ -219,7 +219,8 @@ impl LiveComparison<'_> {
         rendered
     }
 
-    /// An object that an applier has recorded, as the cluster has it; none if it is gone, or that of another applier.
+    /// Reads an object of an applier's inventory from the cluster. Returns `None` if the object no longer exists, or if another
+    /// applier owns it.
     async fn left<'i>(
         &self,
         applier: &LiveApplier,
@@ -246,7 +247,7 @@ impl LiveComparison<'_> {
         (id, left)
     }
 
-    /// Puts what becomes of the objects of an applier on both sides.
+    /// Adds the objects of an applier to both sides.
     async fn compare_applier(
         &self,
         id: &ObjectId,
@@ -281,7 +282,7 @@ impl LiveComparison<'_> {
                 of_base.unread_objects.extend(sides.unread);
             }
             None if sides.base.is_empty() => rendered.unknown_values.extend(sides.unread),
-            // The applier is new, and takes over what exists.
+            // The applier is new, and takes over existing objects.
             None => {
                 let adopting = RenderedApplier {
                     objects: sides.base,
@@ -297,8 +298,8 @@ impl LiveComparison<'_> {
         }
     }
 
-    /// What becomes of the objects that an applier applies. What SOPS encrypted is only looked for: without its keys, every
-    /// value would differ.
+    /// Predicts the objects that an applier applies. An object that SOPS encrypted is only looked up, because without the keys
+    /// every value would differ.
     async fn predicted(
         &self,
         writer: &ObjectWriter,
@@ -311,8 +312,8 @@ impl LiveComparison<'_> {
             encrypted.into_iter().map(|object| self.encrypted(object)).collect();
         let mut predicted: Vec<PredictedMember> =
             stream::iter(encrypted).buffered(self.width()).collect().await;
-        // What a Secret of the head holds is looked for in refusals of the API server, which may quote it. What else is masked
-        // is masked where the plan is made.
+        // Secret values of the head are masked in errors of the API server, which may quote them. The plan itself masks all
+        // other texts.
         let secrets = SecretMasking::default().with_manifests(&plain);
         let written: Vec<PredictedMember> = match writer {
             ObjectWriter::Kustomization { object, rules } => {
@@ -365,8 +366,8 @@ impl LiveComparison<'_> {
         predicted
     }
 
-    /// A prediction, unless it is that an object does not exist whose kind is not served in the version of its manifest: it may
-    /// exist in another version. One without a namespace is looked for in `namespace`.
+    /// Checks a predicted creation if the cluster does not serve the API version of the manifest. The object may exist in
+    /// another version. An object without a namespace is looked up in `namespace`.
     async fn found_in_other_version(
         &self,
         member: PredictedMember,
@@ -410,7 +411,7 @@ impl LiveComparison<'_> {
         }
     }
 
-    /// An object that SOPS encrypted: as the cluster has it, or created.
+    /// The prediction for an object that SOPS encrypted. It stays as it is in the cluster, or it is created.
     async fn encrypted(&self, object: Object) -> PredictedMember {
         let id = object.id();
         let prediction = match self.cluster.get_by_id(&id, &object.gvk().version).await {
@@ -441,13 +442,13 @@ impl LiveComparison<'_> {
         }
     }
 
-    /// How many requests are under way at once, as with `windlass diff`.
+    /// The maximum number of parallel requests, as with `windlass diff`.
     fn width(&self) -> usize {
         usize::from(self.settings.concurrent_ssa)
     }
 }
 
-/// An object of a release as its current revision has it.
+/// The object in the current revision of its release.
 fn original<'a>(live: Option<&'a LiveApplier>, id: &ObjectId) -> Option<&'a Object> {
     let LiveOwner::Release(release) = &live?.owner else { return None };
     release.members.get(id).map(|member| &member.object)
@@ -458,7 +459,7 @@ fn is_encrypted(object: &Object) -> bool {
     object.get("sops").is_some_and(|sops| sops["mac"].is_string())
 }
 
-/// An object as it is compared: without what no applier has a say in.
+/// The form of an object for the comparison, without fields that appliers do not control.
 fn compared_form(mut object: Object) -> Object {
     object.fields_mut().remove("status");
     object.metadata_mut().remove("managedFields");
@@ -466,8 +467,8 @@ fn compared_form(mut object: Object) -> Object {
 }
 
 impl ApplierSides {
-    /// Adds what becomes of an object; `original` is what its release had before, and without `is_its`, the object as it is
-    /// now is that of another applier.
+    /// Adds the prediction for an object. `original` is the object in the previous revision of its release. If `is_its` is
+    /// false, another applier owns the current object.
     fn add(&mut self, predicted: PredictedMember, original: Option<&Object>, is_its: bool) {
         let PredictedMember { id, object, prediction } = predicted;
         if is_encrypted(&object) {
@@ -518,7 +519,7 @@ impl ApplierSides {
         self.head.push(compared_form(after));
     }
 
-    /// Says of how many objects it was not tried what the API server makes of them.
+    /// Adds a message with the number of objects that were not sent to the API server as a dry-run.
     fn name_untried(&mut self) {
         let count = self.untried.len();
         if let Some(first) = self.untried.first() {
@@ -532,8 +533,8 @@ impl ApplierSides {
     }
 }
 
-/// Keeps those appliers suspended that are suspended in the cluster and whose manifests do not say otherwise, as
-/// `windlass suspend` leaves them.
+/// Keeps appliers suspended that are suspended in the cluster, unless their manifests set `suspend`. `windlass suspend` leaves
+/// appliers in this state.
 fn keep_suspensions(live: &BTreeMap<ObjectId, LiveApplier>, head: &mut RepositoryRendering) {
     let objects = head.appliers.values().flat_map(|it| &it.objects);
     let declared = objects.filter(|it| ApplierKind::of(it).is_some());
@@ -544,14 +545,14 @@ fn keep_suspensions(live: &BTreeMap<ObjectId, LiveApplier>, head: &mut Repositor
         was_suspended && after.get(id).copied().unwrap_or(true)
     };
     for (id, applier) in &mut head.appliers {
-        // A release of a Helmfile is suspended with it.
+        // A release of a Helmfile is suspended together with the Helmfile.
         let declared = applier.parent.as_ref().filter(|_| applier.is_part_of_parent);
         let is_kept = stays_suspended(declared.unwrap_or(id));
         applier.is_suspended |= is_kept;
     }
 }
 
-/// Takes the appliers that are not rendered from the base, with those that they have applied.
+/// Copies the appliers that are not rendered from the base, including the appliers that they have applied.
 fn keep_unrendered(
     unrendered: &BTreeSet<ObjectId>,
     base: &RepositoryRendering,

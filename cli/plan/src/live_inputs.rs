@@ -1,9 +1,9 @@
-//! What of a cluster appliers are rendered with, for `windlass plan --live`: what it serves, the ConfigMaps and Secrets that
-//! they name, and the releases that Helmfiles have.
+//! Reads the inputs for rendering from a cluster, for `windlass plan --live`. They are the served kinds, the ConfigMaps and
+//! Secrets that appliers name, and the releases of Helmfiles.
 //!
-//! Elsewhere: what is rendered with it (`discovery.rs`), facts that are written into a file (`facts_of_cluster.rs`).
+//! Elsewhere: rendering (`discovery.rs`), facts that are written to a file (`facts_of_cluster.rs`).
 //!
-//! Values are in memory for this run alone, and those of Secrets are masked wherever they are substituted
+//! Values are only kept in memory during the command. Secret values are masked wherever they are substituted
 //! (`DeclaredSide::secret_values`).
 
 use std::collections::BTreeSet;
@@ -23,23 +23,23 @@ use super::live_appliers::helmfile_rows;
 use windlass_cluster::spec_references::DeclaredReferences;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// What was read of a cluster.
+/// The inputs that were read from a cluster.
 pub(crate) struct ClusterInputs {
-    /// What it serves, and what is known of ConfigMaps and Secrets. Values are not among it.
+    /// The served kinds, and the existing ConfigMaps and Secrets without their values.
     pub(crate) facts: ClusterFacts,
-    /// The releases of Helmfiles, each with its helmfile.
+    /// The releases of Helmfiles, each with the path of its helmfile.
     pub(crate) releases: HelmfileReleaseFiles,
-    /// ConfigMaps and Secrets; those that do not exist have no data.
+    /// The ConfigMaps and Secrets. An object that does not exist has no data.
     references: Vec<Object>,
-    /// Everything that was asked for.
+    /// All objects that were requested so far.
     asked: BTreeSet<ObjectId>,
 }
 
 impl ClusterInputs {
-    /// What a cluster serves.
+    /// Reads which kinds a cluster serves.
     ///
     /// # Errors
-    /// The cluster does not say it.
+    /// The discovery of API kinds fails.
     pub(crate) async fn of(cluster: &ClusterConnection) -> anyhow::Result<Self> {
         Ok(Self {
             facts: served_kinds(cluster).await?,
@@ -49,15 +49,15 @@ impl ClusterInputs {
         })
     }
 
-    /// The ConfigMaps and Secrets that were read, as what a cluster has: what a repository declares counts more.
+    /// The ConfigMaps and Secrets of the cluster. Declarations in the repository override them.
     pub(crate) fn cluster_references(&self) -> DeclaredReferences {
         let mut known = DeclaredReferences::default();
         self.references.iter().for_each(|object| known.add(object));
         DeclaredReferences::with_cluster_objects(known)
     }
 
-    /// Reads what appliers name and was not read before; returns whether there was anything. What may not be read is
-    /// noted in the facts, and is not known.
+    /// Reads the objects that appliers name and that were not read yet. Returns whether there were any. An object that cannot
+    /// be read is recorded in the facts, and its values are unknown.
     ///
     /// # Errors
     /// The API server does not respond, or there are too many references.
@@ -82,11 +82,11 @@ impl ClusterInputs {
         Ok(has_more)
     }
 
-    /// Reads Secrets that appliers of the cluster name and those of the repository may not: objects of the cluster may have
-    /// their values, which are masked then. What may not be read is not known.
+    /// Reads the Secrets that only the cluster's appliers name. Objects of the cluster may contain their values, which then
+    /// have to be masked. A Secret that cannot be read is skipped.
     ///
     /// # Errors
-    /// As [`ClusterInputs::read_for`].
+    /// The same errors as those of [`ClusterInputs::read_for`].
     pub(crate) async fn read_secrets(
         &mut self,
         cluster: &ClusterConnection,
@@ -97,7 +97,7 @@ impl ClusterInputs {
         self.read_references(cluster, &new).await
     }
 
-    /// What the Secrets hold that were read.
+    /// The values of the Secrets that were read.
     pub(crate) fn secret_values(&self) -> Vec<Vec<u8>> {
         self.cluster_references().secret_values().cloned().collect()
     }
@@ -155,7 +155,7 @@ impl ClusterInputs {
                     self.releases.insert(id, rows.map(|row| (row.key, row.file)).collect());
                 }
                 Err(error @ ClusterError::NoAnswer(_)) => return Err(error.into()),
-                // One that may not be read is not compared (`live_appliers.rs`).
+                // An applier that cannot be read is not compared (`live_appliers.rs`).
                 Ok(None) | Err(_) => {}
             }
         }

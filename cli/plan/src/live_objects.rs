@@ -1,12 +1,12 @@
-//! What would become of an object of a cluster if it were applied: predicted by dry-runs of the API server, in the name of
-//! the user. For `windlass diff`, and for `windlass plan --live`.
+//! Predicts what would happen to an object of a cluster if it were applied. The prediction uses dry-runs of the API server,
+//! with the rights of the user. `windlass diff` and `windlass plan --live` use it.
 //!
-//! Here: what is predicted, and what objects depend on. Below: the objects of a Kustomization
-//! (`live_objects/kustomization.rs`) and of a release (`live_objects/helm_release.rs`), each as a run compares it of which
-//! nothing is remembered. Elsewhere: which fields differ and what is shown of them (`plan::FieldChangeList`).
+//! Here: the predictions, and the CRDs and namespaces that objects need. Below: objects of a Kustomization
+//! (`live_objects/kustomization.rs`) and of a release (`live_objects/helm_release.rs`). Elsewhere: comparing fields and masking
+//! (`plan::FieldChangeList`).
 //!
 //! # Guarantees
-//! Nothing is written. That an object is absent is concluded from an answer about the object alone.
+//! Nothing is written. An object counts as absent only after an answer of the API server about this object.
 
 pub mod helm_release;
 pub mod kustomization;
@@ -20,59 +20,59 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::is_definition;
 
-/// What would become of an object.
+/// The predicted change of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ObjectPrediction {
-    /// It does not exist, and is created.
+    /// The object does not exist, and would be created.
     Created {
-        /// As it is applied.
+        /// The object in the form that would be applied.
         object: Box<Object>,
-        /// What a person has to know of it.
+        /// A remark for the user.
         note: Option<&'static str>,
     },
-    /// Fields of it change.
+    /// Some fields of the object would change.
     Changed(Box<ObjectUpdate>),
-    /// It is deleted and created again.
+    /// The object would be deleted and created again.
     Recreated(Box<ObjectUpdate>),
-    /// It stays as it is.
+    /// The object would stay unchanged.
     Same(Box<Object>),
-    /// An annotation or label excludes it from being applied; none if it does not exist.
+    /// An annotation or label excludes the object from being applied. `None` if it does not exist.
     Skipped(Option<Box<Object>>),
 }
 
-/// An object before and after.
+/// An object before and after the change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObjectUpdate {
-    /// As the cluster has it.
+    /// The current object in the cluster.
     pub live: Object,
-    /// As the API server would store it.
+    /// The object as the API server would store it.
     pub after: Object,
-    /// What a person has to know of it.
+    /// A remark for the user.
     pub note: Option<&'static str>,
 }
 
-/// Why nothing is predicted of an object. Messages name the object, and have no values of Secrets.
+/// Why there is no prediction for an object. The messages name the object and contain no Secret values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PredictionFailure {
-    /// It cannot be read: whether it exists is not known.
+    /// The object cannot be read, so it is unknown whether it exists.
     Unread(String),
-    /// It was read, and cannot be applied.
+    /// The object was read but cannot be applied.
     Refused(Box<RefusedApply>),
 }
 
-/// An object that was read and cannot be applied.
+/// An object that was read but cannot be applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RefusedApply {
-    /// As the cluster has it; none if it does not exist.
+    /// The current object in the cluster. `None` if it does not exist.
     pub live: Option<Object>,
-    /// Whether the user lacks rights, which says nothing about the object.
+    /// Whether the user lacks rights. In that case, the refusal says nothing about the object.
     pub lacks_rights: bool,
-    /// Why.
+    /// The reason.
     pub text: String,
 }
 
 impl PredictionFailure {
-    /// Why, for a person.
+    /// The reason as a message for the user.
     #[must_use]
     pub fn into_text(self) -> String {
         match self {
@@ -85,7 +85,7 @@ impl PredictionFailure {
         Self::Refused(Box::new(RefusedApply { live, lacks_rights: lacks_rights(error), text }))
     }
 
-    /// What follows from an error of discovery: a kind that is not served has no objects.
+    /// Makes the failure for an error of discovery. A kind that the cluster does not serve has no objects.
     fn of_kind(error: &ClusterError, text: String) -> Self {
         match error {
             ClusterError::NoSuchKind { .. } => Self::refused(None, error, text),
@@ -94,23 +94,22 @@ impl PredictionFailure {
     }
 }
 
-/// Whether a refusal is about the rights of the user, and not about the object: policies and webhooks answer 403, too.
+/// Whether a refusal is about the user's rights and not about the object. Policies and webhooks also answer with 403.
 fn lacks_rights(error: &ClusterError) -> bool {
     let ClusterError::Refused(status) = error else { return false };
     let asked = [" cannot patch resource ", " cannot create resource ", " cannot update resource "];
     status.code == 403 && asked.iter().any(|it| status.message.contains(it))
 }
 
-/// What is said where fields of other tools are taken over.
+/// The remark if windlass takes over fields that other tools have set.
 const TAKEN_OVER: &str = "fields that other tools have set are taken over";
 
-/// The same where the API server does not tell what becomes of the object.
+/// The same remark, if the API server did not predict the result.
 const TAKEN_OVER_UNTRIED: &str =
     "fields that other tools have set are taken over; those that the manifest lacks go";
 
-/// What an object becomes whose fields are taken over from other tools by a patch, and a note that says so; `dry` is what a
-/// dry-run of the apply alone makes of it. What the API server fills in, and whether it takes the object, is tried by a
-/// dry-run.
+/// Predicts an object if a patch first takes over fields from other tools, and adds a remark about it. `dry` is the result of a
+/// dry-run without this patch. A further dry-run finds out the defaults and whether the API server accepts the object.
 async fn taken_over(
     cluster: &ClusterConnection,
     resource: &ApiResourceLocation,
@@ -128,16 +127,16 @@ async fn taken_over(
     }
 }
 
-/// Kinds and namespaces that exist only once the first objects are written.
+/// The kinds and namespaces that the applied objects themselves create.
 #[derive(Debug, Default, Clone)]
 pub struct PlannedCrdsAndNamespaces {
-    /// Group and kind.
+    /// The API group and the kind.
     kinds: BTreeSet<(String, String)>,
     namespaces: BTreeSet<String>,
 }
 
 impl PlannedCrdsAndNamespaces {
-    /// What comes with some objects.
+    /// Collects the kinds and namespaces that some objects create.
     pub fn of<'o>(objects: impl Iterator<Item = &'o Object>) -> Self {
         let mut planned = Self::default();
         for object in objects {
@@ -156,13 +155,13 @@ impl PlannedCrdsAndNamespaces {
         self.namespaces.insert(name.to_owned());
     }
 
-    /// Whether a kind that is not served comes along.
+    /// Whether the applied objects create the kind of an object.
     pub(crate) fn has_kind_of(&self, object: &Object) -> bool {
         let gvk = object.gvk();
         self.kinds.contains(&(gvk.group, gvk.kind))
     }
 
-    /// Whether a namespace comes along.
+    /// Whether the applied objects create a namespace.
     pub(crate) fn has_namespace(&self, name: &str) -> bool {
         self.namespaces.contains(name)
     }

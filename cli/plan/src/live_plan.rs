@@ -1,12 +1,12 @@
-//! `windlass plan --live`: what a cluster would become if a revision or the work tree were applied, as far as the user may
-//! read it.
+//! `windlass plan --live`: predicts what a cluster would become if a revision or the work tree were applied. The prediction
+//! covers what the user may read.
 //!
-//! The repository is searched and rendered as for two revisions, with what the cluster has instead of facts
-//! (`live_inputs.rs`). Then the appliers of the cluster are read (`live_appliers.rs`), each object is compared
-//! (`live_comparison.rs`, `live_objects.rs`), and so is what is deleted with the budgets of the cluster (`live_budgets.rs`).
-//! Elsewhere: two revisions (`lib.rs`), comparing and formats (engine `plan`).
-//!
-//! Nothing is written: requests are reads, and dry-runs.
+//! The repository is searched and rendered in the same way as for two revisions, but with data of the cluster instead of facts
+//! (`live_inputs.rs`).
+//! Then the appliers of the cluster are read (`live_appliers.rs`), each object is compared (`live_comparison.rs`,
+//! `live_objects.rs`), and deletions are checked against the budgets of the cluster (`live_budgets.rs`).
+//! Elsewhere: two revisions (`lib.rs`), comparing and formats (engine `plan`). Nothing is written: all requests are reads or
+//! dry-runs.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,13 +41,13 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::OperatorSettings;
 
-/// How often the repository is searched: values of the cluster may decide which appliers there are, and these may name more
-/// of it.
+/// The maximum number of searches in the repository. Values of the cluster may reveal new appliers, and these may name further
+/// values of the cluster.
 const MAX_SEARCHES: usize = 6;
 
-/// A cluster that is read within the time of the command.
+/// A cluster connection, and the time limit of the command.
 struct LiveCluster {
-    // Before the runtime to which its connections belong.
+    // The connections have to be dropped before their runtime.
     cluster: ClusterConnection,
     runtime: CommandRuntime,
     limit: Duration,
@@ -55,7 +55,7 @@ struct LiveCluster {
 }
 
 impl LiveCluster {
-    /// Connects as the flags say.
+    /// Connects according to the flags.
     ///
     /// # Errors
     /// The cluster cannot be reached.
@@ -65,10 +65,10 @@ impl LiveCluster {
         Ok(Self { cluster, runtime, limit: args.timeout, left: Cell::new(args.timeout) })
     }
 
-    /// Reads the cluster.
+    /// Runs work that reads the cluster.
     ///
     /// # Errors
-    /// That of reading, or that the time is over.
+    /// The error of the work, or the time is over.
     fn read<T>(&self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let begun = Instant::now();
         let left = self.left.get();
@@ -84,10 +84,10 @@ impl LiveCluster {
     }
 }
 
-/// Refuses flags that do not belong together.
+/// Refuses flags that cannot be combined.
 ///
 /// # Errors
-/// Which.
+/// Such flags are given. The error names them.
 pub(crate) fn check_flags(args: &PlanArgs) -> anyhow::Result<()> {
     ensure!(
         !args.live || args.base.is_none(),
@@ -105,8 +105,7 @@ pub(crate) fn check_flags(args: &PlanArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the command ends: a cluster that cannot be read is a failure, where a revision that could not be rendered before is
-/// not.
+/// The exit code of the command. An unreadable cluster is a failure, although a base revision that cannot be rendered is not.
 pub(crate) fn exit_code(plan: &ChangePlan, is_detailed: bool) -> ExitCode {
     let is_unread = plan.base_incomplete.is_some()
         || plan.appliers.iter().any(|it| {
@@ -121,7 +120,7 @@ pub(crate) fn exit_code(plan: &ChangePlan, is_detailed: bool) -> ExitCode {
     }
 }
 
-/// Compares the head with the cluster.
+/// Compares the head revision with the cluster.
 ///
 /// # Errors
 /// The repository or the cluster cannot be read.
@@ -148,7 +147,7 @@ pub(crate) fn change_plan(
         capabilities: capabilities(args, &inputs.facts)?,
         settings,
         includes_definitions: false,
-        // A dry-run takes no text in the place of another type.
+        // Masked values could have the wrong type for a dry-run.
         masks_drawn_values: false,
     };
     let builds = KustomizationBuilds::new(remote);
@@ -167,7 +166,7 @@ pub(crate) fn change_plan(
     compared(args, &search, &live, &mut inputs, side)
 }
 
-/// What a repository is searched with.
+/// The inputs of a search in the repository.
 struct RepositorySearch<'s> {
     files: &'s RevisionFiles,
     sources: &'s RepositorySources,
@@ -178,7 +177,8 @@ struct RepositorySearch<'s> {
 }
 
 impl RepositorySearch<'_> {
-    /// Everything that the repository declares, with what the cluster has of what that names.
+    /// Searches the repository, and reads from the cluster what the repository refers to. Returns everything that the
+    /// repository declares.
     fn declarations(
         &self,
         live: &LiveCluster,
@@ -212,7 +212,7 @@ impl RepositorySearch<'_> {
     }
 }
 
-/// Renders the head, and compares it with the cluster.
+/// Renders the head and compares it with the cluster.
 fn compared(
     args: &PlanArgs,
     search: &RepositorySearch<'_>,
@@ -233,7 +233,7 @@ fn compared(
     let versions = manifests.iter().map(|(id, object)| (id.clone(), object.gvk().version));
     let found = live.read(reader.read(versions.collect()))?;
     let limits = deletion_limits(&manifests, &found);
-    // A change may leave out a Secret whose values the objects of the cluster have.
+    // The change may no longer name a Secret whose values the objects of the cluster contain.
     live.read(inputs.read_secrets(&live.cluster, found.secrets()))?;
     let values: BTreeSet<Vec<u8>> = side.secret_values().chain(inputs.secret_values()).collect();
     let secrets = secret_masking(values.into_iter().collect());
@@ -282,7 +282,7 @@ fn compared(
     Ok(plan)
 }
 
-/// What Kustomizations allow to be deleted at most, in the repository and in the cluster.
+/// The deletion limits in the Kustomizations of the repository and of the cluster.
 fn deletion_limits(
     manifests: &BTreeMap<ObjectId, Object>,
     found: &ClusterAppliers,

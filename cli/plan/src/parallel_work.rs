@@ -1,4 +1,4 @@
-//! Work on several threads, each with the stack that builds and renders need.
+//! Runs work on several threads. Each thread has the large stack that builds and renders need.
 
 use std::collections::BTreeMap;
 use std::thread::{Builder, available_parallelism};
@@ -6,13 +6,13 @@ use std::thread::{Builder, available_parallelism};
 use anyhow::{Context as _, ensure};
 use parking_lot::Mutex;
 
-/// Kustomizations and templates within each other cost stack.
+/// The stack of a thread. Nested Kustomizations and templates need a large stack.
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
-/// The most threads: each may hold the memory that a build is allowed.
+/// The maximum number of threads. Each may use as much memory as a build is allowed to use.
 const MAX_THREADS: usize = 8;
 
-/// Does work for each item, and returns the results in the order of the items.
+/// Runs work for each item, and returns the results in the order of the items.
 ///
 /// # Errors
 /// A thread cannot be started, or panicked.

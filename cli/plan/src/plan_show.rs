@@ -1,6 +1,6 @@
-//! `windlass plan show`: what a Plan in a cluster would do, as a table.
+//! `windlass plan show`: prints a Plan of a cluster as a table.
 //!
-//! Elsewhere: what becomes a Plan (`windlass_runtime::deletion_plan`), approving it (`windlass approve`).
+//! Elsewhere: creating a Plan (`windlass_runtime::deletion_plan`), approving it (`windlass approve`).
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) struct PlanShowArgs {
     timeout: Duration,
 }
 
-/// Examples, with which the help of the command ends.
+/// Examples at the end of the command's help.
 pub(crate) const EXAMPLES: &str = "Examples:
   windlass plan show shop-4b1f0c27a9d35e68 -n shop
   windlass plan show plan/shop-4b1f0c27a9d35e68 -n shop
@@ -49,7 +49,7 @@ Exit status: 0; 2 if the Plan cannot be read; 3 if the cluster cannot be reached
 /// Prints a Plan.
 ///
 /// # Errors
-/// It does not exist, or cannot be read.
+/// The Plan does not exist or cannot be read.
 pub(crate) fn run(args: &PlanShowArgs) -> anyhow::Result<ExitCode> {
     let name = args.name.strip_prefix("plan/").unwrap_or(&args.name);
     let plan = block_on(async {
@@ -99,7 +99,7 @@ fn text_of(plan: &Plan) -> String {
     lines.iter().map(|line| format!("{}\n", clean(line))).collect()
 }
 
-/// Who answered, or how to.
+/// Who has approved or rejected the Plan, or how to do so.
 fn approvals(plan: &Plan) -> String {
     let rejection = plan.status.as_ref().and_then(|status| status.rejection.as_ref());
     if let Some(PlanRejection { user, comment, .. }) = rejection {
@@ -121,8 +121,8 @@ fn approvals(plan: &Plan) -> String {
     }
 }
 
-/// What an approval of a list that is cut is for. The digest that it has cannot be computed here: it is made with a key that only
-/// windlass has, of what it built or rendered with the rights of the subject.
+/// Explains what an approval of a shortened list covers. This command cannot compute the digest of the Plan. Only windlass has
+/// the key, and it builds or renders with the rights of the subject.
 fn cut_lines(plan: &Plan) -> Vec<String> {
     let PlanSubject { kind, name, .. } = &plan.spec.subject;
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
@@ -139,7 +139,7 @@ fn cut_lines(plan: &Plan) -> Vec<String> {
              the key of windlass: approve only what was read elsewhere."
         ),
     ];
-    // There is no command for a Helmfile of a cluster.
+    // There is no command that predicts a Helmfile of a cluster.
     if kind != "Helmfile" {
         let kind = kind.to_lowercase();
         lines.push(format!("The whole list: windlass diff {kind}/{name} -n {namespace}"));
@@ -175,7 +175,7 @@ fn change_line(change: &PlanChange) -> String {
     format!("{action:<10} {}{fields}{unverified}", subject(id))
 }
 
-/// The object with an id, for people.
+/// The name of the object with an id, for people.
 fn subject(id: &str) -> String {
     id.parse::<ObjectId>().map_or_else(|_| id.to_owned(), |id| id.subject())
 }

@@ -1,6 +1,6 @@
-//! The chart of a HelmRelease: which source has it, what identifies it, and reading it.
+//! Finds and reads the chart of a HelmRelease: its source, a digest of its content, and its files.
 //!
-//! Elsewhere: the HelmChart that a template asks for (`helm_controller::helm_release::chart_template`), files of charts
+//! Elsewhere: the HelmChart of a chart template (`helm_controller::helm_release::chart_template`), chart files
 //! (`sources::charts`), fetching (`chart_fetch.rs`).
 
 use std::sync::Arc;
@@ -26,22 +26,22 @@ use super::render_failure::RenderFailure;
 use super::repository_sources::{DeclaredSources, SOURCE_GROUP, referenced_source, spec_of};
 use super::source_artifact::SourceArtifact;
 
-/// Where a chart is.
+/// The place of a chart.
 pub(crate) enum ChartLocation {
-    /// In the repository.
+    /// The chart is in the repository.
     Folder {
-        /// The artifact of its source.
+        /// The artifact of the chart's source.
         files: Arc<SourceArtifact>,
-        /// The folder, or an archive.
+        /// The path of the chart's folder or archive.
         path: RelPath,
     },
-    /// In a chart repository or a registry.
+    /// The chart is in a chart repository or a registry.
     Remote {
         /// The address of the repository, or of the folder in the registry.
         url: String,
         /// The name of the chart.
         name: String,
-        /// A version, or a range of them.
+        /// A version or a version range.
         range: String,
     },
 }
@@ -49,23 +49,23 @@ pub(crate) enum ChartLocation {
 /// The chart of a HelmRelease.
 pub(crate) struct ReleaseChart {
     location: ChartLocation,
-    /// Files that replace its values.
+    /// The values files that replace the default values of the chart.
     values_files: Vec<String>,
     ignores_missing_files: bool,
-    /// Whether a changed chart counts only with another version: `ChartVersion`, the default of `spec.reconcileStrategy`.
+    /// Whether a changed chart counts only with a new version. This is `ChartVersion`, the default of `spec.reconcileStrategy`.
     is_kept_by_version: bool,
 }
 
-/// A chart of the repository that stays in the cluster as long as its version does.
+/// A chart in the repository. The cluster keeps using the old chart until the version changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VersionedChart {
-    /// Its version.
+    /// The version of the chart.
     pub(crate) version: String,
-    /// Identifies its content.
+    /// A digest of the chart's content.
     pub(crate) digest: String,
 }
 
-/// The sources that the chart of a HelmRelease with this spec depends on: the one that it names, and that of a HelmChart.
+/// The sources of a HelmRelease's chart: the named source, and the source of a HelmChart.
 pub(crate) fn chart_sources(
     spec: &Value,
     namespace: &str,
@@ -80,10 +80,10 @@ pub(crate) fn chart_sources(
 }
 
 impl ReleaseChart {
-    /// The chart that a HelmRelease names.
+    /// Finds the chart that a HelmRelease names.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// The reason why the chart is unknown.
     pub(crate) fn of(
         release: &HelmRelease,
         declarations: &RepositoryDeclarations,
@@ -152,7 +152,7 @@ impl ReleaseChart {
         })
     }
 
-    /// Identifies the content of the chart, without fetching it: equal digests stand for the same chart.
+    /// A digest of the chart's content that needs no fetch. Equal digests mean equal charts.
     pub(crate) fn digest(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |part: &[u8]| {
@@ -175,7 +175,7 @@ impl ReleaseChart {
                     add(text.as_deref().unwrap_or_default());
                 }
                 if chart.names_folders {
-                    // They may be anywhere.
+                    // The values files may be anywhere in the source.
                     add(files.content(&RelPath::root()).digest.as_bytes());
                 }
             }
@@ -183,12 +183,12 @@ impl ReleaseChart {
         hex::encode(hash.finalize())
     }
 
-    /// Whether the repository has the chart.
+    /// Whether the chart is in the repository.
     pub(crate) fn is_in_repository(&self) -> bool {
         matches!(self.location, ChartLocation::Folder { .. })
     }
 
-    /// The chart, as people name it.
+    /// The name and version of the chart, for people.
     pub(crate) fn text(&self) -> String {
         match &self.location {
             ChartLocation::Folder { path, .. } => format!("chart {path} of this repository"),
@@ -197,7 +197,7 @@ impl ReleaseChart {
         }
     }
 
-    /// Whether objects of Flux may be among what the chart renders, as far as the repository has the chart.
+    /// Whether the chart may render objects of Flux. This is known only for a chart in the repository.
     pub(crate) fn may_declare_appliers(&self) -> bool {
         match &self.location {
             ChartLocation::Remote { .. } => false,
@@ -205,7 +205,7 @@ impl ReleaseChart {
         }
     }
 
-    /// Whether the chart is here, or may be fetched.
+    /// Whether the chart is in the repository, or may be fetched.
     pub(crate) fn is_readable(&self, fetcher: &ChartFetcher) -> bool {
         match &self.location {
             ChartLocation::Remote { url, .. } => fetcher.may_fetch(url),
@@ -213,7 +213,7 @@ impl ReleaseChart {
         }
     }
 
-    /// The version and the content of a chart of the repository whose content counts only with another version.
+    /// The version and digest of a chart in the repository whose changes count only with a new version.
     pub(crate) fn versioned(&self) -> Option<VersionedChart> {
         let ChartLocation::Folder { files, path } = &self.location else { return None };
         let text = files.files.read(&path.join("Chart.yaml").ok()?).ok()?;
@@ -224,7 +224,7 @@ impl ReleaseChart {
     /// Reads or fetches the chart, with its dependencies.
     ///
     /// # Errors
-    /// Why there is no chart.
+    /// The reason why the chart is not available.
     pub(crate) fn load(&self, fetcher: &ChartFetcher) -> Result<Chart, RenderFailure> {
         let files = match &self.location {
             ChartLocation::Remote { url, name, range } => {
@@ -240,14 +240,14 @@ impl ReleaseChart {
         {
             add_dependencies(&mut files, tree, path, fetcher)?;
         }
-        // As the operator reads it: out of the archive that a HelmChart makes of it.
+        // The operator reads the chart from the archive of a HelmChart, so this packs the same archive.
         let mut archive = Vec::new();
         files.write(&mut archive).map_err(|error| error.to_string())?;
         let chart = of_archive(&archive, "HelmChart", "", false);
         chart.map(|(chart, _)| chart).map_err(|error| RenderFailure::Failed(error.to_string()))
     }
 
-    /// Puts the values files of the spec in the place of the values of the chart.
+    /// Replaces the default values of the chart with the values files of the spec.
     fn merge_values(&self, files: &mut LoadedChartFiles) -> Result<(), String> {
         if self.values_files.is_empty() {
             return Ok(());
@@ -267,7 +267,7 @@ impl ReleaseChart {
     }
 }
 
-/// The chart of an OCIRepository, which is a chart by itself.
+/// The chart of an OCIRepository.
 fn of_registry(id: &ObjectId, source: &OCIRepository) -> Result<ReleaseChart, RenderFailure> {
     let subject = id.subject();
     let bare = source.spec.url.trim_end_matches('/');
@@ -292,7 +292,7 @@ fn of_registry(id: &ObjectId, source: &OCIRepository) -> Result<ReleaseChart, Re
     })
 }
 
-/// The folder of the chart in an artifact that is a chart, as archives of charts have one.
+/// The only top-level folder of an artifact. Chart archives contain one such folder.
 fn only_folder(artifact: &SourceArtifact, id: &ObjectId) -> Result<RelPath, String> {
     let entries = artifact.files.list(&RelPath::root()).unwrap_or_default();
     let folders = entries.iter().filter(|(_, kind)| *kind == FileKind::Dir);
@@ -303,7 +303,7 @@ fn only_folder(artifact: &SourceArtifact, id: &ObjectId) -> Result<RelPath, Stri
     }
 }
 
-/// A source that is declared. Of one that is not, the cluster may know where it is.
+/// Finds a declared source. If it is not declared, only the cluster may know its location.
 fn typed<K: DeserializeOwned>(
     id: &ObjectId,
     declared: &DeclaredSources,
@@ -316,7 +316,7 @@ fn typed<K: DeserializeOwned>(
         .map_err(|error| RenderFailure::Failed(format!("{subject} cannot be read: {error}")))
 }
 
-/// Adds the dependencies that a chart lists and does not have.
+/// Adds the dependencies that a chart lists but does not contain.
 fn add_dependencies(
     files: &mut LoadedChartFiles,
     tree: &SourceArtifact,

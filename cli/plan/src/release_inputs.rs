@@ -1,4 +1,4 @@
-//! All that the objects of a release depend on: its spec, its chart, and the ConfigMaps and Secrets with its values.
+//! The inputs of a release's objects: its spec, its chart, and the ConfigMaps and Secrets with its values.
 //!
 //! Elsewhere: the chart (`release_chart.rs`), rendering (`release_rendering.rs`).
 
@@ -13,28 +13,28 @@ use super::release_chart::{ReleaseChart, chart_sources};
 use super::render_failure::RenderFailure;
 use super::source_artifact::APPLIER_GROUPS;
 
-/// What a release is rendered from.
+/// The inputs for rendering a release.
 pub(crate) struct ReleaseInputs {
-    /// The HelmRelease, without the references of `spec.valuesFrom` whose values are not known.
+    /// The HelmRelease, without references in `spec.valuesFrom` whose values are unknown.
     pub(crate) release: HelmRelease,
-    /// Its spec with all references: one of a value that is not known may change, too.
+    /// The spec with all references, because a reference to an unknown value may also change.
     spec: String,
-    /// Its chart, or why it is not known.
+    /// The chart, or the reason why it is unknown.
     pub(crate) chart: Result<ReleaseChart, RenderFailure>,
-    /// The sources that its chart depends on.
+    /// The sources of the chart.
     pub(crate) sources: Vec<ObjectId>,
-    /// What identifies the sources of a chart that is not known; else nothing.
+    /// The specs of the sources of an unknown chart. Otherwise empty.
     source_specs: String,
-    /// What `spec.valuesFrom` names.
+    /// The objects in `spec.valuesFrom`.
     pub(crate) references: ReferencedObjects,
-    /// What of that is not declared.
+    /// The values that are not declared.
     pub(crate) unknown_values: Vec<UnknownValue>,
-    /// The kinds that definitions of the repository add, for a chart that is in the repository.
+    /// The kinds that CRDs of the repository add. They matter only for a chart in the repository.
     api_versions: Vec<String>,
 }
 
 impl ReleaseInputs {
-    /// Those of a HelmRelease, as far as the revision declares them.
+    /// Collects the inputs of a HelmRelease, as far as the revision declares them.
     pub(crate) fn new(
         mut release: HelmRelease,
         declarations: &RepositoryDeclarations,
@@ -56,7 +56,7 @@ impl ReleaseInputs {
             let is_declared = declarations.references.declares(kind, &namespace, &named.name);
             let is_absent = revision.facts.reference(&id).is_some_and(|fact| !fact.exists);
             if is_absent && !is_declared {
-                // It gives no values; unless it is optional, it is named as missing.
+                // The object gives no values. Unless it is optional, it is recorded as missing.
                 return false;
             }
             let data = declarations.references.data(kind, &namespace, &named.name);
@@ -87,7 +87,7 @@ impl ReleaseInputs {
         }
     }
 
-    /// Identifies all of it: equal digests stand for equal objects.
+    /// A digest of all inputs. Equal digests mean equal objects.
     pub(crate) fn digest(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |part: &[u8]| {
@@ -117,7 +117,7 @@ impl ReleaseInputs {
         hex::encode(hash.finalize())
     }
 
-    /// Whether objects of Flux may be among what is rendered.
+    /// Whether the rendered objects may contain objects of Flux.
     pub(crate) fn may_declare_appliers(&self) -> bool {
         let has_mark = |text: &str| text.contains(APPLIER_GROUPS);
         let values = self.release.spec.values.as_ref().map(ToString::to_string);
@@ -128,7 +128,7 @@ impl ReleaseInputs {
             || referenced.any(|value| has_mark(&String::from_utf8_lossy(value)))
     }
 
-    /// The chart, as people name it.
+    /// The name and version of the chart, for people.
     pub(crate) fn chart_text(&self) -> String {
         self.chart.as_ref().map(ReleaseChart::text).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! The objects of a release, rendered as the operator renders them, without a cluster: at a fixed time and with fixed
-//! randomness, so that only what changes in the repository makes a difference.
+//! Renders the objects of a release in the same way as the operator, but without a cluster. The time and the random numbers are
+//! fixed, so only changes of the repository make a difference.
 //!
-//! Elsewhere: what a release depends on (`release_inputs.rs`), what it draws (`drawn_values.rs`), rendering
+//! Elsewhere: the inputs of a release (`release_inputs.rs`), random values and times (`drawn_values.rs`), rendering
 //! (`helm_controller::release_runner::manifest_rendering`).
 
 use std::collections::BTreeSet;
@@ -37,31 +37,31 @@ use windlass_serve::settings::OperatorSettings;
 /// Renders releases.
 pub(crate) struct ReleaseRenderer {
     pub(crate) charts: Arc<ChartFetcher>,
-    /// Where helmfiles fetch addresses.
+    /// The servers from which helmfiles fetch addresses.
     pub(crate) remote: Arc<RemoteServers>,
-    /// What the cluster can do, besides the kinds that the repository declares.
+    /// The Kubernetes version and the API versions of the cluster, without the kinds that the repository declares.
     pub(crate) capabilities: Capabilities,
     pub(crate) settings: OperatorSettings,
-    /// Whether definitions in `crds/` that upgrades replace are objects of a release. No record of a release has them.
+    /// Whether the CRDs in `crds/` that upgrades replace count as objects of a release. Release records do not contain them.
     pub(crate) includes_definitions: bool,
-    /// Whether values that a chart draws at random or takes from the time are masked, and named as not known.
+    /// Whether random values and times from charts are masked, and named as unknown.
     pub(crate) masks_drawn_values: bool,
 }
 
-/// What was rendered of a release.
+/// The rendered objects of a release.
 pub(crate) struct RenderedObjects {
-    /// With the namespaces that they will have.
+    /// The objects, with their final namespaces.
     pub(crate) objects: Vec<Object>,
     /// The name and the version of the chart.
     pub(crate) chart: String,
-    /// What templates looked up in the cluster, and what they drew.
+    /// The values that templates looked up in the cluster, or that they generated.
     pub(crate) unknown_values: Vec<UnknownValue>,
-    /// Whether they drew some of it.
+    /// Whether templates generated some of the values.
     pub(crate) has_drawn_values: bool,
 }
 
 impl ReleaseRenderer {
-    /// The objects of a release, for an upgrade or an installation, added to what is known of its applier.
+    /// Renders a release for an upgrade or an installation, and adds the objects to the facts about its applier.
     pub(crate) fn render(
         &self,
         inputs: &ReleaseInputs,
@@ -144,7 +144,7 @@ impl ReleaseRenderer {
     /// Renders a release.
     ///
     /// # Errors
-    /// Why it cannot be rendered; values of Secrets may be in it.
+    /// The release cannot be rendered. The error may contain Secret values.
     pub(crate) fn objects_of(
         &self,
         rendering: HelmReleaseRendering,
@@ -163,7 +163,7 @@ impl ReleaseRenderer {
             let other = self.rendered_with(again, kinds, Arc::default(), TemplateDraws::other());
             let drawn = match other {
                 Ok(other) => mask(&mut objects, &other),
-                // The error may have values of Secrets.
+                // The error may contain Secret values, so it is dropped.
                 Err(_) => vec![UnknownValue {
                     what: "what the chart draws at random or takes from the time".to_owned(),
                     reason: "the chart cannot be rendered with anything else".to_owned(),
@@ -175,7 +175,7 @@ impl ReleaseRenderer {
         Ok(RenderedObjects { objects, chart, unknown_values, has_drawn_values })
     }
 
-    /// The objects of a release whose templates draw on the time and on randomness as given.
+    /// Renders a release with a given time and given random numbers.
     fn rendered_with(
         &self,
         rendering: HelmReleaseRendering,
@@ -203,7 +203,7 @@ impl ReleaseRenderer {
         Ok(objects)
     }
 
-    /// What charts may assume of a cluster that has these kinds, too.
+    /// The capabilities of a cluster that also has these kinds.
     pub(crate) fn capabilities_with(&self, kinds: &DeclaredKindScopes) -> Arc<Capabilities> {
         let mut capabilities = self.capabilities.clone();
         capabilities.api_versions.extend(kinds.api_versions.iter().cloned());
@@ -211,7 +211,7 @@ impl ReleaseRenderer {
     }
 }
 
-/// The definitions of `crds/`, which no upgrade deletes.
+/// The CRDs of `crds/`, which no upgrade deletes.
 fn kept_definitions(mut definitions: Vec<Object>) -> Vec<Object> {
     for definition in &mut definitions {
         definition.set_annotation(manifest_objects::POLICY, "keep");
@@ -219,7 +219,7 @@ fn kept_definitions(mut definitions: Vec<Object>) -> Vec<Object> {
     definitions
 }
 
-/// What templates ask the cluster for. They find nothing, as with `helm template`.
+/// Records what templates look up in the cluster. The lookups find nothing, as with `helm template`.
 #[derive(Default)]
 struct UnansweredLookups(Mutex<BTreeSet<String>>);
 

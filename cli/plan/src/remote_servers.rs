@@ -1,8 +1,8 @@
-//! What files of a revision name on other servers: bases of kustomizations, addresses in helmfiles. All of it is fetched
-//! without credentials, from hosts that the user allows, within one budget.
+//! Fetches data on other servers that files of a revision name: bases of kustomizations, and addresses in helmfiles. It uses no
+//! credentials, reaches only hosts that the user allows, and has one budget for all requests.
 //!
-//! Elsewhere: charts (`chart_fetch.rs`), fetching (`sources::remote_bases`, `sources::go_getter`), which hosts requests reach
-//! (`http_client::EgressRules`).
+//! Elsewhere: charts (`chart_fetch.rs`), fetching (`sources::remote_bases`, `sources::go_getter`), the hosts that requests may
+//! reach (`http_client::EgressRules`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,50 +27,50 @@ use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_runtime::build::remote_base_access::{CommandBaseRules, RemoteBaseAccess};
 use windlass_serve::settings::OperatorSettings;
 
-/// The most addresses of one plan.
+/// The maximum number of addresses of one plan.
 const MAX_ADDRESSES: usize = 256;
 
-/// The most bytes that are received for one plan, besides those of builds that run at the same time.
+/// The maximum number of bytes that one plan receives. Builds that run at the same time may exceed it.
 const MAX_RECEIVED_BYTES: u64 = 512 << 20;
 
 /// How long fetching the bases of one build, or one address of a helmfile, may take.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The length of a commit's name.
+/// The number of characters of a commit hash.
 const COMMIT_CHARACTERS: usize = 40;
 
-/// The files that an address of a helmfile named, or why they were not fetched.
+/// The files at an address of a helmfile, or the reason why they were not fetched.
 type FetchedAddress = Result<MemoryTree, RenderFailure>;
 
-/// What was asked for in this run of the command.
+/// The requests of this run so far.
 #[derive(Default)]
 struct RemoteUsage {
     addresses: BTreeSet<String>,
     received: u64,
-    /// What bases were when they were fetched first, by their address and reference.
+    /// The revisions of bases when they were first fetched, by address and reference.
     revisions: BTreeMap<ResolvedBaseKey, String>,
 }
 
-/// A base, whatever it is.
+/// The key of a base: its address and reference.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ResolvedBaseKey {
     address: String,
     reference: String,
 }
 
-/// The servers of the hosts that the user allows; nothing is kept after the command.
+/// The servers of the allowed hosts. Nothing is kept after the command.
 pub(crate) struct RemoteServers {
     hosts: Arc<EgressHostList>,
     servers: Arc<GitServerCache>,
     usage: Mutex<RemoteUsage>,
-    /// Each address of helmfiles is fetched once, so that both revisions have the same files.
+    /// The fetched addresses of helmfiles. Each is fetched once, so both revisions see the same files.
     addresses: Mutex<BTreeMap<String, FetchedAddress>>,
-    /// Connections live as long as it does.
+    /// The runtime of the connections.
     runtime: Runtime,
 }
 
 impl RemoteServers {
-    /// Fetches from these hosts alone, wherever a redirect leads.
+    /// Makes the servers. Requests reach only these hosts, even if a redirect names another one.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -108,7 +108,7 @@ impl RemoteServers {
         usage.received = usage.received.saturating_add(bytes);
     }
 
-    /// Whether an address may be fetched.
+    /// Checks whether an address may be fetched.
     fn admit(&self, address: &str) -> Result<(), RenderFailure> {
         let url = Url::parse(address).ok();
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -141,10 +141,10 @@ impl RemoteServers {
         Ok(())
     }
 
-    /// The files that an address of a helmfile names.
+    /// Returns the files at an address of a helmfile.
     ///
     /// # Errors
-    /// Its host is not allowed, or it cannot be fetched.
+    /// The host is not allowed, or the address cannot be fetched.
     pub(crate) fn address(&self, request: &GetterRequest) -> FetchedAddress {
         let (url, parts) = match request {
             GetterRequest::Git { url, folder, reference } => {
@@ -157,7 +157,7 @@ impl RemoteServers {
             }
         };
         let key = [&[url.as_str()][..], &parts].concat().join("\n");
-        // Held while an address is fetched, so that each is fetched once.
+        // The lock is held during the fetch, so each address is fetched once.
         let mut addresses = self.addresses.lock();
         if let Some(known) = addresses.get(&key) {
             return known.clone();
@@ -184,7 +184,7 @@ impl RemoteServers {
         Ok(files)
     }
 
-    /// What a build may fetch, by its rules.
+    /// The access to remote bases for a build, according to its rules.
     pub(crate) fn base_access(
         rules: &Arc<BuildBaseRules>,
         settings: &OperatorSettings,
@@ -200,18 +200,18 @@ impl RemoteServers {
     }
 }
 
-/// The bases of one build.
+/// The rules and results of one build's remote bases.
 pub(crate) struct BuildBaseRules {
     servers: Arc<RemoteServers>,
     notes: Mutex<Vec<UnknownValue>>,
     /// Whether a base was not fetched because its host is not allowed.
     lacks_base: AtomicBool,
-    /// Whether a server was asked for a base, or would have been within the limits of the command.
+    /// Whether the build asked a server for a base, or was stopped by a limit of the command.
     asks_servers: AtomicBool,
 }
 
 impl BuildBaseRules {
-    /// Nothing was fetched yet for a build.
+    /// Starts without any fetched bases.
     pub(crate) fn new(servers: &Arc<RemoteServers>) -> Arc<Self> {
         let servers = servers.clone();
         Arc::new(Self {
@@ -222,8 +222,8 @@ impl BuildBaseRules {
         })
     }
 
-    /// Why a build failed that has this text: a base that is not fetched ends it. If servers were asked, it may be because of
-    /// what they said.
+    /// Makes the failure of a build with this error text. A base that is not fetched ends the build. If the build asked
+    /// servers, their answers may be the cause.
     pub(crate) fn failure(&self, text: String) -> RenderFailure {
         let [lacks_base, asks_servers] =
             [&self.lacks_base, &self.asks_servers].map(|it| it.load(Ordering::Relaxed));
@@ -234,7 +234,7 @@ impl BuildBaseRules {
         }
     }
 
-    /// What the bases were that the cluster fetches anew.
+    /// Notes about bases that the cluster will fetch again.
     pub(crate) fn notes(&self) -> Vec<UnknownValue> {
         self.notes.lock().clone()
     }
@@ -262,7 +262,7 @@ impl CommandBaseRules for BuildBaseRules {
     }
 }
 
-/// What is not known of a base: what it is when the cluster fetches it. Nothing of one that is named by its commit.
+/// The note that the cluster may fetch another version of a base. `None` for a base that is pinned to a commit.
 fn base_note(
     address: &str,
     reference: &str,
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(servers.admit(&nth(0)), Ok(()));
         let refusal = |at: usize| servers.admit(&nth(at)).unwrap_err();
         assert!(refusal(MAX_ADDRESSES).text().contains("limit"));
-        // A limit of the command must not pass for something that the user did not allow.
+        // A limit of the command must not be reported as a host that the user did not allow.
         assert!(!refusal(MAX_ADDRESSES).is_not_fetched());
         servers.count_received(MAX_RECEIVED_BYTES);
         assert!(refusal(0).text().contains("received bytes"));

@@ -1,23 +1,22 @@
-//! Why something of a revision is not rendered: because it is wrong, or because what it needs is not at hand.
+//! Why a part of a revision is not rendered: either it is wrong, or something that it needs is not available.
 //!
-//! Elsewhere: what is fetched (`chart_fetch.rs`, `remote_servers.rs`), which sources are the repository
-//! (`repository_sources.rs`), what both mean for a plan (engine `plan`).
+//! Elsewhere: fetching (`chart_fetch.rs`, `remote_servers.rs`), sources that are this repository (`repository_sources.rs`), the
+//! effect on a plan (engine `plan`).
 
 use plan::RenderedApplier;
 
-/// Why an applier was not begun.
+/// The message for an applier that was not started in time.
 const TIME_IS_OVER: &str = "the time limit of this command was reached before its turn";
 
-/// Why something is not rendered. Each has a text for people.
+/// Why something is not rendered. Each variant contains a text for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RenderFailure {
-    /// It needs files or a chart that this command does not fetch: those of another source, or of a host that the user did not
-    /// allow. Nothing is known to be wrong.
+    /// The command does not fetch the needed files or chart. They belong to another source, or to a host that the user did not
+    /// allow. There may be no error at all.
     NotFetched(String),
-    /// A server that was asked did not deliver, or a limit of this command was reached: another run may render it, and so may
-    /// the cluster.
+    /// A server did not deliver, or a limit of this command was reached. Another run may succeed, and so may the cluster.
     Interruption(String),
-    /// Anything else, such as an error of a template.
+    /// Any other failure, such as an error of a template.
     Failed(String),
 }
 
@@ -28,21 +27,21 @@ impl From<String> for RenderFailure {
 }
 
 impl RenderFailure {
-    /// Why, for people.
+    /// The text for people.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::NotFetched(text) | Self::Interruption(text) | Self::Failed(text) => text,
         }
     }
 
-    /// The same, for callers that make no difference.
+    /// The text for people, without the kind of the failure.
     pub(crate) fn into_text(self) -> String {
         match self {
             Self::NotFetched(text) | Self::Interruption(text) | Self::Failed(text) => text,
         }
     }
 
-    /// The same with another text.
+    /// The same kind of failure with another text.
     #[must_use]
     pub(crate) fn with_text(self, text: impl FnOnce(String) -> String) -> Self {
         match self {
@@ -52,17 +51,17 @@ impl RenderFailure {
         }
     }
 
-    /// Whether it is only that something is not fetched.
+    /// Whether the failure only means that something is not fetched.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::NotFetched(_))
     }
 
-    /// That the time of this command was over before something was begun.
+    /// The failure if the time of the command was over before the work began.
     pub(crate) fn out_of_time() -> Self {
         Self::Interruption(TIME_IS_OVER.to_owned())
     }
 
-    /// An applier that is not rendered for this reason.
+    /// Makes an applier that is not rendered for this reason.
     pub(crate) fn of_applier(self, begun: RenderedApplier) -> RenderedApplier {
         let is_not_fetched = self.is_not_fetched();
         let is_interrupted = matches!(self, Self::Interruption(_));

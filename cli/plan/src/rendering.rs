@@ -1,7 +1,7 @@
-//! Both revisions, rendered where they differ.
+//! Renders both sides of a comparison where they differ.
 //!
-//! Elsewhere: what is rendered on the way down (`discovery.rs`), releases (`release_rendering.rs`, `helmfile_rendering.rs`),
-//! the comparison (engine `plan`).
+//! Elsewhere: rendering during the search (`discovery.rs`), releases (`release_rendering.rs`, `helmfile_rendering.rs`), the
+//! comparison (engine `plan`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) struct DeclaredSide {
 }
 
 impl DeclaredSide {
-    /// What its appliers depend on that are rendered only if the other side has something else.
+    /// The input keys of appliers that are rendered only if the other side differs.
     fn deferred_keys(&self) -> BTreeMap<ObjectId, String> {
         let appliers = self.declarations.appliers.iter();
         let keys =
@@ -57,7 +57,7 @@ impl DeclaredSide {
         left.map(|(id, _)| id.clone()).collect()
     }
 
-    /// The appliers that are not rendered: their objects stay as they are.
+    /// The appliers that are not rendered. Their objects stay as they are.
     pub(crate) fn unrendered(&self) -> BTreeSet<ObjectId> {
         let is_unrendered = |it: &DeferredRendering| {
             matches!(it.work, DeferredWork::NotRendered(_) | DeferredWork::LeftAsItIs(_))
@@ -67,13 +67,13 @@ impl DeclaredSide {
         unrendered.map(|(id, _)| id.clone()).collect()
     }
 
-    /// What the Secrets hold that it declares.
+    /// The values of the Secrets that this side declares.
     pub(crate) fn secret_values(&self) -> impl Iterator<Item = Vec<u8>> {
         let RepositoryDeclarations { references, replaced_secrets, .. } = &self.declarations;
         references.secret_values().chain(replaced_secrets).cloned()
     }
 
-    /// Renders what is left, but for what the other side has just so.
+    /// Renders the remaining releases, except those with equal inputs on the other side.
     ///
     /// # Errors
     /// A thread could not do its work.
@@ -93,7 +93,7 @@ impl DeclaredSide {
         let mut helmfile_jobs = Vec::new();
         for (id, applier) in appliers {
             let mut rendered = applier.rendered;
-            // A digest without a key must not have values that only a cluster has.
+            // This digest has no secret key, so it must not contain values that only a cluster has.
             if !other.is_cluster {
                 rendered.blind_digest = digest_of(&id, &rendered, applier.deferred.as_ref());
             }
@@ -149,7 +149,7 @@ impl DeclaredSide {
     }
 }
 
-/// The blind digest of an applier, before what the comparison finds out of it; none of one that is not rendered.
+/// The blind digest of an applier, without results of the comparison. `None` if the applier is not rendered.
 fn digest_of(
     id: &ObjectId,
     rendered: &RenderedApplier,
@@ -166,36 +166,36 @@ fn digest_of(
     }
 }
 
-/// What a side has to know of the other one.
+/// The facts that a side needs about the other side.
 pub(crate) struct ComparedSide {
     appliers: BTreeSet<ObjectId>,
     keys: BTreeMap<ObjectId, String>,
     charts: BTreeMap<ObjectId, VersionedChart>,
-    /// Appliers whose objects stay as they are on the other side.
+    /// The appliers whose objects stay as they are on the other side.
     left: BTreeSet<ObjectId>,
     sources: DeclaredSources,
-    /// The sources of all appliers that are the repository, as far as they are declared.
+    /// The places of all declared sources that are this repository.
     places: BTreeSet<SourcePlace>,
-    /// What `spec.source` of Helmfiles is.
+    /// The `spec.source` of each Helmfile.
     addresses: BTreeMap<ObjectId, String>,
-    /// Whether it is a cluster: what is not rendered is left as it is there.
+    /// Whether this side is a cluster. In that case, objects that are not rendered stay unchanged in the cluster.
     is_cluster: bool,
 }
 
-/// The address of a Helmfile that has one.
+/// The address of a Helmfile, if it has one.
 fn address_of(object: &Object) -> Option<String> {
     let is_helmfile = ApplierKind::of(object) == Some(ApplierKind::Helmfile);
     let spec = object.get("spec").filter(|_| is_helmfile)?;
     spec["source"].as_str().map(str::to_owned)
 }
 
-/// The chart of a release that counts only with another version.
+/// The chart of a release whose changes count only with a new version.
 fn versioned_chart(inputs: &ReleaseInputs) -> Option<VersionedChart> {
     inputs.chart.as_ref().ok().and_then(ReleaseChart::versioned)
 }
 
 impl ComparedSide {
-    /// That of a side.
+    /// Collects the facts about a side.
     pub(crate) fn of(side: &DeclaredSide) -> Self {
         let RepositoryDeclarations { appliers, sources, manifests, .. } = &side.declarations;
         let own: BTreeSet<&ObjectId> = appliers.values().flat_map(|it| &it.own_sources).collect();
@@ -212,7 +212,7 @@ impl ComparedSide {
         }
     }
 
-    /// A cluster in which these releases are installed, and of which nothing is rendered.
+    /// A cluster with these installed releases, in which nothing is rendered.
     pub(crate) fn of_cluster(releases: BTreeSet<ObjectId>) -> Self {
         Self {
             appliers: releases,
@@ -226,8 +226,8 @@ impl ComparedSide {
         }
     }
 
-    /// That the files of a source come from elsewhere than on this side: from another place or another branch. A source that
-    /// this side does not declare has to be where one of its sources is.
+    /// The note that a source now gets its files from another place or branch. A source that this side does not declare has to
+    /// be in the same place as one of this side's sources.
     fn moved_source(&self, source: &ObjectId, sources: &DeclaredSources) -> Option<UnknownValue> {
         let place = SourcePlace::of(source, sources)?;
         let is_same = match SourcePlace::of(source, &self.sources) {
@@ -242,7 +242,7 @@ impl ComparedSide {
         })
     }
 
-    /// The same of the address of a Helmfile.
+    /// The note that the address of a Helmfile has changed.
     fn moved_address(&self, id: &ObjectId, object: Option<&Object>) -> Option<UnknownValue> {
         let address = address_of(object?)?;
         let is_moved = self.addresses.get(id).is_none_or(|former| *former != address);
@@ -254,7 +254,7 @@ impl ComparedSide {
         })
     }
 
-    /// That the chart of a release changes, and its version does not.
+    /// The note that the chart of a release changes although its version does not.
     fn kept_chart(&self, id: &ObjectId, inputs: &ReleaseInputs) -> Option<UnknownValue> {
         let VersionedChart { version, digest } = self.charts.get(id)?;
         let own = versioned_chart(inputs)?;
@@ -265,7 +265,7 @@ impl ComparedSide {
     }
 }
 
-/// A release that is to be rendered.
+/// A release that has to be rendered.
 struct PendingReleaseRender {
     id: ObjectId,
     inputs: Box<ReleaseInputs>,

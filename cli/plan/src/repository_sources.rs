@@ -1,6 +1,6 @@
-//! Which sources of Flux are the repository itself: their artifact is made of the files that are compared.
+//! Finds the Flux sources that are this repository. Their artifacts consist of the compared files.
 //!
-//! Elsewhere: the files (`revision_files.rs`), which sources are declared (`discovery.rs`).
+//! Elsewhere: the files (`revision_files.rs`), the declared sources (`discovery.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,26 +9,26 @@ use crds::source::{GitRepository, GitRepositorySpec};
 use objects::{Object, ObjectId};
 use serde_json::Value;
 
-/// The group of sources.
+/// The API group of sources.
 pub(crate) const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 
-/// The kinds of sources whose artifact has manifests.
+/// The kinds of sources whose artifacts contain manifests.
 const ARTIFACT_KINDS: [&str; 4] = ["GitRepository", "OCIRepository", "Bucket", "ExternalArtifact"];
 
-/// The name and the namespace of what `flux bootstrap` makes.
+/// The name and namespace of the objects that `flux bootstrap` creates.
 pub(crate) const BOOTSTRAP_NAME: &str = "flux-system";
 
-/// Where a repository is, whichever protocol reaches it.
+/// The host and path of a Git repository, regardless of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct GitRepositoryIdentity {
-    /// In lower case, without port.
+    /// The host in lower case, without the port.
     host: String,
-    /// Without slashes at its ends, and without `.git`.
+    /// The path without slashes at its ends and without `.git`.
     path: String,
 }
 
 impl GitRepositoryIdentity {
-    /// Reads an address such as `https://host/org/repo.git`, `ssh://git@host:22/org/repo` or `git@host:org/repo`.
+    /// Parses an address such as `https://host/org/repo.git`, `ssh://git@host:22/org/repo` or `git@host:org/repo`.
     fn parse(address: &str) -> Option<Self> {
         let (authority, path) = match address.split_once("://") {
             Some((_, rest)) => rest.split_once('/')?,
@@ -46,33 +46,33 @@ impl GitRepositoryIdentity {
     }
 }
 
-/// What a source is made of.
+/// The origin of a source's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SourceOrigin {
-    /// The repository that is compared, without the files of these patterns.
+    /// The files are those of the compared repository, except those that match these patterns.
     ThisRepository {
-        /// `spec.ignore`.
+        /// The patterns in `spec.ignore`.
         ignore: Option<String>,
     },
-    /// Something that is not compared, for this reason.
+    /// The files come from another place and are not compared, for this reason.
     Elsewhere(String),
 }
 
-/// The sources that one revision declares.
+/// The sources that a revision declares.
 pub(crate) type DeclaredSources = BTreeMap<ObjectId, Object>;
 
-/// Where the files of a source come from.
+/// The place of a source's files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourcePlace {
     repository: Option<GitRepositoryIdentity>,
-    /// Of what is no repository of Git.
+    /// The URL, if the source is not a Git repository.
     url: String,
-    /// `spec.ref`.
+    /// The reference in `spec.ref`.
     reference: String,
 }
 
 impl SourcePlace {
-    /// That of a source; none if it is not declared.
+    /// The place of a source. `None` if the source is not declared.
     pub(crate) fn of(id: &ObjectId, declared: &DeclaredSources) -> Option<Self> {
         let spec = declared.get(id)?.get("spec")?;
         let url = spec["url"].as_str().unwrap_or_default();
@@ -82,32 +82,32 @@ impl SourcePlace {
     }
 }
 
-/// By what a source is recognized as the repository.
+/// The data by which windlass recognizes sources that are this repository.
 #[derive(Debug, Default)]
 pub(crate) struct RepositorySources {
-    /// The remotes of the checkout.
+    /// The Git remotes of the checkout.
     places: BTreeSet<GitRepositoryIdentity>,
-    /// Sources that the user named.
+    /// The sources that the user named.
     named: BTreeSet<ObjectId>,
 }
 
 impl RepositorySources {
-    /// Those of a checkout with these remotes, and the sources that are named as `Kind/namespace/name`.
+    /// Uses the remotes of a checkout, and sources that the user named as `Kind/namespace/name`.
     ///
     /// # Errors
-    /// A source is not named so.
+    /// A source does not have this form.
     pub(crate) fn new(remotes: &[String], named: &[String]) -> anyhow::Result<Self> {
         let places = remotes.iter().filter_map(|it| GitRepositoryIdentity::parse(it)).collect();
         let named = named.iter().map(|it| named_source(it)).collect::<anyhow::Result<_>>()?;
         Ok(Self { places, named })
     }
 
-    /// Whether an address of a Git repository is that of a remote.
+    /// Whether an address of a Git repository is one of the remotes.
     pub(crate) fn is_remote(&self, address: &str) -> bool {
         GitRepositoryIdentity::parse(address).is_some_and(|place| self.places.contains(&place))
     }
 
-    /// What a source is made of. `own` are sources that the repository must be, by how it is built.
+    /// The origin of a source's files. `own` are sources that have to be this repository because of the entry point.
     pub(crate) fn origin(
         &self,
         id: &ObjectId,
@@ -169,7 +169,7 @@ impl RepositorySources {
     }
 }
 
-/// A source as people name it.
+/// Parses a source that the user named.
 fn named_source(text: &str) -> anyhow::Result<ObjectId> {
     let shape =
         || format!("--source {text}: write Kind/namespace/name, such as OCIRepository/apps/web");
@@ -183,19 +183,19 @@ fn named_source(text: &str) -> anyhow::Result<ObjectId> {
     Ok(ObjectId::new(namespace, name, SOURCE_GROUP, known))
 }
 
-/// The source that a reference names; `namespace` is that of the object with the reference.
+/// The source in a reference. `namespace` is the namespace of the object that contains the reference.
 pub(crate) fn referenced_source(reference: &Value, namespace: &str) -> Option<ObjectId> {
     let namespace = reference["namespace"].as_str().unwrap_or(namespace);
     let kind = reference["kind"].as_str()?;
     Some(ObjectId::new(namespace, reference["name"].as_str()?, SOURCE_GROUP, kind))
 }
 
-/// Whether an object is a source, or a chart of one.
+/// Whether an object is a source or a HelmChart.
 pub(crate) fn is_source(object: &Object) -> bool {
     object.id().group == SOURCE_GROUP
 }
 
-/// The spec of a declared source, for comparing it; nothing of one that is not declared.
+/// The spec of a declared source, for comparing it. Null if the source is not declared.
 pub(crate) fn spec_of(id: &ObjectId, declared: &DeclaredSources) -> Value {
     declared.get(id).and_then(|object| object.get("spec")).cloned().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! In which namespace an object will be, without a cluster that says which kinds have namespaces.
+//! Finds out in which namespace an object will be, without a cluster that knows the scopes of kinds.
 //!
-//! Elsewhere: the scopes of kinds that are built in (`kustomize::schema`).
+//! Elsewhere: the scopes of built-in kinds (`kustomize::schema`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,17 @@ use kustomize::schema::OpenApiSchemas;
 use objects::Object;
 use serde_json::Value;
 
-/// The scopes of kinds, as far as definitions are declared, or facts of the cluster have them.
+/// The scopes of kinds that are known from declared CRDs or from the facts of the cluster.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct DeclaredKindScopes {
     /// Whether objects of a group and kind are in namespaces.
     scopes: BTreeMap<(String, String), bool>,
-    /// Such as `acme.io/v1` and `acme.io/v1/Widget`, as charts ask for them.
+    /// API versions such as `acme.io/v1` and `acme.io/v1/Widget`, in the form that charts use.
     pub(crate) api_versions: BTreeSet<String>,
 }
 
 impl DeclaredKindScopes {
-    /// Adds the kind of a CustomResourceDefinition; other objects define none.
+    /// Adds the kind of a CustomResourceDefinition. Other objects are ignored.
     pub(crate) fn add(&mut self, object: &Object) {
         let is_definition = object.kind() == "CustomResourceDefinition"
             && object.api_version().starts_with("apiextensions.k8s.io/");
@@ -41,15 +41,15 @@ impl DeclaredKindScopes {
         self.scopes.insert((group.to_owned(), kind.to_owned()), is_namespaced);
     }
 
-    /// Whether objects of the kind of an object are in namespaces; `None` if that is not known.
+    /// Whether the kind of an object is namespaced. `None` if it is unknown.
     fn is_namespaced(&self, object: &Object) -> Option<bool> {
         let builtin = OpenApiSchemas::builtin().is_namespaced(object.api_version(), object.kind());
         let gvk = object.gvk();
         builtin.or_else(|| self.scopes.get(&(gvk.group, gvk.kind)).copied())
     }
 
-    /// Gives an object the namespace that it will have: `default` if it names none and its kind is not known to be
-    /// cluster-scoped, and none if it is.
+    /// Sets the final namespace of an object. If it names none, it gets `default`, unless its kind is known to be
+    /// cluster-scoped. A cluster-scoped object gets no namespace.
     pub(crate) fn place(&self, object: &mut Object, default: Option<&str>) {
         match self.is_namespaced(object) {
             Some(false) => drop(object.metadata_mut().remove("namespace")),

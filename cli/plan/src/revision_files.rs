@@ -1,6 +1,7 @@
-//! A Git repository on this disk: the files of a revision or of the work tree, as a source makes an artifact of them.
+//! Reads a local Git repository: the files of a revision or of the work tree. The files have the form that a source would put
+//! into an artifact.
 //!
-//! Elsewhere: reading objects of Git (`git`), patterns of files that are left out (`artifacts::ignore`).
+//! Elsewhere: reading Git objects (`git`), ignore patterns (`artifacts::ignore`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -16,36 +17,36 @@ use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
 use super::source_artifact::SourceArtifact;
 
-/// The folder or file by which Git knows the top of a work tree.
+/// The folder or file that marks the root of a work tree.
 const GIT_FOLDER: &str = ".git";
 
-/// Where Git has the patterns of files that it does not commit.
+/// The file with patterns of files that Git does not commit.
 const GIT_IGNORE_FILE: &str = ".gitignore";
 
-/// A larger one is not read.
+/// The largest ignore file that is read, in bytes.
 const MAX_IGNORE_FILE_BYTES: u64 = 1 << 20;
 
-/// How a rendering of the work tree is called.
+/// The name of the work tree in place of a revision.
 const WORK_TREE: &str = "work tree";
 
-/// The most files that are read of one revision, and how large they may be: they are in memory.
+/// The maximum number and size of the files of one revision, because they are in memory.
 const FILE_LIMITS: TreeLimits =
     TreeLimits { total_bytes: 512 << 20, file_bytes: 64 << 20, entries: 200_000, depth: 128 };
 
-/// The most files and folders of all artifacts of a revision: each artifact has a list of its own.
+/// The maximum number of files and folders in all artifacts of a revision. Each artifact has its own list.
 const MAX_ARTIFACT_ENTRIES: usize = 4_000_000;
 
 /// The files of a revision.
 pub(crate) struct RevisionFiles {
-    /// A commit, or that it is the work tree.
+    /// A commit, or the text for the work tree.
     pub(crate) revision: String,
-    /// All of them but links.
+    /// All files except links.
     files: MemoryTree,
     /// The ignore files, with their folders.
     ignore_files: Vec<(RelPath, String)>,
-    /// The artifacts that sources make of it, by their `spec.ignore`.
+    /// The artifacts of sources, by their `spec.ignore`.
     artifacts: Mutex<BTreeMap<String, Arc<SourceArtifact>>>,
-    /// The artifacts that generators make of it, or why there is none.
+    /// The artifacts of generators, or the reasons why there are none.
     generated: Mutex<BTreeMap<String, Result<Arc<SourceArtifact>, String>>>,
 }
 
@@ -67,7 +68,7 @@ impl RevisionFiles {
         }
     }
 
-    /// A file, whether an artifact has it or not; none if there is no such file.
+    /// Reads a file, even if no artifact contains it. Returns `None` if it does not exist.
     pub(crate) fn read(&self, path: &RelPath) -> Option<Vec<u8>> {
         self.files.read(path).ok().map(|content| content.to_vec())
     }
@@ -75,7 +76,7 @@ impl RevisionFiles {
     /// The artifact of a source with this `spec.ignore`.
     ///
     /// # Errors
-    /// The patterns cannot be used, or there are too many artifacts.
+    /// The patterns are not valid, or there are too many artifacts.
     pub(crate) fn artifact(&self, ignore: Option<&str>) -> anyhow::Result<Arc<SourceArtifact>> {
         let key = ignore.unwrap_or_default().to_owned();
         let mut known = self.artifacts.lock();
@@ -104,12 +105,12 @@ impl RevisionFiles {
         Ok(artifact)
     }
 
-    /// The files of a folder as the repository has them, whatever sources leave out. Paths begin at the folder.
+    /// All files of a folder, including those that sources leave out. The paths are relative to the folder.
     ///
     /// # Errors
     /// There are too many files.
     pub(crate) fn folder(&self, folder: &RelPath) -> Result<Arc<SourceArtifact>, String> {
-        // The keys of generated artifacts are JSON.
+        // The keys of generated artifacts are JSON, so this key is different from all of them.
         self.generated(format!("folder {folder}"), || {
             let mut builder = MemoryTree::builder(FILE_LIMITS);
             for (path, entry) in self.files.walk() {
@@ -122,10 +123,10 @@ impl RevisionFiles {
         })
     }
 
-    /// The artifact that a generator makes; each is made once, or as often as it cannot be kept.
+    /// The artifact of a generator. It is made once, unless it is too large to keep.
     ///
     /// # Errors
-    /// It cannot be made, or there are too many of them.
+    /// The artifact cannot be made, or there are too many artifacts.
     pub(crate) fn generated(
         &self,
         key: String,
@@ -149,23 +150,23 @@ impl RevisionFiles {
     }
 }
 
-/// A Git repository on this disk: one that is checked out, or a bare one, of which only revisions can be read.
+/// A local Git repository. It has a work tree, or it is a bare repository, from which only revisions can be read.
 pub(crate) struct LocalGitRepository {
-    /// The top of the work tree, or the folder of a bare repository.
+    /// The root of the work tree, or the folder of a bare repository.
     root: PathBuf,
     is_bare: bool,
     repository: ReadOnlyLocalRepository,
 }
 
 impl LocalGitRepository {
-    /// The repository that a folder is in, which is given by its absolute path. The folder itself may be missing, since another
-    /// revision may have it. Below a bare repository, folders are those of its revisions.
+    /// Finds the repository that contains a folder, which is an absolute path. The folder may be missing, because another
+    /// revision may contain it. For a bare repository, the folder is a folder in its revisions.
     ///
-    /// A folder that looks like a bare repository counts only outside of work trees: a commit may have the files of one, and
-    /// must not choose which repository is read.
+    /// A folder inside a work tree never counts as a bare repository. A commit could contain the files of one, and must not
+    /// choose which repository is read.
     ///
     /// # Errors
-    /// It is in none, or the repository cannot be read.
+    /// The folder is in no repository, or the repository cannot be read.
     pub(crate) fn around(folder: &Path) -> anyhow::Result<Self> {
         let existing = folder.ancestors().find_map(|it| fs::canonicalize(it).ok());
         let outer = |is_root: fn(&Path) -> bool| {
@@ -184,22 +185,22 @@ impl LocalGitRepository {
         Ok(Self { root: root.to_owned(), is_bare, repository })
     }
 
-    /// Whether it has no work tree.
+    /// Whether the repository has no work tree.
     pub(crate) fn is_bare(&self) -> bool {
         self.is_bare
     }
 
-    /// Whether it is a clone of its own below the top of another one, and no submodule.
+    /// Whether this repository is a separate clone inside another one, and no submodule of it.
     pub(crate) fn is_clone_in(&self, outer: &Self) -> bool {
         let is_below = self.root != outer.root && self.root.starts_with(&outer.root);
         let place = fs::symlink_metadata(self.root.join(GIT_FOLDER));
         is_below && place.is_ok_and(|it| it.is_dir())
     }
 
-    /// The path of a folder from the top of the repository.
+    /// The path of a folder, relative to the root of the repository.
     ///
     /// # Errors
-    /// It is outside.
+    /// The folder is outside of the repository.
     pub(crate) fn path_of(&self, folder: &Path) -> anyhow::Result<RelPath> {
         let absolute = std::env::current_dir()?.join(folder);
         let mut plain = PathBuf::new();
@@ -212,14 +213,15 @@ impl LocalGitRepository {
                 part => plain.push(part),
             }
         }
-        // Links below the top are in no artifact, and must not lead to another folder: the outermost way to the top counts.
+        // Links below the root are in no artifact and must not lead to another folder. So the outermost folder that is the root
+        // counts.
         let is_root = |it: &&Path| fs::canonicalize(it).is_ok_and(|real| real == self.root);
         if let Some(top) = plain.ancestors().filter(is_root).last() {
             let inside = plain.strip_prefix(top)?.to_str();
             let unreadable = || format!("{} is not UTF-8", folder.display());
             return Ok(RelPath::parse(inside.with_context(unreadable)?)?);
         }
-        // What was given may lead into the work tree by a link from outside.
+        // The given path may lead into the work tree through a link from outside.
         let real = plain.ancestors().find_map(|it| {
             let rest = plain.strip_prefix(it).ok()?;
             Some(fs::canonicalize(it).ok()?.join(rest))
@@ -231,20 +233,20 @@ impl LocalGitRepository {
         Ok(RelPath::parse(inside)?)
     }
 
-    /// Where a path from the top is on this disk.
+    /// The absolute path of a path in the repository.
     pub(crate) fn place_of(&self, path: &RelPath) -> PathBuf {
         self.root.join(path.as_str())
     }
 
-    /// The addresses of the remotes.
+    /// The URLs of the Git remotes.
     pub(crate) fn remote_urls(&self) -> Vec<String> {
         self.repository.remote_urls()
     }
 
-    /// The files of a revision, read out of the objects of Git.
+    /// Reads the files of a revision from the Git objects.
     ///
     /// # Errors
-    /// There is no such commit, it cannot be read, or it has too many files.
+    /// The commit does not exist, cannot be read, or has too many files.
     pub(crate) fn revision(&self, revision: &str) -> anyhow::Result<RevisionFiles> {
         let limits = GitLimits {
             entries: FILE_LIMITS.entries,
@@ -260,7 +262,7 @@ impl LocalGitRepository {
                 TreeEntryKind::File { is_executable } => {
                     builder.file(&path, snapshot.read(&entry)?, is_executable)?;
                 }
-                // As in an artifact: the folder of a link stays, and that of a submodule is empty.
+                // As in an artifact, the folder of a link exists, and a submodule is an empty folder.
                 TreeEntryKind::Symlink => {
                     builder.dir(&path.parent().unwrap_or_else(RelPath::root))?;
                 }
@@ -270,11 +272,11 @@ impl LocalGitRepository {
         Ok(RevisionFiles::new(snapshot.commit.sha.clone(), builder.build()))
     }
 
-    /// The files of the work tree, whether they are committed or not; without those that Git ignores, unless the last
-    /// commit has them.
+    /// Reads the files of the work tree, committed or not. Files that Git ignores are left out, unless the last commit contains
+    /// them.
     ///
     /// # Errors
-    /// There is none, a file cannot be read, or there are too many.
+    /// There is no work tree, a file cannot be read, or there are too many files.
     pub(crate) fn work_tree(&self) -> anyhow::Result<RevisionFiles> {
         ensure!(
             !self.is_bare,
@@ -308,7 +310,7 @@ impl LocalGitRepository {
         Ok(RevisionFiles::new(WORK_TREE.to_owned(), builder.build()))
     }
 
-    /// The paths of the last commit; none before the first.
+    /// The paths in the last commit. Empty before the first commit.
     fn committed(&self) -> anyhow::Result<BTreeSet<String>> {
         if self.repository.commit("HEAD").is_err() {
             return Ok(BTreeSet::new());
@@ -318,16 +320,16 @@ impl LocalGitRepository {
     }
 }
 
-/// What is known of a work tree while it is read.
+/// The state of reading a work tree.
 struct WorkTreeWalk<'r> {
     root: &'r Path,
     committed: BTreeSet<String>,
-    /// The patterns that were read so far; none without any.
+    /// The ignore patterns that were read so far. `None` if there are none.
     ignored: Option<IgnoreMatcher>,
 }
 
 impl WorkTreeWalk<'_> {
-    /// Adds the patterns that Git has in a folder. They have the notation of `.sourceignore`.
+    /// Adds the patterns in a folder's `.gitignore`. They have the same syntax as `.sourceignore`.
     fn read_ignore_file(
         &mut self,
         folder: &RelPath,
@@ -347,14 +349,14 @@ impl WorkTreeWalk<'_> {
         Ok(())
     }
 
-    /// Files and folders directly in a folder, by their names; no links, and nothing of other repositories.
+    /// The files and folders directly in a folder, by name. Links and other repositories are left out.
     fn entries(&self, folder: &RelPath) -> anyhow::Result<Vec<(RelPath, Metadata)>> {
         let place = self.root.join(folder.as_str());
         let unread = || format!("cannot read {}", place.display());
         let mut found = Vec::new();
         for entry in fs::read_dir(&place).with_context(unread)? {
             let entry = entry.with_context(unread)?;
-            // No path of a spec leads to a file whose name is not UTF-8.
+            // No path in a spec can name a file whose name is not UTF-8.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let known = entry.metadata().with_context(unread)?;
             if name == GIT_FOLDER || (known.is_dir() && is_top(&entry.path())) {
@@ -372,7 +374,7 @@ impl WorkTreeWalk<'_> {
         Ok(found)
     }
 
-    /// Whether Git ignores a file or folder, and the last commit has nothing of it.
+    /// Whether Git ignores a file or folder, and the last commit contains no part of it.
     fn is_left_out(&self, path: &RelPath, is_folder: bool) -> bool {
         let Some(ignored) = &self.ignored else { return false };
         let begin = if is_folder { format!("{path}/") } else { path.to_string() };
@@ -385,12 +387,12 @@ impl WorkTreeWalk<'_> {
     }
 }
 
-/// Whether a folder is the top of a work tree.
+/// Whether a folder is the root of a work tree.
 fn is_top(folder: &Path) -> bool {
     fs::symlink_metadata(folder.join(GIT_FOLDER)).is_ok()
 }
 
-/// Whether a folder has what Git requires of a repository.
+/// Whether a folder contains the files that Git requires of a repository.
 fn is_bare_repository(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && ["objects", "refs"].iter().all(|it| folder.join(it).is_dir())
 }

@@ -1,4 +1,4 @@
-//! The files that a source makes of the repository, and what was found out of folders of them: each is read once.
+//! The artifact that a source makes from the repository, and facts about its folders. Each folder is read once.
 //!
 //! Elsewhere: the files of a revision (`revision_files.rs`), charts (`release_chart.rs`), generated artifacts
 //! (`source_files.rs`).
@@ -12,31 +12,32 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-/// What a chart has if its templates or values may make Kustomizations or HelmReleases.
+/// A text that charts contain if they may render Kustomizations or HelmReleases.
 pub(crate) const APPLIER_GROUPS: &str = "toolkit.fluxcd.io";
 
-/// How a chart names a dependency in another folder.
+/// The prefix of a chart dependency in another folder.
 const FOLDER_DEPENDENCY: &str = "file://";
 
-/// The most folders and files elsewhere that are followed for one build; with more, all files count.
+/// The maximum number of other folders and files that are followed for one build. If there are more, all files of the artifact
+/// count.
 const MAX_FOLDERS: usize = 64;
 
-/// The fields of a kustomization that name configurations.
+/// The fields of a kustomization that name configuration files.
 const CONFIGURATION_FIELDS: [&str; 3] = ["generators", "transformers", "validators"];
 
-/// The files of a source.
+/// The files of a source's artifact.
 pub(crate) struct SourceArtifact {
     pub(crate) files: MemoryTree,
     folders: Mutex<BTreeMap<RelPath, Arc<FolderContent>>>,
 }
 
 impl SourceArtifact {
-    /// That with these files.
+    /// Makes an artifact of these files.
     pub(crate) fn new(files: MemoryTree) -> Self {
         Self { files, folders: Mutex::default() }
     }
 
-    /// What a folder or a file has.
+    /// The content of a folder or a file.
     pub(crate) fn content(&self, path: &RelPath) -> Arc<FolderContent> {
         let known = self.folders.lock().get(path).cloned();
         if let Some(known) = known {
@@ -47,8 +48,8 @@ impl SourceArtifact {
         content
     }
 
-    /// Identifies the files that a build of some folders may read: those in them, and in what their kustomizations name
-    /// elsewhere. All files count where that is not known.
+    /// A digest of the files that a build of some folders may read. It covers the folders, and the other paths that their
+    /// kustomizations name. If these paths are unknown, all files count.
     pub(crate) fn build_digest(&self, mut folders: Vec<RelPath>) -> String {
         let mut found: BTreeMap<RelPath, Arc<FolderContent>> = BTreeMap::new();
         while let Some(folder) = folders.pop() {
@@ -68,15 +69,15 @@ impl SourceArtifact {
     }
 }
 
-/// What a folder of an artifact has.
+/// The content of a folder in an artifact.
 pub(crate) struct FolderContent {
-    /// Identifies the paths and the bodies of its files.
+    /// A digest of the paths and contents of its files.
     pub(crate) digest: String,
-    /// Whether a chart in it may have dependencies in other folders.
+    /// Whether a chart in the folder may have dependencies in other folders.
     pub(crate) names_folders: bool,
-    /// Whether a chart in it may make Kustomizations or HelmReleases.
+    /// Whether a chart in the folder may render Kustomizations or HelmReleases.
     pub(crate) may_declare_appliers: bool,
-    /// The files and folders elsewhere that kustomizations in it name; none if they may name any.
+    /// The other files and folders that kustomizations in this folder name. `None` if they may name any path.
     named_paths: Option<BTreeSet<RelPath>>,
 }
 
@@ -90,7 +91,7 @@ impl FolderContent {
             if !matches!(entry, FileMetadata::File { .. }) || !path.starts_with(folder) {
                 continue;
             }
-            // A file of a walk can be read.
+            // The walk has listed the file, so it can be read.
             let Ok(body) = files.read(path) else { continue };
             for part in [path.as_str().as_bytes(), &body] {
                 hash.update(part.len().to_le_bytes());
@@ -114,8 +115,8 @@ impl FolderContent {
     }
 }
 
-/// The paths that a kustomization may name: all that its strings are from its folder. None if it cannot be read, or if it names
-/// configurations, which name paths themselves.
+/// The paths that a kustomization may name: each of its strings, relative to its folder. `None` if it cannot be read, or if it
+/// names configuration files, which may name further paths.
 fn paths_of(kustomization: &RelPath, text: &[u8]) -> Option<BTreeSet<RelPath>> {
     let fields = goyaml::to_json(text).ok()?;
     if CONFIGURATION_FIELDS.iter().any(|field| !fields[*field].is_null()) {
@@ -129,7 +130,7 @@ fn paths_of(kustomization: &RelPath, text: &[u8]) -> Option<BTreeSet<RelPath>> {
             Value::Array(items) => values.extend(items),
             Value::Object(fields) => values.extend(fields.values()),
             Value::String(text) => {
-                // A file of a generator may have another name: `NAME=PATH`.
+                // A generator may rename a file: `NAME=PATH`.
                 let renamed = text.split_once('=').map(|(_, path)| path);
                 let named = [Some(text.as_str()), renamed].into_iter().flatten();
                 paths.extend(named.filter_map(|it| folder.join(it).ok()));
@@ -171,7 +172,7 @@ mod tests {
             (base, "other/d.yaml", false),
             (generator, "common/b.yaml", true),
             (generator, "common/deep/c.yaml", false),
-            // What is not known may be read.
+            // A path that is not known may be read.
             ("transformers: [t.yaml]", "other/d.yaml", true),
             ("resources: [", "other/d.yaml", true),
         ] {

@@ -1,8 +1,7 @@
-//! The files of sources, with the ExternalArtifacts that an ArtifactGenerator of the repository makes of them.
+//! The files of sources, including the ExternalArtifacts that ArtifactGenerators of the repository make.
 //!
-//! Here: the files of a source, which generator makes an artifact, and its files. Elsewhere: copying and merging (engine
-//! `artifactgen`), sources that are the repository (`repository_sources.rs`), what is known of an artifact
-//! (`source_artifact.rs`).
+//! Here: the files of a source, and the generator and files of an artifact. Elsewhere: copying and merging (engine
+//! `artifactgen`), sources that are this repository (`repository_sources.rs`), facts about an artifact (`source_artifact.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,10 +23,10 @@ use super::repository_sources::{SOURCE_GROUP, SourceOrigin, spec_of};
 use super::source_artifact::SourceArtifact;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
-/// The group of ArtifactGenerators.
+/// The API group of ArtifactGenerators.
 const GENERATOR_GROUP: &str = "source.extensions.fluxcd.io";
 
-/// The kind of the artifacts that they make.
+/// The kind of generated artifacts.
 const ARTIFACT_KIND: &str = "ExternalArtifact";
 
 /// The ArtifactGenerators that a revision declares.
@@ -39,7 +38,8 @@ pub(crate) fn is_generator(object: &Object) -> bool {
     id.group == GENERATOR_GROUP && id.kind == "ArtifactGenerator"
 }
 
-/// The first generator that may make an artifact, with its spec: all that have a path pattern may make one of any name.
+/// The first generator that may make an artifact, with its spec. A generator with a path pattern may make an artifact of any
+/// name.
 fn generator_of<'d>(
     artifact: &ObjectId,
     generators: &'d DeclaredGenerators,
@@ -68,7 +68,7 @@ fn source_id(reference: &SourceReference, generator: &ObjectId) -> ObjectId {
     ObjectId::new(namespace, &reference.name, SOURCE_GROUP, &reference.kind)
 }
 
-/// The sources that an artifact is made of; none if no generator of the repository makes it.
+/// The sources of an artifact. `None` if no generator of the repository makes it.
 pub(crate) fn generator_sources(
     artifact: &ObjectId,
     generators: &DeclaredGenerators,
@@ -78,16 +78,16 @@ pub(crate) fn generator_sources(
     Some(sources.iter().map(|reference| source_id(reference, generator)).collect())
 }
 
-/// The spec of the generator that makes an artifact; nothing if no generator of the repository makes it.
+/// The spec of the generator that makes an artifact. Null if no generator of the repository makes it.
 fn generator_spec(artifact: &ObjectId, generators: &DeclaredGenerators) -> Value {
     let generator = generator_of(artifact, generators).and_then(|(id, _)| generators.get(id));
     generator.and_then(|it| it.get("spec")).cloned().unwrap_or_default()
 }
 
-/// The files of an artifact that a generator of the repository makes of the repository; none if no generator makes it.
+/// The files of a generated artifact. `None` if no generator of the repository makes it.
 ///
 /// # Errors
-/// It has files of other places, or cannot be made.
+/// The artifact contains files from other places, or it cannot be made.
 fn generated_artifact(
     artifact: &ObjectId,
     declarations: &RepositoryDeclarations,
@@ -124,10 +124,10 @@ fn generated_artifact(
 }
 
 impl RepositoryDeclarations {
-    /// The files of a source that has those of the repository.
+    /// The files of a source that is this repository.
     ///
     /// # Errors
-    /// It is something else, or has no artifact.
+    /// The source is another place, or it has no artifact.
     pub(crate) fn artifact(
         &self,
         source: &ObjectId,
@@ -143,15 +143,15 @@ impl RepositoryDeclarations {
         }
     }
 
-    /// What the content of sources depends on that are not read, for comparing it.
+    /// The specs of sources that are not read, for comparing them.
     pub(crate) fn source_specs(&self, sources: &[ObjectId]) -> Value {
         let made_by = |id: &ObjectId| generator_spec(id, &self.generators);
         let specs = self.with_generated(sources).into_iter();
         specs.flat_map(|id| [spec_of(&id, &self.sources), made_by(&id)]).collect()
     }
 
-    /// Identifies an applier that is not rendered: its spec, what its sources are, the ConfigMaps and Secrets that it names, and
-    /// what was read of it.
+    /// A key of an applier that is not rendered. It covers the spec, the sources, the ConfigMaps and Secrets that the applier
+    /// names, and `read`.
     pub(crate) fn unread_key(&self, applier: &Object, sources: &[ObjectId], read: &str) -> String {
         let spec = applier.get("spec").unwrap_or(&Value::Null);
         let mut hash = Sha256::new();
@@ -169,7 +169,7 @@ impl RepositoryDeclarations {
         json!([spec, self.source_specs(sources), named, read]).to_string()
     }
 
-    /// The sources among some, and among what they are made of, that have the files of the repository.
+    /// Selects the sources that are this repository. Sources of generated artifacts are included.
     pub(crate) fn own_sources_of(
         &self,
         sources: &[ObjectId],
@@ -180,7 +180,7 @@ impl RepositoryDeclarations {
         all
     }
 
-    /// Sources, and those that generators make them of.
+    /// The given sources, and the sources from which generators make them.
     fn with_generated(&self, sources: &[ObjectId]) -> Vec<ObjectId> {
         let mut all = sources.to_vec();
         for id in sources {
@@ -215,7 +215,7 @@ fn files_of(
     Ok(built.map_err(|error| error.to_string())?.files)
 }
 
-/// Takes no archives apart.
+/// Refuses to unpack archives.
 struct NoTarballs;
 
 impl TarballReader for NoTarballs {

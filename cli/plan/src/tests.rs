@@ -1,7 +1,7 @@
-//! Small repositories, planned from commit to commit.
+//! Tests that plan changes of small repositories from commit to commit.
 //!
-//! Below: facts of the cluster (`facts`), releases of Helmfiles (`helmfiles`), what is not fetched (`unfetched`), bare
-//! repositories and entry points (`repositories`).
+//! Below: facts of the cluster (`facts`), releases of Helmfiles (`helmfiles`), charts and files that are not fetched
+//! (`unfetched`), bare repositories and entry points (`repositories`).
 
 mod facts;
 mod helmfiles;
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A repository whose cluster is the folder `cluster`.
+/// A repository whose cluster folder is `cluster`.
 struct FleetRepository(TempDir);
 
 impl FleetRepository {
-    /// The first commit has these files.
+    /// Makes a repository with these files in its first commit.
     fn new(files: &[(&str, &str)]) -> Self {
         let repository = Self(tempfile::tempdir().unwrap());
         repository.git(&["init", "-q", "-b", "main"]);
@@ -67,7 +67,7 @@ impl FleetRepository {
         change_plan(&args, OperatorSettings::from_flags::<&str>(&[]).unwrap())
     }
 
-    /// What the last commit changes.
+    /// The plan of the last commit.
     fn plan(&self) -> ChangePlan {
         self.try_plan("cluster", &["--base", "HEAD~1", "--head", "HEAD"]).unwrap()
     }
@@ -554,7 +554,7 @@ fn moved(change: &ApplierChange) -> Vec<&str> {
     change.moved_sources.iter().map(|it| it.what.as_str()).collect()
 }
 
-/// Whether `windlass plan check` is a success by default.
+/// Whether `windlass plan check` succeeds by default.
 fn passes(plan: &ChangePlan) -> bool {
     plan::check_status(plan, &[plan::PlanFailureRule::Errors]).is_success
 }
@@ -579,7 +579,7 @@ fn a_source_that_gets_another_branch_makes_the_files_of_its_kustomizations_unkno
     let plan = repository.plan();
     assert_eq!(moved(change(&plan, "a")), ["files of GitRepository/flux-system/flux-system"]);
     assert!(!passes(&plan));
-    // The same place, written in another way.
+    // The same place with another notation.
     let ssh = fleet("production").replace("https://example.com/", "git@example.com:");
     repository.commit(&[("cluster/source.yaml", &ssh)]);
     let plan = repository.plan();
@@ -740,7 +740,7 @@ fn a_change_does_not_choose_what_is_compared() {
     };
     let error = common_entry(&manifests("HEAD~1"), &manifests("HEAD")).unwrap_err().to_string();
     assert!(error.contains("choose one with --path"), "{error}");
-    // A link to another folder is the folder that was named, which no artifact has.
+    // The user names a link to another folder. No artifact contains links.
     fs::remove_dir_all(repository.0.path().join("cluster")).unwrap();
     symlink("decoy", repository.0.path().join("cluster")).unwrap();
     let work_tree = LocalGitRepository::around(repository.0.path()).unwrap();

@@ -1,7 +1,8 @@
-//! Asking for the rollback of a change: all its members go back to what they had before.
+//! Requests the rollback of a change. All members of the change go back to their previous revision.
 //!
-//! The operator pins each of them. This request is in the status of the ChangeSet and in the name of the user, which the policy
-//! that comes with windlass compares (`deploy/policies/change-sets.yaml`). Elsewhere: carrying it out (`windlass_changes`).
+//! The operator pins each member. This request is written to the status of the ChangeSet with the user's name. The included
+//! admission policy verifies that name (`deploy/policies/change-sets.yaml`).
+//! Elsewhere: carrying out the rollback (`windlass_changes`).
 
 use anyhow::{Context as _, bail, ensure};
 use crds::release::ChangeSet;
@@ -14,23 +15,23 @@ use crate::command_scope::CommandScope;
 use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
-/// Whose change is rolled back, and why.
+/// A request to roll back a change, with its reason.
 #[derive(Clone, Copy)]
 pub struct ChangeRollbackRequest<'r> {
-    /// The change, as it was read.
+    /// The change, in the version that was read.
     pub change: &'r ChangeSet,
-    /// Why.
+    /// The user's reason.
     pub reason: Option<&'r str>,
-    /// Whether the change must have the version that was read. Otherwise it must have the same uid.
+    /// Whether the request requires the resourceVersion that was read. Otherwise, it only requires the same UID.
     pub is_of_version: bool,
 }
 
 impl ChangeRollbackRequest<'_> {
-    /// Asks for the rollback.
+    /// Sends the request.
     ///
     /// # Errors
-    /// The user is a ServiceAccount or may not list ChangeSets, the change is not the newest of its source, another user asked
-    /// before, or the API server refuses.
+    /// The user is a ServiceAccount or may not list ChangeSets, or the change is not the newest of its source. Another user
+    /// requested the rollback before, or the API server refuses.
     pub async fn make(&self, site: &CommandScope) -> anyhow::Result<()> {
         let change = self.change;
         let user = site.cluster.own_name().await.context("cannot tell who rolls back")?;
@@ -56,7 +57,7 @@ impl ChangeRollbackRequest<'_> {
         Ok(())
     }
 
-    /// What is written, only to the object that was read.
+    /// The patch with the request. It contains the UID, so it applies only to the object that was read.
     fn patch(&self, user: &str, now: &str) -> Value {
         let mut rollback = json!({"user": user, "at": now});
         if let Some(reason) = self.reason.filter(|reason| !reason.trim().is_empty()) {
@@ -70,7 +71,7 @@ impl ChangeRollbackRequest<'_> {
     }
 }
 
-/// Checks that a change can be rolled back. `known` are those of its namespace.
+/// Checks that a change can be rolled back. `known` are the changes in its namespace.
 fn check(change: &ChangeSet, known: &[ChangeSet]) -> anyhow::Result<()> {
     let name = change.name_any();
     if let Some(newer) = newer(known, change) {

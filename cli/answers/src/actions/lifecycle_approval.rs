@@ -1,6 +1,7 @@
-//! Approving or rejecting an operation that a Lifecycle holds.
+//! Approves or rejects an operation that a Lifecycle holds.
 //!
-//! Elsewhere: what approvals mean (engine `lifecycle`), who may approve (`deploy/policies/lifecycles.yaml`).
+//! Elsewhere: the effect of approvals (engine `lifecycle`), the policy that decides who may approve
+//! (`deploy/policies/lifecycles.yaml`).
 
 use anyhow::ensure;
 use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, LifecycleState};
@@ -12,17 +13,17 @@ use crate::command_scope::CommandScope;
 use windlass_cluster::ClusterError;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
-/// Whether an event still waits for an answer.
+/// Whether a LifecycleEvent still waits for an answer.
 #[must_use]
 pub fn is_open(event: &LifecycleEvent) -> bool {
     let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
     matches!(state, LifecycleState::Pending | LifecycleState::Running)
 }
 
-/// Checks that users answer an event, and that it has no answer yet.
+/// Checks that users may answer a LifecycleEvent, and that it has no answer yet.
 ///
 /// # Errors
-/// A controller answers it, or it was answered.
+/// Only a controller may answer the event, or the event already has an answer.
 pub fn check(event: &LifecycleEvent) -> anyhow::Result<()> {
     let name = event.name_any();
     let lifecycle = &event.spec.lifecycle;
@@ -31,7 +32,7 @@ pub fn check(event: &LifecycleEvent) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the answer of a user, only if the event is still as it was read; gives what is said of it.
+/// Writes the user's answer if the event has not changed since it was read. Returns the message for the user.
 ///
 /// # Errors
 /// The event was changed meanwhile, or the API server refuses or does not respond.
@@ -63,7 +64,7 @@ pub async fn answer(
     Ok(format!("{phase} of {subject} is approved by {user}, {count} of {needed} approvals"))
 }
 
-/// The fields of a status that an answer changes.
+/// The status fields that an answer changes.
 fn changed_fields(status: &LifecycleEventStatus, user: &str, answer: &ApprovalAnswer<'_>) -> Value {
     let comment = Some(answer.comment.to_owned()).filter(|it| !it.is_empty());
     if answer.is_rejection {

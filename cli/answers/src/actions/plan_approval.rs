@@ -1,7 +1,7 @@
-//! Approving or rejecting a Plan: what an applier would do, or deletions that are beyond its deletion budget.
+//! Approves or rejects a Plan. A Plan contains the changes of an applier, or deletions beyond its deletion budget.
 //!
-//! Elsewhere: what an approval is for (engine `apply`, `result_changes` and `deletion_budget`), who may approve
-//! (`deploy/policies/plans.yaml`).
+//! Elsewhere: the effect of an approval (engine `apply`, `result_changes` and `deletion_budget`), the policy that decides who
+//! may approve (`deploy/policies/plans.yaml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::objects::AuthenticatedUser;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
-/// How many groups of a user an approval has room for.
+/// The maximum number of the user's groups in an approval.
 const MAX_GROUPS: usize = 256;
 
-/// Approves or rejects a Plan, only if it is still as it was read; gives what is said of it.
+/// Approves or rejects a Plan if the Plan has not changed since it was read. Returns the message for the user.
 ///
 /// # Errors
 /// The Plan cannot be approved or rejected, or was changed meanwhile, or the API server refuses or does not respond.
@@ -46,7 +46,7 @@ pub async fn answer(
     })
 }
 
-/// Whether a user can approve or reject a Plan, as far as the Plan tells.
+/// Checks from the content of the Plan whether a user can approve or reject it.
 fn check(plan: &Plan, is_rejection: bool, user: &str) -> anyhow::Result<()> {
     let name = plan.name_any();
     ensure!(
@@ -68,7 +68,7 @@ fn check(plan: &Plan, is_rejection: bool, user: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The objects of a Plan that the user names by kind, namespace and name, as the Plan lists them.
+/// Finds the objects that the user named by kind, namespace and name. Returns them as the Plan lists them.
 fn kept_objects(plan: &Plan, names: &[String]) -> anyhow::Result<Vec<String>> {
     ensure!(
         names.is_empty() || plan.spec.changes.is_none(),
@@ -118,12 +118,12 @@ fn subject(plan: &Plan) -> String {
     }
 }
 
-/// The rejection of a Plan.
+/// The rejection of a Plan, if there is one.
 fn rejection(plan: &Plan) -> Option<&PlanRejection> {
     plan.status.as_ref()?.rejection.as_ref()
 }
 
-/// What is said of a rejection.
+/// The message about a rejection.
 fn rejected(plan: &Plan, user: &str) -> String {
     let subject = subject(plan);
     let what = match plan.spec.changes {
@@ -135,7 +135,7 @@ fn rejected(plan: &Plan, user: &str) -> String {
     )
 }
 
-/// What is said of an approval, which may keep some objects. An earlier one may be carried out already.
+/// The message about an approval, which may keep some objects. windlass may already have carried out an earlier approval.
 fn said(plan: &Plan, user: &str, kept: usize) -> String {
     let approvals = plan.status.iter().flat_map(|status| &status.approvals);
     let others = approvals.filter(|it| it.user != user).count();
@@ -169,7 +169,7 @@ fn said(plan: &Plan, user: &str, kept: usize) -> String {
     format!("the deletion of {objects}{following} by {by} is approved by {user}{counted}{except}")
 }
 
-/// Writes the status of a Plan if it changes, only if the Plan is still as it was read.
+/// Writes the status of a Plan if it changes, and only if the Plan has not changed since it was read.
 async fn write(
     site: &CommandScope,
     plan: &Plan,
@@ -177,8 +177,8 @@ async fn write(
 ) -> Result<(), ClusterError> {
     let Some(changed) = changed else { return Ok(()) };
     let version = plan.resource_version();
-    // The API server drops what the CustomResourceDefinition of an older windlass does not have, unless fields are checked:
-    // without `keep`, all objects would be deleted.
+    // The API server normally drops fields that an older CustomResourceDefinition does not have. Without the field `keep`,
+    // windlass would delete all objects. Therefore this request asks for strict field validation.
     let operations = json!([
         {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
         {"op": "add", "path": "/status", "value": changed},
@@ -190,7 +190,7 @@ async fn write(
     written.await.map(drop)
 }
 
-/// The status with the approval of a user, which keeps some objects; `None` if it has that already.
+/// The status with the approval of a user, who may keep some objects. `None` if the status already contains the same approval.
 fn with_approval(
     mut status: PlanStatus,
     user: &AuthenticatedUser,
@@ -202,7 +202,7 @@ fn with_approval(
     if let Some(own) = status.approvals.iter_mut().find(|it| it.user == *name) {
         let is_new = |id: &&String| !own.keep.contains(*id);
         let new: Vec<String> = keep.iter().filter(is_new).cloned().collect();
-        // An approval that did not count, because the user came into a group later, can be repeated.
+        // A user may repeat an approval that did not count because the user joined a group later.
         let is_changed = !new.is_empty() || own.groups != groups;
         own.keep.extend(new);
         own.groups = groups;
@@ -230,7 +230,7 @@ fn said_comment(comment: &str) -> Option<String> {
     Some(comment.to_owned()).filter(|it| !it.is_empty())
 }
 
-/// Now, in whole seconds, as the API has times.
+/// The current time in whole seconds, as the Kubernetes API stores times.
 fn seconds_now() -> Option<crds::Time> {
     jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok().map(crds::Time)
 }

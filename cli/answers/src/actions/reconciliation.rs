@@ -1,6 +1,6 @@
-//! Asking for a reconciliation now.
+//! Requests the reconciliation of an object.
 //!
-//! Elsewhere: following it to its end (`windlass-cli`).
+//! Elsewhere: waiting for its end (`windlass-cli`).
 
 use cause::object_references;
 use helm_controller::helm_release::{FORCE_AT, RESET_AT};
@@ -13,28 +13,28 @@ use windlass_cli_runtime::table::clean;
 use windlass_cluster::ClusterError;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 
-/// What is asked for.
+/// The options of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReconciliationRequest<'r> {
-    /// Why.
+    /// The user's reason.
     pub reason: Option<&'r str>,
-    /// Whether a HelmRelease is upgraded although nothing has changed.
+    /// Whether a HelmRelease is upgraded even if nothing has changed.
     pub is_forced: bool,
-    /// Whether the failures of a HelmRelease are forgotten.
+    /// Whether the failure counts of a HelmRelease are reset.
     pub is_reset: bool,
 }
 
-/// A request that was made.
+/// A request that was sent.
 #[derive(Debug)]
 pub struct RequestedReconciliation {
-    /// The object with the request.
+    /// The object, after the request was written to it.
     pub object: Object,
-    /// What its status has when the request was handled.
+    /// The token that the status of the object contains after the request was handled.
     pub token: String,
 }
 
 impl ReconciliationRequest<'_> {
-    /// Asks for a run.
+    /// Requests a reconciliation.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -57,7 +57,7 @@ impl ReconciliationRequest<'_> {
     }
 }
 
-/// Why an object has no run to ask for or to wait for; none if it has.
+/// Explains why windlass does not reconcile an object. Returns `None` if it does.
 #[must_use]
 pub fn no_run(object: &Object) -> Option<String> {
     let subject = object.id().subject();

@@ -1,6 +1,6 @@
-//! Suspending an object, with an owner, a reason and an end; and resuming it.
+//! Suspends an object with an owner, a reason and an end, and resumes it.
 //!
-//! Elsewhere: what a suspension means (`docs/windows-and-holds.md`), one release of a Helmfile (`windlass-cli`).
+//! Elsewhere: the effect of a suspension (`docs/windows-and-holds.md`), suspending one release of a Helmfile (`windlass-cli`).
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ use crate::object_row::ObjectRow;
 use windlass_cluster::ClusterError;
 use windlass_serve::settings::parse_duration;
 
-/// Who suspends an object, why, and until when.
+/// A suspension: who suspends the object, why, and until when.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectSuspension<'s> {
-    /// Who.
+    /// The user who suspends the object.
     pub owner: &'s str,
-    /// Why.
+    /// The user's reason.
     pub reason: Option<&'s str>,
-    /// When it ends by itself.
+    /// When the suspension ends by itself.
     pub until: Option<Timestamp>,
 }
 
 impl ObjectSuspension<'_> {
-    /// The end as an annotation has it.
+    /// The end in the format of the annotation.
     #[must_use]
     pub fn end(&self) -> Option<String> {
         self.until.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
     }
 
-    /// Checks that the end, if there is one, would count for an object.
+    /// If the suspension has an end, checks that windlass would end it for this object.
     ///
     /// # Errors
     /// windlass does not reconcile the kind, or another program suspended the object.
@@ -47,7 +47,7 @@ impl ObjectSuspension<'_> {
         Ok(())
     }
 
-    /// Checks that windlass ends suspensions of the kind, if there is an end.
+    /// If the suspension has an end, checks that windlass ends suspensions of this kind.
     ///
     /// # Errors
     /// windlass does not reconcile the kind.
@@ -56,7 +56,7 @@ impl ObjectSuspension<'_> {
         Ok(())
     }
 
-    /// The suspension that this one replaces, with its owner, reason and end; none if it is the same.
+    /// Describes the suspension that this one replaces: its owner, reason and end. Returns `None` if they are the same.
     #[must_use]
     pub fn replaced(&self, object: &Object) -> Option<String> {
         let end = self.end();
@@ -66,8 +66,8 @@ impl ObjectSuspension<'_> {
         (before != wanted).then_some(before)
     }
 
-    /// Suspends an object that was checked, and says how it is suspended then: another program may have suspended it meanwhile,
-    /// so that the end does not count.
+    /// Suspends an object after [`Self::check`], and returns a message about the result. If another program suspended the
+    /// object meanwhile, the message says that the end does not count.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -84,7 +84,7 @@ impl ObjectSuspension<'_> {
     }
 }
 
-/// Ends the suspension of an object, and with it a rollback that was requested.
+/// Ends the suspension of an object. This also cancels a requested rollback.
 ///
 /// # Errors
 /// The API server refuses the request, or does not respond.
@@ -96,7 +96,7 @@ pub async fn resume(of: &ObjectToChange<'_>, reason: Option<&str>) -> Result<Obj
     of.change(&json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}})).await
 }
 
-/// Whether there is a suspension to end: that of the object, or one that its status tells.
+/// Whether the object is suspended, according to its spec, its annotations or its status.
 #[must_use]
 pub fn is_suspended(object: &Object) -> bool {
     has_switch_on(object)
@@ -108,7 +108,8 @@ fn has_switch_on(object: &Object) -> bool {
     object.get("spec").is_some_and(|spec| spec["suspend"] == true)
 }
 
-/// Whether a suspension of an object would have an end that is given to it: it is not suspended yet, or by the same manager.
+/// Whether the end of a new suspension would count. It counts if the object is not suspended yet, or if the same manager
+/// suspended it.
 fn may_end(object: &Object) -> bool {
     !has_switch_on(object) || may_end_suspension(owners(object), |manager| manager == MANAGER)
 }
@@ -116,7 +117,7 @@ fn may_end(object: &Object) -> bool {
 const NOT_ENDED: &str = "it is suspended already, and not by `windlass suspend`, which does not end what another program or a \
                          manifest suspended: leave out --until, or end that suspension first";
 
-/// Whether windlass ends a suspension of an object: it reconciles its kind.
+/// Whether windlass ends suspensions of an object, because it reconciles the kind.
 fn expires(object: &Object) -> bool {
     let gvk = object.gvk();
     crds::names().any(|it| it.group == gvk.group && it.kind == gvk.kind)
@@ -125,10 +126,10 @@ fn expires(object: &Object) -> bool {
 const NEVER_EXPIRES: &str = "windlass does not reconcile this kind, so it would stay suspended after --until: leave out \
                              --until, and resume it with `windlass resume`";
 
-/// A time from a time or a duration.
+/// Parses a time, or a duration from now.
 ///
 /// # Errors
-/// It is neither, or in the past.
+/// The text is neither a time nor a duration, or it is in the past.
 pub fn end_of(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     let at = match text.parse::<Timestamp>() {
         Ok(at) => at,

@@ -1,7 +1,7 @@
-//! What would change of which objects, and what cannot be compared.
+//! The predicted changes of objects, and the objects that cannot be compared.
 //!
-//! Elsewhere: what would become of an object (`windlass_cli_plan::live_objects`), which fields differ and what is shown of
-//! them (`plan::FieldChangeList`), how changes are printed (the command `windlass diff`).
+//! Elsewhere: predicting one object (`windlass_cli_plan::live_objects`), comparing and masking fields
+//! (`plan::FieldChangeList`), printing changes (the command `windlass diff`).
 
 use objects::{Gvk, Object, ObjectId, SecretMasking};
 use plan::{FieldChangeLimits, FieldChangeList};
@@ -9,36 +9,36 @@ use serde::Serialize;
 
 use windlass_cli_plan::live_objects::{ObjectPrediction, PredictionFailure};
 
-/// What would happen to an object.
+/// The predicted action on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiffAction {
-    /// It does not exist yet.
+    /// The object does not exist yet.
     Created,
-    /// Some of its fields.
+    /// Some fields of the object change.
     Changed,
-    /// Deleted and created again.
+    /// The object is deleted and created again.
     Recreated,
-    /// It is deleted.
+    /// The object is deleted.
     Removed,
 }
 
-/// An object that would change.
+/// A predicted change of an object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DiffChange {
-    /// What would happen to it.
+    /// The predicted action.
     pub action: DiffAction,
-    /// Which object it is.
+    /// The object.
     pub object: DiffObjectReference,
-    /// The fields that would change; values of Secrets are masked.
+    /// The fields that would change. Values of Secrets are masked.
     #[serde(flatten)]
     pub fields: FieldChangeList,
-    /// What is worth knowing besides.
+    /// A further remark about the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
 
-/// What an object is called.
+/// The name of an object in a diff.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffObjectReference {
@@ -50,7 +50,7 @@ pub struct DiffObjectReference {
 }
 
 impl DiffObjectReference {
-    /// Which object it is, in any version.
+    /// The identity of the object, without the API version.
     pub fn id(&self) -> ObjectId {
         let group = Gvk::new(&self.api_version, &self.kind).group;
         ObjectId::new(&self.namespace, &self.name, &group, &self.kind)
@@ -62,12 +62,12 @@ impl DiffObjectReference {
     }
 }
 
-/// How many fields of an object are listed; their values are whole.
+/// The limits for listed fields of an object. Values are not shortened.
 const FIELD_CHANGE_LIMITS: FieldChangeLimits =
     FieldChangeLimits { max_listed_fields: 1000, cuts_values: false };
 
 impl DiffChange {
-    /// A change without fields.
+    /// Makes a change without fields.
     pub fn of(action: DiffAction, object: &Object) -> Self {
         let object = DiffObjectReference {
             api_version: object.api_version().to_owned(),
@@ -78,33 +78,33 @@ impl DiffChange {
         Self { action, object, fields: FieldChangeList::default(), note: None }
     }
 
-    /// One of the fields in which an object differs from what it would be.
+    /// Compares an object with its predicted state.
     pub fn between(live: &Object, after: &Object, secrets: &SecretMasking) -> Self {
         let fields = FieldChangeList::between(live, after, secrets, FIELD_CHANGE_LIMITS);
         Self { fields, ..Self::of(DiffAction::Changed, live) }
     }
 
-    /// The same change with a note.
+    /// Adds a note to the change.
     pub fn noted(self, note: Option<&'static str>) -> Self {
         Self { note, ..self }
     }
 }
 
-/// What would change, and what could not be compared.
+/// The predicted changes, and the problems of the comparison.
 #[derive(Debug, Default)]
 pub struct DiffReport {
     /// The objects that would change.
     pub changes: Vec<DiffChange>,
-    /// How many would not.
+    /// How many objects would stay unchanged.
     pub unchanged: usize,
-    /// How many are excluded from being applied.
+    /// How many objects are excluded from being applied.
     pub skipped: usize,
-    /// Why objects cannot be compared.
+    /// Why some objects cannot be compared.
     pub problems: Vec<String>,
 }
 
 impl DiffReport {
-    /// Adds what would become of an object.
+    /// Adds the prediction for an object.
     pub(super) fn add(
         &mut self,
         predicted: Result<ObjectPrediction, PredictionFailure>,
@@ -136,7 +136,8 @@ impl DiffReport {
         self.changes.push(change);
     }
 
-    /// Adds an object that left, as the cluster has it; none if it is not deleted because it is gone.
+    /// Adds an object that is no longer among the built objects, in its current state. Nothing is added if the object no longer
+    /// exists.
     pub(super) fn add_left(&mut self, left: Result<Option<Object>, String>, is_kept: KeptObjects) {
         match left {
             Ok(None) => {}
@@ -147,7 +148,7 @@ impl DiffReport {
     }
 }
 
-/// Whether an object says of itself that it stays when it left.
+/// Decides whether an object that is missing among the built objects itself requests to stay.
 pub(super) type KeptObjects = fn(&Object) -> bool;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! What the next operation of a HelmRelease would change: an upgrade, or an installation where there is no release.
+//! Predicts what the next operation of a HelmRelease would change. The operation is an upgrade, or an installation if there is
+//! no release.
 //!
-//! Elsewhere: rendering (`render`), what would become of each object (`windlass_cli_plan::live_objects`).
+//! Elsewhere: rendering (`render`), predicting each object (`windlass_cli_plan::live_objects`).
 
 use std::collections::BTreeSet;
 
@@ -19,10 +20,10 @@ use windlass_cli_plan::live_objects::helm_release::{
 };
 use windlass_cluster::ClusterConnection;
 
-/// Compares what a HelmRelease renders with what it released.
+/// Compares the rendered objects of a HelmRelease with its last release.
 ///
 /// # Errors
-/// Its last release cannot be read.
+/// The last release cannot be read.
 pub(super) async fn diff(
     cluster: &ClusterConnection,
     rendered: RenderedHelmRelease,
@@ -67,7 +68,7 @@ pub(super) async fn diff(
     Ok(difference)
 }
 
-/// The namespace that an installation creates, if it is missing.
+/// The namespace that an installation creates if it is missing.
 async fn new_namespace(
     cluster: &ClusterConnection,
     rendered: &RenderedHelmRelease,

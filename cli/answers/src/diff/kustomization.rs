@@ -1,6 +1,6 @@
-//! What the next reconciliation of a Kustomization would change.
+//! Predicts what the next reconciliation of a Kustomization would change.
 //!
-//! Elsewhere: building (`render`), what would become of each object (`windlass_cli_plan::live_objects`).
+//! Elsewhere: building (`render`), predicting each object (`windlass_cli_plan::live_objects`).
 
 use anyhow::ensure;
 use apply::{ManifestToApply, ObjectInventory, switches};
@@ -14,10 +14,10 @@ use windlass_cli_plan::live_objects::PlannedCrdsAndNamespaces;
 use windlass_cli_plan::live_objects::kustomization::KustomizationComparison;
 use windlass_cluster::ClusterConnection;
 
-/// Compares what a Kustomization builds with what it applied.
+/// Compares the built objects of a Kustomization with its inventory.
 ///
 /// # Errors
-/// Its inventory cannot be read, or nothing is built.
+/// The inventory cannot be read, or the build has no objects.
 pub(super) async fn diff(
     cluster: &ClusterConnection,
     built: &KustomizationBuild,
@@ -64,7 +64,7 @@ pub(super) async fn diff(
     Ok(difference)
 }
 
-/// What the Kustomization has applied.
+/// The inventory of the Kustomization.
 fn recorded(object: &Kustomization) -> anyhow::Result<ObjectInventory> {
     let entries = object.status.as_ref().and_then(|status| status.inventory.as_ref());
     let entries = entries.into_iter().flat_map(|it| &it.entries);

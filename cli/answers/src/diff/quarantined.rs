@@ -1,8 +1,8 @@
-//! What a Quarantine makes of a prediction: what failed before is not applied again, and the last good result is applied in its
-//! place.
+//! Predicts the effect of a Quarantine. windlass does not apply the failed result again, but applies the last good result
+//! instead.
 //!
-//! Elsewhere: the same decision in a run (`quarantined_results` of Kustomizations, `quarantined_releases` of HelmReleases), lifting
-//! a Quarantine (`windlass_cli_runtime::quarantine_lift`).
+//! Elsewhere: the same decision during a reconciliation (`quarantined_results` of Kustomizations, `quarantined_releases` of
+//! HelmReleases), lifting a Quarantine (`windlass_cli_runtime::quarantine_lift`).
 
 use crds::release::{Quarantine, QuarantineAction};
 use kube_core::ResourceExt as _;
@@ -17,7 +17,7 @@ use windlass_cli_runtime::quarantine_lift;
 use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::OperatorSettings;
 
-/// The Quarantine in force of a result of an object; `None` if there is none. `warn` gets why they cannot be read.
+/// The active Quarantine of an object's result, if there is one. If Quarantines cannot be read, `warn` receives the reason.
 pub(super) async fn in_force(
     cluster: &ClusterConnection,
     object: &Object,
@@ -33,7 +33,7 @@ pub(super) async fn in_force(
     }
 }
 
-/// What is said of a result that is not applied.
+/// The message that a result is not applied.
 pub(super) fn text(quarantine: &Quarantine) -> String {
     let spec = &quarantine.spec;
     let result = &spec.result.revision;
@@ -55,7 +55,7 @@ pub(super) fn text(quarantine: &Quarantine) -> String {
     }
 }
 
-/// What the next reconciliation of a Kustomization changes whose result is quarantined: what the last good artifact brings back.
+/// Predicts the next reconciliation of a Kustomization whose result is quarantined. It applies the last good artifact.
 ///
 /// # Errors
 /// The last good artifact cannot be read or built.
@@ -71,7 +71,7 @@ pub(super) async fn way_back(
     let ArtifactOrigin::Source(source) = ArtifactOrigin::of(None, object)? else {
         return Ok(DiffReport::default());
     };
-    // What the Quarantine names may be of another source by now: then nothing is changed.
+    // The good artifact in the Quarantine may come from another source than the failed one. Then nothing is changed.
     if !is_of_same_source(&good.artifact_path, &spec.result.artifact_path) {
         return Ok(DiffReport::default());
     }
@@ -90,7 +90,7 @@ pub(super) async fn way_back(
     Ok(difference)
 }
 
-/// Whether the way back does what would be done otherwise: it deletes nothing that has data.
+/// Whether a rollback makes this change. A rollback deletes no objects with data.
 fn is_done_on_way_back(change: &DiffChange) -> bool {
     let object = &change.object;
     let group = object.api_version.split_once('/').map_or("", |(group, _)| group);

@@ -1,8 +1,9 @@
-//! Revisions of a release that the status does not have: an operation that has begun has one in Helm's storage before it ends,
-//! and of older ones, to which a rollback is possible, the status keeps a few.
+//! Reads the Helm revisions that are missing in the status of an object. Helm stores a revision when an operation begins, but
+//! the status lists it only after the end. The status also drops old revisions, although a rollback to them is possible.
 //!
-//! The labels of all records are read, and the newest of those records whose charts they do not tell. Elsewhere: what the status
-//! has, and the table ([`super`]).
+//! This module reads the labels of all release records. For the newest records, it also reads the content, because the labels
+//! do not name the chart.
+//! Elsewhere: the history in the status, and the table ([`super`]).
 
 use std::collections::BTreeMap;
 
@@ -13,13 +14,13 @@ use serde_json::{Value, json};
 
 use crate::command_scope::CommandScope;
 
-/// How many records are read: each has a whole chart.
+/// The maximum number of records whose content is read. Each contains a whole chart.
 const MOST_READ: usize = 10;
 
-/// What the status of a record begins with while its operation is under way, or after one that did not end.
+/// The prefix of a record's status while its operation is running, or if the operation never finished.
 const PENDING: &str = "pending-";
 
-/// Where Helm has the records of a release.
+/// The place in which Helm stores the records of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReleaseRecordLocation {
     namespace: String,
@@ -27,8 +28,8 @@ pub(super) struct ReleaseRecordLocation {
 }
 
 impl ReleaseRecordLocation {
-    /// The records of a HelmRelease, or of the release of a Helmfile that `row` is about; none for what is in another cluster
-    /// or has no records.
+    /// The place of the records of a HelmRelease, or of the Helmfile's release in `row`. `None` if the release is in another
+    /// cluster or has no records.
     pub(super) fn of(object: &Object, row: Option<&Value>) -> Option<Self> {
         if cause::object_references::is_elsewhere(object) {
             return None;
@@ -51,10 +52,10 @@ impl ReleaseRecordLocation {
         Some(Self { namespace: target.storage_namespace, name: target.name })
     }
 
-    /// The revisions that a history does not have, as its entries.
+    /// The revisions that a history does not contain, as history entries.
     ///
     /// # Errors
-    /// The records may not be read, so that it is not known whether there are any.
+    /// The user may not read the records, so it is unknown whether such revisions exist.
     pub(super) async fn unlisted(
         &self,
         site: &CommandScope,
@@ -74,7 +75,7 @@ impl ReleaseRecordLocation {
         Ok(found)
     }
 
-    /// Adds to an entry what its record says of the chart and the time; nothing if the record cannot be read.
+    /// Adds the chart and the time of a record to its entry. Changes nothing if the record cannot be read.
     async fn complete(&self, site: &CommandScope, entry: &mut Value) {
         let version = entry["version"].as_i64().unwrap_or_default();
         let Some(record) = self.record(site, version).await else { return };
@@ -88,7 +89,7 @@ impl ReleaseRecordLocation {
         }
     }
 
-    /// Reads a record that is in one Secret.
+    /// Reads a record from its Secret.
     async fn record(
         &self,
         site: &CommandScope,
@@ -101,8 +102,8 @@ impl ReleaseRecordLocation {
     }
 }
 
-/// The entry of a record, by the labels of its Secret. They tell the action only while it is pending, and no time once the
-/// status was changed.
+/// Makes an entry from the labels of a record's Secret. The labels give the action only while it is pending, and no time after
+/// the status has changed.
 fn entry(record: &Value) -> Option<Value> {
     let labels = record.pointer("/metadata/labels")?;
     let status = labels["status"].as_str()?;
@@ -147,13 +148,13 @@ mod tests {
         let pending = json!({"version": 3, "status": "pending-upgrade", "action": "upgrade",
             "lastDeployed": "2026-11-24T12:00:00Z"});
         assert_eq!(place.unlisted(&site, &history).await.unwrap(), [pending, old]);
-        // The status has them meanwhile.
+        // By now, the status contains these revisions.
         let versions = |version: i64| json!({"version": version, "status": "deployed"});
         let all = [1, 2, 3].map(versions);
         assert_eq!(place.unlisted(&site, &all).await.unwrap(), [Value::Null; 0]);
     }
 
-    /// The data of a record of shop@1.4.0, which is JSON in Base64 as Helm has it, and in that of Kubernetes.
+    /// The content of a record of shop@1.4.0. It is JSON in Helm's Base64, inside the Base64 of the Secret.
     const RECORD_OF_SHOP: &str = concat!(
         "ZXlKdVlXMWxJam9pZDJWaUlpd2lhVzVtYnlJNmV5Sm1hWEp6ZEY5a1pYQnNiM2xsWkNJNklqSXdNall0TVRFdE1qUlVN",
         "VEU2TURBNk1EQmFJaXdpYkdGemRGOWtaWEJzYjNsbFpDSTZJakl3TWpZdE1URXRNalJVTVRFNk1EQTZNREJhSWl3aWMz",
@@ -165,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn a_revision_that_only_helm_knows_has_the_chart_of_its_record() {
         let mut old = record("1", "superseded");
-        // Helm takes the label away when it changes the status.
+        // Helm removes the label when it changes the status.
         old["metadata"]["labels"].as_object_mut().unwrap().remove("createdAt");
         old["data"] = json!({"release": RECORD_OF_SHOP});
         let (cluster, _) = with_objects(vec![old]).await;

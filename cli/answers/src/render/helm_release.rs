@@ -1,7 +1,7 @@
-//! What a HelmRelease renders, from a local chart or from the artifact of its source.
+//! Renders a HelmRelease, from a local chart or from the artifact of its source.
 //!
-//! Elsewhere: values and post-renderers (`helm_controller::helm_release`), rendering (engine `helm`), how that compares with
-//! the cluster (`diff`).
+//! Elsewhere: values and post-renderers (`helm_controller::helm_release`), rendering (engine `helm`), comparing with the
+//! cluster (`diff`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,33 +37,34 @@ use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 
-/// How long the API server may take to respond to a `lookup`.
+/// How long the API server may take to answer a `lookup` of a template.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 
-/// What a HelmRelease renders, and for which operation.
+/// The rendered objects of a HelmRelease, and the operation for which they were rendered.
 pub struct RenderedHelmRelease {
     pub(crate) target: ReleaseTarget,
-    /// The revision that the operation begins with.
+    /// The release revision before the operation.
     pub(crate) base: Option<Arc<ReleaseRecord>>,
     pub(crate) operation: Operation,
     pub(crate) options: ActionOptions,
-    /// The definitions in `crds` that the operation writes.
+    /// The CRDs from the folder `crds` that the operation writes.
     pub definitions: Vec<Object>,
     /// The objects of the release, in the order in which they are applied.
     pub objects: Vec<Object>,
-    /// Those of hooks.
+    /// The objects of the hooks.
     pub hooks: Vec<Object>,
-    /// Names what the release is rendered from; `None` if the chart is a local one.
+    /// Identifies the inputs of the release. `None` for a local chart.
     pub(crate) inputs: Option<String>,
-    /// Which strings are secret.
+    /// The strings that are secret and have to be masked.
     pub secrets: SecretMasking,
     pub(crate) settings: OperatorSettings,
 }
 
-/// Renders a HelmRelease with the values of the cluster: for an upgrade, or an installation where there is no release.
+/// Renders a HelmRelease with the values of the cluster. It renders for an upgrade, or for an installation if there is no
+/// release.
 ///
 /// # Errors
-/// It cannot be rendered, or is released to another cluster.
+/// The HelmRelease cannot be rendered, or it releases to another cluster.
 pub async fn render_release(
     cluster: &ClusterConnection,
     object: Object,
@@ -153,16 +154,16 @@ pub async fn render_release(
     })
 }
 
-/// A chart, and where it comes from.
+/// A chart and its origin.
 struct FoundChart {
     chart: Chart,
-    /// The digest of the artifact of its source; `None` of a local chart.
+    /// The digest of the source's artifact. `None` for a local chart.
     artifact_digest: Option<String>,
-    /// The digest of its artifact in a registry; empty if it is not from one.
+    /// The digest of the chart in an OCI registry. Empty if it comes from elsewhere.
     oci_digest: String,
 }
 
-/// The chart. That of a HelmChart has its `valuesFiles` already.
+/// Finds the chart. A chart from a HelmChart already includes its `valuesFiles`.
 async fn chart(
     cluster: &ClusterConnection,
     object: &HelmRelease,
@@ -190,7 +191,7 @@ async fn chart(
     }
 }
 
-/// Whether the release stays what it is; another one would be installed in its place otherwise.
+/// Whether the operation upgrades the existing release. Otherwise, windlass would install another release in its place.
 fn is_in_place(object: &HelmRelease, spec: &ReleaseSpec, chart: &Chart) -> anyhow::Result<()> {
     let known = status::read(object);
     let name = &chart.metadata.name;
@@ -224,7 +225,7 @@ fn env(
     }
 }
 
-/// What `lookup` finds, in the name of the user.
+/// Answers `lookup` in templates with the rights of the user.
 struct UserClusterLookup {
     cluster: ClusterConnection,
     runtime: Handle,

@@ -1,6 +1,6 @@
-//! What a Kustomization builds, from a folder or from the artifact of its source.
+//! Builds a Kustomization, from a local folder or from the artifact of its source.
 //!
-//! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), how that compares with the cluster (`diff`).
+//! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), comparing with the cluster (`diff`).
 
 use anyhow::{Context as _, ensure};
 use apply::ManifestToApply;
@@ -24,22 +24,23 @@ use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
 use windlass_serve::settings::OperatorSettings;
 
-/// Why bases on other servers are not fetched.
+/// The error for bases on other servers.
 const NO_BASES: &str = "remote bases are not fetched by this command";
 
-/// Why no service decrypts data keys: what is on the disk does not make this machine send the token of a Secret anywhere.
+/// The error for data keys that only a service can decrypt. Local files must not make this machine send the token of a Secret
+/// anywhere.
 const NO_SERVICES: &str = "this command decrypts with age and OpenPGP keys only";
 
-/// What a Kustomization builds, and what it is built with.
+/// A built Kustomization, and the inputs of the build.
 pub struct KustomizationBuild {
     pub(crate) object: Kustomization,
-    /// What is built, and which of its strings are secret.
+    /// The built objects, and the strings in them that are secret.
     pub desired_kustomization: DesiredKustomization,
     pub(crate) settings: OperatorSettings,
 }
 
 impl KustomizationBuild {
-    /// What is built, in the order in which it is applied.
+    /// The built objects, in the order in which they are applied.
     pub fn manifests(&self) -> impl Iterator<Item = &ManifestToApply> {
         self.desired_kustomization.desired.stages.iter().flat_map(|stage| &stage.objects)
     }
@@ -50,7 +51,7 @@ type BoxedFileTree = Box<dyn FileTree + Send>;
 /// Builds a Kustomization with the ConfigMaps and Secrets of the cluster.
 ///
 /// # Errors
-/// It cannot be built, or is applied to another cluster.
+/// The Kustomization cannot be built, or it applies to another cluster.
 pub async fn build(
     cluster: &ClusterConnection,
     object: Object,
@@ -95,7 +96,7 @@ pub async fn build(
     Ok(KustomizationBuild { desired_kustomization, object, settings })
 }
 
-/// The files, where `spec.path` is in them if not where it says, and their revision.
+/// The files, the path of `spec.path` in them if it differs, and their revision.
 async fn tree(
     cluster: &ClusterConnection,
     given: &ArtifactOrigin,

@@ -1,6 +1,7 @@
-//! A local checkout as the artifact of a source: without the files that `.sourceignore` excludes, and without links.
+//! Reads a local checkout as if it were the artifact of a source. It leaves out symbolic links and the files that
+//! `.sourceignore` excludes.
 //!
-//! Elsewhere: patterns (`artifacts::ignore`), what is built from it (`kustomization.rs`).
+//! Elsewhere: ignore patterns (`artifacts::ignore`), building from the files (`kustomization.rs`).
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -10,24 +11,25 @@ use anyhow::{Context as _, ensure};
 use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
-/// How many files and folders are searched for ignore files.
+/// The maximum number of files and folders that are searched for ignore files.
 const MAX_ENTRIES: usize = 200_000;
 
-/// The folder of Git, which no artifact has.
+/// The folder of Git, which is never part of an artifact.
 const OF_GIT: &str = ".git";
 
-/// A local checkout, read as the artifact of a source: without symbolic links and without the files that
-/// `.sourceignore` excludes.
+/// A local checkout that is read as the artifact of a source. It leaves out symbolic links and the files that `.sourceignore`
+/// excludes.
 pub(super) struct LocalSourceCheckout {
     root: PathBuf,
     ignored: IgnoreMatcher,
 }
 
 impl LocalSourceCheckout {
-    /// The checkout that has a folder at a path, as far as the folder's own path says so, and the folder's path in it.
+    /// Finds the root of the checkout from a folder and the path that the folder has in the checkout. Returns the checkout, and
+    /// the folder's path in it.
     ///
     /// # Errors
-    /// There is no such folder, or its ignore files cannot be used.
+    /// The folder does not exist, or its ignore files cannot be used.
     pub(super) fn of(folder: &Path, path: &str) -> anyhow::Result<(Self, RelPath)> {
         let shown = folder.display();
         let real = fs::canonicalize(folder).with_context(|| format!("cannot read {shown}"))?;
@@ -76,7 +78,7 @@ impl LocalSourceCheckout {
         self.root.join(at.as_str())
     }
 
-    /// What is at a path; links are not followed.
+    /// The file or folder at a path. Links are not followed.
     fn known(&self, at: &RelPath) -> Option<Metadata> {
         let mut path = self.root.clone();
         let mut known = fs::metadata(&path).ok()?;
@@ -88,12 +90,12 @@ impl LocalSourceCheckout {
     }
 }
 
-/// Files and folders but that of Git.
+/// Whether an entry is kept. Everything but files, folders and the folder of Git is dropped.
 fn is_kept(name: &str, known: &Metadata) -> bool {
     known.is_file() || (known.is_dir() && name != OF_GIT)
 }
 
-/// The folder in which another one has a path, if it has it in one.
+/// The folder above `folder` in which `folder` has this path, if there is one.
 fn root_of(folder: &Path, path: &RelPath) -> Option<PathBuf> {
     folder.ends_with(path.as_str()).then(|| {
         let above = folder.ancestors().nth(path.depth());

@@ -1,6 +1,6 @@
-//! Everything that is not ready, grouped by its cause; and what is ready, if what it applied is not.
+//! Finds everything that is not ready, grouped by cause. It includes ready objects whose applied objects fail.
 //!
-//! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`), what was applied (`applied_object_health.rs`).
+//! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`), the applied objects (`applied_object_health.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,35 +19,35 @@ use crate::cluster_facts::ClusterFactReader;
 use crate::command_scope::CommandScope;
 use crate::failed_changes;
 use crate::kind_argument::{self, ResourceArgument};
-use windlass_changes::failed_changes::advice;
+use windlass_changes::failed_changes::advice as rollback_advice;
 use windlass_cli_installation::cluster_operators;
 
-/// Where objects are that no namespace limits.
+/// The scope text for all namespaces.
 const EVERYWHERE: &str = "in all namespaces";
 
-/// How many objects are explained.
+/// The maximum number of objects that are explained.
 const MOST_EXPLAINED: usize = 500;
 
-/// How many objects of a line are named.
+/// The maximum number of objects that a line names.
 const MOST_NAMED: usize = 8;
 
-/// How many minutes the first run of an object may take to begin.
+/// How many minutes the first reconciliation of an object may take to begin.
 const MINUTES_TO_BEGIN: i64 = 1;
 
-/// How many warnings about what was left out are printed.
+/// The maximum number of printed warnings about objects that were left out.
 const MOST_WARNINGS: usize = 20;
 
-/// Objects that are not ready for one cause.
+/// Objects that are not ready for the same cause.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct CauseGroup {
-    /// The cause, with the object that it is about.
+    /// The cause, with the object where it occurs.
     pub cause: String,
-    /// Since when the first of them fails.
+    /// Since when the first of the objects fails.
     #[serde(serialize_with = "moment")]
     pub since: Option<Time>,
     /// The objects, as `Kind/namespace/name`.
     pub objects: Vec<String>,
-    /// What would help.
+    /// Advice against the cause.
     pub advice: Option<CauseAdvice>,
 }
 
@@ -56,43 +56,43 @@ fn moment<S: Serializer>(at: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
     at.map(|at| format!("{at:.0}")).serialize(to)
 }
 
-/// Everything that was found.
+/// The overview of everything that was found.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnreadyObjectsOverview {
     /// How many objects were read.
     pub objects: usize,
-    /// How many objects that they applied were examined.
+    /// How many of their applied objects were examined.
     pub applied: usize,
-    /// How many of the objects are not ready, or applied what is not.
+    /// How many objects are not ready, or have applied objects that fail.
     pub not_ready: usize,
-    /// How many of those are ready.
+    /// How many of these objects report that they are ready.
     pub degraded: usize,
-    /// How many are in progress, which does not need a cause.
+    /// How many objects are in progress, which needs no cause.
     pub in_progress: usize,
-    /// How many are suspended.
+    /// How many objects are suspended.
     pub suspended: usize,
-    /// How many of those that are not ready were not explained.
+    /// How many objects that are not ready were not explained.
     pub unexplained: usize,
-    /// The causes, that of most objects first.
+    /// The causes. The cause of the most objects comes first.
     pub causes: Vec<CauseGroup>,
-    /// What is worth knowing besides.
+    /// Further remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// What this user may not list.
+    /// Messages about objects that this user may not list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
-/// Everything that was found, and whether it is certain that no operator acts.
+/// The overview, and whether it is certain that no operator is running.
 pub struct UnreadyObjects {
-    /// What was found.
+    /// The overview.
     pub overview: UnreadyObjectsOverview,
-    /// Whether no operator acts, so that nothing is reconciled.
+    /// Whether no operator is running, so nothing is reconciled.
     pub is_unattended: bool,
 }
 
-/// Explains the objects of some kinds with these labels.
+/// Explains the objects of some kinds with matching labels.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -130,7 +130,7 @@ pub async fn find(
     } = listed;
     let reported = AlreadyReportedObjects::of(site, targets, labels);
     let live = applied.examine(&mut facts, site, &reported).await?;
-    // What is suspected already is explained in any case.
+    // An object that is already suspected is explained in any case.
     let known: BTreeSet<ObjectId> = suspects.iter().cloned().collect();
     suspects.extend(live.suspects.difference(&known).cloned());
     let all: BTreeSet<&ObjectId> = suspects.iter().collect();
@@ -141,14 +141,14 @@ pub async fn find(
     overview.remarks.extend(live.remarks);
     overview.warn(&warnings);
     let changes = failed_changes::newest(site, None).await;
-    overview.remarks.extend(failed_changes::first_of(changes.iter().filter_map(advice)));
+    overview.remarks.extend(failed_changes::first_of(changes.iter().filter_map(rollback_advice)));
     let mut whys = Vec::new();
     for id in suspects.iter().take(MOST_EXPLAINED) {
         whys.push(facts.explain(id).await?);
     }
     let doubt = cluster_operators::doubt(&site.cluster, now).await;
     let is_unattended = doubt.as_ref().is_some_and(|doubt| doubt.is_absent);
-    // Where no operator has ever run, nothing is about to begin.
+    // If no operator has ever run, no reconciliation is about to begin.
     let mut causes = whys.iter().filter_map(|why| why.cause.as_ref());
     let is_awaited = causes.any(|cause| cause.problem == CauseKind::NotReconciled);
     let unseen = match doubt.is_none() && !listed.has_reports && is_awaited {
@@ -168,25 +168,25 @@ pub async fn find(
     Ok(UnreadyObjects { overview, is_unattended })
 }
 
-/// What was listed, as far as it is examined.
+/// The listed objects, and the facts for their examination.
 #[derive(Default)]
 struct UnreadyObjectCandidates {
-    /// Objects that may not be what their specs ask for.
+    /// Objects that may differ from their specs.
     suspects: Vec<ObjectId>,
     suspended: Vec<ObjectId>,
-    /// Suspended objects of which a rollback is requested that is not done.
+    /// Suspended objects with a requested rollback that is not finished.
     unfinished_rollbacks: BTreeSet<ObjectId>,
     /// The objects that are not suspended, by each source that they name.
     consumers: BTreeMap<ObjectId, Vec<String>>,
     applied: AppliedObjects,
-    /// What was left out of what was applied.
+    /// Messages about applied objects that were left out.
     warnings: Vec<String>,
-    /// Whether one has the condition `Ready`, so that an operator has reconciled it.
+    /// Whether an object has the condition `Ready`. Then an operator has reconciled it.
     has_reports: bool,
 }
 
 impl UnreadyObjectCandidates {
-    /// Adds an object; whether it is a suspect.
+    /// Adds an object. Returns whether it is a suspect.
     fn add(&mut self, object: &Object, now: Time) -> bool {
         let id = object.id();
         let subject = id.subject();
@@ -216,7 +216,7 @@ impl UnreadyObjectCandidates {
         is_suspect
     }
 
-    /// The objects that newer revisions do not reach, a line for each source that is suspended.
+    /// A line for each suspended source, with the objects that receive no newer revisions.
     fn behind_suspended_sources(&self) -> Vec<String> {
         let all = self.suspended.iter();
         let behind = all.filter_map(|source| Some((source, self.consumers.get(source)?)));
@@ -230,21 +230,22 @@ impl UnreadyObjectCandidates {
     }
 }
 
-/// What decides which objects are one group, besides what each says.
+/// Facts in addition to the explanations that decide which objects form a group.
 #[derive(Debug, Default)]
 struct CauseGroupFacts {
-    /// Deployments that are being rolled out.
+    /// Deployments during a rollout.
     rolling_out: BTreeSet<ObjectId>,
-    /// Suspended objects of which a rollback is requested that is not done.
+    /// Suspended objects with a requested rollback that is not finished.
     unfinished_rollbacks: BTreeSet<ObjectId>,
-    /// The first object of the cycle of each that is in one.
+    /// For each object in a dependency cycle, the first object of the cycle.
     first_of_cycle: BTreeMap<ObjectId, ObjectId>,
-    /// Since when an object is so new that its first run is about to begin; none where no operator is active.
+    /// Objects changed after this time are so new that their first reconciliation is about to begin. `None` if no operator is
+    /// running.
     new_since: Option<Time>,
 }
 
 impl CauseGroupFacts {
-    /// Whether all that is known is that something is in progress.
+    /// Whether the explanation says only that something is in progress.
     fn is_in_progress(&self, why: &StateExplanation) -> bool {
         let is_rolling_out = |cause: &RootCause| {
             cause.problem == CauseKind::Health
@@ -267,7 +268,7 @@ impl CauseGroupFacts {
     }
 }
 
-/// The first object of each cycle, for those that are its members.
+/// For each object in a dependency cycle, the first object of the cycle.
 fn cycles(whys: &[StateExplanation], known: &QueryAnswers) -> BTreeMap<ObjectId, ObjectId> {
     let causes = whys.iter().filter_map(|why| why.cause.as_ref());
     let members = causes.filter(|cause| cause.problem == CauseKind::Cycle).map(|it| &it.object);
@@ -281,7 +282,7 @@ fn cycles(whys: &[StateExplanation], known: &QueryAnswers) -> BTreeMap<ObjectId,
     first_of_cycles(&depends)
 }
 
-/// Whether an object may not be what its spec asks for: all but those that say so of their newest spec.
+/// Whether an object may differ from its spec. Only an object that reports success for its newest spec is not a suspect.
 fn is_suspect(object: &Object) -> bool {
     match condition(object, "Ready") {
         None => !matches!(object.kind(), "ExternalArtifact"),
@@ -294,14 +295,15 @@ fn is_suspect(object: &Object) -> bool {
 }
 
 impl UnreadyObjectsOverview {
-    /// The causes of objects that were explained, of so many that were read. Nothing is known of rollouts and cycles.
+    /// Makes the overview of explained objects. `objects` is the number of objects that were read. It uses no facts about
+    /// rollouts and cycles.
     pub fn of(objects: usize, whys: Vec<StateExplanation>) -> Self {
         let mut overview = Self { objects, ..Self::default() };
         overview.take(whys, &CauseGroupFacts::default());
         overview
     }
 
-    /// Groups what was explained.
+    /// Groups the explanations.
     fn take(&mut self, whys: Vec<StateExplanation>, facts: &CauseGroupFacts) {
         let mut groups: BTreeMap<(Option<CauseKind>, String), Vec<StateExplanation>> =
             BTreeMap::new();
@@ -309,11 +311,11 @@ impl UnreadyObjectsOverview {
         for why in whys {
             self.suspended += usize::from(why.state == ExaminedObjectState::Suspended);
             match why.state {
-                // A suspended object does not count as failing, unless it failed before.
+                // A suspended object does not count as failing, unless it failed before the suspension.
                 ExaminedObjectState::Suspended
                     if why.second.is_none()
                         && !facts.unfinished_rollbacks.contains(&why.object) => {}
-                // Deleted since it was listed.
+                // The object was deleted after it was listed.
                 ExaminedObjectState::Missing => {}
                 ExaminedObjectState::Ready if why.cause.is_none() => {}
                 _ if facts.is_in_progress(&why) => self.in_progress += 1,
@@ -335,7 +337,7 @@ impl UnreadyObjectsOverview {
         self.causes = causes;
     }
 
-    /// Says what was left out of what was applied.
+    /// Adds warnings about objects that were left out.
     fn warn(&mut self, warnings: &[String]) {
         self.remarks.extend(warnings.iter().take(MOST_WARNINGS).cloned());
         if let Some(more) = warnings.len().checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
@@ -343,7 +345,7 @@ impl UnreadyObjectsOverview {
         }
     }
 
-    /// The whole in one line, which begins with a glyph: it says no more than was read. `place` is that of [`in_words`].
+    /// The summary in one line, which begins with a symbol. It claims only what was read. `place` comes from [`in_words`].
     pub fn sum(&self, place: &str) -> String {
         let is_whole = self.left_out.is_empty();
         if self.objects == 0 {
@@ -387,7 +389,7 @@ impl UnreadyObjectsOverview {
         }
     }
 
-    /// What else was counted, in parentheses.
+    /// Further counts, in parentheses.
     fn counts(&self) -> String {
         let mut counts = Vec::new();
         if self.not_ready + self.unexplained > 0 {
@@ -407,7 +409,7 @@ impl UnreadyObjectsOverview {
     }
 }
 
-/// Where it was looked, for a sentence: in a namespace, or in all if it is empty.
+/// The scope for a sentence: a namespace, or all namespaces if it is empty.
 pub fn in_words(namespace: &str) -> String {
     match namespace {
         "" => EVERYWHERE.to_owned(),
@@ -419,7 +421,8 @@ fn counted(objects: usize) -> String {
     format!("{objects} {}", if objects == 1 { "object" } else { "objects" })
 }
 
-/// The same object by its second cause: it is not ready before that is mended, too. What is suspended has one row for both.
+/// The same object with its second cause, because the object is not ready until both causes are fixed. A suspended object has
+/// one row for both causes.
 fn by_second_cause(why: &StateExplanation) -> Option<StateExplanation> {
     let second = why.second.as_ref().filter(|_| why.state != ExaminedObjectState::Suspended)?;
     Some(StateExplanation {
@@ -430,7 +433,7 @@ fn by_second_cause(why: &StateExplanation) -> Option<StateExplanation> {
     })
 }
 
-/// The objects that are the cause for others, too.
+/// The objects that are also the cause for other objects.
 fn shared(whys: &[StateExplanation]) -> BTreeSet<ObjectId> {
     let causes = whys.iter().flat_map(|it| {
         let second = it.second.iter().map(|second| &second.cause);
@@ -439,14 +442,15 @@ fn shared(whys: &[StateExplanation]) -> BTreeSet<ObjectId> {
     causes.filter(|(subject, cause)| subject != cause).map(|(_, cause)| cause.clone()).collect()
 }
 
-/// By what causes are one: the problem and its text, which names the object if it is about one.
+/// The key of a group. Explanations with the same problem and the same text belong together. The text names the object where
+/// the cause occurs, if it is another one.
 fn key(
     why: &StateExplanation,
     shared: &BTreeSet<ObjectId>,
     facts: &CauseGroupFacts,
 ) -> (Option<CauseKind>, String) {
     match &why.cause {
-        // Each may fail for another cause.
+        // Suspended objects may fail for different causes, so each is its own group.
         Some(cause) if why.state == ExaminedObjectState::Suspended => {
             (Some(cause.problem), why.object.subject())
         }
@@ -462,7 +466,7 @@ fn key(
     }
 }
 
-/// The text of a cause without the object that was asked about, which is another one each time.
+/// The text of a cause without the name of the explained object, so that equal causes of different objects match.
 fn bare(cause: &RootCause, subject: &ObjectId) -> String {
     match cause.object == *subject {
         true => {
@@ -487,9 +491,9 @@ fn group(whys: Vec<StateExplanation>) -> Option<CauseGroup> {
             let failing = failing.map(|line| format!(", and failing: {line}")).unwrap_or_default();
             format!("{} is {}{failing}", cause.object.subject(), cause.text)
         }
-        // Each member of the cycle describes the cycle from itself on.
+        // Each member of a cycle describes the cycle, starting with itself.
         Some(cause) if cause.problem == CauseKind::Cycle => cause.text.clone(),
-        // The object is named once, whether its text has it or not.
+        // The line names the object exactly once, even if the text of the cause already contains the name.
         Some(cause) if objects.len() == 1 || cause.object != first.object => {
             let named = cause.object.subject();
             match cause.text.contains(&named) {
@@ -504,7 +508,7 @@ fn group(whys: Vec<StateExplanation>) -> Option<CauseGroup> {
     Some(CauseGroup { cause: text, since, objects, advice: advice(first) })
 }
 
-/// What would help: what is suspended is mended first, and then resumed.
+/// The advice. A suspended object should first be fixed and then resumed.
 fn advice(why: StateExplanation) -> Option<CauseAdvice> {
     let StateExplanation { state, advice, second, .. } = why;
     let mending =
@@ -518,7 +522,7 @@ fn advice(why: StateExplanation) -> Option<CauseAdvice> {
     }
 }
 
-/// The kinds that are meant where no object is named.
+/// The kinds that are examined if the user names no object.
 ///
 /// # Errors
 /// There is no such kind.
@@ -617,7 +621,7 @@ mod tests {
         assert_eq!((overview.in_progress, overview.not_ready), (3, 0));
         overview.take(vec![new], &CauseGroupFacts::default());
         assert_eq!((overview.in_progress, overview.not_ready), (3, 1), "no operator is active");
-        // Without a rollout it is not what it was.
+        // Without facts about the rollout, the counts differ.
         overview.not_ready = 0;
         overview.take(vec![degraded], &CauseGroupFacts::default());
         let sum = overview.sum(EVERYWHERE);

@@ -1,21 +1,21 @@
-//! Annotations of windlass that an object has and that windlass does not know, such as a name with a typing error: they have no
-//! effect.
+//! Finds annotations with the prefix of windlass that windlass does not know, for example because of a typing error. They have
+//! no effect.
 //!
-//! Here: the names that are known; a tidy test (`xtask/src/tidy/annotations.rs`) compares them with the constants of the program.
-//! Elsewhere: names of kinds that are unknown (`kind_argument.rs`).
+//! Here: the known names. A tidy test (`xtask/src/tidy/annotations.rs`) compares them with the constants of the program.
+//! Elsewhere: unknown kinds (`kind_argument.rs`).
 
 use objects::Object;
 use serde_json::Value;
 
 use crate::kind_argument::nearest;
 
-/// What the names of annotations of windlass begin with.
+/// The prefix of windlass's annotations.
 const ANNOTATION_PREFIX: &str = "windlass.dev/";
 
-/// How many unknown annotations of an object are named.
+/// The maximum number of unknown annotations that are named.
 const MAX_NAMED_ANNOTATIONS: usize = 8;
 
-/// What follows [`ANNOTATION_PREFIX`] in the names that windlass reads or writes.
+/// The names after [`ANNOTATION_PREFIX`] that windlass reads or writes.
 const KNOWN_ANNOTATIONS: [&str; 48] = [
     "allow-downgrade",
     "allow-empty",
@@ -67,7 +67,7 @@ const KNOWN_ANNOTATIONS: [&str; 48] = [
     "window",
 ];
 
-/// A remark for each annotation of an object that has the prefix of windlass and an unknown name.
+/// A remark for each annotation of an object that has the prefix of windlass but an unknown name.
 pub(super) fn remarks(object: &Object) -> Vec<String> {
     let annotations = object.meta("annotations").and_then(Value::as_object);
     let all = annotations.into_iter().flatten();

@@ -1,8 +1,9 @@
-//! Why each tag of an image is not the one that its ImagePolicy chose.
+//! Explains for each tag of an image why its ImagePolicy did not choose it.
 //!
-//! All tags are known to the operator only: the status of an ImageRepository has at most ten of them, and what is more can be given
-//! in a file. Elsewhere: the verdicts (engine `image`), since when digests are known, which the message of the policy says of the
-//! best tags (`operator/image`).
+//! Only the operator knows all tags. The status of an ImageRepository lists at most ten of them, and the user can give the
+//! others in a file.
+//! Elsewhere: the verdicts (engine `image`), the age of digests, which the message of the policy reports for the best tags
+//! (`operator/image`).
 
 #[cfg(test)]
 mod tests;
@@ -23,62 +24,62 @@ use crate::cluster_facts;
 use crate::command_scope::CommandScope;
 use crate::render::typed;
 
-/// The annotation with the time for which a digest has to be known.
+/// The annotation with the minimum time for which a digest has to be known.
 const MIN_AGE: &str = "windlass.dev/min-age";
 
-/// The annotation with the platforms that an image has to have.
+/// The annotation with the platforms that an image has to support.
 const REQUIRED_PLATFORMS: &str = "windlass.dev/required-platforms";
 
-/// The annotation with the name of the Secret with whose keys images have to be signed.
+/// The annotation that names the Secret with the keys for image signatures.
 const VERIFY_IMAGES: &str = "windlass.dev/verify-images";
 
-/// The condition of a policy whose images have to be signed, by its annotation or by the flags of the operator.
+/// The condition of a policy that requires signed images. The annotation or a flag of the operator requires them.
 const IMAGE_VERIFIED: &str = "ImageVerified";
 
-/// The annotation that lets a policy go to a lower version.
+/// The annotation that allows a policy to choose a lower version.
 const ALLOW_DOWNGRADE: &str = "windlass.dev/allow-downgrade";
 
-/// The reason of a policy whose tags are all lower than the latest.
+/// The condition reason if all tags of a policy are lower than its latest tag.
 const DOWNGRADE_REFUSED: &str = "DowngradeRefused";
 
-/// What comparing tags may cost.
+/// The limits for the work of comparing tags.
 const TAG_ALLOWANCE: WorkAllowance = WorkAllowance { steps: 2_000_000_000, bytes: 256 << 20 };
 
-/// What an ImagePolicy makes of the tags of its image.
+/// How an ImagePolicy judges the tags of its image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageTagReport {
-    /// The ImageRepository that lists them.
+    /// The ImageRepository that lists the tags.
     pub image_repository: String,
-    /// The tag that is the latest.
+    /// The tag that the policy chose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<String>,
-    /// Those that are not, the likeliest first.
+    /// The tags that the policy did not choose, the most likely first.
     pub tags: Vec<UnchosenTag>,
     /// How many further tags the last scan found.
     pub unlisted: u64,
-    /// What limits the verdicts.
+    /// Remarks about the limits of the verdicts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
-/// Why a tag is not chosen.
+/// A tag that the policy did not choose, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnchosenTag {
     /// The tag.
     pub tag: String,
-    /// For machines.
+    /// The reason for programs.
     pub reason: &'static str,
-    /// For people.
+    /// The reason for people.
     pub message: String,
 }
 
-/// Whether an object chooses tags.
+/// Whether an object is an ImagePolicy.
 pub(super) fn is_policy(id: &ObjectId) -> bool {
     id.group == "image.toolkit.fluxcd.io" && id.kind == "ImagePolicy"
 }
 
-/// What a policy makes of the tags in a file, or of those that the status of its ImageRepository has.
+/// Judges the tags in a file, or the tags in the status of the ImageRepository.
 ///
 /// # Errors
 /// The file or the policy cannot be read.
@@ -110,7 +111,7 @@ pub(super) async fn of(
     Ok(judge.report(&subject, listed))
 }
 
-/// The tags of a file, a line for each; `-` is stdin.
+/// Reads tags from a file with one tag per line. `-` is stdin.
 fn read_tags(path: &Path) -> anyhow::Result<Vec<String>> {
     let shown = path.display().to_string();
     let text = match shown.as_str() {
@@ -121,16 +122,16 @@ fn read_tags(path: &Path) -> anyhow::Result<Vec<String>> {
     Ok(lines.map(str::to_owned).collect())
 }
 
-/// A policy, and what its verdicts depend on.
+/// A policy, and the data that its verdicts depend on.
 struct ImageTagExplainer<'j> {
     policy: &'j ImagePolicy,
     repository: &'j ImageRepository,
-    /// Whether the tags of the last run were all lower than the chosen one.
+    /// Whether all tags of the last reconciliation were lower than the chosen one.
     is_refused: bool,
 }
 
 impl ImageTagExplainer<'_> {
-    /// The verdicts on tags that were given, or on those of the status.
+    /// Judges the given tags, or the tags in the status.
     fn report(&self, subject: &str, given: Option<Vec<String>>) -> ImageTagReport {
         let mut report = ImageTagReport::empty(subject);
         report.chosen = self.chosen().map(str::to_owned);
@@ -159,7 +160,7 @@ impl ImageTagExplainer<'_> {
         report
     }
 
-    /// The tag that the policy chose of this image.
+    /// The tag of this image that the policy chose.
     fn chosen(&self) -> Option<&str> {
         let latest = self.policy.status.as_ref()?.latest_ref.as_ref()?;
         (latest.name == self.repository.spec.image).then_some(latest.tag.as_str())
@@ -172,10 +173,10 @@ impl ImageTagExplainer<'_> {
             .then(|| "the policy has not chosen since its spec changed".to_owned())
     }
 
-    /// The tags that the status of the ImageRepository has.
+    /// The tags in the status of the ImageRepository.
     ///
     /// # Errors
-    /// It has none of this image: says why.
+    /// The status has no tags of this image. The error says why.
     fn scanned(&self) -> Result<ScannedTags, String> {
         let status = self.repository.status.as_ref();
         let scan = status.and_then(|it| it.last_scan_result.as_ref());
@@ -191,10 +192,10 @@ impl ImageTagExplainer<'_> {
         Ok(ScannedTags { tags: scan.latest_tags.clone(), unlisted })
     }
 
-    /// A row for each tag that is not chosen, the likeliest first.
+    /// A row for each tag that is not chosen, the most likely first.
     ///
     /// # Errors
-    /// The policy means nothing, or comparing the tags costs too much.
+    /// The policy is not valid, or comparing the tags costs too much.
     fn rows(
         &self,
         tags: Vec<String>,
@@ -204,7 +205,7 @@ impl ImageTagExplainer<'_> {
         let mut meter = WorkMeter::new(TAG_ALLOWANCE, StopSignal::default());
         let exclusions = &self.repository.spec.exclusion_list;
         let listed: BTreeSet<String> = tags.iter().cloned().collect();
-        // A status has no tags that are excluded, unless the list has changed since.
+        // The status contains no excluded tags, unless the exclusion list has changed since the scan.
         let left = TagList::of_scan(tags, exclusions, &mut meter).map_err(|it| it.to_string())?;
         let policy = TagPolicy::new(&self.choice()).map_err(|error| error.to_string())?;
         let filter = self.filter();
@@ -230,7 +231,7 @@ impl ImageTagExplainer<'_> {
         Ok(ranked.into_iter().map(|it| it.row).collect())
     }
 
-    /// The row of a verdict: tags of which one expects that they are chosen have a low rank.
+    /// The row of a verdict. Tags that a user would most likely expect to be chosen have a low rank.
     fn ranked(
         &self,
         verdict: &TagVerdict,
@@ -269,7 +270,7 @@ impl ImageTagExplainer<'_> {
         RankedUnchosenTag { rank, row: UnchosenTag { tag: tag.clone(), reason, message } }
     }
 
-    /// The row of a tag that counts.
+    /// The row of a tag that is eligible.
     fn counting(
         &self,
         verdict: &TagVerdict,
@@ -295,7 +296,7 @@ impl ImageTagExplainer<'_> {
         RankedUnchosenTag { rank, row: UnchosenTag { tag: verdict.tag.clone(), reason, message } }
     }
 
-    /// What a tag waits for that counts and is not lower than the chosen one.
+    /// What an eligible tag waits for that is not lower than the chosen one.
     fn pending(&self) -> String {
         if self.policy.spec.suspend {
             return "the policy is suspended".to_owned();
@@ -354,13 +355,13 @@ impl ImageTagExplainer<'_> {
     }
 }
 
-/// Tags of a status, and how many it leaves out.
+/// The tags in a status, and how many tags the status leaves out.
 struct ScannedTags {
     tags: Vec<String>,
     unlisted: u64,
 }
 
-/// A row, and how early it is listed.
+/// A row and its rank. Rows with a low rank come first.
 struct RankedUnchosenTag {
     rank: u8,
     row: UnchosenTag,
@@ -377,7 +378,7 @@ impl ImageTagReport {
         }
     }
 
-    /// A report without tags, and why it has none.
+    /// A report without tags, with the reason.
     fn unknown(subject: &str, remark: String) -> Self {
         Self { remarks: vec![remark], ..Self::empty(subject) }
     }

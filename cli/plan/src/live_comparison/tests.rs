@@ -1,4 +1,4 @@
-//! What of an object goes on which side, and what a cluster has that is not seen at first.
+//! Tests of the two sides of an object, and of objects in the cluster that are easy to miss.
 
 use axum::body::Body;
 use fake_cluster::answering;
@@ -13,7 +13,7 @@ fn status(code: u16, reason: &str, message: &str) -> (u16, Value) {
     (code, body)
 }
 
-/// A cluster that answers requests without their queries.
+/// A cluster that answers requests by their path, without the query.
 async fn cluster(answer: fn(&str) -> (u16, Value)) -> ClusterConnection {
     answering(move |(request, _)| {
         let (code, body) = answer(request.split('?').next().unwrap_or_default());
@@ -22,7 +22,7 @@ async fn cluster(answer: fn(&str) -> (u16, Value)) -> ClusterConnection {
     .await
 }
 
-/// What a comparison with a cluster is made with.
+/// The inputs of a comparison with a cluster.
 struct ComparisonParts {
     cluster: ClusterConnection,
     settings: OperatorSettings,
@@ -119,7 +119,7 @@ async fn an_object_of_a_version_that_is_not_served_exists_if_another_version_has
     assert!(matches!(gone, Ok(ObjectPrediction::Created { .. })), "{gone:?}");
 }
 
-/// A cluster that quotes what it refuses.
+/// A cluster whose errors quote the rejected object.
 fn quoting(request: &str) -> (u16, Value) {
     match request {
         "GET /api/v1" => (

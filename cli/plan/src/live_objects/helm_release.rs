@@ -1,6 +1,7 @@
-//! What the next operation of a release would make of objects: an upgrade, or an installation where there is no release.
+//! Predicts what the next operation of a release would do to objects. The operation is an upgrade, or an installation if there
+//! is no release.
 //!
-//! Elsewhere: rendering (the callers), how objects are read and written (`helm_controller::release_runner`).
+//! Elsewhere: rendering (the callers), reading and writing objects (`helm_controller::release_runner`).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use super::{
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// What objects are compared with, and how they would be written.
+/// The inputs of the predictions for a release.
 pub struct HelmReleaseComparison<'c> {
     cluster: &'c ClusterConnection,
     name: &'c str,
@@ -31,36 +32,36 @@ pub struct HelmReleaseComparison<'c> {
     secrets: SecretMasking,
 }
 
-/// A release, and the operation on it that is predicted.
+/// A release, and the operation that is predicted.
 pub struct PredictedOperation<'c> {
     /// The name of the release.
     pub name: &'c str,
-    /// The namespace of its objects that name none.
+    /// The namespace for objects that name none.
     pub namespace: &'c str,
     /// An installation or an upgrade.
     pub operation: OperationKind,
-    /// How it is done.
+    /// The options of the operation.
     pub options: ActionOptions,
-    /// The revision that it begins with.
+    /// The release revision before the operation.
     pub base: Option<&'c ReleaseRecord>,
-    /// Field managers whose fields become those of windlass, besides its own and that of Helm.
+    /// Field managers whose fields windlass takes over, in addition to its own and Helm's.
     pub overrides: &'c [String],
 }
 
-/// The objects of a revision as they can be reached now.
+/// The objects of a revision that can be accessed now.
 #[derive(Default)]
 pub struct RecordedMembers {
-    /// By their ids.
+    /// The objects by their ids.
     pub members: BTreeMap<ObjectId, ManifestObject>,
-    /// What cannot be read, and why.
+    /// The objects that cannot be read, with the reasons.
     pub unread: Vec<(ObjectId, ClusterError)>,
 }
 
 impl RecordedMembers {
-    /// Those of a revision; none if there is none.
+    /// Reads the objects of a revision. Empty without a revision.
     ///
     /// # Errors
-    /// The manifest of the record cannot be read.
+    /// The manifest in the release record cannot be read.
     pub async fn of(
         cluster: &ClusterConnection,
         base: Option<&ReleaseRecord>,
@@ -79,18 +80,19 @@ impl RecordedMembers {
     }
 }
 
-/// An object of a release, and what would become of it.
+/// An object of a release, and its prediction.
 pub struct PredictedMember {
-    /// Which, with its namespace.
+    /// The id of the object, including its namespace.
     pub id: ObjectId,
-    /// As it is applied.
+    /// The object in the form that would be applied.
     pub object: Object,
-    /// What would become of it, or why that is not known.
+    /// The prediction, or the reason why there is none.
     pub prediction: Result<ObjectPrediction, PredictionFailure>,
 }
 
 impl<'c> HelmReleaseComparison<'c> {
-    /// The comparison for an operation. `planned` comes with the objects, and no text has what `secrets` masks.
+    /// Prepares the predictions for an operation. `planned` are the kinds and namespaces that the objects create. Strings that
+    /// `secrets` masks never appear in messages.
     #[must_use]
     pub fn new(
         cluster: &'c ClusterConnection,
@@ -115,7 +117,7 @@ impl<'c> HelmReleaseComparison<'c> {
         }
     }
 
-    /// What would become of a rendered object; `originals` are the objects of the revision before.
+    /// Predicts a rendered object. `originals` are the objects of the previous revision.
     pub async fn predict(
         &self,
         object: Object,
@@ -217,10 +219,11 @@ impl<'c> HelmReleaseComparison<'c> {
         self.cluster.replace_object(&member.resource, &whole, &dry()).await
     }
 
-    /// An object that only the revision before has, as the cluster has it; `None` if it is gone, or another release has it.
+    /// Reads an object that is only in the previous revision. Returns `None` if it no longer exists, or if another release owns
+    /// it.
     ///
     /// # Errors
-    /// It cannot be read, for a person.
+    /// The object cannot be read. The error is a message for the user.
     pub async fn left(&self, member: &ManifestObject) -> Result<Option<Object>, String> {
         let ManifestObject { id, resource, .. } = member;
         let live = self.cluster.get(resource, &id.namespace, &id.name).await;
@@ -239,7 +242,7 @@ impl<'c> HelmReleaseComparison<'c> {
         PredictionFailure::refused(live, error, self.described(id, error))
     }
 
-    /// Why an object cannot be compared. The API server may quote it.
+    /// The message that an object cannot be compared. Secret values are masked, because the API server may quote them.
     #[must_use]
     pub fn described(&self, id: &ObjectId, error: &ClusterError) -> String {
         format!("{}: {}", id.subject(), self.secrets.mask(&error.to_string()))
@@ -250,7 +253,7 @@ fn created(object: &Object) -> ObjectPrediction {
     ObjectPrediction::Created { object: Box::new(object.clone()), note: None }
 }
 
-/// The field manager of a write that is only tried.
+/// The field manager of dry-runs.
 fn dry() -> String {
     format!("{MANAGER}&dryRun=All")
 }

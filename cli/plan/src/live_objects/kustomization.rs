@@ -1,7 +1,7 @@
-//! What the next reconciliation of a Kustomization would make of objects.
+//! Predicts what the next reconciliation of a Kustomization would do to objects. It compares each object like a reconciliation
+//! without any remembered state.
 //!
-//! Each object is compared as a run compares it of which nothing is remembered. Elsewhere: how a run compares and writes
-//! (its `executor`), switches and rules (engine `apply`).
+//! Elsewhere: comparing and writing in a reconciliation (its `executor`), annotations and rules (engine `apply`).
 
 use apply::drift_ignore_rules::IgnoreRules;
 use apply::dry_run_refusal::{describe, may_be_immutable};
@@ -23,29 +23,29 @@ const RECREATED: &str = "an immutable field changes: the object is deleted and c
 const EXPIRED: &str =
     "a Job that was deleted after its end is created again at the interval, or when it changes";
 
-/// What objects are compared with, and by which rules.
+/// The inputs of the predictions for a Kustomization.
 pub struct KustomizationComparison<'c> {
-    /// The cluster that it applies to.
+    /// The cluster to which the Kustomization applies.
     pub cluster: &'c ClusterConnection,
     /// The Kustomization.
     pub object: &'c Kustomization,
-    /// What it has applied.
+    /// The inventory of the Kustomization.
     pub applied: &'c ObjectInventory,
-    /// Which fields others may change.
+    /// The fields that others may change.
     pub rules: &'c IgnoreRules,
-    /// Field managers whose fields become those of windlass.
+    /// Field managers whose fields windlass takes over.
     pub overrides: &'c [String],
-    /// What no text may have.
+    /// The secret strings, which never appear in messages.
     pub secrets: &'c SecretMasking,
-    /// What comes with the objects.
+    /// The kinds and namespaces that the objects create.
     pub planned: &'c PlannedCrdsAndNamespaces,
 }
 
 impl KustomizationComparison<'_> {
-    /// What would become of an object.
+    /// Predicts an object.
     ///
     /// # Errors
-    /// It cannot be read, or the API server refuses a dry-run of it.
+    /// The object cannot be read, or the API server refuses its dry-run.
     pub async fn predict(&self, object: &Object) -> Result<ObjectPrediction, PredictionFailure> {
         let id = object.id();
         let created = |note| ObjectPrediction::Created { object: Box::new(object.clone()), note };
@@ -124,7 +124,8 @@ impl KustomizationComparison<'_> {
         Ok(ObjectPrediction::Changed(Box::new(ObjectUpdate { live, after, note })))
     }
 
-    /// A dry-run that was refused: the object is recreated if that was asked for and would help.
+    /// Predicts an object whose dry-run was refused. It is recreated if the user allows that and a new object would be
+    /// accepted.
     async fn recreated(
         &self,
         object: &Object,
@@ -140,7 +141,7 @@ impl KustomizationComparison<'_> {
             Some(live) if may_be_recreated && is_immutable => live,
             live => return Err(self.refused(&id, error, live)),
         };
-        // As a run does it: under another name it must be accepted.
+        // Like a reconciliation, this checks whether the API server accepts the object under another name.
         let mut probe = object.clone();
         let name = format!("{}-windlass-probe", id.name);
         let begin = name.char_indices().rev().nth(59).map_or(0, |(at, _)| at);
@@ -156,11 +157,11 @@ impl KustomizationComparison<'_> {
         }
     }
 
-    /// An object that left the manifests, as the cluster has it; `None` if it is gone, being deleted, or not that of the
-    /// Kustomization any more.
+    /// Reads an object that is no longer in the manifests. Returns `None` if it no longer exists, is being deleted, or no
+    /// longer belongs to the Kustomization.
     ///
     /// # Errors
-    /// It cannot be read, for a person.
+    /// The object cannot be read. The error is a message for the user.
     pub async fn left(&self, id: &ObjectId, version: &str) -> Result<Option<Object>, String> {
         let live = self.cluster.get_by_id(id, version).await;
         let live = live.map_err(|error| self.described(id, &error))?;
@@ -182,13 +183,13 @@ impl KustomizationComparison<'_> {
         PredictionFailure::refused(live, error, self.described(id, error))
     }
 
-    /// Why an object cannot be compared. The API server may quote it.
+    /// The message that an object cannot be compared. Secret values are masked, because the API server may quote them.
     fn described(&self, id: &ObjectId, error: &ClusterError) -> String {
         describe(id, word(error), &self.secrets.mask(&error.to_string()))
     }
 }
 
-/// The API server's own word for a refusal.
+/// The reason in a refusal of the API server.
 fn word(error: &ClusterError) -> &str {
     match error {
         ClusterError::Refused(status) => &status.reason,

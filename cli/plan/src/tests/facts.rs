@@ -1,4 +1,4 @@
-//! What facts of the cluster change in a plan, and whose facts count.
+//! Tests how the facts of the cluster affect a plan, and which facts count.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn what_the_repository_declares_counts_more_than_the_facts() {
 
 #[test]
 fn an_applier_waits_for_what_another_one_declares_that_needs_the_cluster() {
-    // As is common: `apps` takes variables that `infra` declares, and both take a Secret of the cluster alone.
+    // This is a common layout: `apps` uses variables that `infra` declares, and both use a Secret that only the cluster has.
     let known = facts(
         "{ConfigMap/flux-system/vars: {exists: true, appliedBy: Kustomization/flux-system/infra, keys: [zone], \
          data: {zone: stale}}, Secret/flux-system/db: {exists: true, keys: [password]}}",
@@ -169,7 +169,7 @@ fn charts_see_the_version_and_the_kinds_of_the_facts() {
     let changed = &change(&plan, "web").changed;
     let issuer = changed.iter().find(|it| it.object.kind == "Issuer");
     assert_eq!(issuer.map(|it| it.object.namespace.as_str()), Some(""), "{plan:#?}");
-    // A flag counts more than the file.
+    // A flag overrides the file.
     let line = ["--base", "HEAD~1", "--head", "HEAD", "--kube-version", "1.31"];
     assert!(repository.try_plan("cluster", &line).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Releases of Helmfiles, and remote bases.
+//! Tests of Helmfile releases and remote bases.
 
 use super::*;
 
@@ -15,7 +15,7 @@ const RELEASES: &str = "releases:\n\
     - name: web\n  namespace: shop\n  labels: {tier: front}\n  chart: ../charts/web\n  values: [web.yaml]\n\
     - name: db\n  namespace: shop\n  chart: ../charts/web\n  values: [{size: 7}]\n";
 
-/// A Helmfile of the folder `shop`, with more of its spec.
+/// A Helmfile for the folder `shop`, with additional fields in its spec.
 fn helmfile(more: &str) -> String {
     format!(
         "apiVersion: helmfile.windlass.dev/v1alpha1\nkind: Helmfile\n\
@@ -25,7 +25,7 @@ fn helmfile(more: &str) -> String {
     )
 }
 
-/// A repository with two releases of a chart that it has.
+/// A repository that contains a chart, and two releases of it.
 fn shop(more: &str) -> FleetRepository {
     let files = [
         ("cluster/shop.yaml", helmfile(more)),

@@ -1,4 +1,4 @@
-//! Which repository is read, and where the search in it begins.
+//! Tests which repository is read, and where the search in it begins.
 
 use super::*;
 

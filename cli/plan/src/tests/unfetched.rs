@@ -1,4 +1,4 @@
-//! Charts and files that are not fetched, because their host is not allowed or their source is another one.
+//! Tests of charts and files that are not fetched, because the host is not allowed or the source is another one.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn unfetched_release(version: &str) -> String {
     helm_release(&format!("{{chart: web, version: {version}, {source}}}"), "{}")
 }
 
-/// A repository whose cluster has these files, and more that stays.
+/// A repository with these files for its cluster, and with further files that stay.
 fn repository(files: &[(&str, &str)]) -> FleetRepository {
     let kept = config_map("kept", "1");
     let mut all = vec![("cluster/charts.yaml", CHARTS), ("cluster/kept.yaml", kept.as_str())];
@@ -20,7 +20,7 @@ fn repository(files: &[(&str, &str)]) -> FleetRepository {
     FleetRepository::new(&all)
 }
 
-/// Without and with `--detailed-exitcode`.
+/// The exit codes without and with `--detailed-exitcode`.
 fn exit_codes(plan: &ChangePlan) -> [ExitCode; 2] {
     [false, true].map(|is_detailed| exit_code(plan, is_detailed))
 }
@@ -110,7 +110,7 @@ fn a_removed_kustomization_whose_objects_are_not_known_is_removed_as_its_spec_sa
         (of_source("deletionPolicy: Orphan"), [("a/one.yaml", "")], left),
         (kustomization("a", "./a", ""), [("a/one.yaml", "kind: [")], None),
         (kustomization("a", "./a", "deletionPolicy: Orphan"), [("a/one.yaml", "kind: [")], left),
-        // A spec that cannot be read leaves nothing.
+        // Removing an applier whose spec cannot be read keeps its objects.
         (kustomization("a", "./a", "wait: maybe"), [("a/one.yaml", "")], None),
     ] {
         let repository = repository(&[&files[..], &[("cluster/a.yaml", spec.as_str())]].concat());
@@ -170,7 +170,7 @@ fn a_base_that_was_not_fetched_before_passes_as_long_as_nothing_of_its_kustomiza
     let unchanged = repository.plan();
     assert_eq!(change(&unchanged, "a").comparison, ApplierComparison::HeadNotFetched);
     assert!(change(&unchanged, "a").fails_in_base && passes(&unchanged), "{unchanged:#?}");
-    // What the build would have read after the base.
+    // The build would read this file after the base.
     repository.remove("common/two.yaml");
     repository.commit(&[("common/kustomization.yaml", "resources: [one.yaml]\n")]);
     let changed = repository.plan();
@@ -196,7 +196,7 @@ fn a_kustomization_of_another_source_changes_with_the_variables_that_it_substitu
 
 #[test]
 fn a_server_that_delivers_on_neither_side_does_not_hide_what_changes() {
-    // Nothing listens there.
+    // No server listens at this address.
     let charts = CHARTS.replace("https://charts.example.com", "http://127.0.0.1:1");
     let release = unfetched_release("1.0.0");
     let repository =

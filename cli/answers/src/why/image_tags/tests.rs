@@ -1,4 +1,4 @@
-//! Verdicts in words, their order, and what is not known.
+//! Tests of the verdict texts, their order, and tags that are unknown.
 
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ fn a_tag_that_is_higher_waits_and_a_lower_one_would_be_a_downgrade_once_the_late
     let allowed = policy(&semver("*"), &json!({"windlass.dev/allow-downgrade": "true"}));
     let rows = rows(&report(&allowed, &[], Some(&["1.0.0"])));
     assert_eq!(rows, ["1.0.0 Lower: is lower than 1.1.0"]);
-    // A status has some of the tags only, so that the latest may be among the others.
+    // A status contains only some of the tags, so the latest one may be missing.
     let some = report(&plain, &["1.0.0"], None);
     assert_eq!(some.tags[0].reason, "Lower");
 }
