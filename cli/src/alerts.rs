@@ -1,7 +1,7 @@
-//! `windlass alerts test`: sends a sample event to the service of a Provider, and shows both sides of the conversation.
+//! `windlass alerts test`: sends a sample event to the service of a Provider, and shows the requests and answers.
 //!
-//! Requests go out from here, not from the operator, whose network may allow less. Elsewhere: what is sent (engine `notify`),
-//! which Secrets a Provider names (`notification_controller::delivery`).
+//! The requests go out from this machine and not from the operator, whose network may allow less.
+//! Elsewhere: the content of requests (engine `notify`), the Secrets of a Provider (`notification_controller::delivery`).
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -77,7 +77,7 @@ enum EventSeverity {
     Error,
 }
 
-/// A request and what came of it, without credentials.
+/// A request and its answer, without credentials.
 #[derive(Debug, Serialize)]
 struct RequestAndResponse {
     method: String,
@@ -95,7 +95,7 @@ enum AlertResponse {
     Error { error: String },
 }
 
-/// Headers whose values say nothing secret.
+/// Headers whose values are never secret.
 const PLAIN: [&str; 6] = [
     "accept",
     "content-type",
@@ -105,7 +105,7 @@ const PLAIN: [&str; 6] = [
     "gotk-component",
 ];
 
-/// Longest body that is shown, in bytes.
+/// The longest body that is shown, in bytes.
 const MAX_SHOWN_BODY_BYTES: usize = 4 << 10;
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -207,7 +207,7 @@ fn alert(namespace: &str, provider: &str) -> anyhow::Result<Alert> {
     serde_json::from_value(alert).context("the sample Alert cannot be read")
 }
 
-/// A sample event; its message says that nothing has happened.
+/// A sample event, whose message says that nothing has happened.
 fn sample(namespace: &str, args: &AlertTestArgs) -> FluxEvent {
     let (severity, reason) = match args.severity {
         EventSeverity::Info => ("info", "ReconciliationSucceeded"),
@@ -240,7 +240,7 @@ fn sample(namespace: &str, args: &AlertTestArgs) -> FluxEvent {
     }
 }
 
-/// A request without what the Secrets hold.
+/// A request with its Secret values masked.
 fn shown(request: &ProviderRequest, masks: &SecretMasking) -> RequestAndResponse {
     let headers = request.headers.iter().map(|(name, value)| {
         let is_plain = PLAIN.contains(&name.to_lowercase().as_str());
@@ -255,7 +255,7 @@ fn shown(request: &ProviderRequest, masks: &SecretMasking) -> RequestAndResponse
     }
 }
 
-/// A message for NATS in the same form: its subject in place of a URL.
+/// A NATS message in the same form as a request. Its subject takes the place of the URL.
 fn published(message: &NatsMessage, masks: &SecretMasking) -> RequestAndResponse {
     RequestAndResponse {
         method: "PUB".to_owned(),
@@ -284,7 +284,7 @@ fn body(bytes: &[u8], masks: &SecretMasking) -> String {
     }
 }
 
-/// What an answer says against the event, where the engine does not mind.
+/// Why the service rejected the event, if the engine did not treat the answer as an error.
 fn fault(last: &RequestAndResponse) -> Option<String> {
     match last.answer.as_ref()? {
         AlertResponse::Error { error } => Some(error.clone()),
@@ -295,7 +295,7 @@ fn fault(last: &RequestAndResponse) -> Option<String> {
     }
 }
 
-/// The conversation for people: what was sent with `>`, what came with `<`.
+/// The conversation as a text for people. `>` marks the request, and `<` marks the answer.
 fn text(one: &RequestAndResponse) -> String {
     let mut lines = vec![format!("> {} {}", one.method, one.url)];
     lines.extend(one.headers.iter().map(|(name, value)| format!("> {name}: {value}")));

@@ -1,8 +1,9 @@
-//! `windlass approve`: agrees to an operation, a Plan or deletions that wait for an approval, or rejects them.
+//! `windlass approve`: approves or rejects an operation, a Plan or deletions that wait for approval.
 //!
-//! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
-//! compares it. Here: which LifecycleEvent is meant. Below: which Plan (`plan_approval`). Elsewhere: writing the answer
-//! (`windlass_answers::actions`), what approvals mean (engine `lifecycle`).
+//! The API server decides who may approve. The request contains the user's name, and the included admission policy verifies
+//! that name.
+//! Here: finding the LifecycleEvent. Below: finding the Plan (`plan_approval`). Elsewhere: writing the answer
+//! (`windlass_answers::actions`), the effect of approvals (engine `lifecycle`).
 
 mod plan_approval;
 
@@ -21,7 +22,7 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::watched_object_cache::{WatchCachedKind, resource};
 
-/// How often an approval is repeated that another change of the event overtook.
+/// How many times an approval is tried if the event changes at the same moment.
 const MAX_APPROVAL_ATTEMPTS: usize = 5;
 
 /// The flags of `windlass approve`.
@@ -65,7 +66,7 @@ Exit status: 0; 2 if nothing waits, or the approval was refused; 3 if the cluste
 /// Approves or rejects.
 ///
 /// # Errors
-/// Nothing waits for an approval, several do, or the API server refuses.
+/// No operation waits for an approval, several do, or the API server refuses.
 pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
     args.place.run(async |site| {
         let user = site.cluster.own_user().await.context("cannot tell who approves")?;
@@ -93,7 +94,7 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The event that is meant.
+/// The LifecycleEvent that the user named.
 async fn chosen(site: &CommandScope, what: &str) -> anyhow::Result<LifecycleEvent> {
     let ListedObjects { found, left_out } = listed(site).await?;
     say_left_out(&left_out);
@@ -101,8 +102,8 @@ async fn chosen(site: &CommandScope, what: &str) -> anyhow::Result<LifecycleEven
     meant(found, what)
 }
 
-/// The names of the LifecycleEvents of an object that wait for an approval. None of those that the user may not list, and so
-/// cannot approve.
+/// The names of an object's LifecycleEvents that wait for approval. Events that the user may not list are missing. The user
+/// could not approve them anyway.
 async fn waiting_names(site: &CommandScope, what: &str) -> anyhow::Result<Vec<String>> {
     let Some((kind, name)) = what.split_once('/') else { return Ok(Vec::new()) };
     let found = match listed::<LifecycleEvent>(site).await {
@@ -113,7 +114,7 @@ async fn waiting_names(site: &CommandScope, what: &str) -> anyhow::Result<Vec<St
     Ok(waiting(found, kind, name).iter().map(ResourceExt::name_any).collect())
 }
 
-/// Objects of a kind, and in words which of them the user may not list.
+/// The objects of a kind, and a message about objects that the user may not list.
 struct ListedObjects<K> {
     found: Vec<K>,
     left_out: Vec<String>,
@@ -133,7 +134,7 @@ async fn listed<K: WatchCachedKind>(site: &CommandScope) -> anyhow::Result<Liste
     Ok(ListedObjects { found, left_out })
 }
 
-/// The event that the user names: by its own name, or by the object that waits for an approval.
+/// Finds the LifecycleEvent by its own name, or by the object that waits for approval.
 fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEvent> {
     let Some((kind, name)) = what.split_once('/') else {
         let event = found.into_iter().find(|it| it.name_any() == what);
@@ -156,7 +157,7 @@ fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEven
     }
 }
 
-/// The events of an object that wait for an approval.
+/// The LifecycleEvents of an object that wait for approval.
 fn waiting(found: Vec<LifecycleEvent>, kind: &str, name: &str) -> Vec<LifecycleEvent> {
     let word = kind.to_lowercase();
     let is_kind = |event: &LifecycleEvent| {
@@ -168,7 +169,7 @@ fn waiting(found: Vec<LifecycleEvent>, kind: &str, name: &str) -> Vec<LifecycleE
     found.into_iter().filter(|it| is_its(it) && it.spec.approvals > 0 && is_open(it)).collect()
 }
 
-/// Group and kind of the object that waits.
+/// The API group and kind of an object that waits for approval.
 struct ApprovalSubjectKind<'e> {
     group: &'e str,
     kind: &'e str,

@@ -1,6 +1,6 @@
-//! `windlass audit`: what was done to releases and Kustomizations, as ReleaseAudits tell it.
+//! `windlass audit`: prints ReleaseAudits, which say what windlass did to releases and Kustomizations.
 //!
-//! Elsewhere: what an audit says (`crds::release`), finding audits (`windlass_answers::audit`), writing them
+//! Elsewhere: the fields of an audit (`crds::release`), finding audits (`windlass_answers::audit`), writing them
 //! (`windlass_runtime::audit`).
 
 use std::time::Duration;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
-/// The text if there are no audits; it names the object, the time and the namespace of the command.
+/// The message if there are no audits. It names the object, the time and the namespace of the command.
 fn nothing(args: &AuditArgs) -> String {
     let subject = args.subject.as_ref().or(args.other.as_ref());
     let of = subject.map(|it| format!(" of {}/{}", it.kind, it.name)).unwrap_or_default();
@@ -143,7 +143,7 @@ fn row(audit: &ReleaseAudit) -> [TableCell; 10] {
         TableCell::new(&at.unwrap_or_default()),
         TableCell::new(&format!("{}/{}{release}", spec.subject.kind, spec.subject.name)),
         TableCell::new(&spec.operation.to_string()),
-        // Before what is long: a narrow terminal cuts lines.
+        // This column comes before the long ones, because a narrow terminal cuts lines.
         TableCell::coloured(&spec.outcome.to_string(), colour(spec.outcome)),
         TableCell::new(&changes(&spec.changes)),
         TableCell::new(&state(spec.from.as_ref())),
@@ -180,7 +180,7 @@ fn cause(of: &AuditCause) -> String {
         Some(object) => format!("{}:{object}", of.type_.as_str()),
         None => of.type_.as_str().to_owned(),
     };
-    // An annotation names the user, and everyone who may write it can name any user.
+    // The user's name comes from an annotation. Everyone who may write the annotation can put any name there.
     let user = of.claimed_user.as_ref().map(|user| format!(" by {user} (claimed)"));
     let reason = of.reason.as_ref().map(|reason| format!(": {reason}"));
     cause + &user.unwrap_or_default() + &reason.unwrap_or_default()

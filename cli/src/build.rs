@@ -1,5 +1,5 @@
-//! `windlass build`: what `kustomize build` does, with its flags, messages and exit status; or what windlass builds of an
-//! object of the cluster.
+//! `windlass build`: works like `kustomize build`, with the same flags, messages and exit status. It can also build an object
+//! of the cluster.
 //!
 //! Below: charts (`build/charts.rs`), objects of the cluster (`build/object.rs`). Elsewhere: building (`kustomize`), reading
 //! the disk (`sources::local_disk`).
@@ -26,13 +26,13 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::time_limit;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
-/// The restrictor that holds without being named.
+/// The default load restrictor.
 const ROOT_ONLY: &str = "LoadRestrictionsRootOnly";
 
-/// The Helm program that is run without being named.
+/// The default Helm program.
 const HELM: &str = "helm";
 
-/// The network of functions without a name, which has no effect.
+/// The default network of functions, which has no effect.
 const BRIDGE: &str = "bridge";
 
 /// The flags of `kustomize build`, and those for objects of the cluster.
@@ -117,10 +117,10 @@ struct IgnoredKustomizeFunctionFlags {
     as_current_user: bool,
 }
 
-/// Builds and prints, and says what went wrong.
+/// Builds, prints the result, and prints errors.
 ///
 /// # Errors
-/// An object of the cluster cannot be built. Errors of kustomizations are said as kustomize says them.
+/// An object of the cluster cannot be built. Errors of kustomizations are printed in the words of kustomize.
 #[expect(clippy::print_stderr, reason = "the command's own messages are what scripts read")]
 pub(super) fn run(args: &mut BuildArgs) -> anyhow::Result<ExitCode> {
     if let Some(words) = object::named(&args.dirs) {
@@ -150,7 +150,7 @@ fn build(args: &mut BuildArgs) -> anyhow::Result<()> {
     let command = args.helm_command.as_str();
     let disk = LocalDisk::default();
     let files = charts::ChartBuildFiles { command, disk, limit: &limit, stop: stop.clone() };
-    // With another time limit the limit of steps does not apply either: it stands for a time on any machine.
+    // The limit of steps is a time limit that works on every machine. So another time limit also turns off the limit of steps.
     let allowance = match args.time_limit == TIME_LIMIT {
         true => kustomize::ALLOWED,
         false => WorkAllowance { steps: u64::MAX, ..kustomize::ALLOWED },
@@ -161,7 +161,7 @@ fn build(args: &mut BuildArgs) -> anyhow::Result<()> {
     write(built.map_err(with_flag)?, &args.output)
 }
 
-/// Says how the time is lifted, if that is what ended the build.
+/// If the time limit ended the build, adds the flag that raises it.
 fn with_flag(error: kustomize::Error) -> anyhow::Error {
     if error.is_time_over() {
         return anyhow!("{error}\n\n{}", time_limit::HINT);
@@ -228,18 +228,18 @@ fn warn(warning: &KustomizeBuildWarning) {
     }
 }
 
-/// Writes to the output, a file, or a file for each object.
+/// Writes the result to the output, to a file, or to one file for each object.
 fn write(built: KustomizeBuildOutput, output: &str) -> anyhow::Result<()> {
     if !output.is_empty() && Path::new(output).is_dir() {
         return write_each(&built.into_objects().map_err(with_flag)?, Path::new(output));
     }
     let text = built.yaml().map_err(with_flag)?;
-    // The process ends; taking nodes apart would only delay it.
+    // The process ends soon, so freeing the nodes would only delay it.
     std::mem::forget(built);
     put(&text, output)
 }
 
-/// Writes a text to standard output or a file.
+/// Writes a text to standard output or to a file.
 fn put(text: &str, output: &str) -> anyhow::Result<()> {
     if output.is_empty() {
         return print(text);

@@ -1,7 +1,8 @@
-//! `windlass bypass`: lets one operation begin although a Freeze denies.
+//! `windlass bypass`: allows one operation to begin although a Freeze denies changes.
 //!
-//! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
-//! compares it. Elsewhere: what a FreezeBypass is for (`windlass_runtime::freeze`), who may create one
+//! The API server decides who may bypass a Freeze. The request contains the user's name, and the included admission policy
+//! verifies that name.
+//! Elsewhere: the effect of a FreezeBypass (`windlass_runtime::freeze`), the policy that decides who may create one
 //! (`deploy/policies/freezes.yaml`).
 
 use anyhow::{Context as _, bail, ensure};
@@ -25,10 +26,10 @@ use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 use windlass_serve::settings::parse_duration;
 
-/// How long a FreezeBypass counts at most.
+/// The longest duration of a FreezeBypass.
 const LONGEST_BYPASS: SignedDuration = SignedDuration::from_hours(4);
 
-/// Users with this prefix are ServiceAccounts, whose bypasses do not count.
+/// The prefix of ServiceAccount user names. The FreezeBypasses of ServiceAccounts do not count.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// The flags of `windlass bypass`.
@@ -64,7 +65,7 @@ Exit status: 0; 2 if it was refused; 3 if the cluster cannot be reached.";
 /// Creates a FreezeBypass.
 ///
 /// # Errors
-/// The object or the revision is not known, or the API server refuses.
+/// The object or its revision is unknown, or the API server refuses.
 pub(super) fn run(args: &BypassArgs) -> anyhow::Result<ExitCode> {
     let expires = expires(&args.expires, Timestamp::now())?;
     ensure!(!args.reason.trim().is_empty(), "--reason is empty: say why");
@@ -101,7 +102,7 @@ pub(super) fn run(args: &BypassArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// When a FreezeBypass of now ends, in whole seconds as the API has them.
+/// When a FreezeBypass that is created now ends. The time is in whole seconds, as in the API.
 fn expires(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     let after = parse_duration(text).map_err(|error| anyhow::anyhow!("--expires: {error}"))?;
     let after = SignedDuration::try_from(after)?;
@@ -112,7 +113,7 @@ fn expires(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     Ok(Timestamp::from_second(now.checked_add(after)?.as_second())?)
 }
 
-/// The Freeze that is named.
+/// The Freeze that the user named.
 async fn freeze(site: &CommandScope, word: &str) -> anyhow::Result<Freeze> {
     let target = kind_argument::one(&site.cluster, &[word.to_owned()]).await?;
     ensure!(
@@ -123,7 +124,7 @@ async fn freeze(site: &CommandScope, word: &str) -> anyhow::Result<Freeze> {
     Ok(serde_json::from_value(object.into_value())?)
 }
 
-/// The object that is held.
+/// The object that the Freeze holds.
 async fn object(site: &CommandScope, word: &str) -> anyhow::Result<Object> {
     let target = kind_argument::one(&site.cluster, &[word.to_owned()]).await?;
     let object = kind_argument::read(site, &target).await?;
@@ -146,7 +147,7 @@ fn subject(object: &Object) -> FreezeBypassSubject {
     }
 }
 
-/// What the held operation brings an object to.
+/// The revision to which the held operation would bring an object.
 async fn pending_revision(site: &CommandScope, object: &Object) -> anyhow::Result<String> {
     let is_suspended = object.get("spec").is_some_and(|spec| spec["suspend"] == true);
     if let Some(rollback) = object.annotation(ROLLBACK).filter(|_| is_suspended) {
@@ -166,14 +167,14 @@ async fn pending_revision(site: &CommandScope, object: &Object) -> anyhow::Resul
     )
 }
 
-/// The revision of the artifact of a source.
+/// The revision of a source's artifact.
 fn artifact_revision(source: &Object) -> Option<String> {
     source.get("status")?["artifact"]["revision"].as_str().map(str::to_owned)
 }
 
-/// The manifest of a FreezeBypass, which is deleted with its subject.
+/// The manifest of a FreezeBypass. It is deleted together with its subject.
 fn manifest(object: &Object, spec: FreezeBypassSpec, now: Timestamp) -> anyhow::Result<Value> {
-    // Names of objects are ASCII.
+    // Object names contain only ASCII characters.
     let short: String = object.name().chars().take(40).collect();
     let name = format!("{}-{}", short.trim_end_matches(['.', '-']), now.as_millisecond());
     let mut bypass = serde_json::to_value(FreezeBypass::new(&name, spec))?;

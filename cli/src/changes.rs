@@ -1,6 +1,6 @@
-//! `windlass changes`: what became of one change of a source, and of all appliers that it changes.
+//! `windlass changes`: shows the result of a source's change for all appliers that it affects.
 //!
-//! Elsewhere: finding changes (`windlass_answers::changes`), rolling one back (`rollback/change_rollback.rs`).
+//! Elsewhere: finding changes (`windlass_answers::changes`), rolling a change back (`rollback/change_rollback.rs`).
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use windlass_cli_runtime::table::{
     PagedTable, TableCell, TerminalScreen, TextColour, age, clean, cut,
 };
 
-/// How often a change is read that is watched.
+/// How often a watched change is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a subject in the table may be, in characters.
+/// The longest subject in the table, in characters.
 const MAX_SUBJECT_CHARACTERS: usize = 60;
 
-/// Below the table, of how many changes the command that takes them back is named.
+/// For how many failed changes the rollback command is printed below the table.
 const MAX_WAYS_BACK: usize = 5;
 
-/// How many characters of a revision the table shows.
+/// The longest revision in the table, in characters.
 const MAX_REVISION_CHARACTERS: usize = 24;
 
 /// The flags of `windlass changes`.
@@ -133,14 +133,14 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
             say(ProgressGlyph::Action, &format!("no changes {place}"));
             Ok(ExitCode::Success)
         }
-        // What may not be listed may exist.
+        // A change that the user may not list may still exist.
         (_, _, false) => Ok(ExitCode::Failed),
         (Some(_), false, true) => Ok(exit_code(&changes)),
         (None, false, true) => Ok(ExitCode::Success),
     }
 }
 
-/// The exit code of changes that were named.
+/// The exit code for the changes that the user named.
 fn exit_code(changes: &[ChangeSet]) -> ExitCode {
     match changes.iter().any(is_bad) {
         true => ExitCode::ProblemsFound,
@@ -148,8 +148,8 @@ fn exit_code(changes: &[ChangeSet]) -> ExitCode {
     }
 }
 
-/// Prints a change whenever it changes, until it is over. One that does not exist yet is awaited: a commit may have been pushed
-/// just now.
+/// Prints a change each time it changes, until it is finished. If the change does not exist yet, the command waits for it,
+/// because the commit may have been pushed just now.
 async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCode> {
     let screen = TerminalScreen::of_stdout();
     let mut printed = String::new();
@@ -161,7 +161,7 @@ async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCo
         let change = known.iter().find(is_chosen);
         match change {
             Some(change) => {
-                // A later one is not what was asked about.
+                // The user did not ask about a later change.
                 chosen = change.metadata.name.clone();
                 let rollouts = waves(site, change).await;
                 let text = format!("{}{}", details(change, &known, screen), wave_lines(&rollouts));
@@ -187,8 +187,7 @@ async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCo
     }
 }
 
-/// What is said below the table of changes that failed: the command that takes each of them back. An older change of a source is
-/// not taken back.
+/// The rollback command for each failed change, printed below the table. Only the newest change of a source can be rolled back.
 fn ways_back(changes: &[ChangeSet]) -> Vec<String> {
     let newest = changes.iter().filter(|change| newer(changes, change).is_none());
     let failed = newest.filter_map(|change| {
@@ -241,12 +240,12 @@ fn row(change: &ChangeSet, now: Time) -> [TableCell; 8] {
     ]
 }
 
-/// What rollouts say of a change, a line each.
+/// What rollouts say about a change, one line each.
 fn wave_lines(rollouts: &[String]) -> String {
     rollouts.iter().map(|it| format!("{}\n", clean(it))).collect()
 }
 
-/// All that is known of a change. `known` are changes of its source: one that is not the newest is not taken back.
+/// The details of a change. `known` are the changes of its source, because only the newest one can be rolled back.
 pub(super) fn details(change: &ChangeSet, known: &[ChangeSet], on: TerminalScreen) -> String {
     let spec = &change.spec;
     let name = change.metadata.name.as_deref().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The flags that say where a command about objects works: cluster, namespaces, time.
+//! The flags that set the scope of a command about objects: cluster, namespace and time limit.
 //!
-//! Elsewhere: listing there (`windlass_answers::command_scope`).
+//! Elsewhere: listing objects in the scope (`windlass_answers::command_scope`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) struct ClusterScope {
     pub(super) timeout: Option<Duration>,
 }
 
-/// How long a command may take that follows nothing.
+/// The default time limit of a command that does not follow changes.
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The cluster, and one namespace of it or all.
@@ -64,7 +64,7 @@ impl NamespaceScope {
     /// Refuses labels together with a name, as kubectl does.
     ///
     /// # Errors
-    /// A target is one object, and there are labels.
+    /// A target names one object, and the user also gave labels.
     pub(super) fn check(&self, targets: &[ResourceArgument]) -> anyhow::Result<()> {
         let is_named = targets.iter().any(|target| target.name.is_some());
         ensure!(
@@ -74,7 +74,7 @@ impl NamespaceScope {
         Ok(())
     }
 
-    /// What is said where there is nothing.
+    /// The message if no object was found.
     pub(super) fn nothing(&self) -> String {
         let labels = if self.labels.is_empty() { "" } else { " with these labels" };
         match (self.all_namespaces, &self.place.namespace) {
@@ -90,10 +90,10 @@ impl NamespaceScope {
 }
 
 impl ClusterScope {
-    /// Runs a command about a namespace, within its time.
+    /// Runs a command for a namespace, within its time limit.
     ///
     /// # Errors
-    /// That of the command, that the cluster cannot be reached, or that the time is over.
+    /// The error of the command, an unreachable cluster, or the end of the time limit.
     pub(super) fn run<T>(
         &self,
         work: impl AsyncFnOnce(CommandScope) -> anyhow::Result<T>,
@@ -112,10 +112,10 @@ impl ClusterScope {
         })
     }
 
-    /// The same for what follows changes: until the limit, if one is given.
+    /// Runs a command that follows changes. The time limit applies only if the user gave one.
     ///
     /// # Errors
-    /// That of the command, or that the cluster cannot be reached.
+    /// The error of the command, or an unreachable cluster.
     pub(super) fn follow(
         &self,
         work: impl AsyncFnOnce(CommandScope) -> anyhow::Result<ExitCode>,
@@ -132,17 +132,17 @@ impl ClusterScope {
         })
     }
 
-    /// What -n says.
+    /// The namespace in the flag `-n`.
     pub(super) fn given_namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The flags that name the cluster and the user, as the words of a command line.
+    /// The flags for the cluster and the user, as arguments of a command.
     pub(super) fn access_words(&self) -> Vec<String> {
         self.reach.words()
     }
 
-    /// Whether -n was given.
+    /// Whether the user gave `-n`.
     pub(super) fn has_namespace(&self) -> bool {
         self.namespace.is_some()
     }
@@ -155,10 +155,11 @@ impl ClusterScope {
     }
 }
 
-/// What opens a cluster, within the time of a command: an API server that has not answered until then cannot be reached.
+/// Opens a cluster connection within the time limit of a command. If the API server did not respond in time, the cluster counts
+/// as unreachable.
 ///
 /// # Errors
-/// That of opening it, or that the time is over.
+/// The error of opening the connection, or the end of the time limit.
 async fn opened_within<T>(
     limit: Duration,
     opening: impl Future<Output = anyhow::Result<T>>,
@@ -172,9 +173,9 @@ async fn opened_within<T>(
     }
 }
 
-/// Says what was left out because of missing rights, a line each; the exit status then says that something is missing.
+/// Prints what was left out because of missing rights, one line each. The exit status then also says so.
 pub(super) fn say_left_out(left_out: &[String]) {
-    // Several parts of a command may have asked for the same.
+    // Several parts of a command may report the same message.
     let mut said = BTreeSet::new();
     let left_out: Vec<&String> = left_out.iter().filter(|text| said.insert(*text)).collect();
     for text in left_out.iter().take(20) {

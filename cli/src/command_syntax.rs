@@ -1,14 +1,15 @@
-//! Command lines as `flux` and `kubectl` have them: understood, or answered with the command that does it.
+//! Understands command lines in the style of `flux` and `kubectl`. If windlass has no such command, the error names the command
+//! to use instead.
 //!
-//! Here: what stands before the verb, sources by their type, verbs that windlass does not have. Below: flags that it
-//! does not have (`command_syntax/flags.rs`). Elsewhere: other names of kinds (`kind_argument.rs`), flags with the same
-//! meaning (beside each command).
+//! Here: flags before the verb, types of sources, and verbs that windlass does not have. Below: flags that it does not have
+//! (`command_syntax/flags.rs`).
+//! Elsewhere: other names of kinds (`kind_argument.rs`), flags with the same meaning (beside each command).
 
 mod flags;
 
 use std::ffi::OsString;
 
-/// Flags of kubectl and flux that may stand before the verb, each with a value.
+/// Flags of kubectl and flux that may come before the verb. Each has a value.
 const BEFORE_THE_VERB: [&str; 9] = [
     "-n",
     "--namespace",
@@ -21,7 +22,7 @@ const BEFORE_THE_VERB: [&str; 9] = [
     "--timeout",
 ];
 
-/// Other flags with a value, which is not a word of the command.
+/// Other flags with a value. The value is not a word of the command.
 const WITH_VALUE: [&str; 10] = [
     "-o",
     "--output",
@@ -35,10 +36,10 @@ const WITH_VALUE: [&str; 10] = [
     "--types",
 ];
 
-/// Verbs after which `flux` names the type of a source or an image: `get sources git`, `get image policy`.
+/// Verbs after which `flux` expects the type of a source or an image: `get sources git`, `get image policy`.
 const OF_TYPES: [&str; 7] = ["get", "reconcile", "suspend", "resume", "export", "describe", "why"];
 
-/// What `flux` calls the types of sources.
+/// The names of source types in `flux`.
 const SOURCES: [(&str, &str); 7] = [
     ("git", "gitrepository"),
     ("oci", "ocirepository"),
@@ -49,7 +50,7 @@ const SOURCES: [(&str, &str); 7] = [
     ("all", "sources"),
 ];
 
-/// What `flux` calls the kinds of its image controllers.
+/// The names of image kinds in `flux`.
 const IMAGES: [(&str, &str); 4] = [
     ("repository", "imagerepository"),
     ("policy", "imagepolicy"),
@@ -57,14 +58,14 @@ const IMAGES: [(&str, &str); 4] = [
     ("all", "images"),
 ];
 
-/// What `flux` calls the kind of its source-watcher.
+/// The name of the source-watcher's kind in `flux`.
 const ARTIFACTS: [(&str, &str); 3] = [
     ("generator", "artifactgenerator"),
     ("generators", "artifactgenerator"),
     ("all", "artifactgenerator"),
 ];
 
-/// The types that `flux` names after a word.
+/// The types that `flux` accepts after a word.
 fn types_of(group: &str) -> Option<&'static [(&'static str, &'static str)]> {
     match group {
         "source" | "sources" => Some(&SOURCES),
@@ -74,7 +75,7 @@ fn types_of(group: &str) -> Option<&'static [(&'static str, &'static str)]> {
     }
 }
 
-/// A command line in windlass' words.
+/// Translates a command line into the syntax of windlass.
 pub(super) fn understood(mut line: Vec<OsString>) -> Vec<OsString> {
     if line.is_empty() {
         return line;
@@ -86,7 +87,7 @@ pub(super) fn understood(mut line: Vec<OsString>) -> Vec<OsString> {
         let end = line.iter().position(|it| it == "--").unwrap_or(line.len());
         line.splice(end..end, flags);
     } else {
-        // No verb follows: the error names the line as it was typed.
+        // There is no verb, so the error shows the line as the user typed it.
         line.splice(0..0, flags);
     }
     of_type(&mut line);
@@ -95,7 +96,7 @@ pub(super) fn understood(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// How many words before the verb are flags that belong behind it.
+/// How many words before the verb are flags that have to be moved behind it.
 fn early(line: &[OsString]) -> usize {
     let mut at = 0;
     while let Some(word) = line.get(at).and_then(|it| it.to_str()) {
@@ -112,7 +113,7 @@ fn early(line: &[OsString]) -> usize {
     at.min(line.len())
 }
 
-/// `get sources git app` is `get gitrepository app`.
+/// Translates for example `get sources git app` into `get gitrepository app`.
 fn of_type(line: &mut Vec<OsString>) {
     let has_types =
         line.first().and_then(|it| it.to_str()).is_some_and(|it| OF_TYPES.contains(&it));
@@ -128,7 +129,7 @@ fn of_type(line: &mut Vec<OsString>) {
     line.remove(group);
 }
 
-/// Where the words after the verb are that are neither flags nor their values.
+/// The positions of the words after the verb that are neither flags nor their values.
 fn positions(line: &[OsString]) -> impl Iterator<Item = usize> {
     let mut is_value = false;
     line.iter().enumerate().skip(1).take_while(|(_, it)| *it != "--").filter_map(
@@ -144,7 +145,7 @@ fn positions(line: &[OsString]) -> impl Iterator<Item = usize> {
     )
 }
 
-/// What is said instead of "unrecognized" where a command of `flux` has another name here, or none.
+/// The advice for a command of `flux` that has another name in windlass, or does not exist.
 pub(super) fn answer(line: &[OsString]) -> Option<String> {
     let line = line.get(1..)?;
     let words: Vec<&str> = positions(line).filter_map(|at| line.get(at)?.to_str()).collect();
@@ -209,7 +210,7 @@ mod tests {
             read("windlass --context=a -n apps build ks/app -- --no-remote-bases"),
             "windlass build ks/app --context=a -n apps -- --no-remote-bases"
         );
-        // Lines without a verb stay as they were typed.
+        // A line without a verb stays as the user typed it.
         assert_eq!(read("windlass -n apps"), "windlass -n apps");
         assert_eq!(read("windlass -n apps get ks --verbose"), "windlass get ks -n apps");
         assert_eq!(read("windlass -V"), "windlass -V");
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(read("windlass get artifacts generators"), "windlass get artifactgenerator");
         assert_eq!(read("windlass get image policy app"), "windlass get imagepolicy app");
         assert_eq!(read("windlass get images all -A"), "windlass get images -A");
-        // A source of that name, a namespace of that name, another command.
+        // A source with that name, a namespace with that name, and another command.
         assert_eq!(read("windlass get ks source git"), "windlass get ks source git");
         assert_eq!(read("windlass get -n sources git"), "windlass get -n sources git");
         assert_eq!(read("windlass get sources -o wide"), "windlass get sources -o wide");

@@ -1,7 +1,6 @@
-//! What a shell completes besides commands and flags: kinds, and the names and namespaces of the cluster that the command
-//! line is about.
+//! Shell completion of kinds, and of object names and namespaces in the cluster.
 //!
-//! Elsewhere: the scripts of the shells (`completion_and_man.rs`), and how a shell asks (`clap_complete`).
+//! Elsewhere: the shell scripts (`completion_and_man.rs`), the protocol of the shells (`clap_complete`).
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,13 +17,13 @@ use super::command_scope::{ClusterScope, CommandScope};
 use super::kind_argument;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// How long a person waits for names.
+/// How long a completion may take.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Most names that are offered.
+/// The maximum number of suggested names.
 const MAX_COMPLETION_NAMES: usize = 500;
 
-/// Flags that say where names are; each takes a value.
+/// Flags that select the cluster and the namespace. Each has a value.
 const OF_PLACE: [&str; 8] =
     ["--kubeconfig", "--context", "--cluster", "--user", "--as", "--as-group", "--namespace", "-n"];
 
@@ -36,14 +35,14 @@ pub(super) fn objects() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| candidates(of_objects(text(current), &typed(), None)))
 }
 
-/// Completes `NAME` and `KIND/NAME`, where one kind alone is meant.
+/// Completes `NAME` and `KIND/NAME` for a command that accepts only one kind.
 pub(super) fn objects_of(kind: &'static str) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         candidates(of_objects(text(current), &typed(), Some(kind)))
     })
 }
 
-/// Completes directories, and objects.
+/// Completes directories and objects.
 pub(super) fn directories_and_objects() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let mut found = PathCompleter::dir().complete(current);
@@ -76,13 +75,13 @@ fn candidates(words: Vec<String>) -> Vec<CompletionCandidate> {
     words.into_iter().filter(is_plain).map(CompletionCandidate::new).collect()
 }
 
-/// The words of the command line that is completed; the shell's own are before `--`.
+/// The words of the command line to complete. The shell's own arguments come before `--`.
 fn typed() -> Vec<String> {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     words.skip_while(|word| word != "--").skip(1).collect()
 }
 
-/// What an object may be called whose beginning was typed as the last of some words.
+/// The possible names of an object, if the last word is the beginning of its name.
 fn of_objects(current: &str, words: &[String], only: Option<&str>) -> Vec<String> {
     let fitting = |found: Vec<String>| -> Vec<String> {
         found.into_iter().filter(|it| it.starts_with(current)).collect()
@@ -99,7 +98,7 @@ fn of_objects(current: &str, words: &[String], only: Option<&str>) -> Vec<String
     }
 }
 
-/// The kinds of windlass, and one that was typed as its plural or short name.
+/// The kinds of windlass. If the user typed a plural or short name, that form is included.
 fn kinds(current: &str) -> Vec<String> {
     let mut found: Vec<String> = CATEGORIES.iter().map(|it| (*it).to_owned()).collect();
     for names in crds::names() {
@@ -128,8 +127,8 @@ fn names(kind: &str, words: &[String]) -> Vec<String> {
     })
 }
 
-/// The words that the cluster of a command line suggests. Empty if it fails or does not respond in time: an error would
-/// disturb the command line.
+/// The suggestions from the cluster of a command line. Empty if the request fails or takes too long, because an error message
+/// would disturb the command line.
 fn asked(
     words: &[String],
     work: impl AsyncFnOnce(CommandScope) -> anyhow::Result<Vec<String>>,
@@ -139,7 +138,7 @@ fn asked(
     place.run(work).unwrap_or_default()
 }
 
-/// Where the names of a command line are.
+/// The cluster and the namespace that a command line selects.
 fn place(words: &[String]) -> Option<ClusterScope> {
     let mut kept = Vec::new();
     let mut words = words.iter();
@@ -177,7 +176,7 @@ mod tests {
         let given = place(&words("windlass get ks/ -n apps -A -o json --kubeconfig=/x -l a=b"));
         let shown = format!("{:?}", given.unwrap());
         assert!(shown.contains("\"/x\"") && shown.contains("\"apps\""), "{shown}");
-        // A flag without its value.
+        // This flag has no value yet.
         assert!(place(&words("windlass get ks/ --context")).is_none());
     }
 

@@ -1,4 +1,4 @@
-//! `windlass completion` and `windlass man`: what a shell and `man` know of the commands, made from the commands.
+//! `windlass completion` and `windlass man`: generate shell completion scripts and man pages from the commands.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,19 +28,19 @@ pub(super) struct ManPageArgs {
     directory: PathBuf,
 }
 
-/// The variable by which a script of a shell asks what it may complete.
+/// The environment variable with which a completion script asks the program for suggestions.
 pub(super) const VARIABLE: &str = "WINDLASS_COMPLETE";
 
 /// Prints a completion script.
 ///
 /// # Errors
-/// When stdout is closed.
+/// Standard output is closed.
 pub(super) fn complete(args: CompletionArgs) -> anyhow::Result<()> {
     let script = script(args.shell)?;
     std::io::stdout().lock().write_all(&script).context(OutputError)
 }
 
-/// A script that asks the program, which knows the cluster.
+/// A script that calls the program for suggestions, because only the program can ask the cluster.
 fn script(shell: Shell) -> anyhow::Result<Vec<u8>> {
     let shells = Shells::builtins();
     let mut script = Vec::new();
@@ -50,10 +50,10 @@ fn script(shell: Shell) -> anyhow::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Writes a page for each command.
+/// Writes a man page for each command.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// A file cannot be written.
 pub(super) fn man(args: &ManPageArgs, command: Command) -> anyhow::Result<()> {
     write_pages(&args.directory, command)
         .with_context(|| format!("pages cannot be written to {}", args.directory.display()))
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// What is offered for the last of some words.
+    /// The suggestions for the last of some words.
     fn offered(words: &[&str]) -> Vec<String> {
         let mut command = crate::command();
         let last = words.len() - 1;

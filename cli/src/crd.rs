@@ -1,7 +1,7 @@
-//! `windlass crd`: who uses a CustomResourceDefinition, and what another definition would do to its objects.
+//! `windlass crd`: shows who uses a CustomResourceDefinition, and how a new version of it would affect its objects.
 //!
-//! In the folder: creating a definition and its objects (`restore`) from an export (`stored_exports`). Elsewhere: how
-//! that is judged (`windlass_runtime::crd_guard`, engine `crdguard`).
+//! In the folder: creating a CRD and its objects (`restore`) from an export (`stored_exports`). Elsewhere: the rules
+//! (`windlass_runtime::crd_guard`, engine `crdguard`).
 
 mod restore;
 mod stored_exports;
@@ -26,7 +26,7 @@ use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::{crd_owners, custom_resource_check};
 
-/// Most objects that are counted.
+/// The maximum number of counted objects.
 const MAX_COUNTED_OBJECTS: u64 = 100_000;
 
 /// The flags of `windlass crd`.
@@ -83,10 +83,10 @@ struct CrdCommonArgs {
     connection: WindlassConnectionFlags,
 }
 
-/// Prints who uses a definition, or what another one would do.
+/// Prints who uses a CRD, or how a new version of it would affect its objects.
 ///
 /// # Errors
-/// There is no such definition, or the cluster cannot be read.
+/// There is no such CRD, or the cluster cannot be read.
 pub(super) fn run(args: &CrdArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         None => block_on(async {
@@ -109,7 +109,7 @@ pub(super) fn run(args: &CrdArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The resource of definitions.
+/// The API resource of CRDs.
 async fn definitions(cluster: &ClusterConnection) -> Result<ApiResourceLocation, ClusterError> {
     cluster.resource(&Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")).await
 }
@@ -140,7 +140,7 @@ impl CrdCommonArgs {
     }
 }
 
-/// The definition of a name in a file.
+/// Reads the CRD with a name from a file.
 fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
     let shown = path.display().to_string();
     let data = match shown.as_str() {
@@ -168,18 +168,18 @@ fn text(verdict: &ChangeVerdict, on: TerminalScreen) -> String {
     text
 }
 
-/// Who uses a definition.
+/// The users of a CRD.
 #[derive(Debug, Serialize)]
 struct CrdUsage {
     name: String,
     kind: String,
     scope: &'static str,
-    /// Kustomizations, releases and field managers that have it.
+    /// The Kustomizations, releases and field managers that own the CRD.
     owners: Vec<String>,
     versions: Vec<CrdVersionUsage>,
-    /// How many objects there are, by namespace.
+    /// The number of objects, by namespace.
     objects: BTreeMap<String, u64>,
-    /// There are more, or they could not be counted.
+    /// Whether there are more objects, or some could not be counted.
     is_partial: bool,
 }
 
@@ -188,9 +188,9 @@ struct CrdVersionUsage {
     name: String,
     served: bool,
     storage: bool,
-    /// Objects may be stored in it.
+    /// Whether objects may be stored in this version.
     stored: bool,
-    /// Field managers that wrote objects in it.
+    /// The field managers that wrote objects in this version.
     managers: BTreeSet<String>,
 }
 

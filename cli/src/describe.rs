@@ -1,4 +1,4 @@
-//! `windlass describe`: an object with its conditions, sources, dependencies, what it applied, and its last events.
+//! `windlass describe`: prints an object with its conditions, sources, dependencies, applied objects, and last events.
 
 use cause::{StateExplanation, hold, last_seen, object_references};
 use clap::Args as ClapArgs;
@@ -34,13 +34,13 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
-/// How many applied objects and events are printed.
+/// The maximum number of printed objects, and of printed events.
 const MAX_SHOWN_ENTRIES: usize = 20;
 
 /// Prints an object.
 ///
 /// # Errors
-/// It cannot be read.
+/// The object cannot be read.
 pub(super) fn run(args: &DescribeArgs) -> anyhow::Result<ExitCode> {
     let text = args.place.run(async |site| {
         let target = kind_argument::one(&site.cluster, &args.what).await?;

@@ -1,8 +1,8 @@
-//! `windlass diff`: what the next reconciliation of a Kustomization or HelmRelease would change, with the files that its
-//! source has, or with those of a local folder or chart.
+//! `windlass diff`: prints what the next reconciliation of a Kustomization or HelmRelease would change. The files come from its
+//! source, or from a local folder or chart.
 //!
-//! Here: the command and its end. Below: the output (`diff/format.rs`). Elsewhere: comparing (`windlass_answers::diff`), building
-//! and rendering (`windlass_answers::render`).
+//! Here: the command and its exit code. Below: the output (`diff/format.rs`). Elsewhere: comparing (`windlass_answers::diff`),
+//! building and rendering (`windlass_answers::render`).
 
 mod format;
 
@@ -74,13 +74,13 @@ this user needs the right to update the object; without it they are only noted.
 Exit status: 0 if nothing would change; 1 if something would; 2 if something could not be read, built or compared; 3 if the
 cluster cannot be reached.";
 
-/// How many objects that cannot be compared are named.
+/// The maximum number of named objects that cannot be compared.
 const MAX_NAMED_PROBLEMS: usize = 20;
 
-/// Prints what would change.
+/// Prints the predicted changes.
 ///
 /// # Errors
-/// It cannot be built or compared.
+/// The object cannot be built or compared.
 pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let settings = settings(&args.flags)?;
     let (difference, keeps_drift) = args.place.run(async |site| {
@@ -99,7 +99,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         if object.get("spec").is_some_and(|spec| spec["suspend"] == true) {
             say(ProgressGlyph::Warning, "it is suspended: nothing changes before it is resumed");
         }
-        // Of a source that fails, it is the last artifact that is compared.
+        // If a source fails, windlass compares its last artifact.
         if let Some(said) = cause::condition(&object, "Ready").filter(|it| it.status == "False") {
             say(ProgressGlyph::Warning, &clean(&format!("it is not ready: {}", said.message)));
         }
@@ -113,20 +113,20 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     Ok(found)
 }
 
-/// Whether what a user changes by hand stays until the next upgrade.
+/// Whether manual changes by users stay until the next upgrade.
 fn keeps_drift(object: &Object) -> bool {
     let mode = object.get("spec").map(|spec| spec["driftDetection"]["mode"].clone());
     object.kind() == "HelmRelease" && mode.is_none_or(|it| it != "enabled")
 }
 
-/// What is said where that may be the whole difference.
+/// The remark if manual changes may be the whole difference.
 const KEPT: &str = "without spec.driftDetection.mode `enabled`, what differs only because it was changed by hand stays \
     until the next upgrade";
 
-/// What the next reconciliation of an object would change; prints what the build says besides.
+/// Predicts what the next reconciliation of an object would change, and prints the warnings of the build.
 ///
 /// # Errors
-/// It cannot be built or compared.
+/// The object cannot be built or compared.
 pub(super) async fn predict(
     site: &CommandScope,
     object: Object,
@@ -137,10 +137,10 @@ pub(super) async fn predict(
     diff::predict(site, object, local, settings, &mut warn).await
 }
 
-/// Prints what would change, and returns the exit code that says so.
+/// Prints the predicted changes. Returns the exit code, which says whether there are any.
 ///
 /// # Errors
-/// The reader is gone.
+/// The reader of the output has closed it.
 pub(super) fn tell(difference: &DiffReport, format: ReportFormat) -> anyhow::Result<ExitCode> {
     for problem in difference.problems.iter().take(MAX_NAMED_PROBLEMS) {
         say(ProgressGlyph::Failure, &clean(problem));

@@ -1,4 +1,4 @@
-//! `windlass events`: what happened to objects of windlass and to their sources.
+//! `windlass events`: prints the events of windlass's objects and of their sources.
 //!
 //! Elsewhere: finding events (`windlass_answers::events`).
 
@@ -42,7 +42,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
-/// A type of events: of any other there are none, which would look as if nothing had happened.
+/// Parses the type of events. An unknown type is an error, because its empty result would look as if nothing had happened.
 fn event_type(text: &str) -> Result<String, String> {
     match text.to_lowercase().as_str() {
         "normal" | "warning" => Ok(text.to_owned()),

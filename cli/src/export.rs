@@ -1,4 +1,4 @@
-//! `windlass export`: objects as manifests that can be committed.
+//! `windlass export`: prints objects as manifests that the user can commit.
 
 use clap::Args as ClapArgs;
 use objects::Object;
@@ -35,7 +35,7 @@ too.
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
-/// Fields of `metadata` that a manifest has.
+/// The fields of `metadata` that a manifest keeps.
 const KEPT: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// Annotations that are requests or remarks, not configuration. Differs(flux): it prints them.
@@ -81,7 +81,7 @@ pub(super) fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
-/// Whether a HelmRelease made it, and would make it again.
+/// Whether a HelmRelease generated this object, so that it would generate it again.
 fn is_generated(object: &Object) -> bool {
     object.kind() == "HelmChart" && object.label("helm.toolkit.fluxcd.io/name").is_some()
 }
@@ -90,7 +90,7 @@ fn document(object: Object) -> anyhow::Result<()> {
     print(&format!("---\n{}", goyaml::emit(&manifest(object).into_value())?))
 }
 
-/// An object as its manifest.
+/// Converts an object to its manifest.
 pub(super) fn manifest(object: Object) -> Object {
     let mut object = shown(object);
     object.fields_mut().remove("status");
@@ -109,7 +109,7 @@ pub(super) fn manifest(object: Object) -> Object {
     object
 }
 
-/// Removes what a definition or `windlass resume` adds to a spec and what is so without it. Parity(flux): the same fields.
+/// Removes fields with default values that a CRD or `windlass resume` adds to a spec. Parity(flux): the same fields.
 fn remove_defaults(spec: &mut Map<String, Value>, is_kustomization: bool) {
     remove_if_false(spec, "suspend");
     if !is_kustomization {
@@ -162,7 +162,7 @@ mod tests {
             "metadata": {"name": "app", "annotations": {"team": "web"}},
             "spec": {"prune": false, "postBuild": references(json!({"kind": "ConfigMap", "name": "vars"}))}});
         assert_eq!(manifest(object.unwrap()).into_value(), expected);
-        // Of a release, the values are what people wrote.
+        // The values of a release come from people, so they stay.
         let release = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "web"}, "spec": {"values": {"force": false, "suspend": false}}});
         let object = Object::new(release.clone());

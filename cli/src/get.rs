@@ -1,4 +1,4 @@
-//! `windlass get`: one table of objects of any kinds.
+//! `windlass get`: prints one table with objects of any kinds.
 
 use anyhow::{Context as _, bail};
 use apply::dry_run_refusal;
@@ -82,7 +82,8 @@ pub(super) fn run(args: &GetArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// `ready=false`: the status of a condition; `ready!=true`: any other status, or none.
+/// The status selector. `ready=false` selects a status of a condition, and `ready!=true` selects any other status or a missing
+/// condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StatusSelector {
     condition: String,
@@ -104,7 +105,7 @@ impl StatusSelector {
         Ok(Self { condition: condition.to_lowercase(), status, is_negated })
     }
 
-    /// Whether an object does not have the condition, though a controller should have set it.
+    /// Whether an object lacks the condition although a controller should have set it.
     fn has_no_status(&self, object: &Object) -> bool {
         !self.is_negated && self.condition == "ready" && is_silent(object)
     }
@@ -120,23 +121,23 @@ impl StatusSelector {
     }
 }
 
-/// How rows are written.
+/// Prints table rows.
 struct RowPrinter {
     table: PagedTable,
     writer: ObjectStreamWriter,
     format: ListOutputFormat,
     has_namespaces: bool,
     has_kinds: bool,
-    /// Whether all are Incidents, which have columns of their own.
+    /// Whether all objects are Incidents, which have their own columns.
     is_of_incidents: bool,
-    /// What Freezes hold, for a table of them.
+    /// The objects that Freezes hold, for a table of Freezes.
     frozen: Option<FrozenObjects>,
-    /// Rows that are not printed yet: what is printed together has columns of one width.
+    /// Rows that are not printed yet. Rows that are printed together have the same column widths.
     rows: Vec<Vec<TableCell>>,
     printed: usize,
 }
 
-/// How many rows are printed together. A kind with more of them is printed page by page.
+/// How many rows are printed together. A kind with more rows is printed page by page.
 const ROWS_PER_PAGE: usize = 50;
 
 impl RowPrinter {
@@ -157,7 +158,7 @@ impl RowPrinter {
             }
             titles.push("MESSAGE");
         }
-        // A wide table is for those who scroll.
+        // A wide table is not shortened, so the user may have to scroll.
         let screen = if is_wide { TerminalScreen { width: None, ..screen } } else { screen };
         let table = PagedTable::new(&titles, screen);
         let table = if args.no_header { table.headless() } else { table };
@@ -197,7 +198,7 @@ impl RowPrinter {
         }
     }
 
-    /// Prints what is not printed yet.
+    /// Prints the remaining rows.
     fn flush(&mut self) -> anyhow::Result<()> {
         print(&self.table.page(&std::mem::take(&mut self.rows)))
     }
@@ -316,7 +317,7 @@ async fn list(
     Ok(ExitCode::Success)
 }
 
-/// Whether an object is suspended, so that it is not expected to report anything.
+/// Whether an object is suspended, so it is not expected to report anything.
 fn is_suspended(object: &Object) -> bool {
     cause::suspension(object, jiff::Timestamp::now()).is_some()
 }

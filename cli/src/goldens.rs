@@ -1,10 +1,10 @@
-//! What commands print, for comparison with the texts of `goldens/`.
+//! Formats the output of commands for comparison with the files in `goldens/`.
 //!
 //! Elsewhere: tables (`windlass_cli_runtime::table`).
 
 use windlass_cli_runtime::table::TerminalScreen;
 
-/// What is printed on terminals of 80 and 140 columns, one after the other; no line is wider.
+/// The output for terminals with 80 and 140 columns, one after the other. Checks that no line is wider.
 pub(crate) fn at_both_widths(text: impl Fn(TerminalScreen) -> String) -> String {
     let at = |width| {
         let text = text(TerminalScreen { width: Some(width), is_coloured: false });

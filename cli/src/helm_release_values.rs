@@ -1,6 +1,6 @@
-//! `windlass values`: the values of a HelmRelease, and which source set each of them.
+//! `windlass values`: prints the Helm values of a HelmRelease, and the source that sets each value.
 //!
-//! Elsewhere: reading them, and their sources (`windlass_answers::helm_release_values`).
+//! Elsewhere: reading the values and their sources (`windlass_answers::helm_release_values`).
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ Exit status: 0; 2 if the values cannot be put together; 3 if the cluster cannot 
 /// Prints values.
 ///
 /// # Errors
-/// They cannot be read or put together.
+/// The values cannot be read or merged.
 pub(super) fn run(args: &ValuesArgs) -> anyhow::Result<ExitCode> {
     let HelmReleaseValues { origins: shown, masked } = args.place.run(async |site| {
         let words = match args.what.as_slice() {

@@ -1,6 +1,6 @@
-//! `windlass history`: what was applied or released, when, how long it took, and how it ended.
+//! `windlass history`: prints what windlass applied or released for an object, when, how long it took, and how it ended.
 //!
-//! Elsewhere: finding it (`windlass_answers::history`).
+//! Elsewhere: reading the history (`windlass_answers::history`).
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ labels of their records say. `windlass rollback --to` reaches them, too.
 
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
-/// Prints a history, the newest first.
+/// Prints a history, the newest entry first.
 ///
 /// # Errors
 /// The object cannot be read, or has no history.
@@ -105,7 +105,7 @@ fn released(entry: &Value, now: reconcile::Time) -> Vec<TableCell> {
         .flatten()
         .map(|(name, it)| format!("{name}: {}", text(it, "phase")))
         .collect();
-    // The labels of a record do not have it.
+    // The labels of a record do not contain the chart.
     let chart = match text(entry, "chartName") {
         "" => String::new(),
         name => format!("{name}@{}", text(entry, "chartVersion")),
@@ -136,7 +136,7 @@ fn applied(entry: &Value, now: reconcile::Time) -> Vec<TableCell> {
     ]
 }
 
-/// A duration in as few digits as people read: `37ms`, `1.2s`, `2m5s`. A text that is not a duration stays as it is.
+/// Shortens a duration to a few digits: `37ms`, `1.2s`, `2m5s`. A text that is not a duration stays unchanged.
 fn rounded(text: &str) -> String {
     const SECOND_NANOSECONDS: u64 = 1_000_000_000;
     let Ok(duration) = reconcile::parse_duration(text) else { return text.to_owned() };
@@ -150,7 +150,7 @@ fn rounded(text: &str) -> String {
     let step = match nanoseconds / unit {
         ..10 => (unit / 10).max(1),
         10..3600 => unit,
-        // Only seconds are so many.
+        // Only a number of seconds can be so large.
         3600.. => 60 * unit,
     };
     let steps = nanoseconds.saturating_add(step / 2) / step;

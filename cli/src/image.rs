@@ -1,8 +1,8 @@
-//! `windlass image plan`: what ImageUpdateAutomations would commit, without writing anything.
+//! `windlass image plan`: predicts what ImageUpdateAutomations would commit, without writing anything.
 //!
-//! Here: the command, the objects of the cluster or of files, the exit status. Below: the work tree (`image/work_tree.rs`),
-//! what would change in it (`image/update_plan.rs`), the output (`image/format.rs`). Elsewhere: why a tag is not chosen
-//! (`why/tags.rs`).
+//! Here: the command, objects from the cluster or from files, the exit code. Below: the work tree (`image/work_tree.rs`), the
+//! predicted update (`image/update_plan.rs`), the output (`image/format.rs`).
+//! Elsewhere: why a tag is not chosen (`why/image_tags.rs`).
 
 mod format;
 mod update_plan;
@@ -87,7 +87,7 @@ In a sparse checkout, the files that are not checked out are not planned.
 Exit status: 0 if nothing would be committed; 1 if something would; 2 if something could not be read, an automation cannot do what
 its spec says, or -n or --policies name no automation; 3 if the cluster cannot be reached.";
 
-/// How many findings of an automation are named.
+/// The maximum number of named findings for an automation.
 const MAX_NAMED_FINDINGS: usize = 20;
 
 const AUTOMATION: &str = "ImageUpdateAutomation";
@@ -109,7 +109,8 @@ pub(super) fn run(args: &ImageArgs) -> anyhow::Result<ExitCode> {
     if found.inputs.is_empty() {
         report(&Vec::<ImageUpdatePlan>::new(), args.output)?;
         say_left_out(&found.left_out);
-        // A pipeline that names the wrong place must not be green for ever.
+        // If the user named the place, finding nothing is a failure. Otherwise a pipeline with a wrong name would always
+        // succeed.
         let is_named = args.place.has_namespace() || !args.policies.is_empty();
         if found.left_out.is_empty() {
             let glyph = if is_named { ProgressGlyph::Failure } else { ProgressGlyph::Action };
@@ -130,10 +131,10 @@ pub(super) fn run(args: &ImageArgs) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&plans, !found.left_out.is_empty()))
 }
 
-/// Prints plans, and what has no effect.
+/// Prints plans, and markers or files without effect.
 ///
 /// # Errors
-/// The reader is gone.
+/// The reader of the output has closed it.
 fn tell(args: &ImagePlanArgs, plans: &[ImageUpdatePlan]) -> anyhow::Result<()> {
     for plan in plans {
         let ImageUpdatePlan { automation, suspended, error, findings, .. } = plan;
@@ -167,7 +168,7 @@ fn tell(args: &ImagePlanArgs, plans: &[ImageUpdatePlan]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether something would be committed, or is not known.
+/// The exit code. It says whether something would be committed, or whether that is unknown.
 fn exit_code(plans: &[ImageUpdatePlan], is_partial: bool) -> ExitCode {
     match () {
         () if is_partial || plans.iter().any(|plan| plan.error.is_some()) => ExitCode::Failed,
@@ -176,21 +177,21 @@ fn exit_code(plans: &[ImageUpdatePlan], is_partial: bool) -> ExitCode {
     }
 }
 
-/// The automations that are planned.
+/// The automations whose updates are predicted.
 #[derive(Debug, Default)]
 struct PlannableAutomations {
     inputs: Vec<AutomationInputs>,
-    /// What may not be listed.
+    /// Messages about objects that the user may not list.
     left_out: Vec<String>,
-    /// Where they are, for messages.
+    /// The scope in words, for messages.
     place: String,
 }
 
 impl PlannableAutomations {
-    /// The automations of the cluster, with its policies, or with those that were given.
+    /// Reads the automations of the cluster. The policies come from the cluster, or from the given files.
     ///
     /// # Errors
-    /// An automation that is named does not exist, or the API server did not respond.
+    /// A named automation does not exist, or the API server did not respond.
     async fn of_cluster(
         site: &CommandScope,
         args: &ImagePlanArgs,
@@ -230,7 +231,7 @@ impl PlannableAutomations {
     }
 }
 
-/// The policies of a namespace.
+/// The ImagePolicies of a namespace.
 ///
 /// # Errors
 /// This user may not list them, or the API server did not respond.
@@ -249,13 +250,13 @@ async fn policies_of(site: &CommandScope, namespace: &str) -> anyhow::Result<Vec
     objects.into_iter().map(typed).collect()
 }
 
-/// All objects of a kind.
+/// Selects all objects of a kind.
 async fn all_of(site: &CommandScope, kind: &str) -> anyhow::Result<ResourceArgument> {
     let mut targets = kind_argument::targets(&site.cluster, &[kind.to_owned()]).await?;
     targets.pop().with_context(|| format!("the cluster has no kind {kind}"))
 }
 
-/// A kind and a name, unless the name has a kind in front.
+/// The arguments for a kind and a name. The name may already contain the kind.
 fn words(kind: &str, name: &str) -> Vec<String> {
     match name.contains('/') {
         true => vec![name.to_owned()],
@@ -263,7 +264,7 @@ fn words(kind: &str, name: &str) -> Vec<String> {
     }
 }
 
-/// Objects of files.
+/// The objects in files.
 #[derive(Debug, Default)]
 struct ImageObjectsFromFiles {
     automations: Vec<Object>,
@@ -271,10 +272,10 @@ struct ImageObjectsFromFiles {
 }
 
 impl ImageObjectsFromFiles {
-    /// Reads the files that were given; objects of other kinds are ignored.
+    /// Reads the given files. Objects of other kinds are ignored.
     ///
     /// # Errors
-    /// A file cannot be read, none has a policy, or an object has no namespace.
+    /// A file cannot be read, no file contains a policy, or an object has no namespace.
     fn read(args: &ImagePlanArgs) -> anyhow::Result<Self> {
         let mut found = Self::default();
         for path in &args.policies {
@@ -290,10 +291,10 @@ impl ImageObjectsFromFiles {
         Ok(found)
     }
 
-    /// Adds an object, if it is of one of both kinds; `namespace` is that of objects without one.
+    /// Adds an object, if it has one of the two kinds. `namespace` applies to objects that name none.
     ///
     /// # Errors
-    /// It has no namespace, or cannot be read.
+    /// The object has no namespace, or it cannot be read.
     fn add(&mut self, located: LocatedObject, namespace: Option<&str>) -> anyhow::Result<()> {
         let LocatedObject { file, line, mut object } = located;
         let id = object.id();
@@ -313,10 +314,10 @@ impl ImageObjectsFromFiles {
         Ok(())
     }
 
-    /// The automations of the files that are meant, with the policies.
+    /// The automations of the files that the user selected, with their policies.
     ///
     /// # Errors
-    /// The one that is named is not there.
+    /// The automation that the user named does not exist.
     fn automations(&self, args: &ImagePlanArgs) -> anyhow::Result<PlannableAutomations> {
         let name = args.name.as_deref().map(|it| it.rsplit('/').next().unwrap_or(it));
         let namespace = args.place.given_namespace();
@@ -362,7 +363,7 @@ items:
         ImagePlanArgs::from_arg_matches(&command.get_matches_from(line)).unwrap()
     }
 
-    /// Runs the command on a work tree with a marked file.
+    /// Runs the command on a work tree with a file that contains a marker.
     fn run_on(tag: &str, more: &[&str]) -> anyhow::Result<ExitCode> {
         let top = tempfile::tempdir()?;
         let folder = top.path().display().to_string();

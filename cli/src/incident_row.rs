@@ -1,6 +1,6 @@
-//! What `windlass get` says of an Incident, which has no condition Ready: what fails, and since when.
+//! The row of an Incident in `windlass get`: what fails, and since when. Incidents have no condition `Ready`.
 //!
-//! Elsewhere: what incidents affect and to whom they were sent (`incidents.rs`), rows of other kinds (`object_row.rs`).
+//! Elsewhere: affected objects and notifications (`incidents.rs`), rows of other kinds (`object_row.rs`).
 
 use objects::{Gvk, Object};
 use reconcile::Time;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::object_row::time;
 use windlass_cli_runtime::table::{TableCell, TextColour, age};
 
-/// The group of Incidents.
+/// The API group of Incidents.
 const INCIDENT_GROUP: &str = "notification.windlass.dev";
 
-/// The titles of the columns behind the name.
+/// The titles of the columns after the name.
 pub(super) const INCIDENT_TITLES: [&str; 6] =
     ["STATE", "SUBJECT", "REASON", "SINCE", "AGE", "MESSAGE"];
 
@@ -21,7 +21,7 @@ pub(super) fn is_incident(gvk: &Gvk) -> bool {
     gvk.kind == "Incident" && gvk.group == INCIDENT_GROUP
 }
 
-/// The cells of an Incident, as [`INCIDENT_TITLES`] has them.
+/// The cells of an Incident, in the order of [`INCIDENT_TITLES`].
 pub(super) fn cells(incident: &Object, now: Time) -> [TableCell; 6] {
     let spec = incident.get("spec").unwrap_or(&Value::Null);
     let status = incident.get("status").unwrap_or(&Value::Null);

@@ -1,6 +1,6 @@
-//! `windlass incidents`: which failures are open, since when, what they affect, and to whom they were sent.
+//! `windlass incidents`: prints which failures are open and since when, which objects are affected, and who was notified.
 //!
-//! Elsewhere: finding them, and what fails without one (`windlass_answers::incidents`).
+//! Elsewhere: finding Incidents, and failures without an Incident (`windlass_answers::incidents`).
 
 use clap::{Args as ClapArgs, ValueEnum};
 use crds::windlass_notification::{Incident, IncidentState};
@@ -51,7 +51,7 @@ enum IncidentFormat {
     Yaml,
 }
 
-/// Prints incidents.
+/// Prints Incidents.
 ///
 /// # Errors
 /// The cluster cannot be reached, or the kind is not installed.
@@ -106,7 +106,7 @@ fn row(
     on: TerminalScreen,
 ) -> [TableCell; 8] {
     let spec = &incident.spec;
-    // Only a terminal is too narrow for it.
+    // Only a terminal has too little room for the whole line.
     let message = if on.width.is_some() { message(incident) } else { first_line(incident) };
     let status = incident.status.clone().unwrap_or_default();
     let state = status.state.map(IncidentState::as_str).unwrap_or_default();

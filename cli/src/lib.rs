@@ -1,8 +1,8 @@
-//! What people type: which command a command line names, and commands about objects, one file each.
+//! The command line of windlass: parsing arguments, running commands, and the commands about objects, with one file for each.
 //!
-//! Elsewhere: commands about charts and helmfiles (`windlass-cli-helm`), about windlass itself (`windlass-cli-installation`)
-//! and about changes of repositories (`windlass-cli-plan`), what commands share, and what exit codes mean
-//! (`windlass-cli-runtime`); what commands about objects find out (`windlass-answers`).
+//! Elsewhere: commands for charts and helmfiles (`windlass-cli-helm`), for windlass itself (`windlass-cli-installation`), and
+//! for changes of repositories (`windlass-cli-plan`).
+//! Also elsewhere: code that commands share, and exit codes (`windlass-cli-runtime`); data about objects (`windlass-answers`).
 
 mod alerts;
 mod approve;
@@ -56,7 +56,8 @@ use windlass_cli_runtime::exit_code::{CommandError, ExitCode};
 use windlass_cluster::error::plain;
 use windlass_serve::settings::OperatorSettings;
 
-/// A command whose flags are declared once it is named: those of `serve` alone take as long to declare as a small build takes.
+/// A command whose flags are declared only when the user names it. Declaring the flags of `serve` alone takes as long as a
+/// small build.
 macro_rules! declared {
     ($name:literal, $about:expr, $flags:ty) => {
         Command::new($name)
@@ -122,7 +123,7 @@ fn command() -> Command {
         .subcommands(commands)
 }
 
-/// Where a person begins who has never seen the program.
+/// The first advice for a user who has never seen the program.
 const FIRST: &str = "When something does not work:
   windlass why -A                                  what is not ready in all namespaces, by its cause
   windlass why ks/app -n apps                      why one object is not ready, and what would help
@@ -177,9 +178,9 @@ const VALUES: &str = "Print the values of a HelmRelease, and which source sets e
 const VERSION: &str = "Print the version of windlass, and those of what it reproduces";
 const WHY: &str = "Explain why an object is not ready and how to fix it";
 
-/// Parses the command line and runs what it says.
+/// Parses the command line and runs the command.
 pub fn run() -> std::process::ExitCode {
-    // Ends here if a shell asks what it may complete.
+    // If a shell asks for completions, the process ends here.
     clap_complete::CompleteEnv::with_factory(command).var(completion_and_man::VARIABLE).complete();
     let line = command_syntax::understood(std::env::args_os().collect());
     let matches = command().try_get_matches_from(&line).map_err(CommandError::Usage);
@@ -191,9 +192,9 @@ pub fn run() -> std::process::ExitCode {
     code.into()
 }
 
-/// Runs the command that was named.
+/// Runs the command that the user named.
 fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // clap accepts no line without a command that is declared.
+    // clap accepts only lines with a declared command, so this never happens.
     let undeclared = || clap::Error::new(ErrorKind::InvalidSubcommand);
     let (name, given) = matches.subcommand().ok_or_else(undeclared)?;
     Ok(match name {
@@ -244,7 +245,7 @@ fn flags<F: FromArgMatches>(given: &ArgMatches) -> Result<F, clap::Error> {
     F::from_arg_matches(given)
 }
 
-/// Says why a command failed, unless the reader of its output is gone.
+/// Prints why a command failed, unless the reader of its output has closed it.
 fn report_failure(error: &anyhow::Error) -> ExitCode {
     let code = ExitCode::of_failure(error);
     if code == ExitCode::Success {
@@ -260,7 +261,7 @@ fn report_failure(error: &anyhow::Error) -> ExitCode {
     code
 }
 
-/// Says what is wrong with a command line: as Helm does of `template`, so that scripts see what they know.
+/// Prints what is wrong with a command line. For `template`, the text is Helm's, because scripts may expect it.
 fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
     let is_template = line.get(1).is_some_and(|command| command == "template");
     if error.use_stderr()
@@ -276,7 +277,7 @@ fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
         return ExitCode::Failed;
     }
     let Some(text) = is_template.then(|| template::explain_usage(error)).flatten() else {
-        // A closed stream does not change how the command ends.
+        // A closed stream does not change the exit code.
         drop(error.print());
         return ExitCode::of_usage(error);
     };
@@ -290,7 +291,7 @@ fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
     ExitCode::UpstreamError
 }
 
-/// What a command prints for `--help`.
+/// The help of a command.
 #[cfg(test)]
 fn help(name: &str) -> String {
     let asked = command().try_get_matches_from(["windlass", name, "--help"]);

@@ -1,8 +1,8 @@
-//! `windlass logs`: what windlass printed about objects, or what the Pods of an object printed.
+//! `windlass logs`: prints log lines of windlass about objects, or log lines of an object's Pods.
 //!
-//! Here: the command. Below: the lines of windlass (`logs/entry.rs`). Elsewhere: whose lines
-//! (`windlass_answers::logged_containers`), lines of several containers in one order (`windlass_answers::container_logs`),
-//! reading them (`windlass_cluster::logs`).
+//! Here: the command. Below: the log lines of windlass (`logs/entry.rs`). Elsewhere: finding containers
+//! (`windlass_answers::logged_containers`), merging the lines of several containers (`windlass_answers::container_logs`),
+//! reading logs (`windlass_cluster::logs`).
 
 mod entry;
 
@@ -99,7 +99,7 @@ Pod and container where it may be one of several. With -f, Pods that start later
 
 Exit status: 0; 2 if some lines could not be read; 3 if the cluster cannot be reached.";
 
-/// Prints lines.
+/// Prints log lines.
 ///
 /// # Errors
 /// The object or the Pods cannot be read.
@@ -145,7 +145,7 @@ pub(super) fn run(args: &LogsArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What is said where no Pod of windlass is: whose log there is outside of the cluster, if a Lease tells.
+/// The message if windlass has no Pods. If a Lease shows a process outside of the cluster, the message says where its log is.
 async fn without_pods(cluster: &ClusterConnection, namespace: &str) -> String {
     let text = format!("no Pod of windlass is in namespace {namespace}");
     let held = cluster_operators::outside(cluster, namespace, jiff::Timestamp::now()).await;
@@ -164,7 +164,7 @@ async fn without_pods(cluster: &ClusterConnection, namespace: &str) -> String {
     }
 }
 
-/// Which lines of windlass are wanted.
+/// The selection of windlass's log lines.
 async fn selection(site: &CommandScope, args: &LogsArgs) -> anyhow::Result<LogLineSelection> {
     let words: Vec<String> = match (&args.kind, &args.name) {
         (None, _) => args.what.clone(),
@@ -193,7 +193,7 @@ async fn selection(site: &CommandScope, args: &LogsArgs) -> anyhow::Result<LogLi
     })
 }
 
-/// A line of windlass.
+/// Formats a log line of windlass.
 fn format_line(entry: &LogEntry, prefix: &str, format: LogFormat, on: TerminalScreen) -> String {
     match format {
         LogFormat::Text => format!("{prefix}{}\n", entry.text(on)),
@@ -201,7 +201,7 @@ fn format_line(entry: &LogEntry, prefix: &str, format: LogFormat, on: TerminalSc
     }
 }
 
-/// A line of another container.
+/// Formats a log line of another container.
 fn shown(
     container: &LoggingContainer,
     line: &ContainerLogLine,
@@ -218,7 +218,7 @@ fn shown(
     })
 }
 
-/// Prints the lines of containers, and says what was left out.
+/// Prints the log lines of containers, and messages about logs that were left out.
 async fn tell(
     site: &CommandScope,
     args: &LogsArgs,
@@ -254,7 +254,7 @@ async fn tell(
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
 }
 
-/// Hands out lines as they are printed; returns what could not be read.
+/// Passes lines on in the order in which they arrive. Returns messages about logs that could not be read.
 async fn as_they_come(
     sources: Vec<ContainerLogStream<'_>>,
     mut each: impl FnMut(&LoggingContainer, &ContainerLogLine) -> anyhow::Result<()>,

@@ -1,7 +1,8 @@
-//! Waiting for the operator: a message says after some seconds without a reaction what is known of it.
+//! Waits for a reaction of the operator. After some seconds without a reaction, it prints a hint about the state of the
+//! operator.
 //!
-//! Elsewhere: whether an operator holds its Leases (`windlass_cli_installation::cluster_operators`), what
-//! `windlass check` examines (`windlass_cli_installation::check`).
+//! Elsewhere: whether an operator holds its Leases (`windlass_cli_installation::cluster_operators`), the checks of `windlass
+//! check` (`windlass_cli_installation::check`).
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +18,10 @@ use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::table::clean;
 use windlass_cluster::ClusterConnection;
 
-/// After how long without a reaction a hint is printed.
+/// How long the command waits without a reaction before it prints a hint.
 const UNRESPONSIVE_HINT_DELAY: Duration = Duration::from_secs(8);
 
-/// What is known of the reaction to a change.
+/// The state of waiting for a reaction to a change.
 #[derive(Debug)]
 pub(super) struct OperatorReactionWait {
     since: Instant,
@@ -30,13 +31,13 @@ pub(super) struct OperatorReactionWait {
 }
 
 impl OperatorReactionWait {
-    /// From now on; the object is as it was when it was changed.
+    /// Starts to wait. `object` is the object after the change of the command.
     pub(super) fn with(object: &Object) -> Self {
         let before = object.get("status").cloned().unwrap_or_default();
         Self { since: Instant::now(), before, is_over: false }
     }
 
-    /// Compares the object that was changed; says once what is known where nothing reacts.
+    /// Looks for a reaction in the changed object. If there is none for some time, prints the hint once.
     pub(super) async fn look(&mut self, cluster: &ClusterConnection, object: &Object) {
         let waited = self.since.elapsed();
         if self.is_due(object, waited) {
@@ -49,12 +50,12 @@ impl OperatorReactionWait {
         }
     }
 
-    /// Whether there is something to say after so long.
+    /// Whether the hint has to be printed after this waiting time.
     fn is_due(&mut self, object: &Object, waited: Duration) -> bool {
         if self.is_over {
             return false;
         }
-        // An operator that has reacted once may take its time.
+        // An operator that has reacted once may need more time.
         let has_reacted = object.get("status").unwrap_or(&Value::Null) != &self.before;
         let is_due = !has_reacted && waited >= UNRESPONSIVE_HINT_DELAY;
         self.is_over = has_reacted || is_due;
@@ -62,8 +63,8 @@ impl OperatorReactionWait {
     }
 }
 
-/// What there is to say of an object whose status has not changed for so long. A run may change no status until its end, so
-/// that a process holds the Lease, and since when, is all that is known of it.
+/// The hint for an object whose status has not changed for this time. A reconciliation may change the status only at its end.
+/// So the hint can only say whether a process holds the Lease, and since when.
 fn message(object: &Object, waited: Duration, presence: &OperatorPresence) -> String {
     let subject = clean(&object.id().subject());
     let seconds = waited.as_secs();
@@ -90,13 +91,14 @@ fn message(object: &Object, waited: Duration, presence: &OperatorPresence) -> St
     }
 }
 
-/// The command that prints what windlass logs about an object.
+/// The command that prints windlass's log lines about an object.
 fn logs(object: &Object) -> String {
     let kind = kind_argument::qualified(&object.gvk()).to_lowercase();
     clean(&format!("windlass logs {kind}/{} -n {}", object.name(), object.namespace()))
 }
 
-/// The run that is under way, as the status has it; none if it says nothing of one, or that the next one is waited for.
+/// The running reconciliation, according to the status. `None` if the status says nothing, or if the next reconciliation has
+/// not begun.
 fn run(object: &Object) -> Option<String> {
     let reconciling = condition(object, reconcile::RECONCILING)?;
     let is_run =
@@ -157,7 +159,7 @@ mod tests {
             "X/b/a: windlass is on a run that began at 2026-11-24T11:55:00Z, as the status says, and 'windlass-1' holds Lease \
              flux-system/windlass-leader-election (renewed at 2026-11-24T11:59:50Z, counts until 2026-11-24T12:00:25Z)"
         );
-        // A run that changes no status until its end, or none: a Lease does not tell.
+        // The status does not show whether a reconciliation is running, and neither does the Lease.
         let silent = "X/b/a: the status has not changed for 8 s, and 'windlass-1' holds Lease \
                       flux-system/windlass-leader-election (renewed at 2026-11-24T11:59:50Z, counts until \
                       2026-11-24T12:00:25Z): `windlass check` shows whether it runs, `windlass logs x/a -n b` what it does";

@@ -1,4 +1,4 @@
-//! `-o json|yaml|name`: objects for machines, written one after the other.
+//! `-o json|yaml|name`: writes objects one after the other, in formats for programs.
 
 use clap::ValueEnum;
 use objects::Object;
@@ -33,10 +33,10 @@ pub(super) enum ReportFormat {
     Yaml,
 }
 
-/// Prints a report for machines; `None` if it is for people.
+/// Prints a report in a format for programs. Returns `None` if the format is for people.
 ///
 /// # Errors
-/// The reader is gone.
+/// The reader of the output has closed it.
 pub(super) fn report<T: Serialize>(value: &T, format: ReportFormat) -> anyhow::Result<Option<()>> {
     match format {
         ReportFormat::Text => return Ok(None),
@@ -46,18 +46,18 @@ pub(super) fn report<T: Serialize>(value: &T, format: ReportFormat) -> anyhow::R
     Ok(Some(()))
 }
 
-/// What several objects are together.
+/// How several objects are combined in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputShape {
-    /// There is one object, by its name.
+    /// There is one object, because the user named it.
     One,
-    /// A List.
+    /// The objects are the items of a `List`.
     List,
-    /// Documents that follow one another, without an end.
+    /// The objects are separate documents that follow one another without an end.
     Stream,
 }
 
-/// Writes objects one by one, as kubectl writes them together.
+/// Writes objects one by one. The complete output is the same as kubectl's.
 pub(super) struct ObjectStreamWriter {
     format: ListOutputFormat,
     shape: OutputShape,
@@ -69,8 +69,10 @@ impl ObjectStreamWriter {
         Self { format, shape, written: 0 }
     }
 
+    /// Writes an object.
+    ///
     /// # Errors
-    /// The reader is gone.
+    /// The reader of the output has closed it.
     pub(super) fn object(&mut self, object: Object) -> anyhow::Result<()> {
         print(&self.text(object)?)
     }
@@ -104,8 +106,10 @@ impl ObjectStreamWriter {
         })
     }
 
+    /// Writes the end of the output.
+    ///
     /// # Errors
-    /// The reader is gone.
+    /// The reader of the output has closed it.
     pub(super) fn end(&self) -> anyhow::Result<()> {
         let text = match (self.format, self.written) {
             _ if self.shape != OutputShape::List => "",
@@ -131,7 +135,7 @@ fn item(document: &str) -> String {
     out
 }
 
-/// `kind.group/name`, as kubectl prints it.
+/// The name as `kind.group/name`, as kubectl prints it.
 pub(super) fn name(object: &Object) -> String {
     let gvk = object.gvk();
     let kind = gvk.kind.to_lowercase();

@@ -1,7 +1,7 @@
-//! `windlass reconcile`: asks for reconciliations now, and follows them.
+//! `windlass reconcile`: requests reconciliations, and waits until they end.
 //!
 //! Below: objects that wait for dependencies (`reconcile/dependency_wait.rs`). Elsewhere: choosing objects (`suspend.rs`), the
-//! request (`windlass_answers::actions`), what is said when nothing reacts (`operator_reaction_wait.rs`).
+//! request (`windlass_answers::actions`), the hint if the operator does not react (`operator_reaction_wait.rs`).
 
 mod dependency_wait;
 
@@ -74,25 +74,25 @@ it fail the reconciliation, set spec.wait of a Kustomization, and leave waiting 
 Exit status: 0, also if something that was applied is not healthy; 2 if an object was not reconciled, or is not ready afterwards;
 3 if the cluster cannot be reached.";
 
-/// Of how many objects is examined what they applied.
+/// The maximum number of objects whose applied objects are examined.
 const MOST_EXAMINED: usize = 16;
 
-/// How often is read what is waited for.
+/// How often the command reads an object for which it waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Until when an object is followed.
+/// The event for which the command waits.
 #[derive(Debug, Clone)]
 pub(super) enum AwaitedReconciliation {
-    /// Until this request was handled.
+    /// windlass has handled this request.
     Request(String),
-    /// Until its generation was reconciled.
+    /// windlass has reconciled the current generation.
     Generation,
 }
 
-/// Asks for reconciliations.
+/// Requests reconciliations.
 ///
 /// # Errors
-/// Nothing is asked for, because something is wrong.
+/// Something is wrong, and nothing was requested.
 pub(super) fn run(args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
         let asked: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
@@ -124,18 +124,18 @@ pub(super) fn run(args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// An object whose run is followed to its end.
+/// An object whose reconciliation the command follows.
 pub(super) struct FollowedRun {
     pub(super) target: ResourceArgument,
     pub(super) object: Object,
     pub(super) awaited: AwaitedReconciliation,
-    /// The row of the release of a Helmfile that was named.
+    /// The status row of the Helmfile's release that the user named.
     pub(super) release: Option<Value>,
-    /// Whether a reconciliation of the sources was asked for, too.
+    /// Whether the command also requested a reconciliation of the sources.
     pub(super) with_source: bool,
 }
 
-/// Asks for one object; nothing is followed if it has no run.
+/// Requests the reconciliation of one object. If windlass does not reconcile the object, there is nothing to follow.
 async fn request(
     site: &CommandScope,
     args: &ReconcileArgs,
@@ -178,10 +178,10 @@ async fn request(
     Ok(Some(FollowedRun { target: target.clone(), object, awaited, release, with_source }))
 }
 
-/// Follows runs to their end, several at once, since one may wait for another; whether all of them are ready.
+/// Follows several reconciliations at once, because one may wait for another. Returns whether all objects are ready.
 ///
 /// # Errors
-/// The API server cannot be asked.
+/// The API server does not respond or refuses.
 pub(super) async fn follow(site: &CommandScope, runs: &[FollowedRun]) -> anyhow::Result<bool> {
     let is_examined = runs.len() <= MOST_EXAMINED;
     let all = runs.iter().map(async |of| {
@@ -219,7 +219,7 @@ pub(super) async fn follow(site: &CommandScope, runs: &[FollowedRun]) -> anyhow:
     Ok(all_ready)
 }
 
-/// The sources of an object and theirs, the outermost first.
+/// The sources of an object and their own sources, the outermost first.
 async fn chain(
     site: &CommandScope,
     object: &Object,
@@ -239,10 +239,11 @@ async fn chain(
     Ok(found)
 }
 
-/// Checks that an object that is ready has what its sources have now.
+/// Checks that a ready object has applied the current revisions of its sources.
 ///
 /// # Errors
-/// A source is not ready, or was to be reconciled and is suspended; names it. Parity(flux): `reconcile --with-source` fails, too.
+/// A source is not ready, or the user requested its reconciliation although it is suspended. The error names the source.
+/// Parity(flux): `reconcile --with-source` fails, too.
 async fn check_sources(
     site: &CommandScope,
     object: &Object,
@@ -278,21 +279,21 @@ async fn check_sources(
     Ok(())
 }
 
-/// What is said of an object that is ready while something that it applied is not.
+/// The message about a ready object with an applied object that fails.
 #[derive(Debug)]
 struct DegradedNotice {
     mark: ProgressGlyph,
     text: String,
 }
 
-/// That something which an object applied is not there or not healthy. The reconciliation succeeded all the same.
+/// The message that an applied object is missing or not healthy, although the reconciliation succeeded.
 /// Parity(flux): the object is ready, and the exit status is 0.
 fn degraded(object: &Object, why: &StateExplanation) -> Option<DegradedNotice> {
     let cause = why.cause.as_ref().filter(|_| why.state == ExaminedObjectState::Degraded)?;
     let name = object.name();
     let namespace = object.namespace();
     let mode = object.get("spec").and_then(|spec| spec["driftDetection"]["mode"].as_str());
-    // Without drift detection, nothing creates it again.
+    // Without drift detection, windlass does not create the object again.
     let is_left = object.kind() == "HelmRelease" && mode != Some("enabled");
     let text = match cause.problem {
         CauseKind::Missing if is_left => format!(
@@ -307,13 +308,13 @@ fn degraded(object: &Object, why: &StateExplanation) -> Option<DegradedNotice> {
             kind_argument::qualified(&object.gvk()).to_lowercase()
         ),
     };
-    // Without a warning about it, it may just be starting.
+    // Without a warning event, the object may just be starting.
     let may_start = cause.problem == CauseKind::Health && cause.event.is_none();
     let mark = if may_start { ProgressGlyph::Action } else { ProgressGlyph::Warning };
     Some(DegradedNotice { mark, text })
 }
 
-/// Says what of that which an object applied is not there or not healthy, as `windlass why` does.
+/// Prints which applied objects of an object are missing or not healthy, as `windlass why` does.
 async fn say_degraded(site: &CommandScope, object: &Object) {
     if object_references::applied(object).is_empty() {
         return;
@@ -343,7 +344,7 @@ async fn target_of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<Resourc
     })
 }
 
-/// Follows one release of a Helmfile until a requested run has come to an end with it.
+/// Waits until a requested reconciliation of one release of a Helmfile has ended.
 async fn await_release(
     site: &CommandScope,
     target: &ResourceArgument,
@@ -374,11 +375,11 @@ async fn await_release(
     }
 }
 
-/// Follows an object until its run has ended, and says what happens meanwhile; returns it as it is then. A run that only finds a
-/// dependency that is being reconciled is not the end.
+/// Waits until the reconciliation of an object has ended, and prints its progress. Returns the object after that. A
+/// reconciliation does not count as ended if it only found that a dependency is still being reconciled.
 ///
 /// # Errors
-/// It is not ready; names the cause.
+/// The object is not ready. The error names the cause.
 async fn await_run(
     site: &CommandScope,
     target: &ResourceArgument,
@@ -422,7 +423,7 @@ async fn await_run(
     }
 }
 
-/// How a release is retried whose retries are exhausted: another request alone changes nothing.
+/// The advice for a release without remaining retries, because another request alone changes nothing.
 fn reset(object: &Object) -> Option<String> {
     let said = cause::exhausted(object)?;
     let namespace = object.namespace();
@@ -477,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_release_whose_retries_are_exhausted_names_the_way_to_try_again() {
-        // Ready keeps the failure.
+        // The condition `Ready` keeps the failure.
         let ready = json!({"type": "Ready", "status": "False", "reason": "InstallFailed"});
         let release = |kind: &str, more: Value| {
             let value = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": kind,
@@ -519,19 +520,19 @@ mod tests {
                     refused";
         assert_eq!(checked(source("False")).await.as_deref(), Some(text));
         assert_eq!(checked(source("True")).await, None);
-        // A suspension is not a failure, unless a reconciliation of the source was asked for.
+        // A suspended source is a failure only if the command requested its reconciliation.
         let mut suspended = source("True");
         suspended["spec"] = json!({"suspend": true});
         assert_eq!(checked(suspended.clone()).await, None);
         let text = checked_with(suspended, true).await;
         assert!(text.is_some_and(|text| text.contains("GitRepository/apps/app is suspended")));
-        // What may not be read, or is not there, is not a reason to fail.
+        // An object that is missing or unreadable is no reason to fail.
         let other = json!({"apiVersion": group, "kind": "GitRepository",
             "metadata": {"name": "other", "namespace": "apps"}});
         assert_eq!(checked(other).await, None);
     }
 
-    /// What is said of an object of a kind that is ready, and applied what has a problem.
+    /// The message for a ready object of a kind whose applied object has a problem.
     fn notice(version: &str, kind: &str, cause: cause::RootCause) -> DegradedNotice {
         let object = json!({"apiVersion": version, "kind": kind,
             "metadata": {"name": "web", "namespace": "apps"}});
@@ -573,7 +574,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("`windlass reconcile hr/web -n apps --force`"), "{text}");
-        // What a Kustomization applied is created again.
+        // A Kustomization creates its missing objects again.
         let text = notice("kustomize.toolkit.fluxcd.io/v1", "Kustomization", gone).text;
         assert!(text.contains("does not exist; `windlass why kustomization/web"), "{text}");
     }
@@ -594,7 +595,7 @@ mod tests {
             assert_eq!(text, expected);
             assert!(matches!(mark, ProgressGlyph::Warning));
         }
-        // It may be starting.
+        // The Deployment may be starting.
         let starting = cause_of(CauseKind::Health, "Deployment", "InProgress: Available: 0/1");
         let notice = notice("kustomize.toolkit.fluxcd.io/v1", "Kustomization", starting);
         assert!(matches!(notice.mark, ProgressGlyph::Action));

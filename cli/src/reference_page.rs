@@ -1,13 +1,13 @@
-//! `docs/cli.md`: written from the help of the commands, so that both say the same.
+//! Generates `docs/cli.md` from the help of the commands, so both always agree.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p windlass-cli page` writes it.
+//! `UPDATE_EXPECT=1 cargo test -p windlass-cli page` writes the page.
 
 use expect_test::expect_file;
 
 use super::{command, help};
 use windlass_cli_runtime::exit_code::ExitCode;
 
-/// Commands whose pages are elsewhere, with those pages.
+/// Commands that are documented on other pages, with those pages.
 const ELSEWHERE: [(&str, &str); 3] = [
     ("helmfile", "[helmfile.md](helmfile.md)"),
     ("serve", "[running.md](running.md)"),
@@ -29,7 +29,7 @@ Objects that you may not read are omitted and listed on stderr; nothing is concl
 
 ";
 
-/// What exit codes mean, but those of the programs that are followed.
+/// The meanings of exit codes, except for commands that follow another program.
 const EXIT_CODES: [(ExitCode, &str); 4] = [
     (ExitCode::Success, "success"),
     (
@@ -44,7 +44,7 @@ const AFTER_EXIT_CODES: &str = "
 `build` of a directory, `template` and `helmfile` have the exit status of the programs that they follow.
 ";
 
-/// The page.
+/// The text of the page.
 fn page() -> String {
     let mut out = format!("{BEGIN}| exit status | meaning |\n|---|---|\n");
     for (code, meaning) in EXIT_CODES {
@@ -65,7 +65,7 @@ fn page() -> String {
     out
 }
 
-/// Without spaces at ends of lines.
+/// Removes spaces at the ends of lines.
 fn trimmed(text: &str) -> String {
     text.trim_end().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }

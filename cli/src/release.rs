@@ -1,6 +1,6 @@
-//! One release among those of a Helmfile: its entry in `spec.suspendedReleases`.
+//! Suspends and resumes one release of a Helmfile, through its entry in `spec.suspendedReleases`.
 //!
-//! Elsewhere: which one is meant (`windlass_answers::helmfile_release`).
+//! Elsewhere: finding the release that the user named (`windlass_answers::helmfile_release`).
 
 use anyhow::{bail, ensure};
 use objects::Object;
@@ -21,10 +21,10 @@ pub(super) fn full_name(row: &Value) -> String {
     }
 }
 
-/// The row of the release that is named; an object of another kind has none.
+/// The status row of the release that the user named.
 ///
 /// # Errors
-/// The object is not a Helmfile, or does not have that release.
+/// The object is not a Helmfile, or it does not have that release.
 pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
     ensure!(object.kind() == "Helmfile", "--release names a release of a Helmfile");
     let rows = object.get("status").and_then(|it| it["releases"].as_array()).cloned();
@@ -35,7 +35,7 @@ pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
     }
 }
 
-/// How one release of a Helmfile is suspended.
+/// The suspension of one release of a Helmfile.
 pub(super) struct HelmfileReleaseSuspension<'s> {
     pub(super) reason: &'s str,
     /// When the suspension ends.
@@ -44,10 +44,10 @@ pub(super) struct HelmfileReleaseSuspension<'s> {
     pub(super) rollback: Option<&'s str>,
 }
 
-/// Suspends one release of a Helmfile, or changes the entry by which it is suspended.
+/// Suspends one release of a Helmfile, or changes its existing entry.
 ///
 /// # Errors
-/// The server's refusal, such as that the Helmfile was changed meanwhile.
+/// The API server refuses, for example because the Helmfile was changed meanwhile.
 pub(super) async fn suspend(
     site: &CommandScope,
     target: &ResourceArgument,
@@ -71,7 +71,7 @@ pub(super) async fn suspend(
 /// Resumes one release of a Helmfile. Returns `None` if `spec.suspendedReleases` does not list it.
 ///
 /// # Errors
-/// An entry of `spec.suspendedReleases` suspends others, too; or the server's refusal.
+/// An entry of `spec.suspendedReleases` also suspends other releases, or the API server refuses.
 pub(super) async fn resume(
     site: &CommandScope,
     target: &ResourceArgument,
@@ -86,12 +86,12 @@ pub(super) async fn resume(
     }
     match own.is_empty() {
         true => Ok(None),
-        // A rollback that was asked for is over.
+        // This also cancels a requested rollback.
         false => write(site, target, object, &others, json!({ROLLBACK: null})).await.map(Some),
     }
 }
 
-/// The entries that suspend just this release, and all others.
+/// The entries that suspend only this release, and all other entries.
 fn entries(object: &Object, row: &Value) -> (Vec<Value>, Vec<Value>) {
     let all = object.get("spec").and_then(|it| it["suspendedReleases"].as_array()).cloned();
     let is_whole = |entry: &Value| {
@@ -113,7 +113,8 @@ async fn write(
     entries: &[Value],
     annotations: Value,
 ) -> anyhow::Result<Object> {
-    // A list is replaced as a whole: what another person adds at the same time must not get lost.
+    // The patch replaces the whole list, so it requires the resourceVersion. Otherwise a simultaneous change by another user
+    // would be lost.
     let version = object.meta("resourceVersion");
     let list = if entries.is_empty() { Value::Null } else { entries.into() };
     let patch = json!({

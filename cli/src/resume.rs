@@ -70,7 +70,7 @@ is not ready with --wait; 3 if the cluster cannot be reached.";
 /// Resumes objects.
 ///
 /// # Errors
-/// Nothing is resumed, because something is wrong.
+/// Something is wrong, and no object was resumed.
 pub(super) fn run(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     if let Some(revision) = &args.revision {
         return lift(args, revision);
@@ -91,7 +91,7 @@ pub(super) fn run(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     resume(args)
 }
 
-/// Prints what would change, and returns the exit code that says so.
+/// Prints the predicted changes. Returns the exit code, which says whether there are any.
 fn plan(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     let settings = serve_flags::settings(&args.flags)?;
     let found = Cell::new(ExitCode::Success);
@@ -114,7 +114,7 @@ fn plan(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
             let settings: OperatorSettings = settings.clone();
             let difference = diff::predict(&site, object.clone(), None, settings).await?;
             print(&format!("{subject}:\n"))?;
-            // A failure counts more than a change.
+            // For the exit code, a failure counts more than a change.
             found.set(found.get().max(diff::tell(&difference, ReportFormat::Text)?));
             Ok(())
         })
@@ -143,11 +143,11 @@ fn lift(args: &ResumeArgs, revision: &str) -> anyhow::Result<ExitCode> {
 
 fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
-        // With --wait, each object that does not react is reported.
+        // With `--wait`, the command reports each object that does not react.
         if !args.wait {
             cluster_operators::say_doubt(&site.cluster).await;
         }
-        // Followed when all are resumed, since one may depend on another.
+        // The command follows the objects after all are resumed, because one may depend on another.
         let runs: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
         let follow = |target: &ResourceArgument, object: Object| {
             if args.wait && !object_references::has_no_runs(&object) {

@@ -1,9 +1,11 @@
-//! `windlass rollback`: takes a release back to an earlier revision, and keeps it there until it is resumed; or takes a change of a
-//! source back (`rollback/change_rollback.rs`).
+//! `windlass rollback`: rolls a release back to an earlier revision, and keeps it there until it is resumed. It can also roll
+//! back a change of a source (`rollback/change_rollback.rs`).
 //!
-//! The operator rolls back, with its hooks, waits and audit; this command suspends and asks for it by annotation, in one write,
-//! so that an operator which is away does it when it is back. Below: what to commit (`rollback/commit_advice.rs`). Elsewhere: the
-//! annotation (`reconcile::ReleaseRollback`), one release of a Helmfile (`release.rs`).
+//! The operator carries out the rollback, including hooks, waiting and audit. This command suspends the object and requests the
+//! rollback with an annotation, in a single write.
+//! So an operator that is not running does the rollback when it is back.
+//! Below: what to commit (`rollback/commit_advice.rs`). Elsewhere: the annotation (`reconcile::ReleaseRollback`), one release
+//! of a Helmfile (`release.rs`).
 
 mod change_rollback;
 mod commit_advice;
@@ -71,44 +73,44 @@ requires the verb `rollback` on the ChangeSet, and the right to patch its status
 
 Exit status: 0; 2 if the release or a member of the change was not rolled back; 3 if the cluster cannot be reached.";
 
-/// A revision, with or without the `v` that tables have.
+/// Parses a revision, with or without the `v` that tables print.
 fn revision(text: &str) -> Result<i64, String> {
     let number = text.strip_prefix('v').unwrap_or(text).parse().ok();
     number.filter(|it| *it > 0).ok_or_else(|| format!("`{text}` is not a revision, such as 3"))
 }
 
-/// How often is read what is waited for.
+/// How often the command reads an object for which it waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A release, as the status of its owner has it.
+/// A release, according to the status of its owner.
 struct RollbackTarget {
     owner: Object,
-    /// The row of a Helmfile.
+    /// The status row of the release, if the owner is a Helmfile.
     row: Option<Value>,
 }
 
-/// Who asks for a rollback, and why.
+/// The user who requests a rollback, and the reason.
 struct RollbackRequester {
     owner: String,
     reason: Option<String>,
 }
 
-/// What a rollback that was requested came to.
+/// The result of a requested rollback.
 enum RollbackOutcome {
     Made(Box<RollbackRevision>),
-    /// The operator says why it cannot begin.
+    /// The rollback cannot begin. Contains the operator's reason.
     Refused(String),
-    /// The request is gone, as after a resumption.
+    /// The request no longer exists, for example after the object was resumed.
     Withdrawn,
 }
 
-/// What a rollback made.
+/// The result of a rollback.
 struct RollbackRevision {
-    /// The release afterwards.
+    /// The release after the rollback.
     done: RollbackTarget,
-    /// The revision, as the history has it.
+    /// The new revision, as in the history.
     made: Value,
-    /// What was asked for last.
+    /// The last request.
     asked: ReleaseRollback,
 }
 
@@ -117,7 +119,7 @@ struct RollbackRevision {
 /// # Errors
 /// There is no such release or revision, or the rollback failed.
 pub(super) fn run(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
-    // What is said if this ends after the suspension without a rollback that succeeded.
+    // The message if the command ends after the suspension but without a successful rollback.
     let suspended: RefCell<Option<String>> = RefCell::new(None);
     let ended = args.place.run(async |site| roll_back(&site, args, &suspended).await);
     if !matches!(ended, Ok(ExitCode::Success))
@@ -146,10 +148,10 @@ async fn roll_back(
         None => site.cluster.own_name().await.context("name who rolls back with --owner")?,
     };
     let found = read(site, &target, args.release.as_deref()).await?;
-    // What cannot be done is refused before anything is suspended.
+    // A rollback that is impossible is refused before anything is suspended.
     let asked = wanted(&found, args.to)?;
     let newest = newest_stored(site, &found, asked.to).await?;
-    // The status has the revision of an operation when that has ended.
+    // The status lists the revision of an operation only after the operation has ended.
     let asked =
         ReleaseRollback { from: newest.map_or(asked.from, |it| it.max(asked.from)), ..asked };
     let requester = RollbackRequester { owner, reason: args.reason.clone() };
@@ -192,13 +194,13 @@ fn say_requested(subject: &str, asked: ReleaseRollback) {
     say(ProgressGlyph::Action, &text);
 }
 
-/// Every line without control characters.
+/// Removes control characters from every line.
 fn clean_lines(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", clean(line))).collect()
 }
 
 impl RollbackTarget {
-    /// The full name of the release where its owner has several.
+    /// The full name of the release, if its owner has several releases.
     fn release(&self) -> Option<String> {
         self.row.as_ref().map(release::full_name)
     }
@@ -208,19 +210,19 @@ impl RollbackTarget {
         self.release().map_or_else(|| subject.clone(), |it| format!("release {it} of {subject}"))
     }
 
-    /// The object and its namespace, as arguments of a command.
+    /// The object and its namespace, as command arguments.
     fn arguments(&self) -> String {
         let id = self.owner.id();
         format!("{}/{} -n {}", id.kind.to_lowercase(), id.name, id.namespace)
     }
 
-    /// The command that resumes it.
+    /// The command that resumes the object.
     fn resumption(&self) -> String {
         let release = self.release().map(|it| format!(" --release {it}")).unwrap_or_default();
         format!("windlass resume {}{release}", self.arguments())
     }
 
-    /// What is said of a rollback that was requested, and whose end was not awaited.
+    /// The message about a requested rollback whose end the command did not see.
     fn unfinished(&self) -> String {
         let arguments = self.arguments();
         let command = match self.release() {
@@ -239,36 +241,36 @@ impl RollbackTarget {
         row.or_else(|| self.owner.get("status").cloned()).unwrap_or_default()
     }
 
-    /// Whether it is in another cluster.
+    /// Whether the release is in another cluster.
     fn is_remote(&self) -> bool {
         let context = self.row.as_ref().and_then(|row| row["kubeContext"].as_str());
         cause::object_references::is_elsewhere(&self.owner)
             || context.is_some_and(|it| !it.is_empty())
     }
 
-    /// Its revisions that the status knows, the newest first.
+    /// The revisions in the status, the newest first.
     fn history(&self) -> Vec<Value> {
         let mut all = self.status()["history"].as_array().cloned().unwrap_or_default();
         all.sort_by_key(|it| std::cmp::Reverse(it["version"].as_i64()));
         all
     }
 
-    /// A revision that the status knows.
+    /// The history entry of a revision, if the status contains it.
     fn revision(&self, version: i64) -> Option<Value> {
         self.history().into_iter().find(|it| it["version"].as_i64() == Some(version))
     }
 
-    /// How far a rollback is.
+    /// The progress of a rollback.
     fn progress(&self, asked: ReleaseRollback) -> ReleaseRollbackProgress {
         asked.progress(HistoryRevision::listed(self.status().get("history")))
     }
 
-    /// The condition that says of a rollback that it failed, or cannot begin.
+    /// The condition that says that a rollback failed or cannot begin.
     fn failure(&self) -> Option<Value> {
         remediated(&self.status()).filter(|it| it["reason"] == "RollbackFailed")
     }
 
-    /// Whether nothing is under way.
+    /// Whether no operation is running.
     fn is_idle(&self) -> bool {
         match &self.row {
             Some(row) => row["state"] == "Suspended",
@@ -276,7 +278,7 @@ impl RollbackTarget {
         }
     }
 
-    /// What is said of the release.
+    /// The message about the release.
     fn message(&self) -> Option<String> {
         let text = match &self.row {
             Some(row) => {
@@ -319,7 +321,7 @@ async fn read(
     Ok(RollbackTarget { owner, row })
 }
 
-/// From which revision to which.
+/// The revision before the rollback, and the revision to roll back to.
 fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<ReleaseRollback> {
     let history = found.history();
     let newest = history.first().and_then(|it| it["version"].as_i64());
@@ -340,7 +342,7 @@ fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<ReleaseRoll
     Ok(ReleaseRollback { from, to })
 }
 
-/// The revisions that records of Helm have in their labels: the records themselves may be large.
+/// The revisions of Helm's release records, read from their labels. The records themselves may be large.
 async fn stored_revisions(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -358,10 +360,10 @@ async fn stored_revisions(
     Ok(stored)
 }
 
-/// The newest revision among the records of Helm, where the user may read them.
+/// The newest revision among Helm's release records, if the user may read them.
 ///
 /// # Errors
-/// A revision is not among them; names those that are.
+/// The requested revision has no record. The error names the existing ones.
 async fn newest_stored(
     site: &CommandScope,
     found: &RollbackTarget,
@@ -373,7 +375,7 @@ async fn newest_stored(
         status["storageNamespace"].as_str().zip(history.first().and_then(|it| it["name"].as_str()));
     let Some((namespace, name)) = place.filter(|_| !found.is_remote()) else { return Ok(None) };
     let selector = format!("owner=helm,name={name}");
-    // The operator reads them in any case.
+    // The operator reads the records in any case.
     let stored = stored_revisions(&site.cluster, namespace, &selector).await;
     let Ok(mut stored) = stored else { return Ok(None) };
     stored.sort_unstable();
@@ -386,7 +388,7 @@ async fn newest_stored(
     Ok(stored.last().copied())
 }
 
-/// Suspends a release and asks for its rollback, in one write.
+/// Suspends a release and requests its rollback, in a single write.
 async fn request(
     site: &CommandScope,
     target: &ResourceArgument,
@@ -395,7 +397,7 @@ async fn request(
     requester: &RollbackRequester,
 ) -> anyhow::Result<()> {
     let RollbackRequester { owner, reason } = requester;
-    // It is shown from now on, whether the rollback is done or not.
+    // The suspension is visible from now on, whether the rollback succeeds or not.
     let reason = match reason {
         Some(reason) => format!("{}: {reason}", asked.suspension_reason()),
         None => asked.suspension_reason(),
@@ -413,11 +415,11 @@ async fn request(
     change(site, target, &found.owner, &patch).await.map(drop)
 }
 
-/// Waits until the status has the revision that the rollback made. Where an operation that was under way made one before it, the
-/// rollback is requested of that one.
+/// Waits until the status contains the revision that the rollback made. A running operation may have made another revision
+/// first. In that case, the rollback is requested again, starting from that revision.
 ///
 /// # Errors
-/// The release cannot be read, or not be changed.
+/// The release cannot be read or changed.
 async fn outcome(
     site: &CommandScope,
     target: &ResourceArgument,
@@ -441,7 +443,7 @@ async fn outcome(
                     return Ok(RollbackOutcome::Made(Box::new(revision)));
                 }
                 _ if !is_requested => return Ok(RollbackOutcome::Withdrawn),
-                // What is said after a further request may be about the first one.
+                // After a further request, the status may still describe the first one.
                 ReleaseRollbackProgress::Requested if asked != first => {}
                 ReleaseRollbackProgress::Requested => {
                     let said = found.failure().filter(|it| Some(it) != failure.as_ref());

@@ -1,6 +1,6 @@
-//! `windlass serve`: starts everything, and ends it in order.
+//! `windlass serve`: starts the operator with all its services, and shuts them down in order.
 //!
-//! Below: pages for users who log in (`serve/pages.rs`).
+//! Below: web pages for users who log in (`serve/pages.rs`).
 
 mod pages;
 
@@ -29,27 +29,27 @@ use windlass_serve::settings::OperatorSettings;
 /// How long the API server may take to answer at the start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long runs and downloads under way may take once the process was asked to stop.
+/// How long running reconciliations and downloads may take after a signal asked the process to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs the operator until a signal stops it.
 ///
 /// # Errors
-/// What kept it from starting, in words for a person.
+/// The operator could not start. The error is a message for the user.
 pub(super) fn run(settings: OperatorSettings) -> anyhow::Result<()> {
     logging_setup::start(settings.log_level, settings.log_encoding)?;
     allow_many_files();
     forbid_core_dumps();
-    // Only fails when a provider was installed before, and nothing does that.
+    // This fails only if another crypto provider was installed before, which never happens.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(settings));
-    // A fetch from a remote that does not answer sits on a thread of its own until its time is up.
+    // A fetch from a remote that does not answer blocks its thread until its time limit. The process does not wait for it.
     runtime.shutdown_background();
     outcome
 }
 
-/// Takes as many open files as are allowed: the usual 1024 are for programs that use `select`.
+/// Raises the limit of open files to the allowed maximum. The usual limit of 1024 is only needed by programs that use `select`.
 fn allow_many_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most).map(|()| most));
@@ -59,7 +59,7 @@ fn allow_many_files() {
     }
 }
 
-/// Decrypted Secrets and keys are in memory, and nowhere else.
+/// Decrypted Secrets and keys must stay in memory and never get into a core dump.
 fn forbid_core_dumps() {
     if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
         tracing::info!(error = %error, "failed to forbid core dumps");
@@ -150,9 +150,9 @@ async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     };
     tokio::select! {
         worked = work => worked?,
-        // The cluster records everything that a run has begun, so the next start goes on with it.
+        // The cluster records everything that a reconciliation has begun, so the next start continues with it.
         () = limit => tracing::info!("shutdown timeout reached; runs in progress continue after the next start"),
-        // Nothing is brought to an end in order: another process may have begun with it.
+        // There is no orderly shutdown, because another process may already lead.
         lost = leading => return Err(lost.into()),
     }
     if let Some(candidate) = candidate {
@@ -162,7 +162,7 @@ async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps a candidate leading; without one there is nothing to lose.
+/// Keeps this process the leader. Without leader election, this never ends.
 async fn lead(
     candidate: Option<&mut ElectionCandidate>,
     tell: impl FnMut(&ElectionState) + Send,
@@ -173,7 +173,7 @@ async fn lead(
     }
 }
 
-/// Says which flags decide who may do what, and which change nothing.
+/// Logs which flags decide about rights, and which flags have no effect.
 fn tell(settings: &OperatorSettings) {
     tracing::info!(
         no_cross_namespace_refs = settings.no_cross_namespace_refs,

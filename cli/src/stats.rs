@@ -1,4 +1,4 @@
-//! `windlass stats`: how many objects of each kind are ready, failing and suspended, and what sources store.
+//! `windlass stats`: prints how many objects of each kind are ready, failing and suspended, and the size of stored artifacts.
 
 use clap::Args as ClapArgs;
 use objects::Object;
@@ -33,7 +33,7 @@ service does not accept what is sent.
 
 Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
-/// Of one kind.
+/// The counts of one kind.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct KindCount {
@@ -43,23 +43,23 @@ struct KindCount {
     failing: usize,
     progressing: usize,
     suspended: usize,
-    /// Bytes of artifacts.
+    /// The size of artifacts, in bytes.
     stored: u64,
 }
 
-/// What was counted, and what is not in the counts.
+/// The counts, and messages about objects that were not counted.
 #[derive(Debug, Default)]
 struct ObjectStatistics {
     counts: Vec<KindCount>,
-    /// Objects that do not say whether they are ready.
+    /// How many objects do not report whether they are ready.
     silent: usize,
-    /// What this user may not list.
+    /// Messages about objects that this user may not list.
     left_out: Vec<String>,
-    /// Why it is doubtful that an operator acts.
+    /// Why it is doubtful that an operator is running.
     doubt: Option<String>,
 }
 
-/// Prints numbers.
+/// Prints the counts.
 ///
 /// # Errors
 /// Something cannot be read.
@@ -97,7 +97,7 @@ pub(super) fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
             let judged = explained_readiness::judged(&site, &target, mute).await?;
             let is_failing = |object: &&Object| ObjectRow::of(object, now).ready == "False";
             count.failing += judged.iter().filter(is_failing).count();
-            // How many there are of a kind that may not be listed is not known.
+            // If the user may not list a kind, the number of its objects is unknown.
             if refused.is_empty() || count.total > 0 {
                 numbers.counts.push(count);
             }
@@ -146,7 +146,7 @@ fn row(count: &KindCount) -> Vec<TableCell> {
     ]
 }
 
-/// A size in the largest unit that it has one of.
+/// A size in the largest fitting unit.
 fn bytes(size: u64) -> String {
     match size {
         0 => String::new(),

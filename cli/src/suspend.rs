@@ -1,7 +1,8 @@
-//! `windlass suspend`: no reconciliation until it is resumed, with an owner, a reason and an end.
+//! `windlass suspend`: stops the reconciliation of objects until they are resumed. A suspension has an owner, a reason and an
+//! end.
 //!
-//! Here: choosing objects too, for `resume.rs`. Elsewhere: the request itself (`windlass_answers::actions`), what a suspension
-//! means (`docs/windows-and-holds.md`).
+//! Here: also choosing objects for `resume.rs`. Elsewhere: the request itself (`windlass_answers::actions`), the effect of a
+//! suspension (`docs/windows-and-holds.md`).
 
 use anyhow::{Context as _, bail, ensure};
 use cause::object_references;
@@ -64,7 +65,7 @@ Exit status: 0; 2 if an object was not suspended; 3 if the cluster cannot be rea
 /// Suspends objects.
 ///
 /// # Errors
-/// Nothing is suspended, because something is wrong.
+/// Something is wrong, and no object was suspended.
 pub(super) fn run(args: &SuspendArgs) -> anyhow::Result<ExitCode> {
     let until = args.until.as_deref().map(|text| end_of(text, Timestamp::now())).transpose();
     let until = until.context("--until")?;
@@ -106,7 +107,7 @@ pub(super) fn run(args: &SuspendArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A reason with who gives it, where there is no other place for the name.
+/// A reason with the name of its author, if there is no other place for the name.
 pub(super) fn by(owner: &str, reason: Option<&str>) -> String {
     match reason {
         Some(reason) => format!("{reason} (by {owner})"),
@@ -114,10 +115,10 @@ pub(super) fn by(owner: &str, reason: Option<&str>) -> String {
     }
 }
 
-/// Does something with each chosen object, and says what failed.
+/// Runs an action for each chosen object, and prints which ones failed.
 ///
 /// # Errors
-/// None is chosen, or they cannot be read.
+/// No object is chosen, or the objects cannot be read.
 pub(super) async fn each(
     site: &CommandScope,
     chosen: &ObjectSelectionArgs,
@@ -144,7 +145,7 @@ pub(super) async fn each(
         });
         left_out.extend(refused.await?);
     }
-    // What has no switch is not meant by `all`.
+    // `all` does not include objects that cannot be suspended.
     let is_named = targets.iter().any(|it| it.name.is_some());
     found.retain(|(_, object)| {
         is_named || !matches!(object.kind(), "ExternalArtifact" | "ArtifactGenerator")
@@ -170,10 +171,11 @@ pub(super) async fn each(
     Ok(if failed == 0 { ExitCode::Success } else { ExitCode::Failed })
 }
 
-/// Patches an object, only if it is still the one that was read. Annotations say who asks, for audits; the patch may say why.
+/// Patches an object if it has not been replaced since it was read. windlass adds annotations that name the user for audits,
+/// and the patch may contain the reason.
 ///
 /// # Errors
-/// The server's refusal, such as of a field that the kind does not have.
+/// The API server refuses the patch, for example because the kind does not have a field.
 pub(super) async fn change(
     site: &CommandScope,
     target: &ResourceArgument,
@@ -183,7 +185,7 @@ pub(super) async fn change(
     Ok(to_change(site, target, object).change(patch).await?)
 }
 
-/// An object that a command changes, whichever version it has by then.
+/// An object that a command changes, even if its resourceVersion has changed.
 pub(super) fn to_change<'a>(
     site: &'a CommandScope,
     target: &'a ResourceArgument,

@@ -1,6 +1,6 @@
-//! `windlass trace`: from any object of the cluster back to the commit that it comes from.
+//! `windlass trace`: traces any object of the cluster back to the commit from which it comes.
 //!
-//! Elsewhere: the way there (`windlass_answers::trace`).
+//! Elsewhere: finding the steps (`windlass_answers::trace`).
 
 use clap::Args as ClapArgs;
 use windlass_answers::trace::{TraceStep, way};
@@ -39,7 +39,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
-/// Prints the way back to the source.
+/// Prints the steps back to the source.
 ///
 /// # Errors
 /// The object cannot be read.

@@ -1,6 +1,7 @@
-//! `windlass tree`: what an object applied, down to Pods, each with its health; what a Freeze holds.
+//! `windlass tree`: prints the objects that an object applied, down to Pods, with the health of each. For a Freeze, it prints
+//! the objects that the Freeze holds.
 //!
-//! Elsewhere: reading it (`windlass_answers::tree`).
+//! Elsewhere: reading the tree (`windlass_answers::tree`).
 
 use apply::dry_run_refusal;
 use clap::Args as ClapArgs;

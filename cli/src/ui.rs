@@ -1,4 +1,4 @@
-//! `windlass ui`: pages about objects in a browser, for the user of the kubeconfig and on this machine only.
+//! `windlass ui`: serves web pages about objects, on this machine only and with the rights of the kubeconfig's user.
 //!
 //! Elsewhere: the server and its pages (`windlass-web`).
 
@@ -41,10 +41,10 @@ Each page names the command that prints the same, and with `Accept: application/
 
 Exit status: 0 when it ends; 2 if the port is in use; 3 if the cluster cannot be reached.";
 
-/// What opens an address on this system.
+/// The program that opens an address on this operating system.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// Serves pages until Ctrl-C, or until the time is over.
+/// Serves pages until Ctrl-C, or until the time limit.
 ///
 /// # Errors
 /// The port is in use, or the cluster cannot be reached.
@@ -70,7 +70,7 @@ pub(super) fn run(args: &UiArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// All namespaces, unless a user may find out neither what is in them nor which there are.
+/// Selects all namespaces. If the user may list neither their objects nor the namespaces themselves, the given namespace stays.
 async fn widest(site: CommandScope) -> anyhow::Result<CommandScope> {
     let may_list =
         async |group: &str, resource: &str| site.cluster.may("list", group, resource).await;

@@ -1,4 +1,4 @@
-//! `windlass version`: which windlass this is.
+//! `windlass version`: prints the version of this program.
 
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
@@ -26,16 +26,16 @@ pub(super) enum VersionFormat {
     Yaml,
 }
 
-/// What identifies a build.
+/// The facts that identify a build.
 #[derive(Debug, Serialize)]
 struct BuildVersion {
-    /// The version of the release, with `v`.
+    /// The version of the release, with the prefix `v`.
     windlass: &'static str,
-    /// The commit that it was built from; none where the build did not say it (`$WINDLASS_COMMIT`).
+    /// The commit of the build. `None` if the build did not set `$WINDLASS_COMMIT`.
     commit: Option<&'static str>,
-    /// As container images name it.
+    /// The platform, as container images name it.
     platform: String,
-    /// The versions that its engines reproduce.
+    /// The versions of the programs that the engines reproduce.
     engines: EngineVersions,
 }
 
@@ -82,7 +82,7 @@ impl BuildVersion {
 /// Prints the version.
 ///
 /// # Errors
-/// When stdout is closed.
+/// Standard output is closed.
 pub(super) fn run(args: VersionArgs) -> anyhow::Result<()> {
     let version = BuildVersion::of_this();
     let text = match args.output {

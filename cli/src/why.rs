@@ -1,7 +1,7 @@
-//! `windlass why`: why an object is not ready, on one screen.
+//! `windlass why`: explains on one screen why an object is not ready.
 //!
-//! Here: the screen. Below: that of everything that is not ready (`why/all.rs`), and of tags that an ImagePolicy does not choose
-//! (`why/image_tags.rs`). Elsewhere: finding the cause (`windlass_answers::why`).
+//! Here: the screen of one object. Below: the screen of everything that is not ready (`why/all.rs`), and of tags that an
+//! ImagePolicy does not choose (`why/image_tags.rs`). Elsewhere: finding the cause (`windlass_answers::why`).
 
 mod all;
 mod image_tags;
@@ -100,7 +100,7 @@ async fn one(
     Ok(exit_code(std::slice::from_ref(&explanation.why), false))
 }
 
-/// Explains several objects; those that do not exist are named, and the others are explained all the same.
+/// Explains several objects. An object that does not exist is named, and the others are still explained.
 async fn each(
     site: &CommandScope,
     args: &WhyArgs,
@@ -127,7 +127,7 @@ async fn each(
     Ok(exit_code(&whys, absent > 0))
 }
 
-/// Whether something was found, or could not be read.
+/// The exit code. It says whether a cause was found, or whether an object could not be read.
 fn exit_code(whys: &[StateExplanation], is_unread: bool) -> ExitCode {
     let is_hidden = |why: &StateExplanation| why.state == ExaminedObjectState::Hidden;
     let is_unclear = |why: &StateExplanation| is_hidden(why) || !why.unread.is_empty();
@@ -146,13 +146,13 @@ fn print_explanation(explanation: &ObjectExplanation, args: &WhyArgs) -> anyhow:
     tags.map_or(Ok(()), |tags| print(&image_tags::text(tags, args.all, on)))
 }
 
-/// How wide the left column is.
+/// The width of the left column, in characters.
 const LEFT_COLUMN_CHARACTERS: usize = 9;
 
-/// The screen.
+/// The text of the screen.
 pub(super) fn screen(why: &StateExplanation, on: TerminalScreen, now: Time) -> String {
     let (glyph, colour) = match why.state {
-        // What may not be read, or is old, may be otherwise.
+        // The remarks say that some objects could not be read or may be outdated. So the object may not be ready after all.
         ExaminedObjectState::Ready if why.cause.is_none() && !why.remarks.is_empty() => {
             ("⚠", TextColour::Busy)
         }
@@ -169,7 +169,7 @@ pub(super) fn screen(why: &StateExplanation, on: TerminalScreen, now: Time) -> S
     let mut out =
         format!("{} {}\n", on.paint(glyph, Some(colour)), on.wrapped(&clean(&why.line()), 2));
     let mut block = |title: &str, text: &str| out.push_str(&titled(title, text, on));
-    // A way of one step is the first line again.
+    // A path with one step would only repeat the first line.
     if why.path.len() > 1 {
         for (at, step) in why.path.iter().enumerate() {
             let title = if at == 0 { "because" } else { "" };
@@ -216,7 +216,7 @@ fn titled(title: &str, text: &str, on: TerminalScreen) -> String {
     format!("{title:LEFT_COLUMN_CHARACTERS$}{text}\n")
 }
 
-/// What would help, and the command whole and on one line, to be copied.
+/// The advice. The command is on one line, so that the user can copy it.
 fn fix(advice: &CauseAdvice, on: TerminalScreen) -> String {
     let command = advice.command.as_ref().map(|command| {
         let command = clean(command);
@@ -352,7 +352,7 @@ mod tests {
             code(&[ExaminedObjectState::NotReady, ExaminedObjectState::Hidden], true),
             ExitCode::ProblemsFound
         );
-        // An applied object that may not be read may have failed.
+        // An applied object that the user may not read may have failed.
         let unread = vec!["Deployment/apps/web".to_owned()];
         let partly = |state| StateExplanation { unread: unread.clone(), ..of(state) };
         assert_eq!(exit_code(&[partly(ExaminedObjectState::Ready)], false), ExitCode::Failed);
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(code, ExitCode::ProblemsFound);
     }
 
-    /// The reasons that the files below a folder write, without those of tests.
+    /// The condition reasons in the source files below a folder, without those of tests.
     fn reasons(folder: &std::path::Path, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

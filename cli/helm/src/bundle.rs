@@ -1,6 +1,7 @@
-//! `windlass bundle`: a directory with a helmfile, and everything that the helmfile has of other servers, as one archive.
+//! `windlass bundle`: packs a directory with a helmfile, and everything that the helmfile fetches from other servers, into one
+//! archive.
 //!
-//! Elsewhere: the lock (`helmfile::bundle`), reading from a bundle (`helmfile_controller::helmfile`).
+//! Elsewhere: the lock file (`helmfile::bundle`), reading a bundle (`helmfile_controller::helmfile`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,10 @@ use super::helmfile::{HelmfileRemoteFetcher, below, fetch_all};
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::time_limit::parse_of_fetch;
 
-/// How deep directories are nested.
+/// The maximum depth of nested directories.
 const MAX_DIRECTORY_DEPTH: usize = 64;
 
-/// What Git keeps for itself.
+/// The directory of Git, which is not packed.
 const OF_GIT: &str = ".git";
 
 /// The flags of the command.
@@ -62,7 +63,7 @@ pub struct BundleArgs {
     time_limit: Duration,
 }
 
-/// Examples and exit codes, with which the help of the command ends.
+/// Examples and exit codes at the end of the command's help.
 pub const EXAMPLES: &str = "Examples:
   windlass bundle ./shop -o shop.tar.gz         a helmfile, with the charts of its environment default
   windlass bundle ./shop -o shop.tar.gz -e staging -e production
@@ -141,7 +142,7 @@ fn put(contents: &mut ArchiveContents<Vec<u8>>, path: &str, data: Vec<u8>) -> an
     Ok(contents.file(RelPath::parse(path)?, false, data)?)
 }
 
-/// The files of the directory, but for those of Git, of an earlier bundle, and the archive itself.
+/// The files of the directory, without those of Git, those of an earlier bundle, and the archive itself.
 fn own(folder: &Path, output: &Path) -> anyhow::Result<ArchiveContents<Vec<u8>>> {
     let output = resolved(output)?;
     let mut contents = ArchiveContents::new();
@@ -175,7 +176,7 @@ fn own(folder: &Path, output: &Path) -> anyhow::Result<ArchiveContents<Vec<u8>>>
     Ok(contents)
 }
 
-/// The file that a path leads to, through links, whether or not it is there.
+/// The target of a path after all links. The file need not exist.
 fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
     if let Ok(path) = std::fs::canonicalize(path) {
         return Ok(path);
@@ -189,13 +190,13 @@ fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(found.join(name))
 }
 
-/// What was fetched, packed.
+/// The fetched files of one address or chart, packed.
 struct BundledHelmfileRemote {
     of: String,
     archive: Vec<u8>,
 }
 
-/// Fetches, and keeps what came.
+/// Fetches, and keeps the results for the bundle.
 struct BundlingRemoteFetcher {
     remotes: HelmfileRemoteFetcher,
     found: Mutex<BTreeMap<String, BundledHelmfileRemote>>,
@@ -206,7 +207,7 @@ impl BundlingRemoteFetcher {
         self.found.lock()
     }
 
-    /// Keeps the files of a directory, in the archive below `name` unless that is empty.
+    /// Keeps the files of a directory. In the archive, they are below `name`, unless it is empty.
     fn keep(&self, id: String, of: String, name: &str, place: &str) -> Result<(), String> {
         if self.found().contains_key(&id) {
             return Ok(());
@@ -262,7 +263,7 @@ mod tests {
             write(path);
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
-        // The archive is the same file, also through links.
+        // The archive must also be recognized through links.
         let elsewhere = tempfile::tempdir().unwrap();
         let to_folder = elsewhere.path().join("d");
         let to_file = elsewhere.path().join("f");

@@ -1,7 +1,7 @@
-//! `windlass helmfile`: what `helmfile` prints of helmfiles on the disk, and their releases rendered.
+//! `windlass helmfile`: prints what the program `helmfile` prints for helmfiles on the disk, and renders their releases.
 //!
-//! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/local_disk_files.rs`), what helmfiles mean (engine
-//! `helmfile`), rendering a release (`template`).
+//! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/local_disk_files.rs`), the meaning of helmfiles
+//! (engine `helmfile`), rendering a release (`template`).
 
 mod deps;
 mod diff;
@@ -48,7 +48,7 @@ pub fn run(flags: HelmfileFlags) -> ExitCode {
     let is_quiet = flags.quiet;
     let stop = StopSignal::default();
     let limit = TimeLimit::start(flags.time_limit, &stop);
-    // Templates may include each other deeply, which takes stack.
+    // Deeply nested templates need a large stack.
     let seen = stop.clone();
     let asked = settings.clone();
     let thread = std::thread::Builder::new()
@@ -103,7 +103,7 @@ pub fn run(flags: HelmfileFlags) -> ExitCode {
     status
 }
 
-/// What a person reads of an error.
+/// The text of an error for the user.
 fn failure(error: &str, stop: &StopSignal) -> String {
     match stop.is_set() {
         true => format!("Error: {error}\n\n{}\n", time_limit::HINT),
@@ -111,10 +111,10 @@ fn failure(error: &str, stop: &StopSignal) -> String {
     }
 }
 
-/// What a command has done.
+/// The result of a command.
 struct HelmfileCommandOutcome {
     printed: PrintOutput,
-    /// What a person reads at the end.
+    /// The summary for the user at the end.
     summary: String,
     ending: HelmfileCommandEnd,
 }
@@ -122,9 +122,9 @@ struct HelmfileCommandOutcome {
 /// How a command ends after it has printed.
 enum HelmfileCommandEnd {
     Done,
-    /// With an error.
+    /// The command failed.
     Failed(String),
-    /// With the status that says that something would change.
+    /// The command found changes, which the exit status reports.
     Changed,
 }
 
@@ -135,7 +135,7 @@ impl From<PrintOutput> for HelmfileCommandOutcome {
 }
 
 impl HelmfileCommandOutcome {
-    /// What was printed until an error.
+    /// Keeps the output that was printed before an error.
     fn until_error(printed: PrintOutput, error: Option<String>) -> Self {
         let outcome = Self::from(printed);
         match error {
@@ -169,7 +169,7 @@ fn print(
     }
     let mut outcome = run_command(plan, flags, stop)?;
     outcome.printed.warnings.extend(changing(&helmfile_environment));
-    // A helmfile that was loaded comes before the one that was not.
+    // A helmfile that was loaded is printed before the error of one that was not.
     if let (Some(error), HelmfileCommandEnd::Done) = (error, &outcome.ending) {
         outcome.ending = HelmfileCommandEnd::Failed(error);
     }
@@ -178,16 +178,16 @@ fn print(
 
 /// The releases of a helmfile, for other commands.
 pub struct HelmfileReleaseList {
-    /// Namespace and name of each; the namespace is empty if the release names none.
+    /// The namespace and name of each release. The namespace is empty if the release names none.
     pub releases: Vec<(String, String)>,
-    /// What a person has to know of it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// The releases of the helmfile in a folder, which is an absolute path.
+/// Lists the releases of the helmfile in a folder, which is an absolute path.
 ///
 /// # Errors
-/// What is wrong with the helmfile.
+/// The helmfile is not valid. The error says why.
 pub fn listed(folder: &Path, environment: &str) -> Result<HelmfileReleaseList, String> {
     let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
     let settings = HelmfilePlanSettings {
@@ -219,11 +219,11 @@ pub fn listed(folder: &Path, environment: &str) -> Result<HelmfileReleaseList, S
     thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
 }
 
-/// Fetches everything that the releases of a helmfile in a folder have of other servers; says how many releases there are,
-/// and what a person has to know.
+/// Fetches everything that the releases of a helmfile use from other servers. Returns the number of releases, and warnings for
+/// the user.
 ///
 /// # Errors
-/// What is wrong with the helmfile, and what cannot be fetched.
+/// The helmfile is not valid, or something cannot be fetched.
 pub(super) fn fetch_all(
     folder: &Path,
     settings: HelmfilePlanSettings,
@@ -250,7 +250,7 @@ pub(super) fn fetch_all(
     thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
 }
 
-/// A warning that the next run can print something else, if it can.
+/// A warning if the next run may print something else.
 fn changing(helmfile_environment: &HelmfileHostEnvironment) -> Option<String> {
     let drawn = helmfile_environment.drawn();
     (!drawn.is_empty()).then(|| {
@@ -285,7 +285,7 @@ fn run_command(
                 HelmfileEnvFormat::Yaml => PrintEnvFormat::Yaml,
                 HelmfileEnvFormat::Json => PrintEnvFormat::Json,
             };
-            // What an environment has does not depend on releases.
+            // The values of an environment do not depend on releases.
             let printed = plan.print_env(format);
             printed.map(|text| PrintOutput { text, has_releases: true, ..PrintOutput::default() })
         }
@@ -299,7 +299,7 @@ fn run_command(
     printed.map(HelmfileCommandOutcome::from).map_err(|error| error.to_string())
 }
 
-/// The environment of the helmfile: the disk, the environment variables, the time, randomness.
+/// The inputs of the helmfile: the disk, the environment variables, the time, and random numbers.
 fn helmfile_environment(
     flags: &HelmfileFlags,
     settings: &HelmfilePlanSettings,
@@ -324,8 +324,7 @@ fn helmfile_environment(
     Ok(helmfile_environment.with_stdin(stdin.into()))
 }
 
-/// An environment that fetches and runs nothing; encrypted files are decrypted with the keys of the user who runs the
-/// command.
+/// The inputs of a helmfile that fetches and runs nothing. Encrypted files are decrypted with the keys of the current user.
 fn on_disk(stop: &StopSignal) -> HelmfileHostEnvironment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -346,8 +345,7 @@ fn on_disk(stop: &StopSignal) -> HelmfileHostEnvironment {
     .with_decrypt(Arc::new(LocalKeyDecryptor::new(stop)))
 }
 
-/// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order until one
-/// fails.
+/// Renders the releases of a plan, as many at once as there are processors. Prints them in order until one fails.
 fn render(
     plan: HelmfileProcessingPlan,
     options: &helmfile::ReleaseRenderOptions,
@@ -380,12 +378,12 @@ fn render(
     PartialOutput { made: printed, error }.into()
 }
 
-/// The error of a release.
+/// The error text of a release.
 fn failure_of(release: &HelmfileReleaseToRender, error: &str) -> String {
     format!("{}: release \"{}\": {error}", release.trail, release.name)
 }
 
-/// What each release is rendered to.
+/// Renders releases in parallel.
 fn side_by_side(
     releases: &[HelmfileReleaseToRender],
     stop: &StopSignal,

@@ -1,6 +1,6 @@
-//! Commands about charts and helmfiles on the disk: `windlass template`, `helmfile` and `bundle`.
+//! The commands for charts and helmfiles on the disk: `windlass template`, `helmfile` and `bundle`.
 //!
-//! Elsewhere: what charts and helmfiles mean (engines `helm` and `helmfile`), releases of a cluster and the command line
+//! Elsewhere: the meaning of charts and helmfiles (engines `helm` and `helmfile`), releases in a cluster and the command line
 //! (`windlass-cli`).
 
 pub mod bundle;

@@ -1,9 +1,9 @@
-//! `windlass template`: renders a chart as `helm template` does: same output, same errors, same exit status.
+//! `windlass template`: renders a chart like `helm template`, with the same output, errors and exit status.
 //!
-//! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/ignored_flags.rs`), what clap says of them
-//! (`template/usage.rs`), files (`template/local_chart_files.rs`), values (`template/values.rs`), output (`template/output.rs`), a
-//! failing template shown to a person (`template/error_explanation.rs`), charts of kustomizations (`template/kustomize_chart_render.rs`), `helm
-//! lint` (`template/chart_lint.rs`), everything that needs no disk (engine `helm`).
+//! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/ignored_flags.rs`), errors of the command line
+//! (`template/usage.rs`), files (`template/local_chart_files.rs`), values (`template/values.rs`).
+//! Also elsewhere: output (`template/output.rs`), explaining a failing template (`template/error_explanation.rs`), charts in
+//! kustomizations (`template/kustomize_chart_render.rs`), `helm lint` (`template/chart_lint.rs`), rendering (engine `helm`).
 
 mod chart_lint;
 mod error_explanation;
@@ -37,12 +37,12 @@ pub use flags::HelmTemplateFlags;
 pub use kustomize_chart_render::{render as render_for_overlay, render_chart};
 pub use usage::explain as explain_usage;
 
-/// What the command says.
+/// The output of the command.
 #[derive(Debug, Default)]
 struct PrintedTemplateOutput {
     stdout: Vec<u8>,
     warnings: Vec<HelmWarning>,
-    /// Text behind `Error: `, and what a person at a terminal is shown below it.
+    /// The text after `Error: `, and the explanation for a user at a terminal.
     error: Option<(String, Option<String>)>,
 }
 
@@ -50,7 +50,7 @@ struct PrintedTemplateOutput {
 pub fn run(flags: HelmTemplateFlags) -> ExitCode {
     let is_debug = flags.debug;
     let notices = flags.other.notices.clone();
-    // Templates may include each other deeply, which takes stack.
+    // Deeply nested templates need a large stack.
     let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(move || {
         let mut said = PrintedTemplateOutput::default();
         if let Err(failed) = render(&flags, None, &mut said) {
@@ -84,30 +84,30 @@ pub fn run(flags: HelmTemplateFlags) -> ExitCode {
 /// Loads a chart from a folder or an archive.
 ///
 /// # Errors
-/// Helm's text.
+/// The error text of Helm.
 pub fn load_chart(path: &std::path::Path) -> Result<helm::chart::Chart, String> {
     local_chart_files::load(path, &mut Vec::new())
 }
 
-/// An error as the command prints it.
+/// An error as the command prints it: the text, and an explanation.
 type TemplateCommandError = (String, Option<String>);
 
 fn failed(error: impl ToString) -> TemplateCommandError {
     (error.to_string(), None)
 }
 
-/// What a render is part of.
+/// The inputs of a render that is part of a kustomize build or a helmfile.
 #[derive(Clone, Copy)]
 struct EmbeddedRenderInputs<'b> {
-    /// Values below those of the flags, later ones above earlier ones.
+    /// Values with lower precedence than those of the flags. Later ones override earlier ones.
     values: &'b [Vec<u8>],
     /// The files of the chart, if it is not on the disk.
     chart: Option<&'b [ChartFile]>,
-    /// Ends the whole.
+    /// Stops the whole build.
     stop: &'b StopSignal,
 }
 
-/// Renders what the flags say, alone or as a part of a build, whose time it takes.
+/// Renders a chart according to the flags, alone or as part of a build. As a part, it shares the time limit of the build.
 fn render(
     flags: &HelmTemplateFlags,
     within: Option<EmbeddedRenderInputs<'_>>,
@@ -131,7 +131,7 @@ fn render(
     })
 }
 
-/// Renders what the flags say in an environment.
+/// Renders a chart according to the flags in an environment.
 fn render_in(
     flags: &HelmTemplateFlags,
     env: &RenderEnvironment,
@@ -183,7 +183,7 @@ fn render_in(
     match template::render(request, env, &mut said.warnings) {
         Ok(rendered) => {
             let printed = output::print(flags, &release, &rendered, &mut said.stdout);
-            // The process ends; taking templates and manifests apart would only delay it.
+            // The process ends soon, so freeing the templates and manifests would only delay it.
             std::mem::forget(rendered);
             printed.map_err(failed)
         }
@@ -200,7 +200,7 @@ fn render_in(
     }
 }
 
-/// The environment of the templates: the time, randomness, and a cluster as the flags describe it.
+/// The inputs of the templates: the time, random numbers, and the cluster that the flags describe.
 fn env(flags: &HelmTemplateFlags, kube_version: Option<KubeVersion>) -> RenderEnvironment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let local = local_zone();
@@ -222,8 +222,8 @@ fn env(flags: &HelmTemplateFlags, kube_version: Option<KubeVersion>) -> RenderEn
     }
 }
 
-/// The namespace of a release: the given one, `HELM_NAMESPACE`, or that of a context, which is the current one if it is
-/// empty.
+/// The namespace of a release: the given one, `HELM_NAMESPACE`, or the namespace of a kubeconfig context. An empty context
+/// stands for the current one.
 pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) -> String {
     let mut flags = HelmTemplateFlags::default();
     flags.namespace = Some(given.to_owned());
@@ -232,7 +232,7 @@ pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) ->
     local_chart_files::namespace(&flags)
 }
 
-/// The zone that `TZ` names; UTC without one.
+/// The time zone in `TZ`. UTC if it is not set.
 pub(super) fn local_zone() -> GoTimeZone {
     match std::env::var("TZ") {
         Ok(name) if !name.is_empty() => GoTimeZone::load(name.trim_start_matches(':'))

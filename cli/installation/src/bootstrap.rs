@@ -1,10 +1,10 @@
-//! `windlass bootstrap`: writes windlass's own manifests to a repository, installs them, and has windlass follow that
-//! repository from then on.
+//! `windlass bootstrap`: writes the manifests of windlass to a Git repository, installs windlass, and makes it follow that
+//! repository.
 //!
-//! Layout and objects are those of `flux bootstrap`, so that its repositories are taken as they are. Nothing is written to
-//! the cluster before the repository has all of it; run again, it changes what differs and nothing else.
-//! Below: the files ([`layout`]), the user's `git` ([`repository`]), who may read the repository ([`credentials`]), services
-//! that host repositories ([`forge`]), clusters that followed another repository before ([`repository_move`]).
+//! The files and objects are those of `flux bootstrap`, so existing Flux repositories work unchanged.
+//! windlass writes to the cluster only after the repository contains all files. A second run changes only what differs.
+//! Below: the files ([`layout`]), the user's `git` ([`repository`]), credentials ([`credentials`]), hosting services
+//! ([`forge`]), clusters that followed another repository before ([`repository_move`]).
 
 mod credentials;
 mod forge;
@@ -86,7 +86,7 @@ struct BootstrapSyncArgs {
 }
 
 impl BootstrapSyncArgs {
-    /// The certificates of `--ca-file`.
+    /// The certificates in the file of `--ca-file`.
     fn ca(&self) -> anyhow::Result<Option<String>> {
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
@@ -120,7 +120,7 @@ struct GitBootstrapArgs {
 /// Bootstraps a cluster.
 ///
 /// # Errors
-/// What is in the way, or what did not become ready in time.
+/// Something prevents the bootstrap, or an object did not become ready in time.
 pub fn run(args: &BootstrapArgs) -> anyhow::Result<()> {
     let (service, args) = match &args.provider {
         BootstrapCommand::Git(args) => {
@@ -135,7 +135,8 @@ pub fn run(args: &BootstrapArgs) -> anyhow::Result<()> {
     block_on(bootstrap(&args.as_git(&forge)?, Some(&forge)))
 }
 
-/// The same for any server; a service is asked for the repository, and takes the key that was made.
+/// Bootstraps from any Git server. If the server is a hosting service, the repository is created there, and a new deploy key is
+/// registered there.
 async fn bootstrap(args: &GitBootstrapArgs, forge: Option<&ForgeRepository>) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
     let components = args.manifests.yaml(namespace)?;
@@ -184,7 +185,7 @@ async fn bootstrap(args: &GitBootstrapArgs, forge: Option<&ForgeRepository>) -> 
     Ok(())
 }
 
-/// Puts the files into the repository; returns what a build of them has, and the commit.
+/// Pushes the files to the repository. Returns the objects that a build of the files yields, and the commit.
 async fn publish(
     args: &GitBootstrapArgs,
     url: &Url,
@@ -217,7 +218,7 @@ async fn publish(
     Ok((objects, commit))
 }
 
-/// Shows a key that was made, and waits until the user confirms that it has access.
+/// Shows a new deploy key, and waits until the user confirms that the key has access.
 fn await_access(key: &str, url: &Url) -> anyhow::Result<()> {
     print(&format!("{}\n", key.trim()))?;
     say(ProgressGlyph::Waiting, &format!("give this key read access to {url}, then press Enter"));
@@ -227,7 +228,7 @@ fn await_access(key: &str, url: &Url) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies the objects of the build; the Secret is there before what refers to it.
+/// Applies the built objects. The Secret is applied before the objects that refer to it.
 async fn install_from(
     cluster: &ClusterConnection,
     args: &GitBootstrapArgs,
@@ -249,7 +250,7 @@ async fn install_from(
     install::apply(cluster, sync, deadline).await
 }
 
-/// Applies windlass itself, and the Secret with which it reads the repository.
+/// Applies windlass itself, and the Secret with which windlass reads the repository.
 async fn install_components(
     cluster: &ClusterConnection,
     args: &GitBootstrapArgs,
@@ -268,7 +269,7 @@ async fn install_components(
     Ok(())
 }
 
-/// Waits until windlass itself has applied a commit.
+/// Waits until windlass has applied a commit.
 async fn await_commit(
     cluster: &ClusterConnection,
     namespace: &str,

@@ -1,4 +1,5 @@
-//! `windlass check`: whether a cluster can have windlass, whether it is there and works, and what to do where not.
+//! `windlass check`: verifies that a cluster can run windlass, that windlass is installed, and that it works. For each problem,
+//! the command prints advice.
 
 use std::time::Duration;
 
@@ -23,16 +24,16 @@ use windlass_serve::settings::lease_name;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";
-/// Selects what belongs to windlass.
+/// The label selector of windlass's objects.
 pub const OURS: &str = "app.kubernetes.io/name=windlass";
 
-/// The flag by which the objects are divided between processes.
+/// The flag that divides the objects between several processes.
 const SELECTOR_FLAG: &str = "--watch-label-selector=";
 
-/// The flag by which the Lease is in another namespace.
+/// The flag that puts the Lease into another namespace.
 const NAMESPACE_FLAG: &str = "--leader-election-namespace";
 
-/// How long a process may take to follow another one that has released its Lease.
+/// How long a process may take to acquire a Lease that another process has released.
 const LEASE_ACQUISITION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The flags of `windlass check`.
@@ -45,7 +46,7 @@ pub struct CheckArgs {
     pre: bool,
 }
 
-/// Examples and exit codes, with which the help of the command ends.
+/// Examples and exit codes at the end of the command's help.
 pub const EXAMPLES: &str = "Examples:
   windlass check --pre                          whether windlass can be installed
   windlass check                                whether it is installed and works
@@ -58,7 +59,7 @@ Providers whose services do not accept notifications are named, which is no fail
 
 Exit status: 0; 1 if a check failed; 2 if the command line is wrong; 3 if the cluster cannot be reached.";
 
-/// What is not as it should be; each is said when it is found.
+/// The problems that were found. Each is printed when it is found.
 #[derive(Debug, Default)]
 struct CheckFindings(Vec<String>);
 
@@ -69,7 +70,7 @@ impl CheckFindings {
     }
 }
 
-/// Checks a cluster; the status says whether all is well.
+/// Checks a cluster. The exit status says whether all is well.
 ///
 /// # Errors
 /// The cluster cannot be reached.
@@ -116,10 +117,10 @@ async fn check(cluster: &ClusterConnection, version: &str, args: &CheckArgs) -> 
     findings
 }
 
-/// Whether a version of Kubernetes is supported.
+/// Checks that a version of Kubernetes is supported.
 ///
 /// # Errors
-/// It is too old; names the oldest.
+/// The version is too old. The error names the oldest supported version.
 pub(super) fn is_supported(version: &str) -> anyhow::Result<()> {
     let oldest = SemverVersion::parse(OLDEST);
     match (SemverVersion::parse(version), oldest) {
@@ -135,7 +136,8 @@ pub(super) fn is_supported(version: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Whether this user may install: CRDs and ClusterRoleBindings are the rights that are missing most often.
+/// Checks whether the user may install windlass. The rights that are missing most often are those to write CRDs and
+/// ClusterRoleBindings.
 async fn rights(cluster: &ClusterConnection, findings: &mut CheckFindings) {
     let wanted = [
         ("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -153,7 +155,7 @@ async fn rights(cluster: &ClusterConnection, findings: &mut CheckFindings) {
     }
 }
 
-/// Whether the program runs; what it runs as.
+/// Checks whether windlass is running, and which workload runs it.
 async fn workloads(
     cluster: &ClusterConnection,
     args: &CheckArgs,
@@ -199,16 +201,16 @@ async fn workloads(
     found
 }
 
-/// The processes that act, as far as Leases tell.
+/// The running processes of windlass, according to their Leases.
 #[derive(Debug, Default)]
 struct LeaseHolderProcesses {
     leases: WindlassLeases,
-    /// Those that are none of the Pods of windlass.
+    /// The processes that run outside of windlass's Pods.
     outside: Vec<LeaseHolder>,
 }
 
 impl LeaseHolderProcesses {
-    /// Waits until it is seen who renews Leases.
+    /// Waits until a process was seen to renew its Lease.
     ///
     /// # Errors
     /// The API server refuses to list Leases or Pods.
@@ -221,7 +223,7 @@ impl LeaseHolderProcesses {
     }
 }
 
-/// What is said where windlass neither is a workload nor runs outside of the cluster.
+/// The message if windlass has no workload and does not run outside of the cluster either.
 fn absence(namespace: &str, leases: &WindlassLeases) -> String {
     let absent = format!("windlass is not in namespace {namespace}");
     match leases.restart() {
@@ -230,7 +232,7 @@ fn absence(namespace: &str, leases: &WindlassLeases) -> String {
     }
 }
 
-/// Whether one workload runs, or another process does outside of the cluster what it would do.
+/// Checks whether a workload is running. It also accepts a process outside of the cluster that does the same work.
 fn check_workload(
     workload: &Object,
     processes: &LeaseHolderProcesses,
@@ -245,7 +247,7 @@ fn check_workload(
             Some(holder) => {
                 say(ProgressGlyph::Success, &format!("{id} is scaled to zero, and {}", held_outside(holder)));
             }
-            // Whether another process acts is not known.
+            // It is unknown whether another process is running.
             None if !leases.unconfirmed.is_empty() => {}
             None => findings.fail(&format!(
                 "{id} is scaled to zero, so nothing is reconciled; `kubectl -n {namespace} scale {}/{} --replicas=1` \
@@ -267,7 +269,8 @@ fn check_workload(
     }
 }
 
-/// What is said of a workload that is ready; `leads` is a process outside of the cluster for which its Pods wait.
+/// The message about a workload that is ready. `leads` is a process outside of the cluster for which the Pods of the workload
+/// wait.
 fn ready_in_words(workload: &Object, leads: Option<&LeaseHolder>) -> String {
     let ready = format!("{} ready: {}", name(workload), images(workload));
     match leads {
@@ -281,26 +284,27 @@ fn ready_in_words(workload: &Object, leads: Option<&LeaseHolder>) -> String {
     }
 }
 
-/// What is said of a process that holds the Lease of windlass and is none of its Pods.
+/// The message about a process that holds the Lease of windlass but is none of its Pods.
 fn held_outside(holder: &LeaseHolder) -> String {
     let LeaseHolder { identity, lease, .. } = holder;
     let term = holder.term();
     format!("'{identity}', a process outside of the cluster, holds Lease {lease} ({term})")
 }
 
-/// The selector by which the objects of a workload are selected; empty for all.
+/// The label selector for the objects that a workload reconciles. Empty for all objects.
 pub(super) fn selector(workload: &Object) -> &str {
     arguments(workload).find_map(|it| it.strip_prefix(SELECTOR_FLAG)).unwrap_or_default()
 }
 
-/// Whether the processes of a workload act under a Lease of their namespace.
+/// Whether the processes of a workload use a Lease in their namespace for leader election.
 pub(super) fn is_elected(workload: &Object) -> bool {
     let is_set =
         |it: &str| matches!(it, "--enable-leader-election" | "--enable-leader-election=true");
     arguments(workload).any(is_set) && !arguments(workload).any(|it| it.starts_with(NAMESPACE_FLAG))
 }
 
-/// Whether a process acts, where Leases tell: one that follows another takes the Lease after a moment.
+/// Waits for a process that holds a Lease, if the workload uses leader election. A process that replaces another takes the
+/// Lease after a moment.
 async fn leader(
     cluster: &ClusterConnection,
     args: &CheckArgs,
@@ -349,7 +353,7 @@ fn images(object: &Object) -> String {
     images.join(", ")
 }
 
-/// Whether every CRD is there, served in the version that this program uses.
+/// Checks that every CRD exists and serves the version that this program uses.
 async fn definitions(cluster: &ClusterConnection, findings: &mut CheckFindings) {
     say(ProgressGlyph::Action, "checking CRDs");
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -390,10 +394,10 @@ fn is_established(crd: &Object) -> bool {
     conditions.any(|it| it["type"] == "Established" && it["status"] == "True")
 }
 
-/// How many Providers are named.
+/// The maximum number of Providers that are named.
 const MAX_NAMED_PROVIDERS: usize = 8;
 
-/// Warns of Providers whose services do not accept notifications: windlass itself is well.
+/// Warns about Providers whose services reject notifications. This is no fault of windlass.
 async fn deliveries(cluster: &ClusterConnection) {
     match open_incidents(cluster, "", "Provider").await {
         Ok(incidents) => {
@@ -401,7 +405,7 @@ async fn deliveries(cluster: &ClusterConnection) {
                 say(ProgressGlyph::Warning, &clean(&text));
             }
         }
-        // What is missing is said of its CRD.
+        // Another check reports the missing CRD.
         Err(ClusterError::NoSuchKind { .. }) => {}
         Err(error) => {
             let text = format!("cannot tell whether notifications are delivered: {error}");
@@ -410,7 +414,7 @@ async fn deliveries(cluster: &ClusterConnection) {
     }
 }
 
-/// What is said of the Providers that Incidents are about; none without any.
+/// The message about the Providers that Incidents report. `None` if there are none.
 fn undelivered(incidents: &[Object]) -> Option<String> {
     let name = |incident: &Object| {
         let subject = incident.get("spec").map(|spec| &spec["subject"]["name"]);
@@ -429,14 +433,14 @@ fn undelivered(incidents: &[Object]) -> Option<String> {
     ))
 }
 
-/// What an installation leaves to others.
+/// The responsibilities that an installation leaves to other operators.
 #[derive(Debug, Clone, Copy, Default)]
 struct DelegatedResponsibilities {
-    /// There is none yet.
+    /// windlass is not installed yet.
     is_before: bool,
-    /// The objects are divided by a selector.
+    /// A label selector divides the objects between operators.
     divides: bool,
-    /// The notification-controller of Flux sends notifications.
+    /// The notification-controller of Flux sends the notifications.
     forwards: bool,
 }
 
@@ -448,14 +452,14 @@ impl DelegatedResponsibilities {
         Self { is_before, divides, forwards }
     }
 
-    /// Whether an operator may act, too.
+    /// Whether an operator may run beside windlass.
     fn permit(self, operator: &DetectedOperator) -> bool {
         let is_notifying = operator.kind == FluxApiOperator::Flux("notification-controller");
         self.divides || (self.forwards && is_notifying)
     }
 }
 
-/// Operators beside which windlass must not act.
+/// Finds operators that must not run beside windlass.
 fn others(
     operators: &ClusterOperators,
     namespace: &str,
@@ -491,7 +495,7 @@ fn others(
     }
 }
 
-/// Objects of a kind that a selector matches; none if they cannot be listed, which is said.
+/// Lists the objects of a kind that match a selector. If they cannot be listed, prints the problem and returns `None`.
 async fn list(
     cluster: &ClusterConnection,
     gvk: &Gvk,
@@ -569,7 +573,7 @@ mod tests {
         found
     }
 
-    /// The problems that `check` reports in a cluster with these objects beside the CRDs.
+    /// The problems that `check` reports for a cluster with the CRDs and these objects.
     async fn findings(objects: &[Value], flags: &[&str]) -> Vec<String> {
         let crds = crds::all().into_iter().map(|(_, crd)| definition(&crd));
         findings_of(objects.iter().cloned().chain(crds).collect(), flags).await
@@ -597,7 +601,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_outside_of_the_cluster_acts_in_place_of_a_workload_that_is_scaled_to_zero() {
-        // At each use, since a Lease counts for five seconds only.
+        // The time is read at each use, because the Lease is valid for five seconds only.
         let now = || jiff::Timestamp::now().to_string();
         let held = |name: &str| operator_objects::lease(name, "laptop", &now());
         let own = || held("windlass-leader-election");
@@ -614,7 +618,7 @@ mod tests {
         let ready = ready_in_words(&ready, Some(&holder));
         let begin = "Deployment/flux-system/windlass-controller ready: windlass:v1; its Pods are standbys and reconcile nothing";
         assert_eq!(ready, format!("{begin}: {text}"));
-        // One that is held no longer, or by a Pod that is about to end, or for other objects.
+        // A Lease that is no longer held, or that is held by an ending Pod or for other objects.
         let old =
             operator_objects::lease("windlass-leader-election", "laptop", "2026-01-01T00:00:00Z");
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "laptop",
@@ -638,7 +642,7 @@ mod tests {
         let lease = |holder: &str, renewed: &str| {
             operator_objects::lease("windlass-leader-election-73fdc1be", holder, renewed)
         };
-        // At each use, since a Lease counts for five seconds only.
+        // The time is read at each use, because the Lease is valid for five seconds only.
         let now = || jiff::Timestamp::now().to_string();
         let elected = || windlass(1, &["--enable-leader-election"]);
         let old = || lease("a", "2026-01-01T00:00:00Z");
@@ -651,7 +655,7 @@ mod tests {
         let found = findings(&[elected()], &["--timeout=1ms"]).await;
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("no process has acquired Lease flux-system/"), "{found:?}");
-        // It needs none, or has it elsewhere.
+        // The installation needs no Lease, or has it in another namespace.
         assert_eq!(findings(&[windlass(1, &[]), old()], &[]).await, [""; 0]);
         let elsewhere = ["--enable-leader-election", "--leader-election-namespace=leases"];
         assert_eq!(findings(&[windlass(1, &elsewhere), old()], &[]).await, [""; 0]);
@@ -669,7 +673,7 @@ mod tests {
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].contains("renewed Lease flux-system/"), "{found:?}");
         }
-        // It has run out meanwhile.
+        // The Lease has expired meanwhile.
         let old = |holder: &str| {
             operator_objects::lease("windlass-leader-election", holder, "2026-01-01T00:00:00Z")
         };
@@ -688,7 +692,7 @@ mod tests {
                 found[0].starts_with(&format!("Deployment/flux-system/{name} has 1 replica(s)"))
             );
             assert!(found[0].contains("`windlass migrate from-flux -n flux-system`"), "{found:?}");
-            // Before an installation this is what is to be taken over.
+            // Before an installation, Flux is the operator that windlass will replace.
             assert_eq!(findings(&[flux(name)], &["--pre"]).await, [""; 0]);
         }
         let divided = windlass(1, &["--watch-label-selector=!sharding.fluxcd.io/key"]);

@@ -1,9 +1,11 @@
-//! Which operators of these APIs are in a cluster, and which of them act: what is asked before one is added or taken away.
+//! Finds the operators of Flux's and windlass's APIs in a cluster, and which of them are active. Commands check this before
+//! they install or remove an operator.
 //!
-//! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
-//! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`operator_presence`), who may act beside
-//! whom (`windlass_cluster::election`). Below: whether one acts outside of the cluster (`external_operator`), whether
-//! the process that holds a Lease lives (`renewal`).
+//! Operators are found by their Deployments and StatefulSets, and by their Leases. A controller outside of the cluster has only
+//! a Lease.
+//! Below: whether an operator is active according to its Leases (`operator_presence`), operators outside of the cluster
+//! (`external_operator`), whether the holder of a Lease is alive (`renewal`).
+//! Elsewhere: which operators may run together (`windlass_cluster::election`).
 
 mod external_operator;
 mod operator_presence;
@@ -31,29 +33,29 @@ use windlass_cluster::election::{
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// Where nodes have their Leases, one each.
+/// Excludes the Leases of nodes, because each node has one.
 const NODES: &str = "metadata.namespace!=kube-node-lease";
-/// What the names of windlass's Leases begin with.
+/// The prefix of windlass's Lease names.
 const OWN_LEASE: &str = "windlass-leader-election";
-/// By how much clocks may differ: a Lease that ran out so recently counts as held.
+/// The tolerated difference between clocks. A Lease that expired so recently counts as held.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
-/// Who serves these APIs.
+/// An operator of Flux's APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FluxApiOperator {
     Windlass,
-    /// A controller of Flux, by the name that it has without shards.
+    /// A controller of Flux, by its name without the shard.
     Flux(&'static str),
 }
 
-/// A workload of an operator, or a Lease under which one acts.
+/// A workload of an operator, or a Lease that an operator holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DetectedOperator {
     pub(super) kind: FluxApiOperator,
     pub(super) namespace: String,
-    /// As messages name it, with what shows that it acts.
+    /// The name for messages, with the evidence that the operator is active.
     pub(super) subject: String,
-    /// Whether it acts, or may at any moment.
+    /// Whether the operator is active, or may become active at any moment.
     pub(super) is_active: bool,
 }
 
@@ -61,15 +63,16 @@ pub(super) struct DetectedOperator {
 #[derive(Debug, Default)]
 pub(super) struct ClusterOperators(Vec<DetectedOperator>);
 
-/// How many replicas a workload is to have.
+/// The desired number of replicas of a workload.
 pub(super) fn replicas(workload: &Object) -> i64 {
     workload.get("spec").and_then(|spec| spec["replicas"].as_i64()).unwrap_or(1)
 }
 
-/// The Deployments of the controllers that windlass replaces, and of their shards; an empty namespace stands for all.
+/// The Deployments of the Flux controllers that windlass replaces, including their shards. An empty namespace stands for all
+/// namespaces.
 ///
 /// # Errors
-/// The API server refuses to list them.
+/// The API server refuses to list the objects.
 pub(super) async fn flux_controllers(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -79,10 +82,10 @@ pub(super) async fn flux_controllers(
     Ok(found)
 }
 
-/// All Deployments of Flux, such as those of its image controllers; an empty namespace stands for all.
+/// All Deployments of Flux, including for example its image controllers. An empty namespace stands for all namespaces.
 ///
 /// # Errors
-/// The API server refuses to list them.
+/// The API server refuses to list the objects.
 pub(super) async fn flux_deployments(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -94,16 +97,16 @@ pub(super) async fn flux_deployments(
     Ok(found)
 }
 
-/// The controller of Flux that a Deployment runs, if windlass replaces it.
+/// The Flux controller that a Deployment runs, if windlass replaces that controller.
 pub(super) fn replaced(deployment: &Object) -> Option<&'static str> {
     controller_of(deployment.name(), deployment.label(COMPONENT), &REPLACED_CONTROLLERS)
 }
 
 impl ClusterOperators {
-    /// Finds them.
+    /// Finds the operators of a cluster.
     ///
     /// # Errors
-    /// The API server refuses to list workloads or Leases: whether there is another one is not known.
+    /// The API server refuses to list workloads or Leases. Then it is unknown whether there is another operator.
     pub(super) async fn find(cluster: &ClusterConnection) -> anyhow::Result<Self> {
         let unknown = "cannot determine which operators are in the cluster";
         let mut found = Vec::new();
@@ -128,17 +131,17 @@ impl ClusterOperators {
         Ok(Self(found))
     }
 
-    /// Those that act, or may at any moment.
+    /// The operators that are active, or may become active at any moment.
     pub(super) fn active(&self) -> impl Iterator<Item = &DetectedOperator> {
         self.0.iter().filter(|it| it.is_active)
     }
 
-    /// Those of Flux that act.
+    /// The active operators of Flux.
     pub(super) fn flux(&self) -> impl Iterator<Item = &DetectedOperator> {
         self.active().filter(|it| it.kind != FluxApiOperator::Windlass)
     }
 
-    /// Installations of windlass in other namespaces, whether they act or not.
+    /// The installations of windlass in other namespaces, active or not.
     pub(super) fn elsewhere<'s>(
         &'s self,
         namespace: &'s str,
@@ -148,11 +151,11 @@ impl ClusterOperators {
             .filter(move |it| it.kind == FluxApiOperator::Windlass && it.namespace != namespace)
     }
 
-    /// Checks that windlass may be installed in a namespace: it would act beside another operator, or take the rights of
-    /// another installation.
+    /// Checks that windlass may be installed in a namespace. It must not run beside another operator, and must not take over
+    /// the rights of another installation.
     ///
     /// # Errors
-    /// It must not, and what to do instead.
+    /// The installation is not allowed. The error says what to do instead.
     pub(super) fn permit_installation(&self, namespace: &str) -> anyhow::Result<()> {
         if let Some(flux) = self.flux().next() {
             bail!(
@@ -187,7 +190,7 @@ impl DetectedOperator {
     }
 }
 
-/// Where Leases are; none if the cluster has no such kind.
+/// The API resource of Leases. `None` if the cluster does not serve it.
 async fn lease_resource(
     cluster: &ClusterConnection,
 ) -> Result<Option<ApiResourceLocation>, ClusterError> {
@@ -197,7 +200,7 @@ async fn lease_resource(
     }
 }
 
-/// The Leases of operators in a namespace, or in all of them (`""`); none if the cluster has no such kind.
+/// The Leases of operators in a namespace, or in all namespaces (`""`). Empty if the cluster does not serve Leases.
 ///
 /// # Errors
 /// The API server refuses to list Leases.
@@ -221,17 +224,17 @@ pub(super) async fn leases(
     }
 }
 
-/// Whether a Lease is one of windlass.
+/// Whether a Lease belongs to windlass.
 fn is_own(lease: &Object) -> bool {
     lease.name().starts_with(OWN_LEASE)
 }
 
-/// Whether a Lease is that of a controller of Flux which windlass replaces, or of a shard of one.
+/// Whether a Lease belongs to a Flux controller that windlass replaces, or to a shard of one.
 pub(super) fn is_of_flux(lease: &Object) -> bool {
     controller_of_lease(lease.name(), &REPLACED_CONTROLLERS).is_some()
 }
 
-/// The operators that hold Leases. windlass holds those of Flux, too, by the same name.
+/// The operators that hold Leases. windlass also holds the Leases of Flux's controllers, with the same identity.
 fn of_leases(leases: &[Object], now: Timestamp) -> Vec<DetectedOperator> {
     let own = leases.iter().filter(|lease| is_own(lease));
     let own: BTreeSet<&str> = own.filter_map(|lease| holder(lease, now)).collect();
@@ -253,10 +256,10 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<DetectedOperator> {
     found
 }
 
-/// The Leases of windlass in a namespace; none if the cluster has no such kind.
+/// The Leases of windlass in a namespace. Empty if the cluster does not serve Leases.
 ///
 /// # Errors
-/// The API server refuses to list them.
+/// The API server refuses to list the objects.
 async fn own_leases(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -266,21 +269,21 @@ async fn own_leases(
     Ok(own)
 }
 
-/// A process that holds a Lease which has not run out.
+/// A process that holds a Lease which has not expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseHolder {
-    /// `NAMESPACE/NAME` of the Lease.
+    /// The Lease as `NAMESPACE/NAME`.
     pub lease: String,
-    /// The identity with which the process holds it: the name of its Pod or host, unless a flag says another.
+    /// The identity of the process. It is the name of the Pod or the host, unless a flag sets another identity.
     pub identity: String,
-    /// When it renewed the Lease last.
+    /// When the process last renewed the Lease.
     pub(super) renewed: Timestamp,
-    /// Until when the Lease counts if it is not renewed again.
+    /// When the Lease expires if the process does not renew it again.
     pub(super) until: Timestamp,
 }
 
 impl LeaseHolder {
-    /// The holder of a Lease; `None` if the Lease has run out.
+    /// The holder of a Lease. Returns `None` if the Lease has expired.
     pub fn of(lease: &Object, now: Timestamp) -> Option<Self> {
         let identity = clean(holder(lease, now)?);
         let renewed = renewed(lease)?;
@@ -289,8 +292,8 @@ impl LeaseHolder {
         Some(Self { lease, identity, renewed, until })
     }
 
-    /// The time of the last renewal, and the time until which it counts: a process that was killed holds its Lease until
-    /// then.
+    /// The times of the last renewal and of the expiry, as text. A process that was killed still holds its Lease until the
+    /// expiry.
     pub fn term(&self) -> String {
         format!("renewed at {:.0}, counts until {:.0}", self.renewed, self.until)
     }
@@ -302,25 +305,25 @@ impl std::fmt::Display for LeaseHolder {
     }
 }
 
-/// Who holds a Lease that has not run out.
+/// The identity of the process that holds a Lease, if the Lease has not expired.
 fn holder(lease: &Object, now: Timestamp) -> Option<&str> {
     let holder = Some(identity(lease)).filter(|it| !it.is_empty())?;
     let lasts = duration(lease).saturating_add(CLOCK_SKEW);
     (now.duration_since(renewed(lease)?) <= lasts).then_some(holder)
 }
 
-/// How long a Lease counts after a renewal.
+/// How long a Lease is valid after a renewal.
 fn duration(lease: &Object) -> SignedDuration {
     let seconds = lease.get("spec").and_then(|spec| spec["leaseDurationSeconds"].as_i64());
     SignedDuration::from_secs(seconds.unwrap_or(0))
 }
 
-/// The identity of the process that holds or held a Lease; empty if it was released.
+/// The identity in a Lease, even if it has expired. Empty if the process released the Lease.
 fn identity(lease: &Object) -> &str {
     lease.get("spec").and_then(|spec| spec["holderIdentity"].as_str()).unwrap_or_default()
 }
 
-/// When a Lease was renewed last.
+/// When a Lease was last renewed.
 fn renewed(lease: &Object) -> Option<Timestamp> {
     lease.get("spec")?["renewTime"].as_str()?.parse().ok()
 }

@@ -1,8 +1,8 @@
-//! `windlass install`: applies what is embedded in the program, waits until it is ready, and says what comes next.
+//! `windlass install`: applies the manifests that are embedded in the program, waits until windlass is ready, and prints the
+//! next steps. If windlass is already installed, the command upgrades it.
 //!
-//! Run again, it upgrades. Below: the manifests and their flags (`install/manifests.rs`), when a CRD may be replaced
-//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/unreplaced_flux_manifests.rs`), whether windlass
-//! acts (`install/leader.rs`).
+//! Below: the manifests and their flags (`install/manifests.rs`), replacing CRDs (`install/definitions.rs`), Flux manifests
+//! that windlass does not replace (`install/unreplaced_flux_manifests.rs`), waiting for the leader (`install/leader.rs`).
 
 pub(super) mod definitions;
 pub(super) mod leader;
@@ -33,9 +33,9 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The field manager of installed objects.
 pub(super) const MANAGER: &str = "windlass";
-/// How often is read what is waited for.
+/// How often the command reads an object for which it waits.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Fields that the API server sets on every write.
+/// The fields that the API server sets on every write.
 const SERVER_FIELDS: [&str; 4] =
     ["managedFields", "resourceVersion", "generation", "creationTimestamp"];
 
@@ -64,7 +64,7 @@ pub struct InstallArgs {
 /// Installs or upgrades windlass.
 ///
 /// # Errors
-/// The cluster cannot have it, or it did not become ready in time.
+/// The cluster cannot run windlass, or windlass did not become ready in time.
 pub fn run(args: &InstallArgs) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
     let objects = args.manifests.objects(namespace)?;
@@ -98,7 +98,7 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Warns of flags that the program has now and would not have any more.
+/// Warns about current flags of windlass that the new manifests do not contain.
 ///
 /// # Errors
 /// The API server refuses to read a workload.
@@ -114,7 +114,7 @@ async fn say_lost_flags(cluster: &ClusterConnection, objects: &[Object]) -> anyh
     Ok(())
 }
 
-/// Flags of a workload whose names are not among those of the workload that replaces it.
+/// The flags of a workload that the replacing workload does not have.
 fn lost_flags(found: &Object, wanted: &Object) -> Vec<String> {
     let kept: BTreeSet<&str> = arguments(wanted).map(flag_name).collect();
     let lost = arguments(found).filter(|it| it.starts_with("--") && !kept.contains(flag_name(it)));
@@ -125,10 +125,10 @@ fn flag_name(flag: &str) -> &str {
     flag.split_once('=').map_or(flag, |(name, _)| name)
 }
 
-/// Applies the objects of an installation, and waits until they are ready and one of the Pods acts.
+/// Applies the objects of an installation, and waits until they are ready and one of the Pods is active.
 ///
 /// # Errors
-/// The API server refuses one, or it is not ready in time, or no Pod acts in time.
+/// The API server refuses an object, an object is not ready in time, or no Pod becomes active in time.
 pub(super) async fn apply_windlass(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -143,7 +143,7 @@ pub(super) async fn apply_windlass(
 /// Applies objects in their order, and waits until they are ready.
 ///
 /// # Errors
-/// The API server refuses one, or it is not ready in time.
+/// The API server refuses an object, or an object is not ready in time.
 pub(super) async fn apply(
     cluster: &ClusterConnection,
     objects: Vec<Object>,
@@ -161,7 +161,7 @@ async fn apply_stage(cluster: &ClusterConnection, stage: &ApplyStage) -> anyhow:
         let id = name(wanted);
         let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
         let after = write(cluster, wanted, DryRunMode::Write).await.with_context(|| id.clone())?;
-        // Not by version: controllers write statuses meanwhile.
+        // The comparison does not use resourceVersions, because controllers write statuses meanwhile.
         let what = match before {
             None => "created",
             Some(before) if text(&before)? != text(&after)? => "configured",
@@ -181,7 +181,7 @@ async fn write(
     cluster.apply_checked(&resource, wanted, MANAGER, mode, true).await
 }
 
-/// Waits until every object of a stage is ready.
+/// Waits until all objects of a stage are ready.
 async fn await_stage(
     cluster: &ClusterConnection,
     stage: &ApplyStage,
@@ -221,7 +221,7 @@ async fn preview(cluster: &ClusterConnection, objects: &[Object]) -> anyhow::Res
         let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
         let after = match write(cluster, wanted, DryRunMode::DryRun).await {
             Ok(after) => after,
-            // Its namespace or its kind is among what is not there yet.
+            // The namespace or the kind of this object would be created by the same installation.
             Err(error) if before.is_none() && (error.is_not_found() || is_unknown(&error)) => {
                 wanted.clone()
             }
@@ -246,7 +246,7 @@ fn is_unknown(error: &ClusterError) -> bool {
     matches!(error, ClusterError::NoSuchKind { .. })
 }
 
-/// An object as people compare it.
+/// An object as text for a comparison.
 fn text(object: &Object) -> anyhow::Result<String> {
     let mut object = object.clone();
     for field in SERVER_FIELDS {
@@ -256,7 +256,7 @@ fn text(object: &Object) -> anyhow::Result<String> {
     Ok(goyaml::emit::emit(&object.into_value())?)
 }
 
-/// An object as progress names it.
+/// The name of an object in progress messages.
 pub(super) fn name(object: &Object) -> String {
     match object.namespace() {
         "" => format!("{}/{}", object.kind(), object.name()),

@@ -1,5 +1,5 @@
-//! Commands about windlass itself in a cluster: `windlass install`, `check`, `bootstrap`, `migrate` and `uninstall`; and which
-//! operators act there.
+//! The commands about windlass itself: `windlass install`, `check`, `bootstrap`, `migrate` and `uninstall`. The crate also
+//! finds out which operators are active in a cluster.
 //!
 //! Elsewhere: commands about objects, and the command line (`windlass-cli`); the manifests (`deploy/`).
 

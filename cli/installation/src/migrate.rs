@@ -1,12 +1,13 @@
-//! `windlass migrate`: takes a cluster over from Flux, and gives it back; converts objects of other operators.
+//! `windlass migrate`: replaces Flux in a cluster, and can restore Flux later. It also converts objects of other operators.
 //!
-//! Objects, their statuses and what they manage stay as they are: windlass serves the same kinds. What changes is which
-//! controllers run, and what is needed to change that back is recorded in the cluster first.
+//! Objects, their statuses and their applied objects stay as they are, because windlass serves the same kinds. Only the running
+//! controllers change. Before that, windlass records in the cluster what it needs to change them back.
 //!
-//! Below: the controllers of Flux and what would stop a migration (`flux_installation`), their flags (`flags`), which deletions
-//! windlass would hold (`held_deletions`), the state before the migration (`migration_record`), the check that nothing was
-//! written since (`unexpected_write_check`), what stays of one that was undone (`objects_left_after_undo`), and the two
-//! directions (`from_flux`, `to_flux`); objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
+//! Below: the installation of Flux and obstacles (`flux_installation`), its flags (`flags`), deletions that windlass would hold
+//! (`held_deletions`), the recorded state (`migration_record`).
+//! Also below: the check for unexpected writes (`unexpected_write_check`), objects that are left after an undo
+//! (`objects_left_after_undo`), the two directions (`from_flux`, `to_flux`), objects of other operators (`convert`), folders
+//! with helmfiles (`from_helmfile`).
 
 mod convert;
 mod flags;
@@ -52,10 +53,10 @@ enum MigrationDirection {
     FromHelmfileOperator(convert::MigrateConvertArgs),
 }
 
-/// Migrates.
+/// Migrates a cluster.
 ///
 /// # Errors
-/// Something is in the way, or did not become ready; the message says what was undone.
+/// Something prevents the migration, or an object did not become ready. The message says what was undone.
 pub fn run(args: &MigrateArgs) -> anyhow::Result<()> {
     match &args.direction {
         MigrationDirection::FromFlux(args) => from_flux::run(args),
@@ -71,7 +72,7 @@ pub fn run(args: &MigrateArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Changes how many replicas a workload is to have.
+/// Sets the desired number of replicas of a workload.
 async fn scale(
     cluster: &ClusterConnection,
     workload: &Object,
@@ -84,7 +85,7 @@ async fn scale(
     Ok(())
 }
 
-/// Waits until no Pod of these workloads is left, so that none of them acts any more.
+/// Waits until these workloads have no Pods, so they can no longer change anything.
 async fn await_end(
     cluster: &ClusterConnection,
     workloads: &[Object],
@@ -110,7 +111,7 @@ async fn await_end(
     Ok(())
 }
 
-/// The labels by which a workload selects its Pods.
+/// The label selector with which a workload finds its Pods.
 fn selector(workload: &Object) -> String {
     let labels = workload.get("spec").map(|spec| &spec["selector"]["matchLabels"]);
     let labels = labels.and_then(Value::as_object).into_iter().flatten();

@@ -1,8 +1,8 @@
-//! `windlass uninstall`: takes windlass away and keeps what it manages.
+//! `windlass uninstall`: removes windlass, and keeps the objects that windlass manages.
 //!
-//! What belongs to windlass is what has its label, so every form of installation is uninstalled the same way. Of what is of
-//! the whole cluster only that is deleted which names this installation. Here: what is deleted, and in which order.
-//! Elsewhere: who else acts ([`super::cluster_operators`]).
+//! All objects of windlass have its label, so every form of installation is uninstalled in the same way. A cluster-scoped
+//! object is deleted only if its label names this installation.
+//! Here: which objects are deleted, and in which order. Elsewhere: other active operators ([`super::cluster_operators`]).
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use windlass_cli_runtime::connection::{
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// What an installation consists of, in the order in which it is deleted: first what acts.
+/// The kinds of an installation, in the order of their deletion. Workloads come first.
 const KINDS: [(&str, &str); 13] = [
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
@@ -38,7 +38,7 @@ const KINDS: [(&str, &str); 13] = [
     ("v1", "ServiceAccount"),
     ("v1", "ConfigMap"),
 ];
-/// The claims of a StatefulSet have the labels of its selector only.
+/// The claims of a StatefulSet have only the labels of its selector.
 const CLAIMS: &str = "app=windlass-controller";
 
 /// The flags of `windlass uninstall`.
@@ -57,10 +57,10 @@ pub struct UninstallArgs {
     dry_run: bool,
 }
 
-/// Uninstalls.
+/// Uninstalls windlass.
 ///
 /// # Errors
-/// Another operator acts, something cannot be deleted, or the user did not confirm.
+/// Another operator is active, an object cannot be deleted, or the user did not confirm.
 pub fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
@@ -97,10 +97,10 @@ async fn uninstall(cluster: &ClusterConnection, args: &UninstallArgs) -> anyhow:
         definitions
     } else {
         await_end(cluster, args).await?;
-        // What ran until now may have added finalizers, and others may have created objects.
+        // windlass may have added finalizers until it ended, and others may have created objects.
         if args.delete_crds { self::definitions(cluster).await? } else { Vec::new() }
     };
-    // The finalizers of objects whose controller is gone would keep them, and the CRDs, forever.
+    // The finalizers of objects without a controller would keep the objects, and so the CRDs, forever.
     for object in definitions.iter().flat_map(|(_, held)| held) {
         free(cluster, object, args.dry_run).await?;
     }
@@ -114,7 +114,7 @@ async fn uninstall(cluster: &ClusterConnection, args: &UninstallArgs) -> anyhow:
     Ok(())
 }
 
-/// Waits until CRDs that are being deleted are gone: the API server deletes their objects first.
+/// Waits until the CRDs that are being deleted are gone. The API server deletes their objects first.
 async fn await_definitions(
     cluster: &ClusterConnection,
     definitions: &[(Object, Vec<Object>)],
@@ -125,7 +125,7 @@ async fn await_definitions(
         let id = name(definition);
         let resource = cluster.resource(&definition.gvk()).await?;
         let mut is_said = false;
-        // One that another client creates meanwhile is another one.
+        // A CRD that another client creates meanwhile is a different one.
         while let Some(found) = cluster.get(&resource, "", definition.name()).await?
             && found.uid() == definition.uid()
         {
@@ -144,7 +144,7 @@ async fn await_definitions(
     Ok(())
 }
 
-/// Says what was there and is not any more.
+/// Prints what was deleted.
 fn tell_end(args: &UninstallArgs, deleted: usize, definitions: usize) {
     let namespace = &args.connection.namespace;
     let text = match deleted {
@@ -163,7 +163,7 @@ fn tell_end(args: &UninstallArgs, deleted: usize, definitions: usize) {
     }
 }
 
-/// Asks whether to go on.
+/// Asks the user whether to continue.
 fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
     let what = match held {
         None => format!("Delete windlass in namespace {namespace}?"),
@@ -174,11 +174,11 @@ fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
     agrees(&what)
 }
 
-/// Checks that no operator acts on objects of these kinds but the installation in a namespace: it would see them deleted, and
-/// delete what they manage.
+/// Checks that only the installation in this namespace reconciles objects of these kinds. Another operator would notice the
+/// deletion of an object and delete its applied objects.
 ///
 /// # Errors
-/// Another one does; names it.
+/// Another operator is active. The error names it.
 fn ensure_no_other_operator(operators: &ClusterOperators, namespace: &str) -> anyhow::Result<()> {
     let is_other =
         |kind: FluxApiOperator, of: &str| kind != FluxApiOperator::Windlass || of != namespace;
@@ -196,12 +196,12 @@ fn ensure_no_other_operator(operators: &ClusterOperators, namespace: &str) -> an
     )
 }
 
-/// What belongs to windlass, but for CRDs.
+/// The objects of windlass, except CRDs.
 #[derive(Debug, Default)]
 struct WindlassInstallation {
-    /// What is deleted.
+    /// The objects to delete.
     own: Vec<Object>,
-    /// What is of the whole cluster and names another installation, or none.
+    /// Cluster-scoped objects whose label names another installation or none.
     foreign: Vec<Object>,
 }
 
@@ -229,10 +229,10 @@ impl WindlassInstallation {
         self.foreign.extend(foreign);
     }
 
-    /// Checks that windlass is not in another namespace, if nothing of it is in this one.
+    /// If this namespace contains nothing of windlass, checks that windlass is not in another namespace.
     ///
     /// # Errors
-    /// It is; names the command that removes it.
+    /// windlass is in another namespace. The error names the command that removes it.
     fn ensure_not_elsewhere(
         &self,
         operators: &ClusterOperators,
@@ -250,10 +250,10 @@ impl WindlassInstallation {
         )
     }
 
-    /// Checks that every object names the installation that it belongs to.
+    /// Checks that every cluster-scoped object names its installation.
     ///
     /// # Errors
-    /// An object of the whole cluster names no installation: it may be that of another one.
+    /// A cluster-scoped object names no installation, so it may belong to another one.
     fn check(&self, namespace: &str) -> anyhow::Result<()> {
         for object in &self.foreign {
             let Some(other) = object.label(INSTALLATION) else {
@@ -273,7 +273,7 @@ impl WindlassInstallation {
     }
 }
 
-/// The CRDs, each with the objects that go with it.
+/// The CRDs, each with its objects, which are deleted with the CRD.
 async fn definitions(cluster: &ClusterConnection) -> anyhow::Result<Vec<(Object, Vec<Object>)>> {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let resource = cluster.resource(&gvk).await?;
@@ -319,7 +319,7 @@ async fn held_by(cluster: &ClusterConnection, gvk: &Gvk) -> Result<Vec<Object>, 
     }
 }
 
-/// Waits until nothing of windlass runs that could still act, and with `--delete-crds` until no operator does.
+/// Waits until no Pod of windlass is running. With `--delete-crds`, waits until no operator is active.
 async fn await_end(cluster: &ClusterConnection, args: &UninstallArgs) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.connection.timeout;
     let pods = Gvk::new("v1", "Pod");
@@ -358,7 +358,7 @@ async fn delete(cluster: &ClusterConnection, object: &Object, dry_run: bool) -> 
     Ok(())
 }
 
-/// Takes the finalizers from an object, so that its deletion deletes nothing else.
+/// Removes the finalizers from an object, so that its deletion deletes nothing else.
 async fn free(cluster: &ClusterConnection, object: &Object, dry_run: bool) -> anyhow::Result<()> {
     let has = object.meta("finalizers").and_then(Value::as_array).is_some_and(|it| !it.is_empty());
     let id = name(object);

@@ -1,6 +1,6 @@
-//! Commands that talk to a cluster: their flags, the connection, and how they tell what they do.
+//! Cluster connections for commands: flags, connecting, and progress messages.
 //!
-//! Output is that of the `flux` command line: what is asked for on stdout, progress on stderr.
+//! As in the `flux` command line, results go to stdout and progress goes to stderr.
 
 use std::io::{BufRead, IsTerminal as _, Write};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use windlass_cluster::leadership::Leadership;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_serve::settings::parse_duration;
 
-/// How long the API server may take to answer at first.
+/// How long the API server may take to answer the first request.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Which cluster is meant, and in whose name it is asked: the flags of kubectl.
@@ -47,7 +47,7 @@ pub struct ClusterAccessFlags {
 }
 
 impl ClusterAccessFlags {
-    /// Whether any of them was given.
+    /// Whether at least one of these flags was given.
     #[must_use]
     pub fn is_given(&self) -> bool {
         let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
@@ -55,7 +55,7 @@ impl ClusterAccessFlags {
         kubeconfig.is_some() || named.iter().any(|it| it.is_some()) || !groups.is_empty()
     }
 
-    /// The flags that were given, as the words of a command line: another command with them means the same cluster.
+    /// The given flags as arguments. Another command with these arguments uses the same cluster and user.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
@@ -72,10 +72,10 @@ impl ClusterAccessFlags {
         all.flat_map(|(flag, value)| [flag.to_owned(), value.clone()]).collect()
     }
 
-    /// The cluster and the version of its API server.
+    /// Connects to the cluster. Also returns the version of its API server.
     ///
     /// # Errors
-    /// There is no such kubeconfig or context, or the API server did not respond ([`ApiServerUnreachable`]).
+    /// The kubeconfig or context does not exist, or the API server did not respond ([`ApiServerUnreachable`]).
     pub async fn open(&self) -> anyhow::Result<(ClusterConnection, String)> {
         let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
         let access = ClusterAccessOptions {
@@ -90,7 +90,7 @@ impl ClusterAccessFlags {
     }
 }
 
-/// The API server did not respond.
+/// The error that the API server did not respond.
 #[derive(Debug, Clone, Copy)]
 pub struct ApiServerUnreachable;
 
@@ -119,10 +119,10 @@ pub struct WindlassConnectionFlags {
     pub timeout: Duration,
 }
 
-/// A cluster, after it has answered.
+/// Connects to the cluster and waits for its first answer.
 ///
 /// # Errors
-/// There is no such kubeconfig or context, or the API server did not respond.
+/// The kubeconfig or context does not exist, or the API server did not respond.
 pub async fn connected(
     access: ClusterAccessOptions<'_>,
 ) -> anyhow::Result<(ClusterConnection, String)> {
@@ -132,16 +132,16 @@ pub async fn connected(
 }
 
 impl WindlassConnectionFlags {
-    /// The cluster and the version of its API server.
+    /// Connects to the cluster. Also returns the version of its API server.
     ///
     /// # Errors
-    /// There is no such kubeconfig or context, or the API server did not respond.
+    /// The kubeconfig or context does not exist, or the API server did not respond.
     pub async fn open(&self) -> anyhow::Result<(ClusterConnection, String)> {
         self.reach.open().await
     }
 }
 
-/// Runs the future of a command on a runtime of its own.
+/// Runs the future of a command on its own runtime.
 ///
 /// # Errors
 /// The error of the command, or that no runtime can be built.
@@ -149,23 +149,23 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     CommandRuntime::new()?.block_on(work)
 }
 
-/// The runtime of a command that talks to a cluster several times, and does other work in between: the connection belongs to
-/// the runtime.
+/// The runtime of a command that accesses a cluster several times with other work in between. The cluster connection belongs to
+/// this runtime.
 #[derive(Debug)]
 pub struct CommandRuntime(tokio::runtime::Runtime);
 
 impl CommandRuntime {
-    /// A runtime.
+    /// Makes a runtime.
     ///
     /// # Errors
-    /// It cannot be built.
+    /// The runtime cannot be built.
     pub fn new() -> anyhow::Result<Self> {
-        // Only fails when a provider was installed before, and nothing does that.
+        // This fails only if another crypto provider was installed before, which never happens.
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         Ok(Self(tokio::runtime::Builder::new_current_thread().enable_all().build()?))
     }
 
-    /// Runs a future.
+    /// Runs a future to its end.
     ///
     /// # Errors
     /// The error of the future.
@@ -174,23 +174,23 @@ impl CommandRuntime {
     }
 }
 
-/// What a line of progress says, by its glyph.
+/// The meaning of a progress line, which decides its symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgressGlyph {
-    /// Something begins.
+    /// An action begins.
     Action,
-    /// Something is waited for.
+    /// The command waits.
     Waiting,
-    /// It succeeded.
+    /// The action succeeded.
     Success,
-    /// It failed.
+    /// The action failed.
     Failure,
-    /// It works, but a person should check it.
+    /// The action succeeded, but the user should check something.
     Warning,
 }
 
 impl ProgressGlyph {
-    /// The glyph, and its colour on a terminal.
+    /// The symbol, and its colour on a terminal.
     fn parts(self) -> (char, u8) {
         match self {
             Self::Action => ('►', 36),
@@ -207,14 +207,14 @@ pub fn say(mark: ProgressGlyph, text: &str) {
     let mut out = std::io::stderr().lock();
     let (glyph, colour) = mark.parts();
     let is_coloured = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // A closed stream does not stop the command half-way.
+    // A closed stream must not stop the command in the middle of its work.
     let _gone = match is_coloured {
         true => writeln!(out, "\u{1b}[{colour}m{glyph}\u{1b}[0m {text}"),
         false => writeln!(out, "{glyph} {text}"),
     };
 }
 
-/// Asks a person on the terminal; `--silent` is the flag without which a command asks.
+/// Asks the user a question on the terminal. Users can avoid the question with `--silent`.
 ///
 /// # Errors
 /// There is no answer.
@@ -224,7 +224,7 @@ pub fn agrees(question: &str) -> anyhow::Result<bool> {
     answer(question, &mut input.lock(), &mut std::io::stderr().lock(), is_echoed)
 }
 
-/// Asks, and reads the answer. Its line break is on the screen only if a terminal echoes it.
+/// Prints the question and reads the answer. If no terminal echoes the user's line break, one is printed.
 fn answer(
     question: &str,
     input: &mut impl BufRead,
@@ -242,16 +242,16 @@ fn answer(
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Prints what was asked for.
+/// Prints the result of a command.
 ///
 /// # Errors
-/// The reader is gone.
+/// The reader of the output has closed it.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(OutputError)
 }
 
-/// The reader of the output is gone, or it cannot be written.
+/// The error that the reader has closed the output, or that the output cannot be written.
 #[derive(Debug, Clone, Copy)]
 pub struct OutputError;
 
@@ -293,7 +293,7 @@ mod tests {
             ("y\n", true, true, "Resume? [y/N] "),
             ("y\n", false, true, "Resume? [y/N] \n"),
             ("n\n", false, false, "Resume? [y/N] \n"),
-            // The input ends, as by Ctrl-D.
+            // The input ends, for example after Ctrl-D.
             ("", true, false, "Resume? [y/N] \n"),
         ] {
             let mut out = Vec::new();

@@ -1,61 +1,62 @@
-//! Exit codes of commands: which there are, what each means, and which one an error has.
+//! The exit codes of commands, their meanings, and the exit code of each error.
 //!
-//! Elsewhere: the same for users (the table of `docs/cli.md`, which `cli/src/reference_page.rs` writes with these numbers),
-//! and in the help of each command.
+//! Elsewhere: the documentation for users (the table in `docs/cli.md`, which `cli/src/reference_page.rs` generates with these
+//! numbers), and the help of each command.
 
 use super::connection::{ApiServerUnreachable, OutputError};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExitCode {
-    /// The command did what it is for, or printed its help, or the reader of its output needed no more. All commands.
+    /// All commands. The command succeeded or printed its help, or the reader of its output closed it.
     Success,
-    /// The command found something: `why` a cause, an object that is not ready, or that no operator is active; `changes` a change
-    /// that failed; `check` a failure; `diff`, `image plan`, `plan --detailed-exitcode`, `plan facts --check` and `resume --plan` a
-    /// change; `crd diff` an object that does not fit; `crd restore` an
-    /// object that cannot be created.
+    /// The command found something. `why` found a cause, an object that is not ready, or that no operator is active. `changes`
+    /// found a change that failed, and `check` found a failure. `diff`, `image plan`, `plan --detailed-exitcode`,
+    /// `plan facts --check` and `resume --plan` found a change. `crd diff` found an object that does not fit the definition.
+    /// `crd restore` found an object that cannot be created.
     ProblemsFound,
-    /// The command was used wrongly, failed, or could not read or change everything that it was asked for. All commands, but
-    /// for errors that are [`Self::UpstreamError`].
+    /// All commands, except for errors that are [`Self::UpstreamError`]. The command was used wrongly or failed. Or it could
+    /// not read or change everything that the user requested.
     Failed,
-    /// The API server did not respond when the command began, within `--timeout` or at all. All commands that read a cluster
-    /// but `serve`, where that is [`Self::Failed`], and `helmfile`, where it is [`Self::UpstreamError`].
+    /// All commands that read a cluster. The API server did not respond at the start of the command, or within `--timeout`.
+    /// `serve` uses [`Self::Failed`] instead, and `helmfile` uses [`Self::UpstreamError`].
     ClusterUnreachable,
-    /// The command failed, and has the code of the program that it follows: `build` of a directory that of `kustomize build`;
-    /// `template`, also if it was used wrongly, that of `helm template`; `helmfile` that of helmfile.
+    /// The command failed, and its code is that of the original program. `build` of a directory has the code of
+    /// `kustomize build`. `template` has the code of `helm template`, also if the user used `template` wrongly. `helmfile` has
+    /// the code of helmfile.
     UpstreamError,
-    /// Something would change: `helmfile diff --detailed-exitcode`, as helmfile.
+    /// `helmfile diff --detailed-exitcode` found changes, as with helmfile.
     HelmfileDiffChanged,
-    /// No release was found: `helmfile` without `--allow-no-matching-release`, as helmfile.
+    /// `helmfile` without `--allow-no-matching-release` found no release, as with helmfile.
     HelmfileNothingMatched,
-    /// A second signal ended `serve` before its runs were done.
+    /// A second signal ended `serve` before its reconciliations were done.
     Interrupted,
 }
 
 impl ExitCode {
-    /// The number that the process exits with.
+    /// The exit status of the process.
     pub const fn number(self) -> u8 {
         match self {
             Self::Success => 0,
             Self::ProblemsFound | Self::UpstreamError => 1,
             Self::Failed | Self::HelmfileDiffChanged => 2,
             Self::ClusterUnreachable | Self::HelmfileNothingMatched => 3,
-            // As shells have it of a process that SIGINT killed.
+            // Shells use this number for a process that SIGINT killed.
             Self::Interrupted => 130,
         }
     }
 
-    /// The exit code of a command that failed.
+    /// The exit code of a failed command.
     pub fn of_failure(error: &anyhow::Error) -> Self {
         match () {
-            // The reader of the output, such as `head`, needs no more of it.
+            // A reader such as `head` needs no further output, so this is no failure.
             () if is_of_reader(error) => Self::Success,
             () if error.is::<ApiServerUnreachable>() => Self::ClusterUnreachable,
             () => Self::Failed,
         }
     }
 
-    /// The exit code of a command line that clap does not run: because it is wrong, or asks for help or the version.
+    /// The exit code if clap does not run the command line. The line is wrong, or it asks for the help or the version.
     pub fn of_usage(error: &clap::Error) -> Self {
         if error.use_stderr() { Self::Failed } else { Self::Success }
     }
@@ -74,12 +75,12 @@ impl From<ExitCode> for std::process::ExitCode {
     }
 }
 
-/// Why a command did not end by itself.
+/// Why a command did not run to its end.
 #[derive(Debug)]
 pub enum CommandError {
-    /// Its command line is wrong, or asks for help or the version: nothing was done.
+    /// The command line is wrong, or it asks for the help or the version. Nothing was done.
     Usage(clap::Error),
-    /// It failed.
+    /// The command failed.
     Failure(anyhow::Error),
 }
 
@@ -95,7 +96,7 @@ impl From<anyhow::Error> for CommandError {
     }
 }
 
-/// Whether the reader of the output is gone.
+/// Whether the reader of the output has closed it.
 fn is_of_reader(error: &anyhow::Error) -> bool {
     let is_pipe = |it: &std::io::Error| it.kind() == std::io::ErrorKind::BrokenPipe;
     error.is::<OutputError>() && error.chain().filter_map(|it| it.downcast_ref()).any(is_pipe)
@@ -113,7 +114,7 @@ mod tests {
         let code = |error: anyhow::Error| ExitCode::of_failure(&error);
         let gone = anyhow::Error::from(broken()).context(OutputError);
         assert_eq!(code(gone), ExitCode::Success);
-        // A pipe to something else, such as a program that is called.
+        // This pipe leads to another program and not to the reader of the output.
         assert_eq!(code(anyhow::Error::from(broken())), ExitCode::Failed);
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let full = anyhow::Error::from(full).context(OutputError);

@@ -1,6 +1,6 @@
-//! The Incidents of a cluster that are open.
+//! Reads the open Incidents of a cluster.
 //!
-//! Elsewhere: what opens and closes them (`notification_controller::incident`).
+//! Elsewhere: opening and closing Incidents (`notification_controller::incident`).
 
 use crds::windlass_notification::{Incident, IncidentState};
 use kube_core::Resource as _;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The Incidents of a namespace, or of all of them (`""`), that are open and about objects of a kind.
+/// Lists the open Incidents about objects of a kind, in a namespace or in all namespaces (`""`).
 ///
 /// # Errors
 /// The cluster does not serve Incidents, or refuses to list them.

@@ -1,4 +1,4 @@
-//! What commands share: the connection to a cluster, what is printed and how, exit codes, flags that several of them have.
+//! Code that all commands share: the cluster connection, printing, exit codes, and common flags.
 //!
 //! Elsewhere: the commands (`windlass-cli`, `windlass-cli-helm`, `windlass-cli-installation`), the client of the API server
 //! (`windlass-cluster`).

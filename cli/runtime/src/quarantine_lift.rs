@@ -1,7 +1,8 @@
-//! Lifting a Quarantine, so that a result that failed may be applied again; and what a row of a table says of one.
+//! Lifts a Quarantine, so that windlass may apply a failed result again. Also describes a Quarantine in a table row.
 //!
-//! The API server decides who may do that: the name of the user is in what is written, and the policy that comes with windlass
-//! compares it (`deploy/policies/quarantines.yaml`). Elsewhere: which Quarantines count (`windlass_quarantine`).
+//! The API server decides who may lift a Quarantine. The request contains the user's name, and the included admission policy
+//! verifies that name (`deploy/policies/quarantines.yaml`).
+//! Elsewhere: which Quarantines are in force (`windlass_quarantine`).
 
 use anyhow::{Context as _, bail, ensure};
 use crds::release::Quarantine;
@@ -13,31 +14,31 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// Users with this prefix are ServiceAccounts, which lift nothing.
+/// The prefix of ServiceAccount user names. ServiceAccounts may not lift a Quarantine.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// How many characters of a commit or digest name a revision at least.
+/// The minimum number of digits of a commit or digest that identify a revision.
 const MIN_PREFIX_LENGTH: usize = 7;
 
-/// Who lifts what.
+/// A request to lift a Quarantine.
 #[derive(Debug, Clone, Copy)]
 pub struct QuarantineLiftRequest<'a> {
-    /// The applier.
+    /// The applier of the failed result.
     pub object: &'a Object,
-    /// The revision that failed: in full, or the beginning of its commit or digest; or the name of the Quarantine.
+    /// The failed revision, the beginning of its commit or digest, or the name of the Quarantine.
     pub revision: &'a str,
-    /// Why.
+    /// The user's reason.
     pub reason: Option<&'a str>,
-    /// When, as the API has it.
+    /// The current time in the format of the API.
     pub now: &'a str,
-    /// The field manager.
+    /// The field manager of the request.
     pub manager: &'a str,
 }
 
-/// Lifts the Quarantine of a revision of an object, and returns the revision in full.
+/// Lifts the Quarantine of a revision of an object. Returns the full revision.
 ///
 /// # Errors
-/// No Quarantine of the object is of this revision, several are, the user is a ServiceAccount, or the API server refuses.
+/// No Quarantine of the object matches the revision, several match, the user is a ServiceAccount, or the API server refuses.
 pub async fn lift(
     cluster: &ClusterConnection,
     request: &QuarantineLiftRequest<'_>,
@@ -61,7 +62,7 @@ pub async fn lift(
 /// The Quarantines of an object that are in force.
 ///
 /// # Errors
-/// They cannot be listed.
+/// The objects cannot be listed.
 pub async fn in_force(
     cluster: &ClusterConnection,
     object: &Object,
@@ -76,7 +77,7 @@ fn kind() -> Gvk {
     Gvk::new(&Quarantine::api_version(&()), &Quarantine::kind(&()))
 }
 
-/// The Quarantines of an object.
+/// All Quarantines of an object.
 async fn own(
     cluster: &ClusterConnection,
     resource: &ApiResourceLocation,
@@ -91,13 +92,13 @@ async fn own(
     Ok(own)
 }
 
-/// The Quarantine that an object of its kind is, if it is of this applier.
+/// Converts an object to a Quarantine, if it belongs to this applier.
 fn of_object(quarantine: Object, applier: &Object) -> Option<Quarantine> {
     let quarantine: Quarantine = serde_json::from_value(quarantine.into_value()).ok()?;
     (quarantine.spec.subject.uid == applier.uid()).then_some(quarantine)
 }
 
-/// Whether a Quarantine is of a revision, or has this name.
+/// Whether a Quarantine is about a revision or has this name.
 fn is_of(quarantine: &Quarantine, revision: &str) -> bool {
     let is_named = quarantine.metadata.name.as_deref() == Some(revision);
     let full = quarantine.spec.result.revision.as_str();
@@ -105,19 +106,20 @@ fn is_of(quarantine: &Quarantine, revision: &str) -> bool {
     is_named || full == revision || full.rsplit(':').next().is_some_and(is_prefix)
 }
 
-/// Whether a user lifted a Quarantine. What a ServiceAccount wrote does not count, and does not keep a user from lifting it.
+/// Whether a user lifted a Quarantine. An entry of a ServiceAccount does not count, and does not keep a user from lifting the
+/// Quarantine.
 fn is_lifted(quarantine: &Quarantine) -> bool {
     let lift = quarantine.status.as_ref().and_then(|status| status.lift.as_ref());
     lift.is_some_and(|it| counts(&it.user))
 }
 
-/// Whether a user who is said to have lifted a Quarantine may have done so.
+/// Whether the user in a Quarantine is allowed to lift it.
 fn counts(user: &str) -> bool {
     !user.is_empty() && !user.starts_with(SERVICE_ACCOUNT_PREFIX)
 }
 
-/// The one Quarantine that is meant. One revision may have built several results, with other variables; those that were lifted
-/// are not meant.
+/// Selects the Quarantine that the user named. A revision may have several failed results with different variables. Quarantines
+/// that were lifted are skipped.
 fn chosen<'q>(
     own: &'q [Quarantine],
     request: &QuarantineLiftRequest<'_>,
@@ -153,8 +155,8 @@ fn chosen<'q>(
     }
 }
 
-/// What a row of a table says of a Quarantine: which result it is of, what is applied in its place, and who lifted it; `None` for
-/// an object of another kind.
+/// The table text of a Quarantine: the failed result, the result that is applied instead, and who lifted it. `None` for other
+/// objects.
 #[must_use]
 pub fn row_message(object: &Object) -> Option<String> {
     let is_of_group = object.api_version().starts_with("release.windlass.dev/");
@@ -172,7 +174,7 @@ pub fn row_message(object: &Object) -> Option<String> {
     })
 }
 
-/// What is written, only to the object that was read.
+/// The patch with the request. It contains the UID, so it applies only to the object that was read.
 fn patch(quarantine: &Quarantine, user: &str, request: &QuarantineLiftRequest<'_>) -> Value {
     let mut lift = json!({"user": user, "at": request.now});
     if let Some(reason) = request.reason.filter(|reason| !reason.trim().is_empty()) {

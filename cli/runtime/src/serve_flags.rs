@@ -1,12 +1,12 @@
-//! The flags of `windlass serve` that other commands take behind `--`.
+//! Parses flags of `windlass serve` that other commands accept after `--`.
 //!
-//! Elsewhere: which there are (`windlass_serve::settings`).
+//! Elsewhere: the flags themselves (`windlass_serve::settings`).
 
 use anyhow::Context as _;
 
 use windlass_serve::settings::OperatorSettings;
 
-/// The settings that some flags of `windlass serve` give, which decide about builds, too.
+/// The operator settings from some flags of `windlass serve`. They also affect builds.
 ///
 /// # Errors
 /// A flag is not one of `windlass serve`, or its value is invalid.

@@ -1,6 +1,6 @@
-//! Tables for people: columns as wide as needed, lines as wide as the terminal, control characters made visible.
+//! Prints tables for people. Columns are as wide as needed, lines fit the terminal, and control characters are made visible.
 //!
-//! Elsewhere: which characters are escaped (`objects::clean_line`).
+//! Elsewhere: escaping characters (`objects::clean_line`).
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -8,14 +8,14 @@ use std::io::IsTerminal as _;
 use objects::clean_line;
 use reconcile::Time;
 
-/// A colour, which is never the only sign.
+/// A colour. It is never the only sign of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextColour {
     /// All is well.
     Good,
     /// Something failed.
     Bad,
-    /// Something is under way.
+    /// Something is in progress.
     Busy,
 }
 
@@ -28,7 +28,7 @@ impl TextColour {
         }
     }
 
-    /// The colour of a status of `Ready`; `None` for any other text.
+    /// The colour for a status of `Ready`. `None` for any other text.
     pub fn of_ready(status: &str) -> Option<Self> {
         match status {
             "True" => Some(Self::Good),
@@ -39,17 +39,17 @@ impl TextColour {
     }
 }
 
-/// What a text is printed on.
+/// The properties of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalScreen {
-    /// Characters of a line; none if the output is not a terminal.
+    /// The characters of a line. `None` if the output is not a terminal.
     pub width: Option<usize>,
-    /// Whether it has colours.
+    /// Whether the output shows colours.
     pub is_coloured: bool,
 }
 
 impl TerminalScreen {
-    /// Standard output: colours and a width on a terminal only.
+    /// The properties of standard output. Only a terminal has colours and a width.
     pub fn of_stdout() -> Self {
         let out = std::io::stdout();
         let is_terminal = out.is_terminal();
@@ -60,7 +60,7 @@ impl TerminalScreen {
         Self { width, is_coloured: is_terminal && !is_dumb && !is_plain }
     }
 
-    /// A text in a colour.
+    /// Adds a colour to a text.
     pub fn paint(self, text: &str, colour: Option<TextColour>) -> String {
         match colour.filter(|_| self.is_coloured) {
             Some(colour) => format!("\u{1b}[{}m{text}\u{1b}[0m", colour.code()),
@@ -68,8 +68,8 @@ impl TerminalScreen {
         }
     }
 
-    /// A text in lines that fit, each indented; a word that is too long stays whole, and so does a text that is not for a
-    /// terminal.
+    /// Breaks a text into indented lines that fit the screen. A word that is too long stays whole. If the output is not a
+    /// terminal, the text stays whole.
     pub fn wrapped(self, text: &str, indent: usize) -> String {
         let Some(width) = self.width else { return text.to_owned() };
         let most = width.saturating_sub(indent).max(20);
@@ -89,7 +89,7 @@ impl TerminalScreen {
     }
 }
 
-/// A text of one cell.
+/// A table cell with a text.
 #[derive(Debug, Clone)]
 pub struct TableCell {
     text: String,
@@ -98,19 +98,19 @@ pub struct TableCell {
 }
 
 impl TableCell {
-    /// A cell with a text from anywhere, made harmless; `-` for an empty one.
+    /// Makes a cell from an untrusted text, and escapes control characters. An empty text becomes `-`.
     pub fn new(text: &str) -> Self {
         let text = clean(text);
         let text = if text.is_empty() { "-".to_owned() } else { text };
         Self { text, colour: None, is_vital: false }
     }
 
-    /// A cell like that of [`Self::new`], in a colour.
+    /// Makes a cell like [`Self::new`], with a colour.
     pub fn coloured(text: &str, colour: Option<TextColour>) -> Self {
         Self { colour, ..Self::new(text) }
     }
 
-    /// Makes the cell vital: where the screen is too narrow for it, it has a line of its own below.
+    /// Marks the cell as vital. If it does not fit on a narrow screen, it gets its own line below.
     pub fn vital(self) -> Self {
         Self { is_vital: true, ..self }
     }
@@ -120,7 +120,7 @@ impl TableCell {
     }
 }
 
-/// A table that is printed page by page: its columns never become narrower.
+/// A table that is printed page by page. Its columns never become narrower.
 #[derive(Debug)]
 pub struct PagedTable {
     titles: Vec<&'static str>,
@@ -129,28 +129,28 @@ pub struct PagedTable {
     is_headed: bool,
 }
 
-/// Spaces between columns.
+/// The number of spaces between columns.
 const COLUMN_GAP_CHARACTERS: usize = 2;
-/// How much of a vital text a line has to have room for, in characters.
+/// The minimum number of characters that a line needs for a vital text.
 const MIN_VITAL_TEXT_CHARACTERS: usize = 24;
 /// The end of a line whose last columns do not fit.
 const LEFT_OUT: &str = " …";
-/// Spaces before what has a line of its own.
+/// The number of spaces before a cell on its own line.
 const LINE_INDENT_CHARACTERS: usize = 4;
 
 impl PagedTable {
-    /// A table without rows, whose columns have these titles.
+    /// Makes an empty table whose columns have these titles.
     pub fn new(titles: &[&'static str], screen: TerminalScreen) -> Self {
         let widths = titles.iter().map(|title| title.len()).collect();
         Self { titles: titles.to_vec(), widths, screen, is_headed: false }
     }
 
-    /// Leaves out the first line, which has the titles.
+    /// Leaves out the line with the titles.
     pub fn headless(self) -> Self {
         Self { is_headed: true, ..self }
     }
 
-    /// The lines of a page, with the titles before the first one.
+    /// The lines of a page. The titles come before the first page.
     pub fn page(&mut self, rows: &[Vec<TableCell>]) -> String {
         for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
@@ -170,7 +170,7 @@ impl PagedTable {
         out
     }
 
-    /// How much of a line is for columns, and whether a sign has to follow that some of them do not fit.
+    /// The width of a line for columns, and whether a sign has to show that columns are missing.
     fn room(&self) -> (usize, bool) {
         let most = self.screen.width.unwrap_or(usize::MAX);
         let before = self
@@ -222,7 +222,7 @@ impl PagedTable {
     }
 }
 
-/// A text of at most some characters; what is left out is an ellipsis.
+/// Cuts a text after `most` characters, and marks the cut with an ellipsis.
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -232,8 +232,8 @@ pub fn cut(text: &str, most: usize) -> String {
     shorter
 }
 
-/// A text cut like that of [`cut`], but in the middle: its end matters, too, since an API server repeats a value before it
-/// says what is wrong with it.
+/// Cuts a text in the middle. The end matters, because the API server first repeats a value and then says what is wrong with
+/// it.
 pub fn cut_within(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
@@ -245,12 +245,12 @@ pub fn cut_within(text: &str, most: usize) -> String {
     kept.collect()
 }
 
-/// A text on one line in which nothing steers a terminal, without blanks at its ends: control characters are escaped.
+/// Puts a text on one line, escapes control characters, and removes blanks at its ends.
 pub fn clean(text: &str) -> String {
     clean_line(text.trim())
 }
 
-/// How long ago a time is, in the two largest units, as kubectl says it.
+/// The age of a time in its two largest units, as kubectl prints it.
 pub fn age(since: Option<Time>, now: Time) -> String {
     let Some(since) = since else { return String::new() };
     let seconds = now.duration_since(since).as_secs().max(0);

@@ -1,21 +1,21 @@
 //! `--time-limit`: how long a command may work on templates or overlays.
 //!
-//! Elsewhere: the clock (`windlass_runtime::time_limit`), what ends when the time is over (`golang::work_meter`).
+//! Elsewhere: the clock (`windlass_runtime::time_limit`), stopping the work (`golang::work_meter`).
 
 use std::time::Duration;
 
-/// A duration as Go writes it; zero means no limit.
+/// Parses a duration in the format of Go. Zero means no limit.
 ///
 /// # Errors
-/// The text is not a duration, or is negative.
+/// The text is not a duration, or it is negative.
 pub fn parse(text: &str) -> Result<Duration, String> {
     duration(text, "no limit")
 }
 
-/// Like [`parse`], for a command that only fetches: zero stands for the limit that every fetch has.
+/// Parses a duration for a command that only fetches. Zero stands for the default limit of a fetch.
 ///
 /// # Errors
-/// The text is not a duration, or is negative.
+/// The text is not a duration, or it is negative.
 pub fn parse_of_fetch(text: &str) -> Result<Duration, String> {
     duration(text, "ten minutes")
 }
@@ -28,7 +28,7 @@ fn duration(text: &str, zero: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// The hint below an error once the time is over.
+/// The hint below an error when the time is over.
 pub const HINT: &str =
     "The time limit was exceeded; set another with --time-limit, or none with --time-limit=0";
 

@@ -1,4 +1,5 @@
-//! Which Plan is approved or rejected: what an applier would do, or deletions that are beyond its deletion budget.
+//! Finds the Plan that the user approves or rejects. A Plan contains the changes of an applier, or deletions beyond its
+//! deletion budget.
 //!
 //! Elsewhere: writing the answer (`windlass_answers::actions::plan_approval`).
 
@@ -19,14 +20,14 @@ use windlass_cli_runtime::table::clean;
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::AuthenticatedUser;
 
-/// Whether a word names the kind of an object.
+/// Whether a word names this kind.
 fn is_kind<K: kube_core::Resource<DynamicType = ()>>(word: &str) -> bool {
     let word = word.to_lowercase();
     let mut names = crds::names().filter(|it| it.group == K::group(&()) && it.kind == K::kind(&()));
     names.any(|it| kind_argument::words(it).any(|known| known == word))
 }
 
-/// Whether a word names a kind of objects that have Plans.
+/// Whether a word names a kind whose objects have Plans.
 fn is_applier(word: &str) -> bool {
     is_kind::<Kustomization>(word)
         || is_kind::<HelmRelease>(word)
@@ -34,8 +35,8 @@ fn is_applier(word: &str) -> bool {
         || is_kind::<helmfile_operator::Helmfile>(word)
 }
 
-/// Approves or rejects a Plan if that is what the user names: by its own name, or by the object that waits. False if the user
-/// does not name a Plan, and none of that object waits, or an operation of it is to be rejected.
+/// Approves or rejects a Plan, if the user named a Plan or an object with a waiting Plan. Returns false if there is no such
+/// Plan, or if the user rejects an operation of the object.
 ///
 /// # Errors
 /// The Plan cannot be approved or rejected, an operation of the object waits as well, or the API server refuses.
@@ -75,11 +76,12 @@ fn is_conflict(error: &anyhow::Error) -> bool {
     error.downcast_ref::<ClusterError>().is_some_and(ClusterError::is_conflict)
 }
 
-/// The Plans of the namespace; none if the kind is not installed, or the user may not list them and did not name one.
+/// The Plans of the namespace. Empty if the kind is not installed. Also empty if the user may not list Plans and did not name
+/// one.
 async fn plans(site: &CommandScope, is_named: bool) -> anyhow::Result<Vec<Plan>> {
     match super::listed(site).await {
         Ok(ListedObjects { found, left_out }) => {
-            // Who names an applier may mean its LifecycleEvent, and needs no rights on Plans.
+            // A user who names an applier may mean its LifecycleEvent, and needs no rights for Plans.
             if is_named {
                 say_left_out(&left_out);
                 ensure!(left_out.is_empty(), "Plans cannot be listed");
@@ -91,8 +93,8 @@ async fn plans(site: &CommandScope, is_named: bool) -> anyhow::Result<Vec<Plan>>
     }
 }
 
-/// Whether the Plan of an object is meant although LifecycleEvents of it may wait for an approval, too. Who approves an
-/// operation does not approve deletions with it.
+/// Whether the user means the Plan of an object, although LifecycleEvents of the object may also wait. Approving an operation
+/// must not also approve deletions.
 fn is_meant_beside(plan: &Plan, events: &[String], what: &str) -> anyhow::Result<bool> {
     if events.is_empty() {
         return Ok(true);
@@ -107,14 +109,14 @@ fn is_meant_beside(plan: &Plan, events: &[String], what: &str) -> anyhow::Result
     Ok(false)
 }
 
-/// Whether a word names the kind of the object that a Plan is about.
+/// Whether a word names the kind of a Plan's subject.
 fn is_of(word: &str, subject: &PlanSubject) -> bool {
     let word = word.to_lowercase();
     let mut names = crds::names().filter(|it| it.group == subject.group && it.kind == subject.kind);
     names.any(|it| kind_argument::words(it).any(|known| known == word))
 }
 
-/// The Plan that the user names; `None` if it is named by an object that has none.
+/// Finds the Plan that the user named. Returns `None` if the user named an object without a Plan.
 fn meant(found: Vec<Plan>, what: &str) -> anyhow::Result<Option<Plan>> {
     let (kind, name) = what.split_once('/').unwrap_or_default();
     if is_kind::<Plan>(kind) {
@@ -128,7 +130,7 @@ fn meant(found: Vec<Plan>, what: &str) -> anyhow::Result<Option<Plan>> {
         subject.name == name && is_of(kind, subject)
     };
     let mut plans: Vec<Plan> = found.into_iter().filter(is_its).collect();
-    // While one replaces another, both are there for a moment; and a Helmfile has one for each release.
+    // There may be two Plans for a moment while one replaces the other. A Helmfile has one Plan for each release.
     if plans.len() > 1 {
         let names: Vec<String> = plans.iter().map(|it| format!("plan/{}", it.name_any())).collect();
         bail!("several Plans of {what} wait for approval: name one of {}", names.join(", "));

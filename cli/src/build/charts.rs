@@ -1,7 +1,7 @@
-//! The disk, with charts that are rendered by our own Helm.
+//! File access for builds, with charts that windlass's own Helm renders.
 //!
-//! Charts of repositories whose folder is not there are fetched by the `helm` program.
-//! Elsewhere: what is asked (`kustomize`), rendering (`windlass_cli_helm::template`).
+//! If the folder of a chart from a repository does not exist, the program `helm` fetches it.
+//! Elsewhere: choosing the charts (`kustomize`), rendering (`windlass_cli_helm::template`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct ChartBuildFiles<'c> {
     pub(super) command: &'c str,
     pub(super) disk: LocalDisk,
     pub(super) limit: &'c TimeLimit,
-    /// What ends the build, and so its charts.
+    /// Stops the build, including its charts.
     pub(super) stop: StopSignal,
 }
 
@@ -79,7 +79,7 @@ impl BuildFiles for ChartBuildFiles<'_> {
     }
 }
 
-/// The arguments of `helm template`, without the file of values.
+/// The arguments of `helm template`, without the values file.
 fn template_args(inflation: &ChartInflation) -> Vec<String> {
     let ChartInflation { chart, home, .. } = inflation;
     let name = if chart.release_name.is_empty() { "--generate-name" } else { &chart.release_name };
@@ -106,7 +106,7 @@ fn template_args(inflation: &ChartInflation) -> Vec<String> {
     args
 }
 
-/// Where Helm keeps its files during one call; gone afterwards unless the kustomization names it.
+/// The folder in which Helm keeps its files during one call. It is deleted afterwards, unless the kustomization names it.
 struct HelmHomeFolder {
     config: PathBuf,
     dir: PathBuf,
@@ -129,13 +129,13 @@ impl HelmHomeFolder {
 
 impl Drop for HelmHomeFolder {
     fn drop(&mut self) {
-        // What stays behind is in the folder for temporary files.
+        // If the deletion fails, the folder remains among the temporary files.
         drop(std::fs::remove_dir_all(&self.dir));
     }
 }
 
 impl ChartBuildFiles<'_> {
-    /// Fetches a chart of a repository into its folder.
+    /// Fetches a chart from a repository into its folder.
     fn pull(&self, inflation: &ChartInflation) -> Result<(), Error> {
         let home = HelmHomeFolder::new(inflation)?;
         let version = self.helm(&home, ["version", "--short"])?;

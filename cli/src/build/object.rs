@@ -1,4 +1,4 @@
-//! `windlass build KIND/NAME`: what windlass applies or releases for an object of the cluster.
+//! `windlass build KIND/NAME`: prints the objects that windlass applies for an object of the cluster.
 //!
 //! Elsewhere: building and rendering (`render`).
 
@@ -30,10 +30,10 @@ pub(super) struct BuildObjectFlags {
     flags: Vec<String>,
 }
 
-/// The groups of the kinds that are built.
+/// The API groups of the kinds that can be built.
 const GROUPS: [&str; 2] = ["kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"];
 
-/// The object that arguments name; none if they mean a directory.
+/// The object that the arguments name. `None` if they name a directory.
 pub(super) fn named(arguments: &[String]) -> Option<Vec<String>> {
     let first = arguments.first()?;
     let kind = match (first.split_once('/'), arguments.len()) {
@@ -49,10 +49,10 @@ pub(super) fn named(arguments: &[String]) -> Option<Vec<String>> {
     words.any(|word| word == kind).then(|| arguments.to_vec())
 }
 
-/// Refuses flags for objects where a directory is built.
+/// Refuses flags for cluster objects if a directory is built.
 ///
 /// # Errors
-/// One is given.
+/// Such a flag is given.
 pub(super) fn refuse(flags: &BuildObjectFlags) -> anyhow::Result<()> {
     let is_given = flags.path.is_some() || flags.chart.is_some() || !flags.flags.is_empty();
     ensure!(!is_given, "--path, --chart and flags behind `--` are for objects, such as ks/app");
@@ -62,7 +62,7 @@ pub(super) fn refuse(flags: &BuildObjectFlags) -> anyhow::Result<()> {
 /// The manifests of an object.
 ///
 /// # Errors
-/// It cannot be built.
+/// The object cannot be built.
 pub(super) fn build(flags: &BuildObjectFlags, words: &[String]) -> anyhow::Result<String> {
     let settings = settings(&flags.flags)?;
     flags.place.run(async |site: CommandScope| {
@@ -85,7 +85,7 @@ pub(super) fn build(flags: &BuildObjectFlags, words: &[String]) -> anyhow::Resul
     })
 }
 
-/// Objects as a stream of documents, without what Secrets hold.
+/// Objects as YAML documents, with the values of Secrets masked.
 fn text<'o>(
     objects: impl Iterator<Item = &'o Object>,
     secrets: &SecretMasking,
@@ -100,7 +100,7 @@ fn text<'o>(
     Ok(out)
 }
 
-/// Masks every string of a value.
+/// Masks every text in a value.
 fn mask(value: &mut Value, secrets: &SecretMasking) {
     let mut pending = vec![value];
     while let Some(value) = pending.pop() {

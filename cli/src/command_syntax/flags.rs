@@ -1,13 +1,13 @@
-//! Flags of `flux` that windlass does not have: left out where they ask for what is done anyway, else answered with the command
-//! that does it.
+//! Flags of `flux` that windlass does not have. A flag that requests the default behaviour is ignored. For other flags, the
+//! error names the command to use instead.
 //!
-//! Elsewhere: flags that windlass has under the name that they have in `flux` (beside each command).
+//! Elsewhere: flags with the same name in windlass and `flux` (beside each command).
 
 use std::ffi::OsString;
 
 use FluxFlagSupport::{Answered, Ignored, LeftOut, LeftOutWithValue};
 
-/// Commands whose flags are those of `flux`: others have those of kustomize or Helm.
+/// Commands with the flags of `flux`. Other commands have the flags of kustomize or Helm.
 const VERBS: [&str; 13] = [
     "build",
     "check",
@@ -24,7 +24,7 @@ const VERBS: [&str; 13] = [
     "tree",
 ];
 
-/// Flags without a value here, which `flux` also takes with one: `--watch=true`.
+/// Flags that need no value here, but may have one in `flux`: `--watch=true`.
 const SWITCHES: [&str; 14] = [
     "--all",
     "--all-namespaces",
@@ -42,16 +42,16 @@ const SWITCHES: [&str; 14] = [
     "-w",
 ];
 
-/// What becomes of a flag.
+/// How windlass treats a flag of `flux`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FluxFlagSupport {
-    /// It changes nothing of the result, also as `=false`.
+    /// The flag has no effect, also as `=false`.
     Ignored,
-    /// It asks for what is so anyway.
+    /// The flag requests the default behaviour of windlass.
     LeftOut,
-    /// The same with a value.
+    /// The flag has a value, and requests the default behaviour of windlass.
     LeftOutWithValue,
-    /// What does it instead.
+    /// windlass does not have the flag. The text names an alternative.
     Answered(&'static str),
 }
 
@@ -59,7 +59,7 @@ enum FluxFlagSupport {
 #[derive(Debug)]
 struct FluxFlag {
     name: &'static str,
-    /// The commands that have it; all of them if there are none.
+    /// The commands that have the flag. Empty for all commands.
     verbs: &'static [&'static str],
     fate: FluxFlagSupport,
 }
@@ -84,7 +84,7 @@ const FOLLOWED: FluxFlagSupport = Answered(
     "`kubectl events --watch` follows events; `windlass logs -f` and `windlass get --watch` follow what windlass does",
 );
 
-/// Flux 2.9.
+/// The flags of Flux 2.9.
 const FLAGS: &[FluxFlag] = &[
     flag("--cache-dir", &[], LeftOutWithValue),
     flag("--disable-compression", &[], Ignored),
@@ -103,7 +103,7 @@ const FLAGS: &[FluxFlag] = &[
     flag("--token", &[], IN_KUBECONFIG),
     flag("--in-memory-build", BUILDS, Ignored),
     flag("--progress-bar", &["diff"], Ignored),
-    // The default of windlass, as of the controllers of Flux.
+    // This is the default of windlass and of Flux's controllers.
     flag("--strict-substitute", BUILDS, LeftOut),
     flag(
         "--dry-run",
@@ -166,7 +166,7 @@ const FLAGS: &[FluxFlag] = &[
     flag("--since-time", &["logs"], Answered("give a duration with --since, such as --since 10m")),
 ];
 
-/// Puts flags of `flux` into words of windlass; the first word is the verb.
+/// Translates the flags of `flux` in a command line. The first word is the verb.
 pub(super) fn understand(line: &mut Vec<OsString>) {
     let Some(verb) = verb(line).filter(|verb| VERBS.contains(verb)).map(str::to_owned) else {
         return;
@@ -179,7 +179,7 @@ pub(super) fn understand(line: &mut Vec<OsString>) {
         let text = word.to_str().unwrap_or_default();
         match found(text, &verb).map(|flag| flag.fate) {
             Some(Ignored) => {}
-            // With `=false` the flag asks for something else.
+            // With `=false`, the flag requests another behaviour.
             Some(LeftOut) if !text.ends_with("=false") => {}
             Some(LeftOutWithValue) => {
                 if !text.contains('=') {
@@ -196,14 +196,14 @@ fn verb(line: &[OsString]) -> Option<&str> {
     line.first()?.to_str()
 }
 
-/// The flag that a word has, of those of a verb.
+/// Finds the flag of a verb that a word contains.
 fn found(word: &str, verb: &str) -> Option<&'static FluxFlag> {
     let name = word.split_once('=').map_or(word, |(name, _)| name);
     let mut all = FLAGS.iter().filter(|it| it.name == name);
     all.find(|it| it.verbs.is_empty() || it.verbs.contains(&verb))
 }
 
-/// A switch with a value as one without, or as nothing.
+/// Replaces a switch with the value `true` by the switch alone. A switch with `false` is removed.
 fn switch(word: OsString) -> Option<OsString> {
     let given = word.to_str().and_then(|it| it.split_once('='));
     match given.filter(|(name, _)| SWITCHES.contains(name)) {
@@ -213,7 +213,7 @@ fn switch(word: OsString) -> Option<OsString> {
     }
 }
 
-/// What does what a flag of `flux` asks for; none if the line has no such flag.
+/// The advice for the first flag of `flux` that windlass does not have. `None` if there is no such flag.
 pub(super) fn answer(line: &[OsString]) -> Option<String> {
     let verb = verb(line).filter(|verb| VERBS.contains(verb))?;
     let words = line.iter().skip(1).take_while(|it| *it != "--").filter_map(|it| it.to_str());

@@ -1,6 +1,6 @@
-//! `windlass crd restore`: creates a definition and its objects from the export that was made before they were deleted.
+//! `windlass crd restore`: creates a CRD and its objects from the export that was made before their deletion.
 //!
-//! It can be repeated: what exists is left as it is, and what is missing is created.
+//! The command can be repeated. It leaves existing objects unchanged, and creates the missing ones.
 //! Elsewhere: making the export (`windlass_runtime::crd_guard::export`), finding it (`stored_exports`), reading it (engine
 //! `crdguard`).
 
@@ -23,19 +23,19 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::crd_owners::UNOWNED;
 use windlass_runtime::crd_guard::{custom_resource_check, is_definition};
 
-/// How many objects are created at once.
+/// The maximum number of objects that are created in parallel.
 const AT_ONCE: usize = 8;
 
-/// How many refusals are shown.
+/// The maximum number of errors that are shown.
 const MAX_SHOWN_ERRORS: usize = 50;
 
-/// How often the new definition is read until it is established.
+/// How often the new CRD is read until it is established.
 const ESTABLISHED_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Attempts at an object that others write at the same time.
+/// How many times a write is tried if others write the same object at the same moment.
 const MAX_WRITE_ATTEMPTS: u32 = 4;
 
-/// How many fields are named in which a definition differs from the exported one.
+/// The maximum number of named fields in which a CRD differs from the exported one.
 const MAX_NAMED_FIELDS: usize = 8;
 
 /// What is restored.
@@ -61,25 +61,25 @@ struct CrdRestoreReport {
     /// When the export was made.
     exported_at: String,
     dry_run: bool,
-    /// Whether the definition was created; otherwise it existed.
+    /// Whether the CRD was created. Otherwise it existed.
     definition_created: bool,
-    /// Fields in which the definition that exists differs from the exported one.
+    /// The fields in which the existing CRD differs from the exported one.
     definition_differs: Vec<String>,
     created: u64,
     existing: u64,
-    /// Of those that exist: how many had no status, and were given it.
+    /// How many existing objects had no status and received the exported one.
     statuses: u64,
-    /// Of those that were created: how many had owner references, which are left out.
+    /// How many of the created objects had owner references, which are left out.
     without_owners: u64,
     not_restored: u64,
-    /// Some of them.
+    /// Some of the errors.
     errors: Vec<String>,
 }
 
-/// Restores and prints what was done.
+/// Restores the objects and prints the result.
 ///
 /// # Errors
-/// There is no such export, or the definition cannot be created.
+/// There is no such export, or the CRD cannot be created.
 pub(super) async fn run(
     shown: &CrdCommonArgs,
     how: &CrdRestoreOptions,
@@ -92,7 +92,7 @@ pub(super) async fn run(
     let mut import = stored.read(&cluster, namespace).await?;
     let definition = import.next().context("the export is empty")??.manifest;
     let definition = Object::new(definition).context("the export has no definition")?;
-    // Everyone who may create Secrets in the namespace may have written the export.
+    // Everyone who may create Secrets in the namespace could have written the export.
     ensure!(
         is_definition(&definition) && definition.name() == name,
         "export {} is not of CustomResourceDefinition {name}, but of {}",
@@ -125,15 +125,15 @@ pub(super) async fn run(
     Ok(if outcome.not_restored == 0 { ExitCode::Success } else { ExitCode::ProblemsFound })
 }
 
-/// Where objects are created.
+/// The cluster in which objects are created, with its CRD.
 struct CrdRestoreTarget<'a> {
     cluster: &'a ClusterConnection,
     definition: CrdDefinition,
-    /// The manifest, for what each version has.
+    /// The manifest of the CRD, which describes each version.
     manifest: Value,
     is_new: bool,
     dry_run: bool,
-    /// Fields in which the definition differs from the exported one.
+    /// The fields in which the CRD differs from the exported one.
     differs: Vec<String>,
 }
 
@@ -145,7 +145,7 @@ enum ObjectRestoreResult {
 }
 
 impl<'a> CrdRestoreTarget<'a> {
-    /// The definition that is there, or the one of the export, which is created.
+    /// Finds the existing CRD, or creates it from the export.
     async fn prepare(
         cluster: &'a ClusterConnection,
         manifest: Object,
@@ -201,7 +201,7 @@ impl<'a> CrdRestoreTarget<'a> {
         }
     }
 
-    /// Creates an object with its status; if it exists, tells whether it was given the status.
+    /// Creates an object with its status. If the object exists, returns whether its status was restored.
     async fn create(&self, object: Object, status: Option<Value>) -> anyhow::Result<Option<bool>> {
         let version = object.gvk().version;
         ensure!(
@@ -220,7 +220,7 @@ impl<'a> CrdRestoreTarget<'a> {
         if let Some(status) = status.as_ref().filter(|_| !is_apart) {
             whole.fields_mut().insert("status".to_owned(), status.clone());
         }
-        // Fields that the definition does not have would be dropped without a word.
+        // Strict validation is on. Otherwise the API server would silently drop fields that the CRD does not have.
         let created = match self.cluster.create_object(&resource, &whole, UNOWNED, true).await {
             Ok(_) => true,
             Err(error) if is_there(&error) => false,
@@ -240,7 +240,7 @@ impl<'a> CrdRestoreTarget<'a> {
         Ok((!created).then_some(lacks_it))
     }
 
-    /// Writes a status, and leaves it to the client that writes it next.
+    /// Writes a status without keeping ownership of its fields, so that the next client can own them.
     async fn write_status(
         &self,
         resource: &ApiResourceLocation,
@@ -248,7 +248,7 @@ impl<'a> CrdRestoreTarget<'a> {
         name: &str,
         status: &Value,
     ) -> Result<(), ClusterError> {
-        // A merge patch would drop what is null.
+        // A merge patch would drop null values.
         let add = json!([{"op": "add", "path": "/status", "value": status}]);
         let cluster = &self.cluster;
         let mut live = cluster.json_patch_status(resource, namespace, name, &add, UNOWNED).await?;
@@ -264,7 +264,7 @@ impl<'a> CrdRestoreTarget<'a> {
         Ok(())
     }
 
-    /// Whether the status of a version is written apart.
+    /// Whether a version has a status subresource.
     fn has_status(&self, version: &str) -> bool {
         let versions = self.manifest["spec"]["versions"].as_array();
         let mut found = versions.into_iter().flatten().filter(|it| it["name"] == version);
@@ -272,7 +272,7 @@ impl<'a> CrdRestoreTarget<'a> {
     }
 }
 
-/// Fields in which a definition differs from the exported one.
+/// The fields in which a CRD differs from the exported one.
 fn differing(exported: &Object, live: &Object) -> Vec<String> {
     let spec = |it: &Object| {
         let spec = it.get("spec").cloned().unwrap_or_default();
@@ -288,7 +288,7 @@ fn differing(exported: &Object, live: &Object) -> Vec<String> {
     }
 }
 
-/// Whether an earlier restore was interrupted before it wrote the status of this object; one that another client created has
+/// Whether an interrupted restore created this object but did not write its status. An object that another client created has
 /// another status.
 fn lacks_status(live: &Object, exported: &Object) -> bool {
     let fields = |it: &Object| {
@@ -299,8 +299,8 @@ fn lacks_status(live: &Object, exported: &Object) -> bool {
     live.get("status").is_none() && fields(live) == fields(exported)
 }
 
-/// The patch that removes the managed fields of the status of an object: a controller that applies the status could not
-/// remove anything from it otherwise.
+/// The patch that removes the status from the managed fields of an object. Otherwise, a controller that applies the status
+/// could not remove fields from it.
 fn without_status_entry(live: &Object) -> Option<Value> {
     let entries = live.meta("managedFields")?.as_array()?;
     let is_ours = |it: &Value| it["manager"] == UNOWNED && it["subresource"] == "status";
@@ -315,7 +315,7 @@ fn is_there(error: &ClusterError) -> bool {
     error.code() == Some(409) && !error.is_conflict()
 }
 
-/// Waits until the API server serves a definition.
+/// Waits until the API server serves a CRD.
 async fn established(
     cluster: &ClusterConnection,
     crds: &ApiResourceLocation,
@@ -329,7 +329,7 @@ async fn established(
         if custom_resource_check::is_established(&value) {
             let definition = CrdDefinition::read(&value)?;
             let version = definition.readable().context("no version of it is served")?;
-            // Another API server may learn of it later.
+            // Other API servers may notice the CRD later.
             match cluster.count(&custom_resource_check::resource(&definition, &version.name)).await
             {
                 Ok(_) => return Ok(Object::new(value)?),

@@ -1,6 +1,6 @@
 //! Finds an export among the Secrets of a namespace, and reads it.
 //!
-//! Elsewhere: making it (`windlass_runtime::crd_guard::export`), creating what it has (`restore`).
+//! Elsewhere: making the export (`windlass_runtime::crd_guard::export`), creating its objects (`restore`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,24 @@ use windlass_runtime::crd_guard::custom_resource_export::{
     DIGEST, EXPORT, KEY, NAME, OBJECTS, PARTS, TIME, export_name, secret_name,
 };
 
-/// An export, as the annotations of its Secrets have it.
+/// An export, according to the annotations of its Secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StoredCrdExport {
-    /// The uid of the deleted definition, and the first digits of the digest.
+    /// The UID of the deleted CRD, and the first digits of the digest.
     pub(super) name: String,
     uid: String,
     parts: usize,
     pub(super) objects: u64,
     digest: String,
-    /// When it was made.
+    /// When the export was made.
     pub(super) time: String,
 }
 
 impl StoredCrdExport {
-    /// The requested export of a definition, by its name or by the uid of the definition; without a request, the only one.
+    /// Finds the export of a CRD by its name or by the UID of the CRD. Without either, there has to be exactly one export.
     ///
     /// # Errors
-    /// There is none, or there are several.
+    /// There is no export, or there are several.
     pub(super) async fn find(
         cluster: &ClusterConnection,
         namespace: &str,
@@ -45,7 +45,7 @@ impl StoredCrdExport {
         chosen(all, wanted).map_err(|error| error.context(format!("in namespace {namespace}")))
     }
 
-    /// One Secret of an export of a definition, by its metadata.
+    /// Reads one Secret of a CRD's export from its metadata.
     fn of(meta: &Value, definition: &str) -> Option<Self> {
         let note = |key: &str| meta["annotations"][key].as_str();
         if note(NAME) != Some(definition) {
@@ -59,10 +59,10 @@ impl StoredCrdExport {
         Some(Self { name: export_name(&uid, &digest), uid, parts, objects, digest, time })
     }
 
-    /// Reads it.
+    /// Reads the content of the export.
     ///
     /// # Errors
-    /// Parts of it are missing or were changed.
+    /// Parts of the export are missing or were changed.
     pub(super) async fn read(
         &self,
         cluster: &ClusterConnection,
@@ -84,7 +84,7 @@ impl StoredCrdExport {
     }
 }
 
-/// The exports of a definition of which all Secrets are there, by name.
+/// The complete exports of a CRD, by name.
 fn whole(listed: &[Value], definition: &str) -> Vec<StoredCrdExport> {
     let names: BTreeSet<&str> =
         listed.iter().filter_map(|it| it["metadata"]["name"].as_str()).collect();
@@ -99,7 +99,7 @@ fn whole(listed: &[Value], definition: &str) -> Vec<StoredCrdExport> {
     unique.into_values().collect()
 }
 
-/// The one that is meant.
+/// Selects the export that the user named.
 fn chosen(all: Vec<StoredCrdExport>, wanted: Option<&str>) -> anyhow::Result<StoredCrdExport> {
     let is_it =
         |it: &StoredCrdExport| wanted.is_none_or(|wanted| wanted == it.name || wanted == it.uid);

@@ -1,4 +1,4 @@
-//! What would change, as people read it: a line for each object, its fields below, and the sum.
+//! Formats predicted changes for people: a line for each object, its fields below, and a summary.
 
 use plan::FieldChange;
 use serde_json::Value;
@@ -6,10 +6,10 @@ use windlass_answers::diff::{DiffAction, DiffChange, DiffReport};
 
 use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean, cut};
 
-/// How far fields are indented.
+/// The indentation of fields, in characters.
 const FIELD_INDENT_CHARACTERS: usize = 4;
 
-/// The text of a difference.
+/// The text of the predicted changes.
 pub(super) fn text(difference: &DiffReport, on: TerminalScreen) -> String {
     let mut out = String::new();
     for DiffChange { action, object, fields, note } in &difference.changes {
@@ -40,7 +40,7 @@ pub(super) fn text(difference: &DiffReport, on: TerminalScreen) -> String {
     out
 }
 
-/// The lines of a field: one if it fits.
+/// The lines of a field. It takes one line if it fits.
 fn field(field: &FieldChange, on: TerminalScreen) -> String {
     let value = |value: &Option<Value>| value.as_ref().map_or("(none)".into(), Value::to_string);
     let path = clean(&field.path);
@@ -64,7 +64,7 @@ fn fitting(line: &str, indent: usize, on: TerminalScreen) -> String {
     on.width.map_or_else(|| line.to_owned(), |width| cut(line, width.saturating_sub(indent)))
 }
 
-/// How many objects there are of which.
+/// The summary, with the number of objects for each action.
 fn sum(difference: &DiffReport) -> String {
     let DiffReport { changes, unchanged, skipped, problems } = difference;
     let of = |action| changes.iter().filter(|it| it.action == action).count();

@@ -1,19 +1,19 @@
-//! What an ImageUpdateAutomation would commit, as people read it: a line, a table of values, the message, the diff.
+//! Formats the predicted commit of an ImageUpdateAutomation for people: a line, a table of values, the message, and the diff.
 
 use objects::clean_line;
 
 use super::update_plan::ImageUpdatePlan;
 use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, clean};
 
-/// Spaces before the lines of a message.
+/// The indentation of message lines.
 const MESSAGE_INDENT: &str = "  ";
 
-/// Who reads a diff.
+/// The reader of a diff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiffAudience {
-    /// A program, such as `git apply`, that needs each byte.
+    /// A program such as `git apply`, which needs every byte unchanged.
     Program,
-    /// A terminal, whether its size is known or not, which the content of a file must not steer.
+    /// A terminal. The content of a file must not be able to control it.
     Terminal,
 }
 
@@ -72,7 +72,7 @@ fn colour(plan: &ImageUpdatePlan) -> Option<TextColour> {
     })
 }
 
-/// A line of a message, whose own indentation stays.
+/// An indented line of a message. Its own indentation stays.
 fn indented(line: &str) -> String {
     match line.is_empty() {
         true => "\n".to_owned(),
@@ -80,7 +80,7 @@ fn indented(line: &str) -> String {
     }
 }
 
-/// A diff without what steers a terminal.
+/// A diff in which control characters are escaped.
 fn shown(diff: &str, on: TerminalScreen) -> String {
     let line = |line: &str| {
         let colour = match line.as_bytes().first() {

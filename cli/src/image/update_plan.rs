@@ -1,7 +1,7 @@
-//! What an ImageUpdateAutomation would commit to a work tree.
+//! Predicts what an ImageUpdateAutomation would commit to a work tree. Nothing is written.
 //!
-//! Here: from the automation, the policies of its namespace and the files to changes, a message and what has no effect; nothing
-//! is written. Below: the same for people (`format.rs`). Elsewhere: markers, values and templates (engine `image`).
+//! Here: computing the changes, the commit message and the findings from the automation, its policies and the files. Below: the
+//! output for people (`format.rs`). Elsewhere: markers, values and templates (engine `image`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,40 +20,40 @@ use similar::TextDiff;
 use super::work_tree::WorkTree;
 use windlass_cluster::label_selectors::compiled;
 
-/// An automation, and the policies of its namespace.
+/// An automation, and the ImagePolicies of its namespace.
 #[derive(Debug, Clone)]
 pub(super) struct AutomationInputs {
     pub(super) automation: ImageUpdateAutomation,
     pub(super) policies: Vec<ImagePolicy>,
 }
 
-/// What an automation would commit.
+/// The predicted commit of an automation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ImageUpdatePlan {
-    /// The automation.
+    /// The automation, as text.
     pub(super) automation: String,
     pub(super) suspended: bool,
-    /// Why it is not known what it would commit, or not of all policies.
+    /// Why the commit is unknown, or unknown for some policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     pub(super) changes: Vec<PlannedImageChange>,
     /// The message of the commit, if there would be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<String>,
-    /// The files as a unified diff, if that is wanted.
+    /// The changes of files as a unified diff, if the user requested it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) diff: Option<String>,
-    /// Files that are left out and markers that set nothing.
+    /// Findings: files that are left out, and markers that set nothing.
     pub(super) findings: Vec<String>,
 }
 
 /// A value that would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct PlannedImageChange {
-    /// From the root of the repository.
+    /// The path, relative to the root of the repository.
     pub(super) file: String,
-    /// `Kind/namespace/name`; empty if the document is not an object.
+    /// The object as `Kind/namespace/name`. Empty if the document is not an object.
     pub(super) object: String,
     /// The policy, and the part of its image.
     pub(super) setter: String,
@@ -62,7 +62,7 @@ pub(super) struct PlannedImageChange {
 }
 
 impl AutomationInputs {
-    /// `ImageUpdateAutomation/namespace/name`.
+    /// The automation as `ImageUpdateAutomation/namespace/name`.
     fn subject(&self) -> String {
         format!("ImageUpdateAutomation/{}/{}", self.namespace(), self.name())
     }
@@ -75,7 +75,7 @@ impl AutomationInputs {
         self.automation.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// What the automation would commit if its branch were as the work tree is.
+    /// Predicts the commit, as if the branch of the automation contained the files of the work tree.
     pub(super) fn plan(&self, tree: &WorkTree, with_diff: bool) -> ImageUpdatePlan {
         let begun = ImageUpdatePlan {
             automation: self.subject(),
@@ -100,8 +100,10 @@ impl AutomationInputs {
         ImageUpdatePlan { error, changes, message, diff, findings: update.findings, ..begun }
     }
 
+    /// Computes the update of the files.
+    ///
     /// # Errors
-    /// Says why the automation would update nothing.
+    /// The automation would update nothing. The error says why.
     fn update(&self, tree: &WorkTree) -> Result<PlannedAutomationUpdate, String> {
         let spec = &self.automation.spec;
         let strategy = spec.update.as_ref().map(|it| it.strategy.as_deref().unwrap_or_default());
@@ -122,10 +124,10 @@ impl AutomationInputs {
         }
     }
 
-    /// The results of the policies that the automation selects, and the names of the others.
+    /// The results of the policies that the automation selects, and the names of the other policies.
     ///
     /// # Errors
-    /// The selector means nothing.
+    /// The selector is not valid.
     fn selected(&self) -> Result<SelectedPolicies, String> {
         let selector = self.automation.spec.policy_selector.as_ref().map(compiled).transpose();
         let selector = selector.map_err(|why| format!("spec.policySelector: {why}"))?;
@@ -178,7 +180,7 @@ impl AutomationInputs {
     /// The message of the commit.
     ///
     /// # Errors
-    /// The template is none, or fails.
+    /// The template is not valid, or it fails.
     fn message(&self, changed: &UpdateResult) -> Result<String, String> {
         let commit = self.automation.spec.git.as_ref().map(|git| git.commit.clone());
         let commit = commit.unwrap_or_default();
@@ -192,7 +194,7 @@ impl AutomationInputs {
         let values = Some(&commit.message_template_values).filter(|values| !values.is_empty());
         let data =
             CommitMessageData { namespace: self.namespace(), name: self.name(), changed, values };
-        // Templates within each other cost stack.
+        // Nested templates need a large stack.
         let made = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES);
             let work = || commit_message(&template, &data, &environment);
@@ -205,10 +207,10 @@ impl AutomationInputs {
     }
 }
 
-/// The annotation of a policy that asks for signed images.
+/// The annotation of a policy that requires signed images.
 const VERIFY_IMAGES: &str = "windlass.dev/verify-images";
 
-/// The condition of a policy whose images have to be signed, for itself or for its whole namespace.
+/// The condition of a policy whose images have to be signed. The policy itself or its whole namespace may require it.
 const IMAGE_VERIFIED: &str = "ImageVerified";
 
 /// Whether the latest version of a policy may be committed.
@@ -217,12 +219,12 @@ enum ImageVerification {
     NotRequired,
     Verified,
     Unverified,
-    /// The flags of the operator may ask for signatures, or have asked for them once.
+    /// Unknown, because flags of the operator may require signatures, or may have required them earlier.
     Unknown,
 }
 
 impl ImageVerification {
-    /// What a policy says of itself.
+    /// Reads the state from the policy's annotation and condition.
     fn of(policy: &ImagePolicy) -> Self {
         let annotations = policy.metadata.annotations.as_ref();
         let is_asked = annotations.is_some_and(|all| all.contains_key(VERIFY_IMAGES));
@@ -239,17 +241,17 @@ impl ImageVerification {
     }
 }
 
-/// The policies of a namespace as an automation has them.
+/// The policies of a namespace, as an automation sees them.
 #[derive(Debug, Default)]
 struct SelectedPolicies {
     results: Vec<PolicyResult>,
-    /// Those that it does not select, as `namespace:name`.
+    /// The policies that the automation does not select, as `namespace:name`.
     others: BTreeSet<String>,
-    /// Those whose images are verified, as `namespace:name`: their tags may not stand alone.
+    /// The policies whose images are verified, as `namespace:name`. For them, a marker may not set the tag alone.
     verified: BTreeSet<String>,
-    /// Those whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
+    /// The policies whose images have to be verified but whose latest version is not, as `namespace:name`, with the reason.
     unverified: BTreeMap<String, String>,
-    /// Why it is not known of one whether it gives a result.
+    /// Why it is unknown whether a policy gives a result.
     error: Option<String>,
 }
 
@@ -257,7 +259,7 @@ struct SelectedPolicies {
 #[derive(Debug)]
 struct PlannedAutomationUpdate {
     update: FileUpdate,
-    /// Why some of it is not known.
+    /// Why a part of the update is unknown.
     error: Option<String>,
 }
 
@@ -279,17 +281,17 @@ fn changes(update: &FileUpdate) -> Vec<PlannedImageChange> {
     changes
 }
 
-/// `Kind/namespace/name`, as far as the manifest says it.
+/// The object as `Kind/namespace/name`, as far as the manifest contains these fields.
 fn subject(object: &ObjectIdentifier) -> String {
     let parts = [&object.kind, &object.namespace, &object.name];
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     parts.map(String::as_str).collect::<Vec<_>>().join("/")
 }
 
-/// The files that change, as `diff -u` shows them.
+/// The changes of files in the format of `diff -u`.
 ///
 /// # Errors
-/// A file cannot be read any more.
+/// A file can no longer be read.
 fn diff(update: &FileUpdate, tree: &WorkTree) -> Result<String, String> {
     let mut out = String::new();
     for (path, text) in &update.files {

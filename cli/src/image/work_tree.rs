@@ -1,6 +1,6 @@
-//! The work tree of a Git repository, as an update goes over it.
+//! Reads the work tree of a Git repository for an image update.
 //!
-//! Elsewhere: which of its files count (engine `image`).
+//! Elsewhere: choosing the files to update (engine `image`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,32 +10,32 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use image::{CheckoutFiles, RepositoryFileEntry};
 
-/// The folder or file by which Git knows the top of a work tree.
+/// The folder or file that marks the root of a work tree.
 const GIT_FOLDER: &str = ".git";
 
-/// The most files and links of a work tree.
+/// The maximum number of files and links in a work tree.
 const MAX_ENTRIES: usize = 200_000;
 
-/// The largest file that is read: it is in memory.
+/// The largest file that is read, in bytes, because it is kept in memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// How much of a configuration of Git is read.
+/// How many bytes of a Git configuration are read.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// The files of a work tree, whether they are committed or not.
+/// The files of a work tree, committed or not.
 pub(super) struct WorkTree {
     root: PathBuf,
-    /// Its files and links.
+    /// The files and links.
     pub(super) files: CheckoutFiles,
-    /// Whether files of the commit may be missing on purpose.
+    /// Whether files of the commit may be missing because of a sparse checkout.
     pub(super) is_sparse: bool,
 }
 
 impl WorkTree {
-    /// The work tree that a folder is in.
+    /// Finds the work tree that contains a folder.
     ///
     /// # Errors
-    /// The folder is in none, or cannot be read, or there are too many files.
+    /// The folder is in no work tree, cannot be read, or there are too many files.
     pub(super) fn around(folder: &Path) -> anyhow::Result<Self> {
         let shown = folder.display();
         let real = fs::canonicalize(folder).with_context(|| format!("cannot read {shown}"))?;
@@ -49,10 +49,10 @@ impl WorkTree {
         Ok(Self { root: root.to_owned(), files, is_sparse: is_sparse(root) })
     }
 
-    /// The bytes of a file.
+    /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or is too large.
+    /// The file cannot be read, or it is too large.
     pub(super) fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         let unread = |error: std::io::Error| format!("{path} cannot be read: {error}");
         let file = File::open(self.root.join(path)).map_err(unread)?;
@@ -69,10 +69,11 @@ fn has_git_folder(folder: &Path) -> bool {
     fs::symlink_metadata(folder.join(GIT_FOLDER)).is_ok()
 }
 
-/// Whether the configuration of a work tree says that it is a sparse checkout: its own, which overrides that of the repository.
+/// Whether the Git configuration of a work tree says that it is a sparse checkout. Its own configuration overrides that of the
+/// repository.
 fn is_sparse(root: &Path) -> bool {
     let place = root.join(GIT_FOLDER);
-    // A further work tree of a repository has a file that leads to its folder, which leads to that of the repository.
+    // A linked work tree has a file with the path of its Git folder, which contains the path of the repository.
     let own = match leading(&place, "gitdir: ") {
         Some(folder) => root.join(folder),
         None => place,
@@ -86,21 +87,21 @@ fn is_sparse(root: &Path) -> bool {
     of_tree.or_else(|| of_file(common.join("config"))).unwrap_or_default()
 }
 
-/// The path in a file of Git that leads elsewhere.
+/// The path in a Git file that points to another place.
 fn leading(file: &Path, before: &str) -> Option<String> {
     let text = beginning(file)?;
     let path = text.strip_prefix(before)?.trim_end_matches(['\n', '\r']);
     (!path.is_empty()).then(|| path.to_owned())
 }
 
-/// The beginning of a file of Git; `None` if it cannot be read.
+/// The beginning of a Git file. `None` if it cannot be read.
 fn beginning(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(file).ok()?.take(MAX_CONFIG_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What a configuration says last of `core.sparseCheckout`; `None` if it says nothing.
+/// The last value of `core.sparseCheckout` in a configuration. `None` if it is not set.
 fn sparse_checkout(config: &str) -> Option<bool> {
     let value = |line: &str| {
         let line = line.trim().to_ascii_lowercase();
@@ -111,7 +112,7 @@ fn sparse_checkout(config: &str) -> Option<bool> {
     config.lines().filter_map(value).next_back()
 }
 
-/// All files and links below a folder; what is in a repository of its own, such as a submodule, is left out.
+/// All files and links below a folder. Nested repositories, such as submodules, are left out.
 fn entries(root: &Path) -> anyhow::Result<BTreeMap<String, RepositoryFileEntry>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![String::new()];
@@ -120,7 +121,7 @@ fn entries(root: &Path) -> anyhow::Result<BTreeMap<String, RepositoryFileEntry>>
         let unread = || format!("cannot read {}", place.display());
         for entry in fs::read_dir(&place).with_context(unread)? {
             let entry = entry.with_context(unread)?;
-            // No path of a spec leads to a file whose name is not UTF-8.
+            // No path in a spec can name a file whose name is not UTF-8.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
             let kind = entry.file_type().with_context(unread)?;

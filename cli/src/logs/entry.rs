@@ -1,6 +1,6 @@
-//! Lines of windlass itself: which are wanted, and how people read them.
+//! The log lines of windlass itself: selecting them, and formatting them for people.
 //!
-//! Elsewhere: how windlass writes them (`windlass_serve::logging_setup`).
+//! Elsewhere: writing the log (`windlass_serve::logging_setup`).
 
 use clap::ValueEnum;
 use objects::clean_line;
@@ -21,18 +21,18 @@ pub(super) enum LogLevel {
     Trace,
 }
 
-/// Which lines are wanted.
+/// The selection of log lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LogLineSelection {
-    /// Of one of these kinds; any if there are none.
+    /// The kinds of objects. Empty for all kinds.
     pub(super) kinds: Vec<String>,
-    /// Of objects in this namespace.
+    /// The namespace of objects.
     pub(super) namespace: Option<String>,
-    /// Of objects of this name.
+    /// The name of objects.
     pub(super) name: Option<String>,
-    /// So severe or more.
+    /// The least severe level. More severe lines are included.
     ///
-    /// Differs(flux): there it is this level alone.
+    /// Differs(flux): Flux selects this level alone.
     pub(super) level: Option<LogLevel>,
 }
 
@@ -41,7 +41,7 @@ impl LogLineSelection {
         !self.kinds.is_empty() || self.namespace.is_some() || self.name.is_some()
     }
 
-    /// The entry of a line that is wanted. A line that is not an entry, such as a line of a panic, belongs to no object
+    /// Parses a line and returns it if it is selected. A line that is not a log entry, such as a panic, belongs to no object
     /// and counts as an error.
     pub(super) fn entry(&self, line: &str) -> Option<LogEntry> {
         let Some(fields) = fields_of(line) else {
@@ -65,18 +65,18 @@ fn fields_of(line: &str) -> Option<Map<String, Value>> {
     }
 }
 
-/// What windlass wrote in one line.
+/// One line in the log of windlass.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum LogEntry {
     Fields(Map<String, Value>),
     Plain(String),
 }
 
-/// Fields that have places of their own in the line, or none.
+/// Fields that have a fixed place in the line, or are left out.
 const PLACED: [&str; 7] = ["ts", "level", "msg", "controllerKind", "namespace", "name", "logger"];
 
 impl LogEntry {
-    /// One line for people: time, level, object, message, then everything else.
+    /// The entry as one line for people: time, level, object, message, and then all other fields.
     pub(super) fn text(&self, on: TerminalScreen) -> String {
         let fields = match self {
             Self::Plain(line) => return clean_line(line),
@@ -107,7 +107,7 @@ impl LogEntry {
         out
     }
 
-    /// The same as JSON.
+    /// The entry as JSON.
     pub(super) fn json(&self) -> Value {
         match self {
             Self::Fields(fields) => Value::Object(fields.clone()),
@@ -137,7 +137,7 @@ mod tests {
             lines.concat()
         };
         let on = |width| text(TerminalScreen { width, is_coloured: false });
-        // Lines are for grep: they are not cut.
+        // Users search log lines with `grep`, so they are not shortened.
         assert_eq!(on(Some(80)), on(None));
         expect_test::expect_file!["../goldens/logs.txt"].assert_eq(&on(None));
         assert!(
@@ -161,7 +161,7 @@ mod tests {
             is_wanted(&level(LogLevel::Error), LINE) && is_wanted(&level(LogLevel::Debug), LINE)
         );
         assert!(!is_wanted(&level(LogLevel::Error), STARTED));
-        // A panic is never hidden by a level, and is about no object.
+        // A panic belongs to no object, and no level hides it.
         assert!(
             is_wanted(&level(LogLevel::Error), "panicked") && !is_wanted(&named("web"), "panicked")
         );

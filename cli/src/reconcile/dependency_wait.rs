@@ -1,7 +1,8 @@
-//! Whether an object that is not ready because of its dependencies is at its end: it is not while one of them is being reconciled.
+//! Decides whether an object that waits for its dependencies is finished. It is not finished while a dependency is being
+//! reconciled.
 //!
-//! Elsewhere: following a run ([`super`]), what an object depends on (`cause::object_references`), when a dependency counts as
-//! ready (`::reconcile::run_gate`).
+//! Elsewhere: following a reconciliation ([`super`]), the dependencies of an object (`cause::object_references`), when a
+//! dependency counts as ready (`::reconcile::run_gate`).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,35 +16,35 @@ use objects::{Object, ObjectId};
 use crate::cluster_facts::read;
 use crate::command_scope::CommandScope;
 
-/// How many objects are read that an object waits for, directly or through others.
+/// The maximum number of direct and indirect dependencies that are read.
 const MOST_DEPENDENCIES: usize = 32;
 
-/// How long an object may wait whose dependencies are ready, or about to be reconciled: windlass runs it again when one of them has changed, and after
-/// `--requeue-dependency`, by default 30 s, at the latest.
+/// How long an object may wait although its dependencies are ready or about to be reconciled. windlass reconciles it after a
+/// dependency has changed. At the latest, it does so after `--requeue-dependency`, which is 30 s by default.
 const READY_DEPENDENCY_LIMIT: Duration = Duration::from_secs(40);
 
-/// How far a dependency is.
+/// The progress of a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DependencyReadiness {
-    /// It is ready, or a run is about to begin that may make it so.
+    /// The dependency is ready, or a reconciliation that may make it ready is about to begin.
     Ready,
-    /// It is being reconciled.
+    /// The dependency is being reconciled.
     InProgress,
-    /// It waits for dependencies of its own.
+    /// The dependency waits for its own dependencies.
     Blocked,
-    /// It is not ready, and no run is about to begin that could change that.
+    /// The dependency is not ready, and no reconciliation is about to begin that could change that.
     NotReady,
 }
 
-/// What is known of the dependencies of an object that is followed.
+/// The progress of a followed object's dependencies.
 #[derive(Debug, Default)]
 pub(super) struct DependencyWait {
-    /// Since when all of them are ready, or about to be reconciled.
+    /// Since when all dependencies are ready or about to be reconciled.
     ready_since: Option<Instant>,
 }
 
 impl DependencyWait {
-    /// Whether an object that is not ready will be reconciled again without a change by a user, since its dependencies are in
+    /// Whether windlass will reconcile an object again without a change by a user. This is the case if its dependencies are in
     /// progress or have just become ready.
     pub(super) async fn goes_on(&mut self, site: &CommandScope, object: &Object) -> bool {
         let is_blocked = condition(object, READY).is_some_and(|said| {
@@ -61,7 +62,7 @@ impl DependencyWait {
     }
 }
 
-/// How far the dependencies of an object are: as far as the last of them.
+/// The progress of an object's dependencies. The slowest dependency counts.
 async fn of_dependencies(site: &CommandScope, object: &Object) -> DependencyReadiness {
     let mut pending = object_references::dependencies(object);
     let mut known: BTreeSet<ObjectId> = BTreeSet::new();
@@ -74,7 +75,7 @@ async fn of_dependencies(site: &CommandScope, object: &Object) -> DependencyRead
             true => dependency(site, &required).await,
             false => None,
         };
-        // Nothing is known to be in progress where it cannot be read.
+        // If the dependency cannot be read, the command does not assume that it is in progress.
         let Some(found) = found else { return DependencyReadiness::NotReady };
         match stage(&found, artifact(site, &found).await.as_deref()) {
             DependencyReadiness::Ready => {}
@@ -86,7 +87,7 @@ async fn of_dependencies(site: &CommandScope, object: &Object) -> DependencyRead
     sum
 }
 
-/// Reads a dependency; none if it does not exist or cannot be read.
+/// Reads a dependency. Returns `None` if it does not exist or cannot be read.
 async fn dependency(site: &CommandScope, required: &RequiredDependency) -> Option<Object> {
     if let Some(found) = read(&site.cluster, &required.object).await.ok()? {
         return Some(found);
@@ -94,7 +95,7 @@ async fn dependency(site: &CommandScope, required: &RequiredDependency) -> Optio
     read(&site.cluster, required.otherwise.as_ref()?).await.ok()?
 }
 
-/// The revision that a Kustomization gets from its source; none of other kinds, whose statuses name versions of charts.
+/// The revision that a Kustomization gets from its source. `None` for other kinds, whose statuses contain chart versions.
 async fn artifact(site: &CommandScope, object: &Object) -> Option<String> {
     let source = object_references::sources(object).into_iter().next();
     let source = source.filter(|_| object.kind() == "Kustomization")?;
@@ -102,9 +103,9 @@ async fn artifact(site: &CommandScope, object: &Object) -> Option<String> {
     Some(source.get("status")?["artifact"]["revision"].as_str()?.to_owned())
 }
 
-/// How far an object is, whose source has an artifact of this revision.
+/// The progress of an object whose source has an artifact of this revision.
 ///
-/// A failure does not raise `status.observedGeneration`, so the generation is that of the condition.
+/// The generation of the condition counts, because a failure does not raise `status.observedGeneration`.
 fn stage(object: &Object, artifact: Option<&str>) -> DependencyReadiness {
     let status = object.get("status");
     let attempted = status.and_then(|it| it["lastAttemptedRevision"].as_str());
@@ -128,7 +129,7 @@ fn stage(object: &Object, artifact: Option<&str>) -> DependencyReadiness {
         () if is_held || is_true(STALLED).is_some() => DependencyReadiness::NotReady,
         () if is_running => DependencyReadiness::InProgress,
         () if is_blocked && !is_outdated => DependencyReadiness::Blocked,
-        // A run is about to begin. If none does, something keeps it from that.
+        // A reconciliation is about to begin. If none begins, something prevents it.
         () if is_behind || is_ready => DependencyReadiness::Ready,
         () => match ready.map(|said| said.status) {
             Some("False") => DependencyReadiness::NotReady,
@@ -137,7 +138,7 @@ fn stage(object: &Object, artifact: Option<&str>) -> DependencyReadiness {
     }
 }
 
-/// Whether a condition is about the object as it is now.
+/// Whether a condition is about the current generation of the object.
 fn is_current(object: &Object, said: &ConditionView<'_>) -> bool {
     said.generation.is_none_or(|seen| seen >= object.generation())
 }
@@ -153,7 +154,7 @@ mod tests {
             "metadata": {"name": name, "namespace": "apps", "generation": 1}, "spec": spec, "status": status})
     }
 
-    /// A status of the first generation, with what was attempted last.
+    /// A status for the first generation, with the last attempted revision.
     fn status(ready: &str, reason: &str, attempted: &str) -> Value {
         json!({"observedGeneration": 1, "lastAttemptedRevision": attempted,
             "conditions": [{"type": "Ready", "status": ready, "reason": reason, "message": ""}]})
@@ -164,7 +165,7 @@ mod tests {
             "metadata": {"name": "app", "namespace": "apps"}, "status": {"artifact": {"revision": "new"}}})
     }
 
-    /// Whether an object goes on whose dependency `base` is like this.
+    /// Whether an object goes on if its dependency `base` is in this state.
     async fn goes_on(base: Value) -> bool {
         let spec = json!({"dependsOn": [{"name": "base"}]});
         let web = kustomization("web", spec, status("False", "DependencyNotReady", "old"));
@@ -183,12 +184,12 @@ mod tests {
     #[tokio::test]
     async fn a_dependency_that_is_being_reconciled_is_waited_for() {
         let of = async |spec: Value, status: Value| goes_on(base(spec, status)).await;
-        // It is ready, and has yet to apply what its source has now.
+        // The dependency is ready, but has not applied the newest artifact of its source.
         assert!(of(json!({}), status("True", "ReconciliationSucceeded", "old")).await);
         assert!(of(json!({}), status("Unknown", "Progressing", "new")).await);
-        // It failed with an older revision.
+        // The dependency failed with an older revision.
         assert!(of(json!({}), status("False", "BuildFailed", "old")).await);
-        // It has become ready, and the object is about to be reconciled.
+        // The dependency has become ready, and the object is about to be reconciled.
         assert!(of(json!({}), status("True", "ReconciliationSucceeded", "new")).await);
     }
 
@@ -204,7 +205,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dependency_whose_first_run_has_failed_is_the_end() {
-        // windlass says of which generation a condition is, and raises `observedGeneration` only by a run that succeeds.
+        // Each condition contains its generation. windlass raises `observedGeneration` only after a successful reconciliation.
         let failed = |reason: &str| {
             json!({"observedGeneration": -1, "lastAttemptedRevision": "new", "conditions": [
                 {"type": "Ready", "status": "False", "reason": reason, "message": "", "observedGeneration": 1},

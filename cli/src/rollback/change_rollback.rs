@@ -1,7 +1,7 @@
-//! The rollback of a change: all its members go back to what they had before.
+//! Rolls back a change. All members of the change go back to their previous revision.
 //!
-//! The operator pins each of them; this command asks for it, and shows what became of it. Elsewhere: the request
-//! (`windlass_answers::actions::change_rollback`), carrying it out (`windlass_changes`), what a change is
+//! The operator pins each member. This command requests the rollback and prints the result.
+//! Elsewhere: the request (`windlass_answers::actions::change_rollback`), carrying it out (`windlass_changes`), reading changes
 //! (`windlass_answers::changes`).
 
 use std::time::Duration;
@@ -21,15 +21,15 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{TerminalScreen, clean};
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
-/// How often is read what is waited for.
+/// How often the command reads an object for which it waits.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether a target is a change.
+/// Whether an argument names a change.
 pub(super) fn is_change(target: &ResourceArgument) -> bool {
     target.resource.gvk == resource::<ChangeSet>().gvk
 }
 
-/// Asks for the rollback of a change, and waits until it is carried out.
+/// Requests the rollback of a change, and waits until it is carried out.
 ///
 /// # Errors
 /// There is no such change, it is not the newest of its source, the user is a ServiceAccount, or the API server refuses.
@@ -48,7 +48,7 @@ pub(super) async fn roll_back(
     say(ProgressGlyph::Action, &clean(&format!("the rollback of change {name} is requested")));
     loop {
         let change = read(site, target).await?;
-        // The verdict does not say it: a member may have gone back by itself before.
+        // The verdict is not enough, because a member may have gone back by itself before.
         if change.status.as_ref().is_some_and(|it| it.rolled_back_at.is_some()) {
             return say_outcome(&change);
         }
@@ -56,7 +56,7 @@ pub(super) async fn roll_back(
             change.status.as_ref().is_some_and(|it| it.rollback.is_some()),
             "the request for the rollback was withdrawn"
         );
-        // A change that had a verdict keeps it then.
+        // A change that already had a verdict keeps it.
         let known = find(&place, "").await?.changes;
         ensure!(
             newer(&known, &change).is_none(),
@@ -72,7 +72,7 @@ async fn read(site: &CommandScope, target: &ResourceArgument) -> anyhow::Result<
     Ok(serde_json::from_value(object.into_value())?)
 }
 
-/// Says what became of a rollback.
+/// Prints the result of a rollback.
 fn say_outcome(change: &ChangeSet) -> anyhow::Result<ExitCode> {
     print(&details(change, &[], TerminalScreen::of_stdout()))?;
     let left = change.status.as_ref().map_or(0, |it| it.not_rolled_back.len());

@@ -1,4 +1,4 @@
-//! What to commit after a rollback, so that a resumed release stays as it is.
+//! The advice about what to commit after a rollback. With that commit, the release stays as it is after it is resumed.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::cluster_facts;
 use crate::command_scope::CommandScope;
 use windlass_cli_runtime::table::cut;
 
-/// What the advice is made of besides the status, as far as the user may read it.
+/// The data for the advice, in addition to the status, as far as the user may read it.
 #[derive(Debug, Default)]
 pub(super) struct CommitAdviceEvidence {
-    /// Where the chart comes from, if it is a folder of a source with files.
+    /// The source of the chart, if the chart is a folder in a source.
     files: Option<ObjectId>,
-    /// Values of the newest revision and of the one whose contents it has now; none if they cannot be read.
+    /// The values of the newest revision, and of the revision that was rolled back to. `None` if they cannot be read.
     values: Option<[Value; 2]>,
 }
 
-/// How many values are listed.
+/// The maximum number of listed values.
 const MOST_VALUES: usize = 40;
 
-/// How long a value may be, in characters.
+/// The longest value, in characters.
 const MAX_VALUE_CHARACTERS: usize = 60;
 
-/// Reads what the advice is made of.
+/// Reads the data for the advice.
 pub(super) async fn known(
     site: &CommandScope,
     before: &RollbackTarget,
@@ -38,10 +38,10 @@ pub(super) async fn known(
     }
 }
 
-/// The source of a chart that is a folder; none where a repository or registry has charts with versions.
+/// The source of a chart that is a folder. `None` for charts with versions in a repository or registry.
 async fn files(site: &CommandScope, found: &RollbackTarget) -> Option<ObjectId> {
     let mut id = cause::object_references::sources(&found.owner).into_iter().next()?;
-    // A HelmRelease makes a HelmChart, or refers to one.
+    // A HelmRelease generates a HelmChart, or it refers to one.
     if id.kind == "HelmChart" {
         let chart = cluster_facts::read(&site.cluster, &id).await.ok()??;
         id = cause::object_references::sources(&chart).into_iter().next()?;
@@ -50,7 +50,7 @@ async fn files(site: &CommandScope, found: &RollbackTarget) -> Option<ObjectId> 
         .then_some(id)
 }
 
-/// The values of both revisions, from the records of Helm.
+/// The values of both revisions, from Helm's release records.
 async fn values(
     site: &CommandScope,
     found: &RollbackTarget,
@@ -90,7 +90,7 @@ pub(super) fn advice(
     lines.join("\n")
 }
 
-/// What to do about the chart.
+/// The advice about the chart.
 fn chart(
     done: &RollbackTarget,
     made: &Value,
@@ -116,7 +116,7 @@ fn chart(
         )];
     }
     if let Some(source) = &known.files {
-        // spec.chart.spec.version has no effect there.
+        // `spec.chart.spec.version` has no effect for a chart in a folder.
         let mut lines =
             vec![format!("  revert the chart to {chart} {version} in {}", folder(&spec, source))];
         if source.kind == "GitRepository" {
@@ -151,7 +151,7 @@ fn folder(spec: &Value, source: &ObjectId) -> String {
     }
 }
 
-/// What to do about the values.
+/// The advice about the values.
 fn changed_values(
     done: &RollbackTarget,
     made: &Value,
@@ -183,7 +183,7 @@ fn changed_values(
     lines
 }
 
-/// A value that is another one in both revisions.
+/// A value that differs between both revisions.
 struct RevisionValueDifference {
     path: Vec<String>,
     from: Option<Value>,
@@ -191,7 +191,7 @@ struct RevisionValueDifference {
 }
 
 impl RevisionValueDifference {
-    /// One line. What may come from a Secret is not printed.
+    /// The line about the value. A value that may come from a Secret is not printed.
     fn line(&self, owner: &Object) -> String {
         let is_hidden = may_be_secret(owner, &self.path);
         let shown = |value: &Option<Value>| match value {
@@ -203,7 +203,8 @@ impl RevisionValueDifference {
     }
 }
 
-/// Whether a value may be one of a Secret: the object names Secrets with values, and does not set it itself.
+/// Whether a value may come from a Secret. This is the case if the object uses Secrets for values and does not set this value
+/// itself.
 fn may_be_secret(owner: &Object, path: &[String]) -> bool {
     let spec = owner.get("spec").unwrap_or(&Value::Null);
     let from = spec["valuesFrom"].as_array().into_iter().flatten();
@@ -212,7 +213,7 @@ fn may_be_secret(owner: &Object, path: &[String]) -> bool {
     for part in path {
         own = own.and_then(|it| it.get(part));
     }
-    // Values of a Helmfile may be decrypted ones.
+    // The values of a Helmfile may come from encrypted files.
     (secrets.next().is_some() || owner.kind() == "Helmfile") && own.is_none()
 }
 

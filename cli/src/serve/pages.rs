@@ -1,4 +1,5 @@
-//! Pages of `windlass serve`: beside the operator on a thread of their own, so that neither waits for the other, or alone.
+//! The web pages of `windlass serve`. They run on their own thread beside the operator, so neither has to wait for the other.
+//! They can also run without the operator.
 //!
 //! Elsewhere: their flags (`windlass_serve::settings`), pages and logins (`windlass-web`).
 
@@ -19,17 +20,17 @@ use windlass_web::{LoginOptions, TeamWebServer};
 
 use super::STOP_LIMIT;
 
-/// The stack of the thread, as large as that of the main one.
+/// The stack of the thread. It is as large as that of the main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// The thread of pages, until it ends.
+/// The running thread of the web pages.
 pub(super) struct PagesThread(oneshot::Receiver<anyhow::Result<()>>);
 
-/// Begins to serve pages, if flags ask for it, until `stop`. Each user reads with a token, so that it does not matter which
-/// process leads.
+/// Starts the web pages if the flags ask for them, and serves until `stop`. Each user reads with an own token, so a process
+/// that does not lead can serve pages, too.
 ///
 /// # Errors
-/// The address is in use, or a flag or one of the files that flags name cannot be used.
+/// The address is in use, or a flag or a file that a flag names cannot be used.
 pub(super) async fn start(
     settings: &OperatorSettings,
     metrics: &Arc<MetricsRegistry>,
@@ -51,7 +52,7 @@ pub(super) async fn start(
                 kubeconfig: kubeconfig.as_deref(),
                 ..ClusterAccessOptions::default()
             };
-            // Nothing is asked over it: it says where the API server is.
+            // No request is sent over this connection. It only provides the address of the API server.
             let cluster = connect(access, &identity, &Leadership::unlimited(), &metrics).await?;
             server.serve(cluster, metrics.clone(), stop).await;
             anyhow::Ok(())
@@ -66,10 +67,10 @@ pub(super) async fn start(
     Ok(Some(PagesThread(ended)))
 }
 
-/// Waits until no pages are served any more.
+/// Waits until the web pages have ended.
 ///
 /// # Errors
-/// That of the pages.
+/// The error of the web pages.
 pub(super) async fn end_of(pages: Option<PagesThread>) -> anyhow::Result<()> {
     match pages {
         Some(PagesThread(ended)) => ended.await.context("the thread of pages panicked")?,
@@ -77,7 +78,7 @@ pub(super) async fn end_of(pages: Option<PagesThread>) -> anyhow::Result<()> {
     }
 }
 
-/// Serves pages and nothing else, until `stop`.
+/// Serves only web pages until `stop`, without the operator.
 ///
 /// # Errors
 /// An address is in use, a flag cannot be used, or no cluster is configured.
@@ -138,7 +139,7 @@ fn login_options(flags: &WebPages) -> anyhow::Result<LoginOptions> {
     })
 }
 
-/// What a file has, if a flag names one.
+/// The content of a file, if a flag names one.
 fn content(flag: &str, path: Option<&Path>) -> anyhow::Result<Option<Vec<u8>>> {
     let read = path.map(|path| {
         std::fs::read(path).with_context(|| format!("{flag}: {} cannot be read", path.display()))

@@ -1,6 +1,6 @@
 //! `windlass why all`: the screen of everything that is not ready.
 //!
-//! Elsewhere: finding it (`windlass_answers::why::all`), the screen of one object (`why.rs`).
+//! Elsewhere: finding the causes (`windlass_answers::why::all`), the screen of one object (`why.rs`).
 
 use reconcile::Time;
 use windlass_answers::why::all::{
@@ -15,10 +15,10 @@ use windlass_cli_runtime::connection::print;
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{TerminalScreen, TextColour, age, clean, cut_within};
 
-/// How many objects of a cause are named.
+/// The maximum number of named objects of a cause.
 const MOST_NAMED: usize = 8;
 
-/// How long a cause may be, in characters.
+/// The longest text of a cause, in characters.
 const MAX_CAUSE_CHARACTERS: usize = 600;
 
 /// Explains the objects of some kinds.
@@ -39,7 +39,7 @@ pub(super) async fn run(
     }
     say_left_out(&overview.left_out);
     Ok(match () {
-        // Nothing is reconciled where no operator acts.
+        // If no operator is running, nothing is reconciled.
         () if !overview.causes.is_empty() || overview.unexplained > 0 || is_unattended => {
             ExitCode::ProblemsFound
         }
@@ -48,7 +48,7 @@ pub(super) async fn run(
     })
 }
 
-/// What a person reads.
+/// The text of the screen.
 fn screen(
     overview: &UnreadyObjectsOverview,
     namespace: &str,
@@ -59,7 +59,7 @@ fn screen(
     for CauseGroup { cause, since, objects, advice } in &overview.causes {
         let since = since.map(|at| format!(" ({})", age(Some(at), now))).unwrap_or_default();
         let line = clean(&format!("{cause}{since}"));
-        // Only a terminal is too small for it.
+        // Only a terminal has too little room for the whole text.
         let line = match on.width {
             Some(_) => on.wrapped(&cut_within(&line, MAX_CAUSE_CHARACTERS), 2),
             None => line,
@@ -74,7 +74,7 @@ fn screen(
         if let Some(advice) = advice {
             out.push_str(&format!("  fix: {}\n", on.wrapped(&clean(&advice.text), 7)));
             if let Some(command) = &advice.command {
-                // Whole and on one line, to be copied.
+                // The command is on one line, so that the user can copy it.
                 out.push_str(&format!("       {}\n", clean(command)));
             }
         }

@@ -1,4 +1,4 @@
-//! The lines about tags of an image below the screen of an ImagePolicy.
+//! The lines about image tags below the screen of an ImagePolicy.
 //!
 //! Elsewhere: why each tag is not chosen (`windlass_answers::why`).
 
@@ -7,7 +7,7 @@ use windlass_answers::why::ImageTagReport;
 use super::titled;
 use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen};
 
-/// How many tags are listed without `--all`.
+/// The maximum number of listed tags without `--all`.
 const MAX_LISTED_TAGS: usize = 20;
 
 /// The lines below the screen of the policy.

@@ -1,7 +1,6 @@
-//! `windlass helmfile deps`: the versions of charts in repositories, chosen and locked.
+//! `windlass helmfile deps`: chooses the versions of charts from repositories, and writes them to lock files.
 //!
-//! Elsewhere: which charts these are, and the lock file (engine `helmfile`), repositories
-//! (`helmfile_controller::helmfile`).
+//! Elsewhere: the charts and the format of the lock file (engine `helmfile`), repositories (`helmfile_controller::helmfile`).
 
 use anyhow::Context as _;
 use helmfile::{HelmfileChartsToLock, HelmfileProcessingPlan, PrintOutput};

@@ -1,7 +1,7 @@
-//! `windlass helmfile diff`: what an upgrade of each release would change in its cluster.
+//! `windlass helmfile diff`: shows what an upgrade of each release would change in its cluster.
 //!
-//! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/format.rs`), what would
-//! change (`diff/preview.rs`).
+//! Here: connecting to clusters, rendering for them, the steps. Below: the output (`diff/format.rs`), the prediction
+//! (`diff/preview.rs`).
 
 mod format;
 mod preview;
@@ -89,13 +89,13 @@ async fn compare_all(
     Ok(())
 }
 
-/// Clusters by the contexts that releases name.
+/// The connections to clusters, by the contexts that releases name.
 struct ClustersByContext<'f> {
     kubeconfig: Option<&'f str>,
     known: BTreeMap<String, (ClusterConnection, Arc<ServerCapabilities>)>,
 }
 
-/// Where a release is.
+/// The cluster and the namespace of a release.
 struct ReleaseClusterLocation {
     cluster: ClusterConnection,
     served: Arc<ServerCapabilities>,
@@ -127,7 +127,7 @@ impl ClustersByContext<'_> {
 }
 
 impl ReleaseClusterLocation {
-    /// What an upgrade of a release would change, as text; `None` if it changes nothing.
+    /// The changes of a release's upgrade, as text. `None` if it changes nothing.
     async fn changed(
         &self,
         release: &HelmfileReleaseToRender,
@@ -145,7 +145,7 @@ impl ReleaseClusterLocation {
         self.change_text(&release.name, record.as_deref(), &manifest, given).await
     }
 
-    /// What the removal of a release would delete, as text; `None` if the release has no record.
+    /// The objects that the removal of a release would delete, as text. `None` if the release has no record.
     async fn removed(
         &self,
         name: &str,
@@ -160,7 +160,7 @@ impl ReleaseClusterLocation {
         }
     }
 
-    /// Flags that say what the cluster is, where the helmfile does not.
+    /// Adds flags with properties of the cluster, unless the helmfile sets them.
     fn adapt(&self, flags: &mut Vec<String>, is_upgrade: bool) {
         let has = |flags: &[String], name: &str| flags.iter().any(|flag| flag == name);
         if !has(flags, "--kube-version") {
@@ -185,7 +185,7 @@ impl ReleaseClusterLocation {
         given: &HelmfileDiffFlags,
     ) -> anyhow::Result<Option<String>> {
         let changes = preview(&self.cluster, record, name, &self.namespace, manifest).await;
-        // An API server quotes what it refuses.
+        // The API server quotes values in its errors, so they have to be masked.
         let changes =
             changes.map_err(|error| anyhow!(secrets(manifest).mask(&error.to_string())))?;
         let look = DiffDisplayOptions {
@@ -205,7 +205,7 @@ impl ReleaseClusterLocation {
     }
 }
 
-/// What the Secrets among manifests hold.
+/// The secret values in a text of manifests.
 fn secrets(manifest: &str) -> SecretMasking {
     let read =
         objects::manifest::read("manifest", manifest.as_bytes(), &goyaml::YamlLimits::default());

@@ -1,4 +1,4 @@
-//! Flags of `windlass helmfile`: those of helmfile, with their environment variables.
+//! The flags of `windlass helmfile`. They are those of the program `helmfile`, with the same environment variables.
 
 use std::time::Duration;
 
@@ -207,7 +207,7 @@ pub(super) enum HelmfileCommand {
 }
 
 impl HelmfileCommand {
-    /// Whether it prints what it has of the helmfiles before one that cannot be loaded, as helmfile's does.
+    /// Whether the command, like that of helmfile, prints the output of all helmfiles before one that cannot be loaded.
     ///
     /// Differs(helmfile 1.8): `diff` compares nothing then.
     pub(super) fn prints_until_error(&self) -> bool {
@@ -351,7 +351,7 @@ pub(super) struct HelmfileLintFlags {
 }
 
 impl HelmfileLintFlags {
-    /// What `lint` is asked for.
+    /// The render options of `lint`.
     pub(super) fn options(&self, flags: &HelmfileFlags) -> ReleaseRenderOptions {
         ReleaseRenderOptions {
             purpose: RenderPurpose::Lint,
@@ -439,7 +439,7 @@ pub(super) struct HelmfileDiffFlags {
 }
 
 impl HelmfileDiffFlags {
-    /// What `diff` is asked for.
+    /// The render options of `diff`.
     pub(super) fn options(&self, flags: &HelmfileFlags) -> ReleaseRenderOptions {
         ReleaseRenderOptions {
             purpose: RenderPurpose::Diff,
@@ -479,12 +479,12 @@ impl HelmfileTemplateFlags {
 }
 
 impl HelmfileFlags {
-    /// What `template` is asked for.
+    /// The render options of `template`.
     pub(super) fn options(&self, given: &HelmfileTemplateFlags) -> ReleaseRenderOptions {
         given.options(self.skip_deps)
     }
 
-    /// What the engine is asked for. An empty environment is that of `HELMFILE_ENVIRONMENT`, or `default`.
+    /// The settings of the engine. If no environment is given, `HELMFILE_ENVIRONMENT` or `default` applies.
     pub(super) fn settings(&self) -> HelmfilePlanSettings {
         let of_variable = || std::env::var("HELMFILE_ENVIRONMENT").ok();
         let given = Some(self.environment.clone()).filter(|name| !name.is_empty());

@@ -1,4 +1,4 @@
-//! `windlass helmfile lint`: the chart of each release with its values, until one fails.
+//! `windlass helmfile lint`: lints the chart of each release with its values, until one fails.
 
 use golang::work_meter::StopSignal;
 use helmfile::{

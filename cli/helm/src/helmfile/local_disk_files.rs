@@ -1,4 +1,5 @@
-//! The disk as a tree whose root is `/`. Links are followed: the command reads what the person who runs it may read.
+//! Gives helmfiles access to the local disk, as a file tree with the root `/`. Links are followed, because the command may read
+//! everything that its user may read.
 
 use std::fs;
 use std::io;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
-/// This machine's disk.
+/// The disk of this machine.
 pub(crate) struct LocalDiskFiles;
 
 fn path(at: &RelPath) -> PathBuf {
@@ -26,7 +27,7 @@ impl FileTree for LocalDiskFiles {
         let missing = || TreeError::NotFound(at.clone());
         let mut found = Vec::new();
         for entry in fs::read_dir(path(at)).map_err(|_| missing())?.flatten() {
-            // Links without a target are left out, as are names that are not UTF-8.
+            // Links without a target, and names that are not UTF-8, are left out.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Ok(known) = fs::metadata(entry.path()) else { continue };
             found.push((name, if known.is_dir() { FileKind::Dir } else { FileKind::File }));
@@ -44,10 +45,10 @@ impl FileTree for LocalDiskFiles {
     }
 }
 
-/// All files below a folder that this process has written, by their paths in it.
+/// All files below a folder that this process has written, with their paths in the folder.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn below(top: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut left = vec![top.to_owned()];

@@ -1,6 +1,6 @@
-//! The keys of the person who runs a command: where sops looks for age identities.
+//! Decrypts with the age keys of the current user. It finds them in the same places as sops.
 //!
-//! Elsewhere: what of a helmfile is encrypted (engine `helmfile`), decrypting (`sops`).
+//! Elsewhere: the encrypted parts of a helmfile (engine `helmfile`), decrypting (`sops`).
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -13,16 +13,16 @@ use sops::{
 };
 use zeroize::Zeroizing;
 
-/// Under the directory of configurations of a person.
+/// The path of the key file below the user's configuration directory.
 const FILE: &str = "sops/age/keys.txt";
 
-/// What is to be done if no key is the right one.
+/// The advice if no key fits.
 const ADVICE: &str = "set SOPS_AGE_KEY or SOPS_AGE_KEY_FILE to an age key that decrypts it";
 
-/// What the environment says of keys.
+/// Reads an environment variable.
 type EnvironmentLookup = fn(&str) -> Option<String>;
 
-/// Decrypts with the keys of the environment, which are read when the first file is decrypted.
+/// Decrypts with the keys of the environment. The keys are read when the first file is decrypted.
 pub(super) struct LocalKeyDecryptor {
     variable: EnvironmentLookup,
     keys: OnceLock<Result<DecryptionKeys, String>>,
@@ -30,7 +30,7 @@ pub(super) struct LocalKeyDecryptor {
 }
 
 impl LocalKeyDecryptor {
-    /// Those of this process.
+    /// Makes a decryptor that uses the environment of this process.
     pub(super) fn new(stop: &StopSignal) -> Self {
         Self::of(|name| std::env::var(name).ok().filter(|it| !it.is_empty()), stop)
     }
@@ -39,7 +39,7 @@ impl LocalKeyDecryptor {
         Self { variable, keys: OnceLock::new(), stop: stop.clone() }
     }
 
-    /// All keys that sops would take: those of both variables, and of the file if it is there.
+    /// Reads all keys that sops would use: those of both environment variables, and those of the key file if it exists.
     fn read(&self) -> Result<DecryptionKeys, String> {
         let mut found: Vec<(String, Zeroizing<Vec<u8>>)> = Vec::new();
         if let Some(text) = (self.variable)("SOPS_AGE_KEY") {
@@ -56,7 +56,7 @@ impl LocalKeyDecryptor {
         if found.is_empty() {
             return Err(format!("it is encrypted with SOPS, and there is no key: {ADVICE}"));
         }
-        // The name says what kind of key it is.
+        // The name of an entry tells the kind of its key.
         let entries: Vec<(String, &[u8])> =
             found.iter().map(|(name, text)| (format!("{name}.agekey"), text.as_slice())).collect();
         let entries = entries.iter().map(|(name, text)| (name.as_str(), *text));
@@ -68,7 +68,7 @@ impl LocalKeyDecryptor {
         })
     }
 
-    /// The file in which sops looks for keys.
+    /// The default key file of sops.
     fn usual(&self) -> Option<PathBuf> {
         let home = || (self.variable)("HOME").map(PathBuf::from);
         let of_system =
@@ -82,7 +82,7 @@ impl LocalKeyDecryptor {
 impl SopsFileDecryptor for LocalKeyDecryptor {
     fn decrypt(&self, data: &[u8], format: SopsFormat) -> Result<Zeroizing<Vec<u8>>, String> {
         let keys = self.keys.get_or_init(|| self.read()).as_ref().map_err(Clone::clone)?;
-        // As sops does it.
+        // sops verifies the MAC, too.
         let decryptor = SopsDecryptor::new(keys).with_mac(MacPolicy::Require);
         let decryptor = decryptor.with_services(&DisabledKeyServices).with_stop(&self.stop);
         decryptor.decrypt(data, format, format).map_err(|error| match error {
@@ -92,7 +92,7 @@ impl SopsFileDecryptor for LocalKeyDecryptor {
     }
 }
 
-/// Only the operator sends requests to services.
+/// Refuses key services. Only the operator sends requests to such services.
 struct DisabledKeyServices;
 
 impl DataKeyServices for DisabledKeyServices {

@@ -1,7 +1,6 @@
-//! Programs that templates of helmfiles run with `--allow-exec`: with a time limit, and with no more output than a
-//! template could read.
+//! Runs the programs that helmfile templates call with `--allow-exec`. Their time and the size of their output are limited.
 //!
-//! Elsewhere: which template asks for what (engine `helmfile`).
+//! Elsewhere: the template functions that call programs (engine `helmfile`).
 
 use std::io::{self, Read, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,20 +10,20 @@ use std::time::{Duration, Instant};
 use golang::work_meter::StopSignal;
 use helmfile::{ProgramCall, ProgramRunner};
 
-/// The most that a program may print, in bytes.
+/// The maximum output of a program, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// The most that is repeated of what a failed program says, in bytes.
+/// The maximum size of a failed program's error text that windlass repeats, in bytes.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
 
-/// How often is asked whether the time of the command is over.
+/// How often windlass checks whether the time of the command is over.
 const OUTPUT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs programs of this machine.
 pub(super) struct LocalProgramRunner {
-    /// How long each may take.
+    /// How long each program may take.
     limit: Option<Duration>,
-    /// Ends them with the command.
+    /// Ends the programs when the command ends.
     stop: StopSignal,
 }
 
@@ -57,7 +56,7 @@ impl ProgramRunner for LocalProgramRunner {
         if status.success() {
             return Ok(output);
         }
-        // What else holds the pipe is not waited for.
+        // windlass does not wait for other processes that hold the pipe.
         let said = said.and_then(|said| said.recv_timeout(Duration::from_secs(1)).ok());
         let said = said.and_then(Result::ok).unwrap_or_default();
         Err(format!(
@@ -69,12 +68,12 @@ impl ProgramRunner for LocalProgramRunner {
 }
 
 impl LocalProgramRunner {
-    /// Programs that may take so long each, or without limit if it is zero, and end with the command.
+    /// Makes a runner. Each program may take `limit`, or any time if it is zero. Programs end with the command.
     pub(super) fn within(limit: Duration, stop: &StopSignal) -> Self {
         Self { limit: Some(limit).filter(|limit| !limit.is_zero()), stop: stop.clone() }
     }
 
-    /// The output of a program, within its time.
+    /// Waits for the output of a program, within its time limit.
     fn await_all(
         &self,
         child: &mut Child,
@@ -95,7 +94,7 @@ impl LocalProgramRunner {
         }
     }
 
-    /// Waits for a program that has closed its output.
+    /// Waits for the end of a program that has closed its output.
     fn await_end(&self, child: &mut Child, begin: Instant) -> Result<(), String> {
         while child.try_wait().map_err(|error| format!("cannot be awaited: {error}"))?.is_none() {
             self.check(begin)?;
@@ -112,7 +111,7 @@ impl LocalProgramRunner {
     }
 }
 
-/// Hands a program its input, which it need not read.
+/// Writes the input of a program, which the program need not read.
 fn feed(child: &mut Child, input: &[u8]) {
     let Some(mut pipe) = child.stdin.take() else { return };
     if !input.is_empty() {
@@ -121,7 +120,7 @@ fn feed(child: &mut Child, input: &[u8]) {
     }
 }
 
-/// Reads what comes out of a pipe, up to a limit; what follows is read and dropped where `drains`, else not read.
+/// Reads a pipe up to a limit. With `drains`, further output is read and discarded.
 fn read(
     mut pipe: impl Read + Send + 'static,
     limit: u64,
@@ -134,7 +133,7 @@ fn read(
         if drains && done.is_ok() {
             done = io::copy(&mut pipe, &mut io::sink()).map(|_| ());
         }
-        // After the time limit the receiver is gone.
+        // After the time limit, the receiver no longer exists.
         drop(sender.send(done.map(|()| text)));
     });
     receiver
@@ -168,7 +167,7 @@ mod tests {
             run("echo $GREETING; cat; pwd", b"input\n", 60_000).unwrap(),
             "hello\ninput\n/\n"
         );
-        // Not all of a long input is read.
+        // The program does not read all of a long input.
         assert_eq!(run("head -c 1", &[b'x'; 1 << 20], 60_000).unwrap(), "x");
     }
 

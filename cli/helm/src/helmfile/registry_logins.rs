@@ -1,4 +1,4 @@
-//! Logins of registries that are on this machine.
+//! The registry logins that are stored on this machine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,12 +10,13 @@ use sources::oci::RegistryKeyring;
 
 use helmfile_controller::helmfile::charts::ChartRepositoryCache;
 
-/// Repositories and registries, asked with the logins of the user who runs the command.
+/// Makes a client of chart repositories and registries that uses the logins of the current user.
 pub(super) fn charts() -> ChartRepositoryCache {
     ChartRepositoryCache::new(ChartRepositoryClients::default(), Arc::default(), Some(logins))
 }
 
-/// What `helm registry login` and `docker login` left, in the first file that is there. Credential helpers are not run.
+/// Reads the logins that `helm registry login` and `docker login` stored, from the first file that exists. Credential helpers
+/// are not run.
 fn logins() -> anyhow::Result<RegistryKeyring> {
     let variable =
         |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);

@@ -1,7 +1,7 @@
-//! What helmfiles name by addresses, fetched into folders for temporary files: repositories by the `git` program with its
-//! keys and credentials, files and archives over HTTP, objects of S3.
+//! Fetches remote addresses in helmfiles into temporary folders. It fetches Git repositories with the program `git` and the
+//! user's credentials, files and archives over HTTP, and objects from S3.
 //!
-//! Elsewhere: what an address says (engine `helmfile`), fetching and its limits (`sources`).
+//! Elsewhere: parsing addresses (engine `helmfile`), fetching and its limits (`sources`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,21 +23,21 @@ use super::registry_logins;
 use helmfile_controller::helmfile::charts::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
-/// How long fetching a repository may take where the command has no limit.
+/// How long fetching a repository may take if the command has no time limit.
 const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Fetches for one run of the command; nothing is kept after it.
+/// Fetches for one run of the command. Nothing is kept after the run.
 pub(crate) struct HelmfileRemoteFetcher {
     disk: LocalDisk,
     folder: TempDir,
     limit: Duration,
-    /// The directories of addresses and charts that were asked for.
+    /// The local directories of the fetched addresses and charts.
     known: Mutex<BTreeMap<String, Result<String, String>>>,
     charts: Mutex<ChartRepositoryCache>,
 }
 
 impl HelmfileRemoteFetcher {
-    /// What may take so long each, or ten minutes if it is zero.
+    /// Makes a fetcher. Each fetch may take `limit`, or ten minutes if it is zero.
     ///
     /// # Errors
     /// There is no folder for temporary files.
@@ -92,7 +92,7 @@ impl HelmfileRemoteFetcher {
             within.unwrap_or_else(|_elapsed| Err(anyhow::anyhow!("timed out after {limit:?}")))
         });
         unpack(&archive.map_err(|error| format!("{error:#}"))?, place)?;
-        // The archive of a chart has one directory, with its name.
+        // The archive of a chart contains one directory with the name of the chart.
         within(place, &chart.name)
     }
 
@@ -137,8 +137,8 @@ impl HelmfileRemoteFetcher {
 }
 
 impl HelmfileRemoteFetcher {
-    /// An object of S3, read with the credentials of the environment, from the server of `AWS_ENDPOINT_URL_S3` or
-    /// `AWS_ENDPOINT_URL` if one of them is set.
+    /// Reads an object from S3 with the credentials of the environment. The server is `AWS_ENDPOINT_URL_S3` or
+    /// `AWS_ENDPOINT_URL`, if one of them is set.
     fn object(&self, region: &str, bucket: String, key: &str) -> Result<Vec<u8>, String> {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let of_variables = || variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
@@ -174,7 +174,7 @@ fn write_file(place: &Path, name: &str, data: &[u8]) -> Result<(), String> {
     written.map_err(|error| error.to_string())
 }
 
-/// A folder below another one, as an absolute path.
+/// The absolute path of a folder below another one. The result must not lie outside.
 fn within(top: &Path, folder: &str) -> Result<String, String> {
     let relative = Path::new(folder);
     let is_below =
@@ -187,12 +187,12 @@ fn within(top: &Path, folder: &str) -> Result<String, String> {
     text.ok_or_else(|| format!("`{}` is not UTF-8", path.display()))
 }
 
-/// Takes an archive apart: gzip with tar, or zip.
+/// Unpacks a gzip-compressed tar archive, or a zip archive.
 fn unpack(data: &[u8], place: &Path) -> Result<(), String> {
     write_below(&go_getter::unpack(data, tree::TreeLimits::default().total_bytes)?, place)
 }
 
-/// Writes the files of a tree, whose paths lead nowhere else, into a folder.
+/// Writes the files of a tree into a folder. Their paths cannot lead out of the folder.
 fn write_below(tree: &MemoryTree, place: &Path) -> Result<(), String> {
     let mut left = vec![RelPath::root()];
     while let Some(directory) = left.pop() {
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// A repository with a folder `d`, at whose tag `v1` the file in it is another one.
+    /// A repository with a folder `d`. A file in the folder differs at the tag `v1`.
     fn repository() -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         let git = |args: &[&str]| {
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml")).unwrap(), "second");
         assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml?ref=v1")).unwrap(), "first");
         assert_eq!(fetched(&remotes, &format!("{url}//d@f.yaml?ref=v1")).unwrap(), "first");
-        // What was fetched once is there for the rest of the run.
+        // A fetched repository stays available for the rest of the run.
         drop(repository);
         assert_eq!(fetched(&remotes, &format!("{url}@d/f.yaml?ref=v1")).unwrap(), "first");
         let error = |more: &str| fetched(&remotes, &format!("{url}{more}")).unwrap_err();

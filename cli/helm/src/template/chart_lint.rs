@@ -1,6 +1,6 @@
-//! A chart linted as `helm lint` does it, with arguments and values that are in no file.
+//! Lints a chart like `helm lint`, with arguments and values that are not in files.
 //!
-//! Elsewhere: the rules (`helm::lint`), which charts these are (`helmfile`).
+//! Elsewhere: the lint rules (`helm::lint`), choosing the charts (`helmfile`).
 
 use std::path::Path;
 
@@ -17,27 +17,27 @@ use super::{HelmTemplateFlags, local_chart_files, values};
 /// A chart to be linted.
 #[derive(Debug)]
 pub(crate) struct ChartToLint<'c> {
-    /// What it is called in the output.
+    /// The name of the chart in the output.
     pub(crate) shown: &'c str,
-    /// Its directory or archive.
+    /// The directory or archive of the chart.
     pub(crate) path: &'c str,
-    /// Its files, if they are not those of the directory.
+    /// The files of the chart, if they differ from the directory.
     pub(crate) files: Option<&'c [ChartFile]>,
 }
 
-/// What Helm prints of a chart.
+/// The output of Helm for a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LintReport {
     /// Standard output.
     pub(crate) text: String,
-    /// Whether there is an error, or with `--strict` a warning.
+    /// Whether there is an error. With `--strict`, a warning counts, too.
     pub(crate) is_failed: bool,
 }
 
-/// Lints a chart with flags of `helm lint` and strings of values, later ones above earlier ones.
+/// Lints a chart with the flags of `helm lint` and with values as YAML strings. Later values override earlier ones.
 ///
 /// # Errors
-/// A flag or a value that cannot be used, or a directory that cannot be read.
+/// A flag or a value cannot be used, or a directory cannot be read.
 pub(crate) fn lint_chart(
     chart: &ChartToLint<'_>,
     args: &[String],
@@ -81,7 +81,7 @@ pub(crate) fn lint_chart(
     on_large_stack(|| linted(chart.shown, &subject, &env, least, has("--quiet")))
 }
 
-/// Runs something on a thread with the stack that templates take.
+/// Runs work on a thread with a stack that is large enough for templates.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let thread =

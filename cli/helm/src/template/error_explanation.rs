@@ -1,20 +1,20 @@
-//! A failing template shown to a person at a terminal: the line with a mark below it, the templates that led to it, and
-//! the value that is missing.
+//! Explains a failing template to a user at a terminal: the line with a mark below it, the calling templates, and the missing
+//! value.
 //!
-//! Elsewhere: the error's text, which is Helm's (`helm::render`).
+//! Elsewhere: the error text, which is Helm's (`helm::render`).
 
 use std::io::IsTerminal as _;
 
 use helm::render::TemplateTrailStep;
 use helm::template::Error;
 
-/// How many templates are listed.
+/// The maximum number of templates that are listed.
 const MAX_SHOWN_TEMPLATES: usize = 12;
 
-/// How much of a line is shown, in characters.
+/// The maximum number of characters of a line that are shown.
 const MAX_LINE_CHARACTERS: usize = 160;
 
-/// What is shown below an error on a terminal; nothing elsewhere.
+/// The explanation below an error on a terminal. `None` if the output is not a terminal.
 pub(super) fn error(error: &Error) -> Option<String> {
     if !std::io::stderr().is_terminal() {
         return None;
@@ -24,14 +24,14 @@ pub(super) fn error(error: &Error) -> Option<String> {
     shown(error.trail(), if is_plain { &PLAIN } else { &COLOURED })
 }
 
-/// What the terminal is sent before and after a text.
+/// The control sequences before and after a text.
 #[derive(Clone, Copy)]
 struct TerminalStyle {
     before: &'static str,
     after: &'static str,
 }
 
-/// How parts are set off.
+/// The styles of the parts of an explanation.
 struct ExplanationStyle {
     error: TerminalStyle,
     place: TerminalStyle,
@@ -82,7 +82,8 @@ fn shown(trail: &[TemplateTrailStep], style: &ExplanationStyle) -> Option<String
     Some(text)
 }
 
-/// The part of a line around a column, with tabs as spaces, and how many characters of it are before the column.
+/// The part of a line around a column, with spaces instead of tabs. Also returns how many characters of it are before the
+/// column.
 fn window(line: &str, column: usize) -> (String, usize) {
     let visible = |character: char| if character.is_control() { ' ' } else { character };
     let before =

@@ -1,7 +1,6 @@
-//! Flags of `windlass template`: those of `helm template` that need neither a cluster nor a remote.
+//! The flags of `windlass template`: those of `helm template` that need neither a cluster nor a remote server.
 //!
-//! Elsewhere: flags without effect and those that are refused (`ignored_flags.rs`), what is said of wrong ones
-//! (`usage.rs`).
+//! Elsewhere: flags without effect and refused flags (`ignored_flags.rs`), errors about wrong flags (`usage.rs`).
 
 use std::time::Duration;
 
@@ -132,16 +131,16 @@ pub struct HelmTemplateFlags {
     pub(super) other: IgnoredFlagsReport,
 }
 
-/// `true` and `false` as Go's flags read them.
+/// Parses a boolean like Go's flag parser.
 fn truth(text: &str) -> Result<bool, String> {
     parse_bool(text).map_err(|error| error.to_string())
 }
 
 impl HelmTemplateFlags {
-    /// What is said of flags that were given.
+    /// The warnings about the given flags.
     ///
     /// # Errors
-    /// A flag that needs what windlass has not here.
+    /// A flag needs a feature that this command does not have.
     pub(super) fn said(&self) -> Result<Vec<HelmWarning>, String> {
         if let Some(refusal) = &self.other.refusal {
             return Err(refusal.clone());
@@ -168,15 +167,15 @@ impl HelmTemplateFlags {
         }
     }
 
-    /// The API versions that were given.
+    /// The API versions that the user gave.
     pub(super) fn api_versions(&self) -> impl Iterator<Item = String> {
         self.api_versions.iter().flat_map(|list| comma_separated(list))
     }
 
-    /// The release's name, and what leads to the chart.
+    /// The name of the release, and the reference to the chart.
     ///
     /// # Errors
-    /// Helm's text.
+    /// The error text of Helm.
     pub(super) fn name_and_chart(
         &self,
         env: &RenderEnvironment,

@@ -1,11 +1,11 @@
-//! Flags of `helm template` that change nothing there, and those for which windlass would need a cluster or a remote.
+//! The flags of `helm template` that have no effect there, and the flags that would need a cluster or a remote server.
 //!
-//! Elsewhere: all others (`flags.rs`).
+//! Elsewhere: all other flags (`flags.rs`).
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use golang::strconv::parse_bool;
 
-/// Flags without effect that may stand alone.
+/// Flags without effect that need no value.
 const SWITCHES: [&str; 20] = [
     "atomic",
     "create-namespace",
@@ -29,7 +29,7 @@ const SWITCHES: [&str; 20] = [
     "wait-for-jobs",
 ];
 
-/// Flags without effect that have a value.
+/// Flags without effect that require a value.
 const VALUES: [&str; 23] = [
     "burst-limit",
     "ca-file",
@@ -56,7 +56,7 @@ const VALUES: [&str; 23] = [
     "username",
 ];
 
-/// Flags that are refused, each with what to do instead. The first ones may stand alone.
+/// Flags that are refused, each with advice. The boolean says whether the flag needs no value.
 const REFUSED: [(&str, bool, &str); 5] = [
     ("validate", true, "it requires a cluster"),
     ("verify", true, "verify the archive before rendering"),
@@ -65,7 +65,7 @@ const REFUSED: [(&str, bool, &str); 5] = [
     ("post-renderer", false, "pipe the output to the program"),
 ];
 
-/// Flags of which Helm says that they should not be used, and why.
+/// Flags that Helm calls deprecated, with Helm's reason.
 const DEPRECATED: [(&str, &str); 5] = [
     ("atomic", "use --rollback-on-failure instead"),
     ("force", "use --force-replace instead"),
@@ -77,12 +77,12 @@ const DEPRECATED: [(&str, &str); 5] = [
     ("validate", "use '--dry-run=server' instead"),
 ];
 
-/// What was found of these flags.
+/// The result of parsing these flags.
 #[derive(Debug, Clone, Default)]
 pub(super) struct IgnoredFlagsReport {
-    /// What Helm says before anything else, a line each.
+    /// The messages that Helm prints first, one per line.
     pub(super) notices: Vec<String>,
-    /// Why the command cannot do what it is asked for.
+    /// Why the command refuses to run.
     pub(super) refusal: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Charts of kustomizations: the arguments that `helm template` would be run with, and values that are in no file.
+//! Renders charts in kustomizations, with the arguments of `helm template` and with values that are not in files.
 //!
-//! Elsewhere: which arguments these are (`windlass build`).
+//! Elsewhere: choosing the arguments (`windlass build`).
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use golang::work_meter::StopSignal;
@@ -9,20 +9,19 @@ use helm::render::REQUIRED_STACK_BYTES;
 
 use super::{EmbeddedRenderInputs, HelmTemplateFlags, PrintedTemplateOutput};
 
-/// What `helm template` prints with these arguments and values, unless `stop` ends it.
+/// Returns the output of `helm template` for these arguments and values. `stop` can end the rendering.
 ///
 /// # Errors
-/// The error message that `helm template` prints instead of the manifests; with `--debug` it also contains the manifests
-/// that were rendered nevertheless.
+/// The error message of `helm template`. With `--debug`, the message also contains the manifests that were already rendered.
 pub fn render(args: &[String], values: &[u8], stop: &StopSignal) -> Result<Vec<u8>, String> {
     render_chart(args, &[values.to_vec()], None, stop)
 }
 
-/// Like [`render`], with several strings of values, later ones above earlier ones, and a chart that need not be on the
-/// disk.
+/// Renders like [`render`], with several YAML strings of values and a chart that need not be on the disk. Later values override
+/// earlier ones.
 ///
 /// # Errors
-/// As [`render`].
+/// The same errors as those of [`render`].
 pub fn render_chart(
     args: &[String],
     values: &[Vec<u8>],
@@ -35,7 +34,7 @@ pub fn render_chart(
     let flags =
         flags.map_err(|error| super::explain_usage(&error).unwrap_or_else(|| error.to_string()))?;
     let mut said = PrintedTemplateOutput::default();
-    // Templates may include each other deeply, which takes stack.
+    // Deeply nested templates need a large stack.
     let done = std::thread::scope(|scope| {
         let work =
             || super::render(&flags, Some(EmbeddedRenderInputs { values, chart, stop }), &mut said);

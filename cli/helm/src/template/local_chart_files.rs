@@ -1,6 +1,6 @@
-//! The disk: where a chart is, its files, values in files, and what else the machine says.
+//! Reads the local machine for `windlass template`: the files of a chart, files with values, the time zone and host names.
 //!
-//! Elsewhere: what the files mean (`helm::chart::load`).
+//! Elsewhere: the meaning of the files (`helm::chart::load`).
 
 use std::io::{self, Read as _};
 use std::net::ToSocketAddrs as _;
@@ -17,13 +17,13 @@ use helm::warning::{HelmWarning, WarningLevel};
 
 use super::flags::HelmTemplateFlags;
 
-/// How deep folders of a chart may be nested, so that links in a circle come to an end.
+/// The maximum depth of nested folders in a chart. It also ends circular links.
 const MAX_DEPTH: usize = 128;
 
-/// An error of the disk as Go says it.
+/// An error of the file system in the words of Go.
 pub(super) fn go_error(act: &str, path: &str, error: &io::Error) -> String {
     let text = error.to_string();
-    // Rust says `No such file or directory (os error 2)`.
+    // Rust's text is `No such file or directory (os error 2)`.
     let text = text.rsplit_once(" (os error").map_or(text.as_str(), |(text, _)| text);
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_lowercase());
@@ -31,10 +31,10 @@ pub(super) fn go_error(act: &str, path: &str, error: &io::Error) -> String {
     format!("{act} {path}: {text}")
 }
 
-/// What a file holds that a flag names; `-` is standard input.
+/// Reads a file that a flag names. `-` is standard input.
 ///
 /// # Errors
-/// Helm's text.
+/// The error text of Helm.
 pub(super) fn read(path: &str) -> Result<Vec<u8>, String> {
     if path.trim() == "-" {
         let mut text = Vec::new();
@@ -50,10 +50,10 @@ pub(super) fn read(path: &str) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| go_error(act, path, &error))
 }
 
-/// The folder or archive that a command line means.
+/// Finds the folder or archive that the command line names.
 ///
 /// # Errors
-/// There is none; in Helm's words where it would not look into repositories either.
+/// The chart does not exist. The error text is Helm's, if Helm would not search repositories either.
 pub(super) fn locate(reference: &str) -> Result<PathBuf, String> {
     let name = reference.trim();
     if Path::new(name).exists() {
@@ -76,7 +76,7 @@ pub(super) fn locate(reference: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// A path without `.` and `..`, as Go cleans it: without reading links.
+/// A path without `.` and `..`, as Go cleans it. It does not read links.
 fn cleaned(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for component in path.components() {
@@ -91,9 +91,9 @@ fn cleaned(path: &Path) -> PathBuf {
     cleaned
 }
 
-/// Where following a link comes to an end, as Go names it: the first part of its target that is not there.
+/// The first missing part of a link's target, which Go names in its error.
 fn missing(link: &Path) -> PathBuf {
-    /// Links in a circle come to an end, too.
+    /// The limit also ends circular links.
     const MAX_LINKS: usize = 255;
     let mut target = link.to_owned();
     for _ in 0..MAX_LINKS {
@@ -107,7 +107,7 @@ fn missing(link: &Path) -> PathBuf {
 /// Loads a chart from a folder or an archive.
 ///
 /// # Errors
-/// Helm's text.
+/// The error text of Helm.
 pub(super) fn load(path: &Path, warnings: &mut Vec<HelmWarning>) -> Result<Chart, String> {
     let place = path.to_string_lossy();
     let loaded = if path.is_dir() {
@@ -122,10 +122,10 @@ pub(super) fn load(path: &Path, warnings: &mut Vec<HelmWarning>) -> Result<Chart
     Ok(loaded.chart)
 }
 
-/// The files of a folder, as they are loaded.
+/// Reads all files of a chart's folder.
 ///
 /// # Errors
-/// Helm's text.
+/// The error text of Helm.
 pub(super) fn all(path: &Path) -> Result<Vec<ChartFile>, String> {
     in_folder(path, &mut Vec::new())
 }
@@ -133,21 +133,21 @@ pub(super) fn all(path: &Path) -> Result<Vec<ChartFile>, String> {
 fn in_folder(path: &Path, warnings: &mut Vec<HelmWarning>) -> Result<Vec<ChartFile>, String> {
     let mut walk = ChartFolderWalk::new(path, warnings)?;
     let walked = walk.folder(path, 0);
-    // What cannot be read on the way comes before what ended the walk.
+    // A file that cannot be read is reported before the error that ended the walk.
     let files = read_all(&walk.places)?;
     walked?;
     Ok(files)
 }
 
-/// A file of a chart that is to be read.
+/// A file of a chart that has to be read.
 struct ChartFileEntry {
     path: PathBuf,
-    /// Its path in the chart.
+    /// The path of the file in the chart.
     name: String,
     length: u64,
 }
 
-/// A walk through the folder of a chart, each folder by name.
+/// Walks through the folder of a chart, and sorts each folder by name.
 struct ChartFolderWalk<'w> {
     top: PathBuf,
     rules: HelmIgnoreRules,
@@ -224,10 +224,10 @@ impl<'w> ChartFolderWalk<'w> {
     }
 }
 
-/// With fewer files another thread costs more than it saves.
+/// With fewer files, a second thread costs more than it saves.
 const MIN_PARALLEL_FILES: usize = 32;
 
-/// Reads files, in their order; many are read on two threads, since that is work of the system alone.
+/// Reads files and keeps their order. Many files are read on two threads, because the work is in the kernel.
 fn read_all(places: &[ChartFileEntry]) -> Result<Vec<ChartFile>, String> {
     let read =
         |places: &[ChartFileEntry]| places.iter().map(read_one).collect::<Result<Vec<_>, _>>();
@@ -241,7 +241,7 @@ fn read_all(places: &[ChartFileEntry]) -> Result<Vec<ChartFile>, String> {
         let mut files = read(first)?;
         let others = match others {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // There are no more threads.
+            // No further thread can be started.
             Err(_) => read(second),
         };
         files.append(&mut others?);
@@ -257,7 +257,7 @@ fn read_one(ChartFileEntry { path, name, length }: &ChartFileEntry) -> Result<Ch
     Ok(ChartFile { name: name.clone(), data })
 }
 
-/// The bytes of a file that had a length a moment ago, without a copy where it still has it.
+/// Reads a file whose length was read before. If the length is still right, the bytes are not copied.
 fn contents(path: &Path, length: u64) -> io::Result<Arc<[u8]>> {
     let length = usize::try_from(length).map_err(io::Error::other)?;
     let mut data: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
@@ -271,7 +271,7 @@ fn contents(path: &Path, length: u64) -> io::Result<Arc<[u8]>> {
     std::fs::read(path).map(Into::into)
 }
 
-/// The namespace of the release: of the flag, `HELM_NAMESPACE`, or the context of the kubeconfig.
+/// The namespace of the release: from the flag, from `HELM_NAMESPACE`, or from the kubeconfig context.
 pub(super) fn namespace(flags: &HelmTemplateFlags) -> String {
     let given = flags.namespace.clone().filter(|name| !name.is_empty());
     let of_helm = || std::env::var("HELM_NAMESPACE").ok().filter(|name| !name.is_empty());
@@ -279,7 +279,7 @@ pub(super) fn namespace(flags: &HelmTemplateFlags) -> String {
     found.unwrap_or_else(|| "default".to_owned())
 }
 
-/// The namespace of the current context in the kubeconfig, if there is one that can be read.
+/// The namespace of the current context in the kubeconfig, if it can be read.
 fn namespace_of_context(flags: &HelmTemplateFlags) -> Option<String> {
     let given = flags.kubeconfig.as_ref().filter(|path| !path.is_empty());
     let paths = std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty());
@@ -305,7 +305,7 @@ fn namespace_of_context(flags: &HelmTemplateFlags) -> Option<String> {
     (!namespace.is_empty()).then(|| namespace.to_owned())
 }
 
-/// The zone of `/etc/localtime`; UTC without one.
+/// The time zone of `/etc/localtime`. UTC if the file does not exist.
 pub(super) fn zone_of_the_machine() -> GoTimeZone {
     let link = std::fs::read_link("/etc/localtime").unwrap_or_default();
     let name = link.to_string_lossy();
@@ -313,7 +313,7 @@ pub(super) fn zone_of_the_machine() -> GoTimeZone {
     GoTimeZone::load(name).unwrap_or_else(|_| GoTimeZone::fixed("UTC", 0))
 }
 
-/// Names of hosts as the machine resolves them.
+/// Resolves host names as this machine does.
 #[derive(Debug)]
 pub(super) struct HostNameResolver;
 

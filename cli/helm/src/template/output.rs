@@ -1,6 +1,6 @@
-//! What the command prints or writes: manifests, then hooks, as Helm does.
+//! Prints or writes the output of the command: first manifests, then hooks, like Helm.
 //!
-//! Elsewhere: manifests and hooks themselves (`helm::release`).
+//! Elsewhere: rendering manifests and hooks (`helm::release`).
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -15,13 +15,13 @@ use helm::template::{Error, RenderedRelease, text};
 use super::flags::HelmTemplateFlags;
 use super::local_chart_files::go_error;
 
-/// What Helm adds to an error once there is something to be shown.
+/// The hint that Helm adds to an error if there are rendered manifests to show.
 pub(super) const HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
 
 /// Prints a release, or writes it into files.
 ///
 /// # Errors
-/// A file cannot be written, or a template to be shown gave nothing.
+/// A file cannot be written, or a template of `--show-only` rendered nothing.
 pub(super) fn print(
     flags: &HelmTemplateFlags,
     release: &ReleaseToRender,
@@ -52,10 +52,10 @@ pub(super) fn print(
     finish(flags, Some(&folder), Vec::new(), &rendered.hooks, out)
 }
 
-/// Prints what there is of a release that failed.
+/// Prints the rendered parts of a release that failed.
 ///
 /// # Errors
-/// As [`print`].
+/// The same errors as those of [`print`].
 pub(super) fn print_partial(
     flags: &HelmTemplateFlags,
     release: &ReleaseToRender,
@@ -70,7 +70,7 @@ pub(super) fn print_partial(
     finish(flags, folder(flags, release).as_deref(), manifests, &error.before.hooks, out)
 }
 
-/// Where templates are written to.
+/// The folder to which templates are written.
 fn folder(flags: &HelmTemplateFlags, release: &ReleaseToRender) -> Option<String> {
     let folder = flags.output_dir.clone().filter(|folder| !folder.is_empty())?;
     Some(if flags.release_name { format!("{folder}/{}", release.name) } else { folder })
@@ -83,7 +83,7 @@ fn finish(
     hooks: &[ReleaseHook],
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    // Manifests begin with a marker or are nothing, so there is only something to be cut off at their end.
+    // The manifests begin with a document marker or are empty, so only their end has to be trimmed.
     let mut all = manifests;
     all.truncate(trimmed(&all).len());
     all.push(b'\n');
@@ -122,7 +122,7 @@ fn finish(
     Ok(())
 }
 
-/// The path in the chart that a document says it is from.
+/// The path of the template in the chart, according to the comment in a document.
 fn source(document: &[u8]) -> Option<&str> {
     const SOURCE_COMMENT_PREFIX: &[u8] = b"# Source: ";
     let found = document
@@ -136,7 +136,7 @@ fn source(document: &[u8]) -> Option<&str> {
     })
 }
 
-/// Writes a manifest to a file, or behind what is in it.
+/// Writes a manifest to a file, or appends it.
 fn write(
     folder: &str,
     path: &str,
@@ -169,7 +169,7 @@ fn write(
     Ok(())
 }
 
-/// A text without white space around it.
+/// Removes white space around a text.
 fn trimmed(text: &[u8]) -> &[u8] {
     std::str::from_utf8(text).map_or_else(|_| text.trim_ascii(), |text| text.trim().as_bytes())
 }

@@ -1,17 +1,17 @@
-//! What is said of a command line that is wrong, in the words of Helm's own parser.
+//! Explains errors of the command line in the words of Helm's own parser.
 //!
 //! Elsewhere: the flags (`flags.rs`).
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Helm's text for an error of clap; `None` if Helm has none, as for help.
+/// Helm's text for an error of clap. `None` if Helm has none, for example for help.
 pub fn explain(error: &clap::Error) -> Option<String> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
     };
     let flag = context(ContextKind::InvalidArg).unwrap_or_default();
-    // `--set <VALUES>` or `-s, --show-only <TEMPLATE>`.
+    // The flag is written as `--set <VALUES>` or `-s, --show-only <TEMPLATE>`.
     let name = flag.split(['=', ' ', '[']).next().unwrap_or_default();
     Some(match error.kind() {
         ErrorKind::UnknownArgument if name.starts_with("--") => format!("unknown flag: {name}"),
@@ -38,7 +38,7 @@ pub fn explain(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The flag of one letter with which the command line ends.
+/// The single-letter flag at the end of the command line.
 fn last_short() -> Option<char> {
     let last = std::env::args().next_back()?;
     let mut letters = last.strip_prefix('-')?.chars();

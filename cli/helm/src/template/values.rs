@@ -1,7 +1,6 @@
-//! Values of the user: files and `--set` of all kinds, in Helm's order: files, JSON, typed, strings, files as strings,
-//! literals.
+//! Merges the values of the user in Helm's order: files, JSON, typed `--set` values, strings, files as strings, literals.
 //!
-//! Elsewhere: what each of them means (`helm::chart`, `helm::strvals`).
+//! Elsewhere: the meaning of each form (`helm::chart`, `helm::strvals`).
 
 use golang::GoRuntimeValue;
 use golang::value::{GoMap, GoString};
@@ -12,10 +11,10 @@ use helm::values::over;
 use super::flags::HelmTemplateFlags;
 use super::local_chart_files::read;
 
-/// All values that the flags give, over those of strings.
+/// Merges all values of the flags over the values in `strings`.
 ///
 /// # Errors
-/// Helm's text.
+/// The error text of Helm.
 pub(super) fn merged(flags: &HelmTemplateFlags, strings: &[Vec<u8>]) -> Result<GoMap, String> {
     let mut all = GoMap::default();
     for text in strings {
@@ -57,7 +56,7 @@ pub(super) fn merged(flags: &HelmTemplateFlags, strings: &[Vec<u8>]) -> Result<G
     Ok(all)
 }
 
-/// A JSON object and nothing behind it.
+/// Parses a text that is exactly one JSON object.
 fn object(text: &[u8]) -> Option<GoMap> {
     let (value, end) = golang::json::decode_prefix(text).ok()?;
     match value {
@@ -66,7 +65,7 @@ fn object(text: &[u8]) -> Option<GoMap> {
     }
 }
 
-/// The items of a list with commas, in which quotes hold what has a comma itself.
+/// Splits a list at commas. Quotes protect items that contain commas.
 pub(super) fn comma_separated(list: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     let mut is_quoted = false;

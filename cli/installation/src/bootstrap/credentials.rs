@@ -1,8 +1,9 @@
-//! Who may read the repository from the cluster, and who writes to it from here.
+//! The credentials with which the cluster reads the repository, and with which this command writes to it.
 //!
-//! A key or a password that is given serves for both. Without one the user's own `git` writes, and the cluster reads with
-//! what its Secret has; over SSH a key is made for it if there is none. Keys are made, and host keys asked for, by the
-//! programs of OpenSSH, without which `git` has no SSH either.
+//! A given key or password serves for both. Without one, the user's own `git` writes, and the cluster reads with the
+//! credentials in its Secret.
+//! For SSH, windlass makes a key if the Secret has none. The programs of OpenSSH make keys and read host keys. `git` needs
+//! OpenSSH for SSH anyway.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -45,12 +46,12 @@ pub(super) struct GitCredentialsArgs {
 }
 
 impl GitCredentialsArgs {
-    /// A token of a service.
+    /// Uses a token of a hosting service.
     pub(super) fn token(secret_name: &str, token: &str) -> Self {
         Self { password: Some(token.to_owned()), ..Self::key(secret_name) }
     }
 
-    /// A deploy key, which is made if the Secret has none.
+    /// Uses a deploy key. A key is made if the Secret has none.
     pub(super) fn key(secret_name: &str) -> Self {
         Self {
             secret_name: secret_name.to_owned(),
@@ -62,21 +63,23 @@ impl GitCredentialsArgs {
     }
 }
 
-/// What the cluster reads the repository with.
+/// The credentials of the repository.
 pub(super) struct RepositoryCredentials {
-    /// The data of the Secret; empty if the repository may be read anonymously.
+    /// The data of the Secret. Empty if anyone may read the repository.
     data: BTreeMap<String, String>,
-    /// How the user's `git` is to write; empty if its own configuration has credentials.
+    /// Environment variables for the user's `git`. Empty if its own configuration has credentials.
     environment: Vec<(String, OsString)>,
     is_generated: bool,
     /// Whether the Secret has to be written.
     is_new: bool,
-    /// Files that the environment names.
+    /// The files that the environment variables name.
     _files: TempDir,
 }
 
+/// Checks the URL of a repository.
+///
 /// # Errors
-/// A URL of a form that is not supported, or that has a password.
+/// The form of the URL is not supported, or the URL contains a password.
 pub(super) fn check(url: &Url, allow_http: bool) -> anyhow::Result<()> {
     ensure!(url.password().is_none(), "--url has a password: pass --password");
     match url.scheme() {
@@ -95,7 +98,8 @@ pub(super) fn check(url: &Url, allow_http: bool) -> anyhow::Result<()> {
 }
 
 impl RepositoryCredentials {
-    /// Takes what was given, else what the Secret has for this repository, else makes a key for `ssh://`.
+    /// Chooses the credentials: those that the user gave, or those in the Secret for this repository. Otherwise, it makes a key
+    /// for `ssh://`.
     ///
     /// # Errors
     /// A file cannot be read, the server shows no host key, or the Secret cannot be read.
@@ -110,7 +114,7 @@ impl RepositoryCredentials {
         let found = kept(cluster, namespace, secret).await?;
         let source = repository_move::read_source(cluster, namespace).await?;
         let earlier = source.as_ref().and_then(|it| repository_of(it, secret));
-        // What opens one repository is neither sent to the server of another nor known to it.
+        // Credentials of one repository must not be sent to the server of another repository.
         let kept = match earlier.filter(|earlier| !is_same(earlier, url)) {
             Some(earlier) if !found.is_empty() => {
                 let text = format!(
@@ -178,7 +182,7 @@ impl RepositoryCredentials {
         Ok(Self { data, environment, is_generated, is_new, _files: files })
     }
 
-    /// A password, for `https://`; without one the credentials of the Secret, or those that `git` finds in its own
+    /// Credentials for `https://` with a password. Without a password, the Secret's credentials apply, or those in git's own
     /// configuration.
     ///
     /// # Errors
@@ -197,7 +201,7 @@ impl RepositoryCredentials {
             data.insert("username".to_owned(), given.username.clone());
             data.insert("password".to_owned(), password.clone());
             let pair = STANDARD.encode(format!("{}:{password}", given.username));
-            // Neither on a command line nor in a URL, where others could read it.
+            // The password is neither on a command line nor in a URL, where other users could read it.
             settings.push(("http.extraHeader", format!("Authorization: Basic {pair}")));
             settings.push(("credential.helper", String::new()));
         } else {
@@ -206,7 +210,7 @@ impl RepositoryCredentials {
         if let Some(ca) = ca {
             let path = files.path().join("ca.crt");
             write_private(&path, &ca)?;
-            // Set as a variable, because one in the user's own environment takes precedence over a setting.
+            // This is an environment variable, because a variable in the user's own environment would override a Git setting.
             environment.push(("GIT_SSL_CAINFO".to_owned(), path.into()));
             data.insert("ca.crt".to_owned(), ca);
         }
@@ -226,17 +230,17 @@ impl RepositoryCredentials {
         !self.data.is_empty()
     }
 
-    /// Whether a key was made, which the server does not know yet.
+    /// Whether this command made a new key, which the server does not know yet.
     pub(super) fn is_generated(&self) -> bool {
         self.is_generated
     }
 
-    /// The public half of a key that was made.
+    /// The public key of a new key pair.
     pub(super) fn generated_key(&self) -> Option<&str> {
         self.is_generated.then(|| self.data.get("identity.pub").map(String::as_str))?
     }
 
-    /// What `git` is to find in its environment.
+    /// The environment variables for `git`.
     pub(super) fn environment(&self) -> impl Iterator<Item = (&str, &OsString)> {
         self.environment.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -258,14 +262,14 @@ impl RepositoryCredentials {
     }
 }
 
-/// The repository that a source follows with a Secret.
+/// The URL of the repository that a source follows with this Secret.
 fn repository_of(source: &Object, secret: &str) -> Option<String> {
     let spec = source.get("spec")?;
     let url = spec["url"].as_str().filter(|_| spec["secretRef"]["name"] == secret)?;
     Some(url.to_owned())
 }
 
-/// Whether two URLs are of one repository.
+/// Whether two URLs refer to the same repository.
 fn is_same(earlier: &str, url: &Url) -> bool {
     let plain = |url: &str| {
         let url = url.trim_end_matches('/');
@@ -275,7 +279,7 @@ fn is_same(earlier: &str, url: &Url) -> bool {
     plain(&earlier) == plain(url.as_str())
 }
 
-/// Whether host keys have that of a server, also where names are hashed.
+/// Whether the known hosts contain a key of a server. This also works for hashed names.
 fn knows(known_hosts: &str, url: &Url, folder: &Path) -> anyhow::Result<bool> {
     let path = folder.join("kept_known_hosts");
     write_private(&path, known_hosts)?;
@@ -290,11 +294,11 @@ fn knows(known_hosts: &str, url: &Url, folder: &Path) -> anyhow::Result<bool> {
         .stdin(Stdio::null())
         .output()
         .context("`ssh-keygen` cannot be started: install OpenSSH first")?;
-    // Its status is 1 where there is none.
+    // The exit status is 1 if no key was found.
     Ok(output.status.success())
 }
 
-/// The data of the Secret; empty if there is no Secret.
+/// The data of the Secret. Empty if the Secret does not exist.
 async fn kept(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -324,12 +328,12 @@ fn read(path: &Path) -> anyhow::Result<String> {
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-    // OpenSSH refuses a key whose last line has no end.
+    // OpenSSH refuses a key whose last line has no line break.
     let end = if text.ends_with('\n') { "" } else { "\n" };
     Ok(file.write_all(format!("{text}{end}").as_bytes())?)
 }
 
-/// Runs a program of OpenSSH; returns what it prints.
+/// Runs a program of OpenSSH and returns its output.
 fn openssh(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program)
         .args(arguments)
@@ -346,13 +350,13 @@ fn generate(path: &Path) -> anyhow::Result<()> {
     openssh("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", &path]).map(drop)
 }
 
-/// The public half of a private key. A key with a passphrase has none here, since the cluster could not use it.
+/// The public key of a private key. Fails for a key with a passphrase, because the cluster could not use such a key.
 fn public_half(path: &Path) -> anyhow::Result<String> {
     openssh("ssh-keygen", &["-y", "-P", "", "-f", &path.to_string_lossy()])
         .context("the private key cannot be read; keys with a passphrase are not supported")
 }
 
-/// The host keys that a server shows. Parity(flux): they are trusted at first sight, so their fingerprints are shown.
+/// The host keys that a server presents. Parity(flux): they are trusted at first sight, so windlass prints their fingerprints.
 fn host_keys(url: &Url) -> anyhow::Result<String> {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().unwrap_or(22).to_string();
@@ -370,7 +374,7 @@ fn host_keys(url: &Url) -> anyhow::Result<String> {
     Ok(keys.join("\n") + "\n")
 }
 
-/// A fingerprint as OpenSSH shows it.
+/// A fingerprint in the format of OpenSSH.
 fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest as _;
     base64::engine::general_purpose::STANDARD_NO_PAD.encode(sha2::Sha256::digest(bytes))

@@ -1,7 +1,8 @@
-//! `windlass bootstrap github|gitlab|gitea`: the repository is created where there is none, and the key by which the
-//! cluster reads it is registered there. Both are single requests to the API of the service, with the token that pushes.
+//! `windlass bootstrap github|gitlab|gitea`: creates the repository if it does not exist, and registers the deploy key with
+//! which the cluster reads it.
 //!
-//! Elsewhere: what is written to the repository and to the cluster (`super`), keys and Secrets (`super::credentials`).
+//! Both are single requests to the API of the hosting service. They use the token that also pushes.
+//! Elsewhere: the content of the repository and the cluster (`super`), keys and Secrets (`super::credentials`).
 
 use std::fmt;
 use std::time::Duration;
@@ -19,13 +20,13 @@ use super::{BootstrapSyncArgs, GitBootstrapArgs};
 use crate::install::manifests::InstallManifestFlags;
 use windlass_cli_runtime::connection::{ProgressGlyph, WindlassConnectionFlags, say};
 
-/// How long the service may take to answer a request.
+/// How long the hosting service may take to answer a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most of an answer that is read, and of its message that is shown.
+/// The maximum number of bytes that are read of an answer, and of characters that are shown of its message.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 const MAX_SHOWN_MESSAGE_CHARACTERS: usize = 300;
 
-/// A service that hosts repositories.
+/// A service that hosts Git repositories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForgeService {
     GitHub,
@@ -92,10 +93,10 @@ pub(super) struct ForgeBootstrapArgs {
 }
 
 impl ForgeBootstrapArgs {
-    /// What is asked of any server.
+    /// The flags for bootstrapping from any Git server.
     ///
     /// # Errors
-    /// The names make no URL.
+    /// The names do not form a valid URL.
     pub(super) fn as_git(&self, forge: &ForgeRepository) -> anyhow::Result<GitBootstrapArgs> {
         let (url, given) = match self.token_auth {
             true => (forge.url()?, forge.given(&self.secret_name)),
@@ -113,12 +114,12 @@ impl ForgeBootstrapArgs {
     }
 }
 
-/// A repository of a service.
+/// A repository of a hosting service.
 pub(super) struct ForgeRepository {
     service: ForgeService,
-    /// The service, `https://HOST/`.
+    /// The address of the service, `https://HOST/`.
     host: Url,
-    /// The same for keys, `ssh://git@HOST/`.
+    /// The address for SSH keys, `ssh://git@HOST/`.
     ssh: Url,
     owner: String,
     repository: String,
@@ -130,7 +131,7 @@ pub(super) struct ForgeRepository {
 }
 
 impl ForgeRepository {
-    /// The repository that flags name.
+    /// The repository that the flags name.
     ///
     /// # Errors
     /// There is no token, or a name is not valid.
@@ -149,7 +150,7 @@ impl ForgeRepository {
             .ok()
             .filter(|it| it.path() == "/" && it.username().is_empty() && it.query().is_none())
             .with_context(|| format!("--hostname {host} is not the name of a host"))?;
-        // A port of https:// does not apply to ssh://.
+        // The port of `https://` does not apply to `ssh://`.
         let ssh = args.ssh_hostname.as_deref().or(host.host_str()).unwrap_or_default();
         let ssh = Url::parse(&format!("ssh://git@{ssh}/"))
             .ok()
@@ -165,7 +166,7 @@ impl ForgeRepository {
             };
             if slashes { text.split('/').all(is_part) } else { is_part(text) }
         };
-        // Groups of GitLab have groups.
+        // GitLab groups can contain groups, so the owner may be a path.
         let owner_is_name = is_name(&args.owner, service == ForgeService::GitLab);
         ensure!(owner_is_name, "--owner {} is not a valid {service} owner name", args.owner);
         let name = args.repository.trim_end_matches(".git");
@@ -192,18 +193,18 @@ impl ForgeRepository {
         })
     }
 
-    /// Where the token pushes to.
+    /// The URL to which the token pushes.
     ///
     /// # Errors
-    /// The names make no URL.
+    /// The names do not form a valid URL.
     pub(super) fn url(&self) -> anyhow::Result<Url> {
         Ok(self.host.join(&format!("{}/{}.git", self.owner, self.repository))?)
     }
 
-    /// Where the cluster reads from with a deploy key.
+    /// The URL from which the cluster reads with a deploy key.
     ///
     /// # Errors
-    /// The names make no URL.
+    /// The names do not form a valid URL.
     pub(super) fn ssh_url(&self) -> anyhow::Result<Url> {
         Ok(self.ssh.join(&format!("{}/{}.git", self.owner, self.repository))?)
     }
@@ -216,7 +217,7 @@ impl ForgeRepository {
     /// Creates the repository if it does not exist.
     ///
     /// # Errors
-    /// The service rejects it, or did not respond.
+    /// The service rejects the request, or did not respond.
     pub(super) async fn ensure_repository(&self) -> anyhow::Result<()> {
         let name = format!("{}/{}", self.owner, self.repository);
         let found = self.send(Method::GET, &self.of_repository(""), None).await?;
@@ -271,10 +272,10 @@ impl ForgeRepository {
         Ok(("projects".to_owned(), body))
     }
 
-    /// Lets a key read the repository.
+    /// Registers a key that may read the repository.
     ///
     /// # Errors
-    /// The service rejects it, or did not respond.
+    /// The service rejects the request, or did not respond.
     pub(super) async fn register(&self, public_key: &str, title: &str) -> anyhow::Result<()> {
         let key = public_key.trim();
         let (path, body) = match self.service {
@@ -312,7 +313,7 @@ impl ForgeRepository {
         }
     }
 
-    /// The API of the service.
+    /// The base URL of the service's API.
     fn api(&self) -> String {
         let host = &self.host;
         match self.service {
@@ -366,7 +367,7 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// What a service said of a request that it rejected.
+/// The message of a service about a request that it rejected.
 fn said(status: StatusCode, body: &Value) -> String {
     let message = body.get("message").or_else(|| body.get("error"));
     let text = match message {

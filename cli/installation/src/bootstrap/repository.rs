@@ -1,6 +1,6 @@
-//! The repository that is written to, by the user's own `git`: its settings, its credential helpers and its agent count.
+//! Writes to the repository with the user's own `git`, which uses the user's settings, credential helpers and SSH agent.
 //!
-//! Differs(flux): that has a Git client of its own, which knows none of these.
+//! Differs(flux): Flux has its own Git client, which knows none of these.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -13,18 +13,18 @@ use url::Url;
 
 use super::credentials::RepositoryCredentials;
 
-/// Who makes a commit.
+/// The author of a commit.
 #[derive(Clone, Copy)]
 pub(super) struct CommitAuthor<'a> {
     pub(super) name: &'a str,
-    /// The address for e-mail.
+    /// The e-mail address.
     pub(super) address: &'a str,
 }
 
-/// The most of what `git` said that is shown.
+/// The maximum number of characters of git's error output that are shown.
 const MAX_SHOWN_STDERR_CHARACTERS: usize = 2000;
 
-/// A work tree, which is deleted when this is dropped.
+/// A work tree of the repository. It is deleted when this is dropped.
 pub(super) struct BootstrapRepository<'c> {
     folder: TempDir,
     branch: String,
@@ -33,10 +33,10 @@ pub(super) struct BootstrapRepository<'c> {
 }
 
 impl<'c> BootstrapRepository<'c> {
-    /// Clones a branch. In a repository without branches, the first push creates it.
+    /// Clones a branch. If the repository has no branches, the first push creates the branch.
     ///
     /// # Errors
-    /// The repository cannot be read, or has other branches only.
+    /// The repository cannot be read, or it has only other branches.
     pub(super) async fn clone(
         url: &Url,
         branch: &str,
@@ -70,7 +70,7 @@ impl<'c> BootstrapRepository<'c> {
         Ok(repository)
     }
 
-    /// Where its files are.
+    /// The folder of the work tree.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -78,7 +78,7 @@ impl<'c> BootstrapRepository<'c> {
     /// Commits some files and pushes the branch.
     ///
     /// # Errors
-    /// The server refuses the push; nothing was changed there then.
+    /// The server refuses the push. In that case, it has changed nothing.
     pub(super) async fn commit_and_push(
         &self,
         paths: &[String],
@@ -99,10 +99,10 @@ impl<'c> BootstrapRepository<'c> {
         Ok(())
     }
 
-    /// The hash of the commit.
+    /// The hash of the current commit.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no commit yet.
     pub(super) async fn head(&self) -> anyhow::Result<String> {
         Ok(self.git(&["rev-parse", "HEAD"]).await?.trim().to_owned())
     }

@@ -1,7 +1,8 @@
-//! A cluster that followed another repository or branch before: its Kustomization is suspended until the new one is fetched.
+//! Moves a cluster from another repository or branch. The Kustomization is suspended until the new repository is fetched.
 //!
-//! Without that, windlass would restore the source that the old commit has, while the new one is fetched already; then each
-//! commit would have the other one's repository followed, for ever. Differs(flux): that corrects drift at its interval only.
+//! Without the suspension, windlass would restore the old source from the old commit while it already fetches the new one.
+//! Then the old and the new commit would replace each other's source forever.
+//! Differs(flux): Flux corrects drift only at its interval.
 
 use anyhow::{Context as _, bail};
 use objects::{Gvk, Object};
@@ -17,20 +18,20 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 
 const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
 
-/// What was suspended.
+/// The Kustomization that was suspended.
 pub(super) struct RepositoryMove<'c> {
     cluster: &'c ClusterConnection,
     namespace: String,
-    /// The source as it is to be.
+    /// The source in its new form.
     source: Object,
     sources: ApiResourceLocation,
     kustomizations: ApiResourceLocation,
 }
 
-/// The source that a cluster follows; none if it follows none yet, also where its CRD is missing.
+/// The source that a cluster follows. `None` if it follows none yet, or if the CRD is missing.
 ///
 /// # Errors
-/// The API server refuses to read it.
+/// The API server refuses to show the source.
 pub(super) async fn read_source(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -42,14 +43,14 @@ pub(super) async fn read_source(
     cluster.get(&resource, namespace, NAME).await
 }
 
-/// What a source follows.
+/// The fields that say which repository and branch a source follows.
 fn followed(source: &Object) -> Option<(&Value, &Value)> {
     let spec = source.get("spec")?;
     Some((&spec["url"], &spec["ref"]))
 }
 
 impl<'c> RepositoryMove<'c> {
-    /// Suspends the Kustomization if objects to be applied have its source follow something else.
+    /// Suspends the Kustomization if the new objects make its source follow another repository or branch.
     ///
     /// # Errors
     /// The cluster cannot be read or written.
@@ -61,7 +62,7 @@ impl<'c> RepositoryMove<'c> {
         let Some(source) = sync.iter().find(|it| it.kind() == "GitRepository") else {
             return Ok(None);
         };
-        // Without its CRD nothing is followed yet.
+        // Without the CRD, the cluster follows no source yet.
         let Some(before) = read_source(cluster, namespace).await? else { return Ok(None) };
         if followed(&before) == followed(source) {
             return Ok(None);
@@ -70,7 +71,7 @@ impl<'c> RepositoryMove<'c> {
             return Ok(None);
         };
         let found = definitions::read(cluster, kustomization).await?;
-        // One that a user suspended stays so.
+        // A Kustomization that the user suspended stays suspended.
         let is_active =
             found.is_some_and(|it| it.get("spec").is_some_and(|it| it["suspend"] != true));
         if !is_active {
@@ -86,11 +87,11 @@ impl<'c> RepositoryMove<'c> {
         Ok(Some(moving))
     }
 
-    /// Has the source follow the new repository if all else was written, and resumes the Kustomization when a commit of it is
-    /// fetched. After an error the Kustomization restores what was followed before.
+    /// Makes the source follow the new repository after all else was written. Resumes the Kustomization when a commit of that
+    /// repository is fetched. After an error, the Kustomization restores the old source.
     ///
     /// # Errors
-    /// What failed before, or the commit was not fetched in time, or the cluster cannot be written.
+    /// The error of the previous steps, a commit that was not fetched in time, or a cluster that cannot be written.
     pub(super) async fn end(
         self,
         written: anyhow::Result<()>,
@@ -116,7 +117,7 @@ impl<'c> RepositoryMove<'c> {
             let found = self.cluster.get(&self.sources, &self.namespace, NAME).await?;
             let found = found.context("the GitRepository was deleted meanwhile")?;
             if followed(&found) != followed(&self.source) {
-                // For the first time, or because a run that was under way restored the former one.
+                // This is either the first write, or a running reconciliation has restored the old source.
                 let resource = &self.sources;
                 let mode = DryRunMode::Write;
                 self.cluster.apply_checked(resource, &self.source, MANAGER, mode, true).await?;
@@ -137,7 +138,7 @@ impl<'c> RepositoryMove<'c> {
     }
 }
 
-/// Whether the artifact of a source is a commit.
+/// Whether the artifact of a source is from a commit.
 fn is_fetched(source: &Object, commit: &str) -> bool {
     let revision = source.get("status").and_then(|it| it["artifact"]["revision"].as_str());
     revision.and_then(|it| it.rsplit_once(':')).is_some_and(|(_, hash)| hash == commit)
@@ -163,7 +164,7 @@ mod tests {
         })
     }
 
-    /// Whether a cluster with these objects is moved to another repository.
+    /// Whether bootstrapping moves a cluster with these objects to another repository.
     async fn moves(objects: Vec<Value>) -> bool {
         let (cluster, _) = with_objects(objects).await;
         let sync = [source("https://example.com/new"), kustomization()];
@@ -174,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_without_the_crds_follows_nothing_yet() {
         assert!(!moves(Vec::new()).await);
-        // An installation that was cut short may have one of them only.
+        // An interrupted installation may have only one of the two objects.
         assert!(!moves(vec![source("https://example.com/old")]).await);
         assert!(!moves(vec![kustomization()]).await);
         assert!(moves(vec![source("https://example.com/old"), kustomization()]).await);

@@ -1,6 +1,6 @@
-//! An operator that runs outside of the cluster: it holds a Lease of windlass, and is none of the Pods of windlass.
+//! Finds operators that run outside of the cluster. Such a process holds a Lease of windlass, but is none of windlass's Pods.
 //!
-//! Elsewhere: whether a Lease is held at all (`operator_presence.rs`).
+//! Elsewhere: whether a process holds the Lease at all (`operator_presence.rs`).
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::{LeaseHolder, OURS, own_leases};
 use crate::install::manifests::CONTROLLER;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The processes that hold Leases of windlass in a namespace and have the name of none of its Pods there.
+/// The processes that hold Leases of windlass in a namespace, but are none of windlass's Pods there.
 ///
 /// # Errors
-/// The API server refuses to list Leases or Pods: where a process runs is not known then.
+/// The API server refuses to list Leases or Pods. Then it is unknown where a process runs.
 pub async fn outside(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -25,8 +25,8 @@ pub async fn outside(
     none_of_pods(cluster, namespace, held).await
 }
 
-/// Those of some processes that have the name of no Pod of windlass in a namespace: a Pod that holds a Lease does so by its own
-/// name, also one that is gone and did not release it.
+/// Selects the processes that are no Pods of windlass in a namespace. A Pod uses its own name as its identity. The name of a
+/// deleted Pod that did not release its Lease counts as a Pod, too.
 ///
 /// # Errors
 /// The API server refuses to list Pods.
@@ -49,7 +49,7 @@ pub(crate) async fn none_of_pods(
 /// The Pods of windlass in a namespace.
 ///
 /// # Errors
-/// The API server refuses to list them.
+/// The API server refuses to list the objects.
 pub(crate) async fn pods(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -79,13 +79,13 @@ mod tests {
         let expected = [expected];
         assert_eq!(found(vec![held()]).await, expected);
         assert_eq!(found(vec![held(), pod("windlass-controller-1")]).await, expected);
-        // A Pod that is about to end still holds it.
+        // A Pod that is terminating still holds the Lease.
         assert_eq!(found(vec![held(), pod("laptop")]).await, [""; 0]);
         let gone = lease(name, "windlass-controller-2", &now.to_string());
         assert_eq!(found(vec![gone]).await, [""; 0], "it was deleted with its node");
         let old = lease(name, "laptop", "2026-01-01T00:00:00Z");
         assert_eq!(found(vec![old]).await, [""; 0]);
-        // The Lease of a controller of Flux is not a Lease of windlass.
+        // The Lease of a Flux controller is not a Lease of windlass.
         let flux = lease("kustomize-controller-leader-election", "laptop", &now.to_string());
         assert_eq!(found(vec![flux]).await, [""; 0]);
     }

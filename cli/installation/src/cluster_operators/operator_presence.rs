@@ -1,8 +1,9 @@
-//! Whether an operator acts, as far as its Leases tell: what a status says may be old where none does.
+//! Finds out from Leases whether an operator is active. If none is active, the statuses of objects may be outdated.
 //!
-//! Nothing is concluded from a Lease that is absent or may not be read: windlass takes none without leader election, and may
-//! have another namespace. Elsewhere: every operator of a cluster ([`super`]), a process that is none of the cluster's Pods
-//! (`external_operator.rs`), checking an installation (`check.rs`).
+//! A Lease that is missing or unreadable proves nothing. Without leader election, windlass has no Lease, and windlass may run
+//! in another namespace.
+//! Elsewhere: all operators of a cluster ([`super`]), operators outside of the cluster (`external_operator.rs`), checking an
+//! installation (`check.rs`).
 
 use jiff::{SignedDuration, Timestamp};
 use objects::Object;
@@ -12,37 +13,38 @@ use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::election::{REPLACED_CONTROLLERS, controller_of_lease};
 
-/// The namespace where an installation is by default, as the environment of all commands has it.
+/// The environment variable for the namespace of the installation, and its default. All commands use this variable.
 const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");
 
-/// Leases of which an operator that applies objects holds one: windlass, or the controllers of Flux.
+/// The Leases of operators that apply objects. windlass or Flux's controllers hold one of them.
 const LEASES: [&str; 3] =
     [OWN_LEASE, "kustomize-controller-leader-election", "helm-controller-leader-election"];
 
-/// By how much the renewals of the Leases that one process holds may differ: after that long it stops to act.
+/// How much the last renewals of one process's Leases may differ. A process that cannot renew a Lease for that long stops.
 const MOST_APART: SignedDuration = SignedDuration::from_secs(30);
 
-/// After how long without a renewal that is said: a process that is alive renews its Lease three times meanwhile, unless
-/// `--leader-election-retry-period` says otherwise.
+/// A Lease without a renewal for this long is reported. A live process renews its Lease three times meanwhile, unless
+/// `--leader-election-retry-period` is longer.
 const LATE_RENEWAL: SignedDuration = SignedDuration::from_secs(15);
 
-/// What the Leases say of the operator that reconciles objects.
+/// What the Leases say about the operator that reconciles objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperatorPresence {
-    /// A process holds the Lease of windlass; one that was killed holds it until the Lease runs out.
+    /// A process holds the Lease of windlass. A killed process holds the Lease until it expires.
     Held(LeaseHolder),
-    /// No process holds one that was held before: which one, in words.
+    /// No process holds the Lease that was last held. Contains the Lease, as text.
     Vacant(String),
-    /// There is none, or one may not be read.
+    /// There is no Lease, or a Lease cannot be read.
     Unknown,
 }
 
-/// Which process holds the Lease of windlass, or held it; `Unknown` if the Leases do not say it.
+/// Finds the process that holds the Lease of windlass, or held it last. Returns `Unknown` if the Leases do not say.
 pub async fn presence(cluster: &ClusterConnection, now: Timestamp) -> OperatorPresence {
     leases(cluster).await.map_or(OperatorPresence::Unknown, |leases| presence_of(&leases, now))
 }
 
-/// The same of Leases that were read. Where controllers of Flux hold theirs, nothing is known of windlass.
+/// Finds the process from Leases that were already read. If Flux's controllers hold their Leases, nothing is known about
+/// windlass.
 fn presence_of(leases: &[Object], now: Timestamp) -> OperatorPresence {
     let mut own = leases.iter().filter(|lease| lease.name() == OWN_LEASE);
     match own.find_map(|lease| LeaseHolder::of(lease, now)) {
@@ -53,38 +55,38 @@ fn presence_of(leases: &[Object], now: Timestamp) -> OperatorPresence {
     }
 }
 
-/// The reason why it is doubtful that an operator acts.
+/// Why it is doubtful that an operator is active.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorDoubtReason {
-    /// For people.
+    /// The reason as a message for the user.
     pub text: String,
-    /// Whether no operator holds a Lease; else one does, and has not renewed it for a while.
+    /// Whether no operator holds a Lease. Otherwise, an operator holds one but has not renewed it for a while.
     pub is_absent: bool,
 }
 
-/// The reason why it is doubtful that an operator acts; `None` if one has renewed its Lease, or nothing is known.
+/// Why it is doubtful that an operator is active. `None` if an operator has renewed its Lease, or if nothing is known.
 pub async fn doubt(cluster: &ClusterConnection, now: Timestamp) -> Option<OperatorDoubtReason> {
     judged(&leases(cluster).await?, now)
 }
 
-/// The text of [`doubt`]; `None` if there is no doubt.
+/// The message of [`doubt`]. `None` if there is no doubt.
 pub async fn remark(cluster: &ClusterConnection, now: Timestamp) -> Option<String> {
     doubt(cluster, now).await.map(|doubt| doubt.text)
 }
 
-/// The text of [`doubt`] if a Lease is held no longer; `None` if an operator holds one, or nothing is known.
+/// The message of [`doubt`] if no process holds the Lease any more. `None` if an operator holds a Lease, or if nothing is
+/// known.
 pub async fn absence(cluster: &ClusterConnection, now: Timestamp) -> Option<String> {
     doubt(cluster, now).await.filter(|doubt| doubt.is_absent).map(|doubt| doubt.text)
 }
 
-/// The remark that no operator has a Lease, for a command that has read objects which no operator has reconciled. An
-/// operator that runs without leader election, or in another namespace, has none either. `None` if there is a Lease, or
-/// Leases may not be read.
+/// The remark that no operator has a Lease. Commands print it for objects that no operator has reconciled. An operator without
+/// leader election, or in another namespace, has no Lease here either. `None` if a Lease exists, or if Leases cannot be read.
 pub async fn unseen(cluster: &ClusterConnection) -> Option<String> {
     leases(cluster).await.and_then(|leases| unseen_in(&leases, &namespace()))
 }
 
-/// The same of Leases that were read.
+/// The remark of [`unseen`] for Leases that were already read.
 fn unseen_in(leases: &[Object], namespace: &str) -> Option<String> {
     leases.is_empty().then(|| {
         format!(
@@ -94,32 +96,32 @@ fn unseen_in(leases: &[Object], namespace: &str) -> Option<String> {
     })
 }
 
-/// Where Leases are looked for.
+/// The namespace of the Leases.
 fn namespace() -> String {
     let namespace = std::env::var(NAMESPACE.0).ok().filter(|it| !it.is_empty());
     namespace.unwrap_or_else(|| NAMESPACE.1.to_owned())
 }
 
-/// The Leases of operators that apply objects; none if one of them may not be read.
+/// The Leases of operators that apply objects. `None` if one of them cannot be read.
 async fn leases(cluster: &ClusterConnection) -> Option<Vec<Object>> {
     let namespace = namespace();
     let resource = lease_resource(cluster).await.ok()??;
     let reads = LEASES.map(|name| cluster.get(&resource, &namespace, name));
     let leases = futures::future::join_all(reads).await;
-    // One that may not be read may be held.
+    // An operator may hold a Lease that cannot be read.
     let leases: Vec<Option<Object>> = leases.into_iter().collect::<Result<_, _>>().ok()?;
     Some(leases.into_iter().flatten().collect())
 }
 
-/// Warns if it is doubtful that an operator acts.
+/// Prints a warning if it is doubtful that an operator is active.
 pub async fn say_doubt(cluster: &ClusterConnection) {
     if let Some(doubt) = doubt(cluster, Timestamp::now()).await {
         say(ProgressGlyph::Warning, &doubt.text);
     }
 }
 
-/// The Lease that was renewed last, if none is held. Of the Leases that one process held it is that of windlass: windlass also
-/// holds those of Flux's controllers.
+/// The Lease that was renewed last, if no process holds any. If one process held several, it is the Lease of windlass, because
+/// windlass also holds the Leases of Flux's controllers.
 fn unheld(leases: &[Object], now: Timestamp) -> Option<&Object> {
     if leases.iter().any(|lease| holder(lease, now).is_some()) {
         return None;
@@ -133,7 +135,7 @@ fn unheld(leases: &[Object], now: Timestamp) -> Option<&Object> {
     Some(own.unwrap_or(last))
 }
 
-/// That a Lease is not held, with the operators that could hold it.
+/// The message that no process holds a Lease, with the operators that could hold it.
 fn unheld_in_words(lease: &Object) -> String {
     let words = lease_in_words(lease);
     match controller_of_lease(lease.name(), &REPLACED_CONTROLLERS) {
@@ -144,13 +146,13 @@ fn unheld_in_words(lease: &Object) -> String {
     }
 }
 
-/// A Lease, and since when it is not held.
+/// A Lease, and since when no process holds it, as text.
 pub(super) fn lease_in_words(lease: &Object) -> String {
     let since = renewed(lease).map(|at| format!(" since {at:.0}")).unwrap_or_default();
     format!("{}/{}{since}", lease.namespace(), lease.name())
 }
 
-/// The same of Leases that were read.
+/// The reason of [`doubt`] for Leases that were already read.
 fn judged(leases: &[Object], now: Timestamp) -> Option<OperatorDoubtReason> {
     let check = "`windlass check` shows whether windlass runs";
     if let Some(last) = unheld(leases, now) {
@@ -184,7 +186,7 @@ mod tests {
         let also = lease("helm-controller-leader-election", "laptop", "2026-11-24T11:00:00.5Z");
         let text = judged(&[own("2026-11-24T11:00:00Z"), also.clone()], now).unwrap().text;
         assert!(text.contains("Lease flux-system/windlass-leader-election since"), "{text}");
-        // Flux went, long after windlass had.
+        // Flux was removed long after windlass.
         let text = judged(&[own("2026-11-24T10:00:00Z"), also], now).unwrap().text;
         assert!(text.starts_with("neither windlass nor Flux's helm-controller holds"), "{text}");
     }
@@ -234,7 +236,7 @@ mod tests {
                     whether windlass runs";
         let expected = OperatorDoubtReason { text: text.to_owned(), is_absent: false };
         assert_eq!(judged(std::slice::from_ref(&killed), now), Some(expected));
-        // Another one has renewed its own.
+        // Another operator has renewed its own Lease.
         let live = lease("helm-controller-leader-election", "flux-1", "2026-11-24T11:59:57Z");
         assert_eq!(judged(&[killed, live], now), None);
     }

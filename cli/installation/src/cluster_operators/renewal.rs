@@ -1,7 +1,7 @@
-//! Whether the process that holds a Lease lives: after it was killed, its Lease lasts for a while, so that a renewal has to be
-//! seen.
+//! Finds out whether the process that holds a Lease is alive. The Lease of a killed process is valid for a while, so windlass
+//! waits for a renewal.
 //!
-//! Elsewhere: who holds a Lease that has not run out ([`super`]), whether an operator is missed (`operator_presence.rs`).
+//! Elsewhere: the holder of a valid Lease ([`super`]), whether an operator is missing (`operator_presence.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,20 @@ use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::table::clean;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How often a process renews its Lease, unless `--leader-election-retry-period` says otherwise.
+/// How often a process renews its Lease, unless `--leader-election-retry-period` sets another period.
 const RENEWAL_PERIOD: SignedDuration = SignedDuration::from_secs(5);
 
-/// Leases whose `renewTime` changed since they were read first.
+/// Compares the `renewTime` of Leases with their first reading.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseRenewals {
-    /// The `renewTime` of each Lease when it was read first, by the name of the Lease.
+    /// The first `renewTime` of each Lease, by the name of the Lease.
     first: BTreeMap<String, Timestamp>,
     seen: BTreeSet<String>,
 }
 
 impl LeaseRenewals {
-    /// Whether the process that holds a Lease lives: it renewed the Lease within the usual period, or since the first look.
+    /// Whether the process that holds a Lease is alive. It is alive if it renewed the Lease within the usual period, or since
+    /// the first reading.
     pub(crate) fn is_seen(&mut self, lease: &Object, now: Timestamp) -> bool {
         let Some(at) = renewed(lease) else { return false };
         let id = name(lease);
@@ -41,18 +42,18 @@ impl LeaseRenewals {
     }
 }
 
-/// What the Leases of windlass in a namespace say.
+/// The state of windlass's Leases in a namespace.
 #[derive(Debug, Default)]
 pub(crate) struct WindlassLeases {
     all: Vec<Object>,
     /// The processes that were seen to renew their Leases.
     pub(crate) holders: Vec<LeaseHolder>,
-    /// Leases that have not run out and were not renewed meanwhile, in words.
+    /// Leases that are valid but were not renewed meanwhile, as text.
     pub(crate) unconfirmed: Vec<String>,
 }
 
 impl WindlassLeases {
-    /// Reads them, and waits until each Lease was renewed or has run out; says what is waited for.
+    /// Reads the Leases, and waits until each was renewed or has expired. Prints what it waits for.
     ///
     /// # Errors
     /// The API server refuses to list Leases.
@@ -95,7 +96,7 @@ impl WindlassLeases {
         Self { all, holders, unconfirmed }
     }
 
-    /// That no process acts under these Leases, in words; none if one does, or may.
+    /// The message that no process is active under these Leases. `None` if one is active, or may be.
     pub(crate) fn vacancy(&self, namespace: &str) -> Option<String> {
         if !self.holders.is_empty() || !self.unconfirmed.is_empty() {
             return None;
@@ -110,7 +111,8 @@ impl WindlassLeases {
         })
     }
 
-    /// How the process that held a Lease last is started again; none if it was a Pod, there was none, or one acts.
+    /// How the user restarts the process that last held the Lease. `None` if it was a Pod, if there was none, or if one is
+    /// active.
     pub(crate) fn restart(&self) -> Option<String> {
         let is_vacant = self.holders.is_empty() && self.unconfirmed.is_empty();
         let last = self.last().filter(|_| is_vacant)?;
@@ -155,7 +157,7 @@ mod tests {
         assert!(killed.holders.is_empty() && killed.vacancy("flux-system").is_none());
         let text = "'laptop' renewed Lease flux-system/windlass-leader-election 12 s ago";
         assert_eq!(killed.unconfirmed, [text]);
-        // A period that is longer than usual.
+        // The renewal period is longer than usual.
         let renewed = observed(&mut renewals, "laptop", "2026-11-24T11:59:50Z");
         assert!(renewed.unconfirmed.is_empty() && renewed.holders.len() == 1);
         let again = observed(&mut renewals, "laptop", "2026-11-24T11:59:50Z");

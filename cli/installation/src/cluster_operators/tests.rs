@@ -1,4 +1,4 @@
-//! Operators are found by Deployments, StatefulSets and Leases, shards included.
+//! Tests that operators are found by Deployments, StatefulSets and Leases, including shards.
 
 use axum::body::Body;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn lease(namespace: &str, name: &str, holder: &str, renewed: Timestamp) -> Value
     })
 }
 
-/// The operators of a cluster that has these objects.
+/// The operators of a cluster with these objects.
 async fn operators(objects: Vec<Value>) -> ClusterOperators {
     ClusterOperators::find(&with_objects(objects).await.0).await.unwrap()
 }
@@ -70,7 +70,7 @@ async fn a_controller_without_a_workload_is_found_by_its_lease() {
         lease("flux-system", "helm-controller-leader-election", "laptop_2", long_ago),
         lease("flux-system", "source-controller-leader-election", "", now),
         lease("gitops", "windlass-leader-election", "windlass-0", now),
-        // windlass holds it, so that no controller of Flux acts.
+        // windlass holds this Lease, so no Flux controller is active.
         lease("gitops", "kustomize-controller-leader-election", "windlass-0", now),
         lease("gitops", "another-controller-leader-election", "other", now),
     ];

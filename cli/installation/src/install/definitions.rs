@@ -1,4 +1,4 @@
-//! Which CRDs may be replaced by those of this version: a version under which objects are stored is never dropped.
+//! Decides which CRDs may be replaced by those of this version. A version in which objects are stored is never removed.
 
 use anyhow::{Context as _, bail};
 use golang::semver::SemverVersion;
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The label with the version of windlass, or of Flux, that a CRD belongs to.
+/// The label with the version of windlass or Flux to which a CRD belongs.
 const VERSION: &str = "app.kubernetes.io/version";
 /// The label that names the installer of a CRD.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// Checks every CRD among objects against the one in the cluster.
+/// Compares every CRD of an installation with the one in the cluster.
 ///
 /// # Errors
-/// One cannot be replaced, and why; or the API server did not say.
+/// A CRD cannot be replaced, with the reason. Or the API server did not respond.
 pub(crate) async fn check(
     cluster: &ClusterConnection,
     objects: &[Object],
@@ -30,20 +30,20 @@ pub(crate) async fn check(
     Ok(())
 }
 
-/// The object in the cluster that has a manifest.
+/// Reads the object of a manifest from the cluster.
 pub(crate) async fn read(
     cluster: &ClusterConnection,
     wanted: &Object,
 ) -> Result<Option<Object>, ClusterError> {
     match cluster.resource(&wanted.gvk()).await {
         Ok(resource) => cluster.get(&resource, wanted.namespace(), wanted.name()).await,
-        // The kind comes with what is about to be applied.
+        // The same installation will create this kind.
         Err(ClusterError::NoSuchKind { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Why a CRD must not be replaced by another.
+/// Why a CRD must not replace the one in the cluster. `None` if it may.
 fn problem(wanted: &Object, found: &Object, force: bool) -> Option<String> {
     let name = wanted.name();
     let versions = names(wanted);
@@ -72,7 +72,7 @@ fn problem(wanted: &Object, found: &Object, force: bool) -> Option<String> {
     })
 }
 
-/// The versions that a CRD has.
+/// The names of a CRD's versions.
 fn names(crd: &Object) -> Vec<&str> {
     let versions = crd.get("spec").and_then(|spec| spec.get("versions"));
     let versions = versions.and_then(Value::as_array).into_iter().flatten();

@@ -1,7 +1,9 @@
-//! Whether an installation acts: one of its Pods renews the Lease of windlass, and no controller of Flux holds its own.
+//! Waits until a Pod of an installation is the leader. The Pod has to renew the Lease of windlass, and no Flux controller may
+//! hold its own Lease.
 //!
-//! Pods are ready before, since a standby is ready, too. Elsewhere: whether objects are ready ([`super`]), who holds a Lease and
-//! lives (`cluster_operators/renewal.rs`), in which order a process takes Leases (`windlass_cluster::election`).
+//! Ready Pods are not enough, because a standby is ready, too.
+//! Elsewhere: whether objects are ready ([`super`]), whether the holder of a Lease is alive (`cluster_operators/renewal.rs`),
+//! the order in which a process takes Leases (`windlass_cluster::election`).
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
@@ -16,25 +18,26 @@ use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::lease_name;
 
-/// What the Leases say of an installation.
+/// What the Leases say about an installation.
 #[derive(Debug, PartialEq, Eq)]
 enum InstallationLeaderState {
-    /// This Pod acts.
+    /// This Pod is the leader.
     Held(LeaseHolder),
-    /// None does yet: what is waited for.
+    /// There is no leader yet. Contains what the command waits for.
     Awaited(String),
 }
 
-/// The Leases under which the processes of workloads act.
+/// The Leases that the processes of workloads use for leader election.
 pub(super) fn leases_of(objects: &[Object]) -> Vec<String> {
     let elected = workloads(objects).filter(|it| replicas(it) > 0 && is_elected(it));
     elected.map(|it| lease_name(selector(it))).collect()
 }
 
-/// Checks that the Pods of an installation do not have to wait for a process outside of the cluster, which holds their Lease.
+/// Checks that no process outside of the cluster holds the Lease, because the Pods of the installation would have to wait for
+/// it.
 ///
 /// # Errors
-/// One does, and until when; or the API server refuses to list Leases or Pods.
+/// Such a process exists, and the error says when its Lease expires. Or the API server refuses to list Leases or Pods.
 pub(crate) async fn permit_leases(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -55,10 +58,10 @@ pub(crate) async fn permit_leases(
     Ok(())
 }
 
-/// Waits until a Pod of windlass acts under each of these Leases.
+/// Waits until a Pod of windlass is the leader for each of these Leases.
 ///
 /// # Errors
-/// None does in time, and why; or the API server refuses to list Leases or Pods.
+/// No Pod becomes the leader in time, with the reason. Or the API server refuses to list Leases or Pods.
 pub(super) async fn await_leader(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -96,7 +99,7 @@ pub(super) async fn await_leader(
     Ok(())
 }
 
-/// What the Leases of a namespace say now.
+/// Reads the current state of the Leases in a namespace.
 async fn leadership(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -127,7 +130,7 @@ async fn leadership(
             "{holder}, and has not renewed it yet"
         )));
     }
-    // Objects that are divided by a selector may be divided between windlass and Flux, too.
+    // If a selector divides the objects, windlass and Flux may share the cluster.
     let of_flux =
         leases.iter().filter(|it| cluster_operators::is_of_flux(it) && name == lease_name(""));
     let other =
@@ -156,7 +159,7 @@ mod tests {
         operator_objects::lease(name, holder, &renewed.to_string())
     }
 
-    /// What is said where no more time is left.
+    /// The message when the time is over.
     async fn awaited(objects: Vec<Value>) -> String {
         let (cluster, _) = with_objects(objects).await;
         let leases = [OWN.to_owned()];
@@ -175,7 +178,7 @@ mod tests {
         assert!(text.contains("no process holds Lease flux-system/windlass-"), "{text}");
         let text = awaited(vec![pod("new"), lease(OWN, "laptop", 1)]).await;
         assert!(text.contains("'laptop' holds Lease") && text.contains("none of the Pods"));
-        // Its process ended, and the next one in the same Pod has not begun.
+        // The process has ended, and the next one in the same Pod has not begun.
         let text = awaited(vec![pod("new"), lease(OWN, "new", 12)]).await;
         assert!(text.contains("has not renewed it yet"), "{text}");
         let text = awaited(vec![pod("new"), lease(OWN, "new", 1), flux("flux-1")]).await;

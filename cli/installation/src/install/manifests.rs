@@ -1,6 +1,6 @@
-//! The manifests of windlass: embedded in the program, changed by the flags of `windlass install`, as objects.
+//! The manifests of windlass. They are embedded in the program, and the flags of `windlass install` modify them.
 //!
-//! Elsewhere: the manifests (`deploy/`), building (`kustomize`).
+//! Elsewhere: the files (`deploy/`), building (`kustomize`).
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
@@ -17,20 +17,20 @@ use crate::check::arguments;
 use windlass_cli_runtime::serve_flags;
 use windlass_kinds::lease_elections::required_lease_elections;
 
-/// Bases, overlays and CRDs, as they are in the repository.
+/// The bases, overlays and CRDs of the repository.
 static DEPLOY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../deploy");
 
-/// The folder of what is built.
+/// The folder of the kustomization that is built.
 const ROOT: &str = "install";
-/// The Deployment or StatefulSet, which flags change; the names of its Pods begin with that.
+/// The name of the Deployment or StatefulSet, which flags modify. The names of its Pods begin with it.
 pub(crate) const CONTROLLER: &str = "windlass-controller";
-/// The label of cluster-scoped objects that names the installation they belong to, by its namespace.
+/// The label that names the namespace of the installation to which a cluster-scoped object belongs.
 pub(crate) const INSTALLATION: &str = "windlass.dev/installation";
-/// Kinds whose objects have it.
+/// The kinds whose objects have this label.
 const CLUSTER_SCOPED: &str = "ClusterRole|ClusterRoleBinding";
 /// The label by which `flux check` and others tell installations apart. Parity(flux): the namespace.
 const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The image that the manifests name.
+/// The image in the manifests.
 const IMAGE: &str = "ghcr.io/windlass-dev/windlass";
 
 /// How windlass is installed.
@@ -46,7 +46,7 @@ pub(super) enum InstallProfile {
 }
 
 impl InstallProfile {
-    /// Its overlay.
+    /// The folder of the profile's overlay.
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -83,10 +83,10 @@ pub(crate) struct InstallManifestFlags {
 }
 
 impl InstallManifestFlags {
-    /// The objects in the order in which they are applied, for a namespace.
+    /// The objects for a namespace, in the order in which they are applied.
     ///
     /// # Errors
-    /// A flag makes a manifest that cannot be built.
+    /// A flag leads to manifests that cannot be built.
     pub(crate) fn objects(&self, namespace: &str) -> anyhow::Result<Vec<Object>> {
         let objects = self.build(namespace)?.into_objects()?;
         let object = |found: kustomize::BuiltObject| {
@@ -101,10 +101,10 @@ impl InstallManifestFlags {
         Ok(objects)
     }
 
-    /// Whether an installation has the rights to apply its own manifests.
+    /// Checks that windlass has the rights to apply its own manifests.
     ///
     /// # Errors
-    /// It has not.
+    /// The installation does not have these rights.
     pub(crate) fn can_manage_itself(&self) -> anyhow::Result<()> {
         ensure!(
             self.profile != InstallProfile::Lockdown,
@@ -114,8 +114,8 @@ impl InstallManifestFlags {
         Ok(())
     }
 
-    /// The flags that make these manifests of the default ones, for a command that a person is to run, without
-    /// [`Self::serve_flags`].
+    /// The flags that lead from the default manifests to these, for a command that the user should run. [`Self::serve_flags`]
+    /// are left out.
     pub(crate) fn flags(&self) -> String {
         let Self { profile, image, tag, image_pull_secret, log_level, toleration_keys, .. } = self;
         let is_default = *profile == InstallProfile::default();
@@ -135,17 +135,17 @@ impl InstallManifestFlags {
         given.collect()
     }
 
-    /// The flags of the program as they end the command of [`Self::flags`], for a shell.
+    /// The flags of `windlass serve` for the end of the command in [`Self::flags`], quoted for a shell.
     pub(crate) fn serve_flags(&self) -> String {
         let flags = self.serve_flags.iter().map(|flag| format!(" {}", quoted(flag)));
         let flags: String = flags.collect();
         if flags.is_empty() { flags } else { format!(" --{flags}") }
     }
 
-    /// The same as a stream of documents.
+    /// The objects as YAML documents.
     ///
     /// # Errors
-    /// A flag makes a manifest that cannot be built.
+    /// A flag leads to manifests that cannot be built.
     pub(crate) fn yaml(&self, namespace: &str) -> anyhow::Result<String> {
         Ok(self.build(namespace)?.yaml()?)
     }
@@ -157,7 +157,7 @@ impl InstallManifestFlags {
         build(ROOT, files)
     }
 
-    /// What the flags make of the overlay.
+    /// The kustomization that applies the flags to the overlay.
     fn kustomization(&self, namespace: &str) -> Value {
         let image = self.image.as_deref().unwrap_or(IMAGE);
         let tag = self.tag.as_deref().unwrap_or(concat!("v", env!("CARGO_PKG_VERSION")));
@@ -200,18 +200,18 @@ impl InstallManifestFlags {
     }
 }
 
-/// The Deployments and StatefulSets among some objects, which run the program.
+/// The Deployments and StatefulSets that run windlass.
 pub(crate) fn workloads(objects: &[Object]) -> impl Iterator<Item = &Object> {
     objects.iter().filter(|it| matches!(it.kind(), "Deployment" | "StatefulSet"))
 }
 
-/// Checks the arguments of a workload as the program does.
+/// Checks the arguments of a workload in the same way as the program.
 fn check_arguments(workload: &Object) -> anyhow::Result<()> {
     let arguments: Vec<String> = arguments(workload).map(str::to_owned).collect();
     required_lease_elections(&serve_flags::settings(&arguments)?).map(drop)
 }
 
-/// A word as a shell reads it.
+/// A word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=./:,@%+".contains(letter);
     match word.chars().all(is_plain) {
@@ -230,7 +230,7 @@ fn build(folder: &str, files: Vec<(String, Vec<u8>)>) -> anyhow::Result<Kustomiz
     Ok(kustomize::build(&TreeBuildFiles(tree), folder, &options, &budget, &mut Vec::new())?)
 }
 
-/// Every embedded file that a build may read.
+/// All embedded files that a build may read.
 fn embedded() -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![&DEPLOY];

@@ -1,4 +1,4 @@
-//! What a file with manifests of Flux has beyond what windlass replaces: other controllers, their rights and CRDs.
+//! Finds the objects in a file of Flux manifests that windlass does not replace: other controllers, and their rights and CRDs.
 //!
 //! Elsewhere: the manifests of windlass (`install/manifests.rs`).
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cluster_operators::replaced;
 use windlass_cluster::election::REPLACED_CONTROLLERS;
 
-/// The objects of a file that are kept beside those of windlass, as a stream of documents.
+/// The objects of a file that are kept beside windlass, as YAML documents.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -35,7 +35,7 @@ fn is_of_windlass(object: &Object) -> bool {
     object.label("app.kubernetes.io/name") == Some("windlass")
 }
 
-/// Whether an object is there for controllers only that windlass replaces.
+/// Whether only controllers that windlass replaces need an object.
 fn is_replaced(object: &Object) -> bool {
     match object.kind() {
         "Deployment" => replaced(object).is_some(),
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::install::manifests::InstallManifestFlags;
 
-    /// Of the kind that `flux install --export` prints.
+    /// A file as `flux install --export` prints it.
     const COMPONENTS: &str = "
 apiVersion: v1
 kind: Namespace
@@ -144,7 +144,7 @@ metadata: {name: kustomize-controller-shard1, namespace: flux-system}
                 "Deployment/team-controller",
             ]
         );
-        // Done twice, the second time with what the first wrote, it is the same.
+        // A second run on the output of the first run has the same result.
         std::fs::write(&path, manifests.yaml("flux-system").unwrap() + &text).unwrap();
         assert_eq!(beyond(&path, &installed).unwrap(), text);
     }

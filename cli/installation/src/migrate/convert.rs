@@ -1,7 +1,8 @@
-//! `windlass migrate from-argocd`, `from-helm-operator` and `from-helmfile-operator`: objects of other operators as those that windlass serves.
+//! `windlass migrate from-argocd`, `from-helm-operator` and `from-helmfile-operator`: convert objects of other operators to
+//! objects that windlass serves.
 //!
-//! They are read from files or from the cluster and printed; nothing is written. Fields without a counterpart are named
-//! one by one: an object of which a part that decides what is applied cannot be converted is left out.
+//! The objects are read from files or from the cluster, and the result is printed. Nothing is written to the cluster.
+//! Each field without a counterpart is named. If such a field affects the applied objects, the whole object is left out.
 //! Below: the operators, and manifests with markers (`convert/image_policy_markers.rs`).
 
 pub(super) mod argocd;
@@ -26,9 +27,9 @@ use windlass_cli_runtime::connection::{
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 const MAX_MANIFEST_FILE_BYTES: u64 = 16 << 20;
-/// How deep folders are searched.
+/// The maximum depth of searched folders.
 const MAX_FOLDER_DEPTH: usize = 32;
 
 /// The flags of these commands.
@@ -41,36 +42,36 @@ pub(super) struct MigrateConvertArgs {
     filename: Vec<PathBuf>,
 }
 
-/// An operator whose objects are converted.
+/// An operator whose objects can be converted.
 pub(super) struct ConvertibleOperator {
-    /// What is converted.
+    /// The group and the kind of the converted objects.
     pub(super) gvk: (&'static str, &'static str),
-    /// Kinds that are not, each with what to do instead.
+    /// Kinds that are not converted, with advice for each.
     pub(super) others: &'static [(&'static str, &'static str, &'static str)],
-    /// Converts an object; the namespace is that of windlass.
+    /// Converts an object. The text is the namespace of windlass.
     pub(super) convert: fn(&Object, &str) -> ConversionResult,
-    /// What to check in the manifests of sources, which are not read.
+    /// What the user should check in the manifests of sources. windlass does not read these manifests.
     pub(super) remarks: &'static [&'static str],
-    /// How the objects are brought into use.
+    /// The next steps of the user.
     pub(super) next: &'static str,
 }
 
-/// What becomes of an object.
+/// The result of converting an object.
 #[derive(Debug, Default)]
 pub(super) struct ConversionResult {
     pub(super) objects: Vec<Value>,
-    /// Of the values of the last of them.
+    /// The markers of values in the last object.
     markers: Vec<ImagePolicyMarker>,
-    /// Objects of the group `image.toolkit.fluxcd.io`. What several objects need is printed once.
+    /// Objects of the group `image.toolkit.fluxcd.io`. An object that several converted objects need is printed once.
     images: Vec<Value>,
-    /// What a person should check.
+    /// Remarks about what the user should check.
     pub(super) notes: Vec<String>,
     /// Why the object is left out.
     pub(super) obstacles: Vec<String>,
 }
 
 impl ConversionResult {
-    /// The manifests of the objects, with the markers of their values.
+    /// The manifests of the objects, with the markers in their values.
     fn manifests(&self) -> anyhow::Result<String> {
         let mut text = String::new();
         for (at, object) in self.objects.iter().enumerate() {
@@ -82,15 +83,15 @@ impl ConversionResult {
     }
 }
 
-/// The objects that were converted so far.
+/// The conversion of several objects, with the results so far.
 struct ObjectConversion<'o> {
     operator: &'o ConvertibleOperator,
     /// The namespace of windlass.
     namespace: &'o str,
     text: String,
-    /// Objects about images that were printed, by kind, namespace and name.
+    /// The image objects that were already printed, by kind, namespace and name.
     images: BTreeMap<[String; 3], Value>,
-    /// The programs of Flux v1 that committed new images.
+    /// The Flux v1 daemons that committed new images.
     daemons: Vec<FluxDaemon>,
     left_out: usize,
     count: usize,
@@ -103,7 +104,7 @@ impl<'o> ObjectConversion<'o> {
         Self { operator, namespace, text: String::new(), images, daemons, left_out: 0, count: 0 }
     }
 
-    /// Converts an object, unless it is of a kind that the operator does not have; says what a person should check.
+    /// Converts an object if the operator knows its kind, and prints remarks for the user.
     fn take(&mut self, object: &Object) -> anyhow::Result<()> {
         let gvk = object.gvk();
         let operator = self.operator;
@@ -132,7 +133,7 @@ impl<'o> ObjectConversion<'o> {
         Ok(())
     }
 
-    /// Prints an object about images, unless it was printed for another object.
+    /// Prints an image object, unless it was already printed.
     fn take_image(&mut self, image: Value) -> anyhow::Result<()> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &image["metadata"];
@@ -158,7 +159,7 @@ impl<'o> ObjectConversion<'o> {
         Ok(())
     }
 
-    /// Prints what commits the images, if there are any.
+    /// Prints the automations that commit new images, if there are images.
     fn take_automations(&mut self) -> anyhow::Result<()> {
         let namespaces: BTreeSet<&str> =
             self.images.keys().map(|[_, namespace, _]| namespace.as_str()).collect();
@@ -170,7 +171,7 @@ impl<'o> ObjectConversion<'o> {
         Ok(())
     }
 
-    /// Reads from a cluster which repositories Flux v1 applied, if images are to be committed.
+    /// Reads from the cluster which repositories Flux v1 applied, if new images have to be committed.
     async fn take_daemons(&mut self, cluster: &ClusterConnection) -> anyhow::Result<()> {
         if self.images.is_empty() {
             return Ok(());
@@ -208,7 +209,7 @@ impl<'o> ObjectConversion<'o> {
     }
 }
 
-/// Prints the objects.
+/// Converts the objects and prints the result.
 ///
 /// # Errors
 /// Something cannot be read, or objects were left out.
@@ -266,7 +267,7 @@ fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
     Ok(found)
 }
 
-/// A file, or the YAML files of a folder by name; symbolic links in it are not followed.
+/// Collects a file, or the YAML files of a folder sorted by name. Symbolic links in the folder are not followed.
 fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let shown = || path.display().to_string();
     if !path.is_dir() {
@@ -291,14 +292,14 @@ fn collect(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Resul
     Ok(())
 }
 
-/// Fields that are taken one by one, so that none is forgotten.
+/// The fields of an object that were not converted yet. Each field is taken out when it is converted, so no field is forgotten.
 pub(super) struct UnconvertedFields {
     path: String,
     left: Map<String, Value>,
 }
 
 impl UnconvertedFields {
-    /// Those of a map, or none.
+    /// The fields of a map. Empty for another value.
     pub(super) fn of(path: &str, value: Value) -> Self {
         let left = match value {
             Value::Object(left) => left,
@@ -311,7 +312,7 @@ impl UnconvertedFields {
         self.left.remove(key).unwrap_or(Value::Null)
     }
 
-    /// A text; empty if there is none.
+    /// Takes a text field. Empty if the field is missing.
     pub(super) fn text(&mut self, key: &str) -> String {
         match self.take(key) {
             Value::String(text) => text,
@@ -336,20 +337,20 @@ impl UnconvertedFields {
         }
     }
 
-    /// Says of every field that is left that it has no counterpart.
+    /// Adds an obstacle for every remaining field, because it has no counterpart.
     pub(super) fn refuse(self, obstacles: &mut Vec<String>) {
         let left = self.left.iter().filter(|(_, value)| !is_empty(value));
         obstacles.extend(left.map(|(key, _)| format!("{}.{key} has no counterpart", self.path)));
     }
 
-    /// The same, with what to do instead.
+    /// Adds an obstacle for every remaining field, with advice.
     pub(super) fn refuse_as(self, advice: &str, obstacles: &mut Vec<String>) {
         let mut left = Vec::new();
         self.refuse(&mut left);
         obstacles.extend(left.into_iter().map(|text| format!("{text}: {advice}")));
     }
 
-    /// The same of fields that change nothing of what is applied.
+    /// Adds a remark for every remaining field. These fields do not affect the applied objects.
     pub(super) fn note(self, notes: &mut Vec<String>) {
         let mut left = Vec::new();
         self.refuse(&mut left);
@@ -367,7 +368,7 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Sets a field unless there is nothing to say.
+/// Sets a field, unless the value is empty.
 pub(super) fn put(to: &mut Value, path: &[&str], value: Value) {
     if is_empty(&value) {
         return;
@@ -379,7 +380,7 @@ pub(super) fn put(to: &mut Value, path: &[&str], value: Value) {
     *at = value;
 }
 
-/// An object of a kind that windlass serves.
+/// Makes an object of a kind that windlass serves.
 pub(super) fn object(
     api_version: &str,
     kind: &str,
@@ -393,7 +394,7 @@ pub(super) fn object(
     })
 }
 
-/// A source of charts: a repository or a registry.
+/// Makes a source of charts: a chart repository or an OCI registry.
 pub(super) fn chart_repository(
     namespace: &str,
     name: &str,

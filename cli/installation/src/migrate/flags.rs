@@ -1,7 +1,7 @@
-//! The flags of Flux's controllers: which of them windlass gets when it takes over, and what becomes of the others.
+//! Converts the flags of Flux's controllers for windlass, and explains flags that are not converted.
 //!
-//! Flux's flags are flags of `windlass serve`, where each is for all kinds. Elsewhere: the flags themselves (`windlass_serve::settings`),
-//! how the manifests get them (`install/manifests.rs`).
+//! Flux's flags are also flags of `windlass serve`, where each applies to all kinds.
+//! Elsewhere: the flags themselves (`windlass_serve::settings`), adding them to the manifests (`install/manifests.rs`).
 
 mod selectors;
 
@@ -18,7 +18,7 @@ use crate::install::manifests::workloads;
 use windlass_cli_runtime::serve_flags;
 use windlass_serve::settings::{OperatorSettings, is_without_effect};
 
-/// Flags that say where a controller runs, which windlass has of its own.
+/// Flags about the place of a controller. The installation of windlass has its own values.
 const OF_INSTALLATION: [&str; 9] = [
     "enable-leader-election",
     "events-addr",
@@ -31,7 +31,7 @@ const OF_INSTALLATION: [&str; 9] = [
     "storage-path",
 ];
 
-/// Flags about rights and results: controllers that differ in one are not taken over without a decision.
+/// Flags about rights and results. If controllers have different values, the user has to decide before the migration.
 const DECISIVE: [&str; 8] = [
     "default-kubeconfig-service-account",
     "default-service-account",
@@ -43,22 +43,22 @@ const DECISIVE: [&str; 8] = [
     "watch-all-namespaces",
 ];
 
-/// The flag whose values are gates, separated by commas.
+/// The flag with feature gates, separated by commas.
 const GATES: &str = "feature-gates";
 
-/// What the names of flags begin with that permit what is not permitted by default.
+/// The prefix of flags that permit what is forbidden by default.
 const PERMISSIVE: &str = "insecure-";
 
 /// The controllers that apply objects.
 const APPLIERS: [&str; 2] = ["kustomize-controller", "helm-controller"];
 
-/// A restriction, and the controllers that know it.
+/// A flag that restricts controllers, and the controllers that know it.
 struct RestrictiveControllerFlag {
     flag: &'static str,
     controllers: &'static [&'static str],
 }
 
-/// Restrictions that some controllers may have and others not.
+/// The restricting flags that some controllers may have and others not.
 const RESTRICTIONS: [RestrictiveControllerFlag; 3] = [
     RestrictiveControllerFlag {
         flag: "no-cross-namespace-refs",
@@ -77,20 +77,20 @@ const RESTRICTIONS: [RestrictiveControllerFlag; 3] = [
     },
 ];
 
-/// What becomes of the flags of Flux's controllers.
+/// The result of converting the flags of Flux's controllers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct MigratedFlags {
-    /// Flags that windlass gets.
+    /// The flags for windlass.
     pub(super) flags: Vec<String>,
-    /// What these flags mean, and which others mean nothing.
+    /// Remarks about the meaning of these flags, and about flags without effect.
     pub(super) notes: Vec<String>,
-    /// What does not count any more.
+    /// Warnings about flags that no longer apply.
     pub(super) warnings: Vec<String>,
-    /// What has to be decided before.
+    /// Decisions that the user has to make before the migration.
     pub(super) obstacles: Vec<String>,
 }
 
-/// One flag as a controller has it.
+/// A flag of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ControllerFlag {
     controller: String,
@@ -104,7 +104,7 @@ impl ControllerFlag {
     }
 }
 
-/// What becomes of the flags of some controllers in an installation with these objects.
+/// Converts the flags of some controllers for an installation with these objects.
 pub(super) fn carried(controllers: &[Object], installation: &[Object]) -> MigratedFlags {
     let known = OperatorSettings::augment_args(Command::new("serve").no_binary_name(true));
     let installed = installation_flags(installation, &known);
@@ -116,7 +116,7 @@ pub(super) fn carried(controllers: &[Object], installation: &[Object]) -> Migrat
     for (key, flags) in groups {
         match installed.get(&key) {
             Some(own) => carried.replaced(&flags, own),
-            // Controllers that have none count as well.
+            // Controllers without a selector matter, too.
             None if key == selectors::FLAG => carried.take_selectors(controllers, &flags),
             None => carried.add(&flags, controllers, &known),
         }
@@ -130,7 +130,7 @@ fn installation_flags(installation: &[Object], known: &Command) -> BTreeMap<Stri
     flags.map(|flag| (key(&flag, known), flag.value)).collect()
 }
 
-/// What is one decision: a flag, or one value of a flag that may be repeated; of gates, each.
+/// The key under which values are compared. It is a flag, or one value of a flag that may be repeated, or one feature gate.
 fn key(flag: &ControllerFlag, known: &Command) -> String {
     let ControllerFlag { name, value, .. } = flag;
     let value = match name.as_str() {
@@ -151,7 +151,7 @@ fn is_repeatable(name: &str, known: &Command) -> bool {
     argument(name, known).is_some_and(|it| matches!(it.get_action(), ArgAction::Append))
 }
 
-/// The flags of a workload that differ from their defaults, as Go reads them.
+/// The flags of a workload that differ from their defaults, parsed like in Go.
 fn flags_of(workload: &Object, known: &Command) -> Vec<ControllerFlag> {
     let all: Vec<_> = containers(workload).collect();
     let manager = all.iter().find(|it| it["name"] == "manager").or_else(|| all.first());
@@ -183,13 +183,13 @@ fn flags_of(workload: &Object, known: &Command) -> Vec<ControllerFlag> {
     found
 }
 
-/// Whether a flag may stand without a value.
+/// Whether a flag needs no value.
 fn is_boolean(name: &str, known: &Command) -> bool {
     let values = argument(name, known).and_then(clap::Arg::get_num_args);
     values.is_some_and(|it| it.min_values() == 0)
 }
 
-/// What a flag of a controller is called here: each controller of Flux has the same flag for what it does at once.
+/// The name of a controller's flag in windlass. Each Flux controller has the same flag for its concurrency.
 fn own_name<'n>(name: &'n str, controller: Option<&str>) -> &'n str {
     match (name, controller) {
         ("concurrent", Some("source-controller")) => "concurrent-source",
@@ -199,7 +199,7 @@ fn own_name<'n>(name: &'n str, controller: Option<&str>) -> &'n str {
     }
 }
 
-/// For what a flag counts in windlass that was one of some controllers.
+/// The scope in windlass of a flag that only some controllers had.
 fn scope(name: &str) -> &'static str {
     match name {
         "concurrent-source" => "for the sources and charts of each namespace",
@@ -211,14 +211,14 @@ fn scope(name: &str) -> &'static str {
     }
 }
 
-/// Whose flags these are.
+/// The controllers that have these flags, as text.
 fn owners(flags: &[ControllerFlag]) -> String {
     let names: BTreeSet<&str> = flags.iter().map(|it| it.controller.as_str()).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 impl MigratedFlags {
-    /// Flags of controllers with one key, which the installation has with a value of its own.
+    /// Handles a flag of controllers for which the installation has its own value.
     fn replaced(&mut self, flags: &[ControllerFlag], own: &str) {
         for flag in flags {
             let is_covered = OF_INSTALLATION.contains(&flag.name.as_str()) || flag.value == own;
@@ -233,7 +233,7 @@ impl MigratedFlags {
         }
     }
 
-    /// Flags of controllers with one key, of which the installation has none.
+    /// Handles a flag of controllers for which the installation has no value.
     fn add(&mut self, flags: &[ControllerFlag], controllers: &[Object], known: &Command) {
         let Some(first) = flags.first() else { return };
         let name = first.name.as_str();
@@ -242,7 +242,7 @@ impl MigratedFlags {
         if OF_INSTALLATION.contains(&name) {
             return flags.iter().for_each(|it| self.events(it));
         }
-        // That of the notification-controller alone.
+        // Only the notification-controller has this flag.
         if name == "concurrent" {
             return self.notes.push(format!("`{text}` of {owners} has no effect in windlass"));
         }
@@ -290,7 +290,7 @@ impl MigratedFlags {
         }
     }
 
-    /// Notifications are what windlass does itself: events that go elsewhere are missed there.
+    /// windlass sends notifications itself. If events go to another address, windlass does not see them.
     fn events(&mut self, flag: &ControllerFlag) {
         let is_elsewhere =
             !flag.value.is_empty() && !flag.value.contains("notification-controller");
@@ -304,7 +304,7 @@ impl MigratedFlags {
         }
     }
 
-    /// Reports a flag that controllers have with different values, while windlass has one value for all.
+    /// Reports a flag with different values in several controllers, because windlass has one value for all.
     fn differ(&mut self, flags: &[ControllerFlag]) {
         let each: Vec<String> =
             flags.iter().map(|it| format!("`{}` of {}", it.text(), it.controller)).collect();
@@ -322,7 +322,7 @@ impl MigratedFlags {
         }
     }
 
-    /// The selectors by which controllers divide the objects.
+    /// Converts the selectors with which controllers divide the objects.
     fn take_selectors(&mut self, controllers: &[Object], flags: &[ControllerFlag]) {
         let divider = |controller: &Object| {
             let flag = flags.iter().find(|it| it.controller == controller.name());
@@ -359,7 +359,7 @@ fn is_of_all_appliers(flags: &[ControllerFlag], controllers: &[Object]) -> bool 
     appliers.map(Object::name).all(|name| flags.iter().any(|it| it.controller == name))
 }
 
-/// The controllers without a restriction that others have, and that they know.
+/// The controllers that know a restriction but do not have it, while other controllers have it.
 fn unrestricted<'c>(flags: &[ControllerFlag], controllers: &'c [Object]) -> Vec<&'c str> {
     let restriction = RESTRICTIONS.iter().find(|it| flags.iter().any(|flag| flag.name == it.flag));
     let Some(RestrictiveControllerFlag { controllers: knowing, .. }) = restriction else {
@@ -372,10 +372,10 @@ fn unrestricted<'c>(flags: &[ControllerFlag], controllers: &'c [Object]) -> Vec<
     names.filter(|name| !flags.iter().any(|it| it.controller == *name)).collect()
 }
 
-/// Why a flag changes nothing; none if it changes something.
+/// Why a flag changes nothing. `None` if it changes something.
 ///
 /// # Errors
-/// windlass refuses it: why.
+/// windlass refuses the flag, with the reason.
 fn effect(flag: &str) -> Result<Option<&'static str>, String> {
     match serve_flags::settings(&[flag.to_owned()]) {
         Ok(settings) => Ok(settings.without_meaning().into_iter().next().map(|(_, why)| why)),

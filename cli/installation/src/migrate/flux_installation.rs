@@ -1,4 +1,4 @@
-//! What is in a cluster that Flux runs: its controllers, its objects, and what would stop a migration.
+//! Surveys a cluster with Flux: its controllers, its objects, and obstacles to a migration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,40 +12,40 @@ use super::held_deletions::HeldDeletions;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The operator that keeps Flux as its own object says.
+/// The operator that keeps Flux in the state that its FluxInstance describes.
 const INSTANCES: (&str, &str) = ("fluxcd.controlplane.io/v1", "FluxInstance");
 
 /// The installation of Flux in a cluster.
 #[derive(Debug, Default)]
 pub(super) struct FluxInstallationSurvey {
-    /// The Deployments of the controllers that windlass replaces, and of their shards.
+    /// The Deployments of the controllers that windlass replaces, including their shards.
     pub(super) controllers: Vec<Object>,
-    /// The other Deployments that are a part of Flux, which windlass does not replace.
+    /// The other Deployments of Flux, which windlass does not replace.
     pub(super) others: Vec<Object>,
-    /// All objects of the kinds that windlass serves, as [`without_bulk`] leaves them.
+    /// All objects of the kinds that windlass serves, shortened by [`without_bulk`].
     pub(super) objects: Vec<Object>,
-    /// The kinds of what Kustomizations apply.
+    /// The kinds of the objects that Kustomizations apply.
     pub(super) applied_kinds: BTreeSet<Gvk>,
-    /// The Kustomization that keeps the controllers as a repository says, if there is one.
+    /// The Kustomization that applies the controllers from a repository, if there is one.
     pub(super) bootstrap: Option<Object>,
-    /// Why windlass cannot take over.
+    /// Why windlass cannot replace Flux.
     pub(super) obstacles: Vec<String>,
-    /// What windlass would not delete at once, as Flux does.
+    /// The deletions that windlass would hold, although Flux carries them out at once.
     pub(super) deletions: HeldDeletions,
 }
 
-/// How many objects of a kind there are.
+/// The number of objects of a kind.
 #[derive(Debug, Default)]
 struct SurveyedKindCount {
     all: usize,
-    /// Those with the condition Ready.
+    /// The number of objects with the condition `Ready`.
     reporting: usize,
     ready: usize,
     suspended: usize,
 }
 
 impl FluxInstallationSurvey {
-    /// Reads the cluster.
+    /// Surveys the cluster.
     ///
     /// # Errors
     /// The API server refuses to list something.
@@ -75,7 +75,7 @@ impl FluxInstallationSurvey {
         Ok(survey)
     }
 
-    /// Reads all objects of a kind; there are none where the kind is not served.
+    /// Reads all objects of a kind. A kind that the cluster does not serve has none.
     async fn read(&mut self, cluster: &ClusterConnection, gvk: &Gvk) -> Result<(), ClusterError> {
         let resource = match cluster.resource(gvk).await {
             Err(ClusterError::NoSuchKind { .. }) => return Ok(()),
@@ -102,7 +102,7 @@ impl FluxInstallationSurvey {
         self.objects.push(without_bulk(&object));
     }
 
-    /// Whether Flux is there and acts.
+    /// Whether Flux is installed and active.
     pub(super) fn is_active(&self) -> bool {
         self.controllers.iter().any(|it| replicas(it) > 0)
     }
@@ -112,7 +112,7 @@ impl FluxInstallationSurvey {
         self.objects.iter().filter(move |object| object.kind() == kind)
     }
 
-    /// What a person reads before anything is changed.
+    /// The table that the user sees before anything is changed.
     pub(super) fn table(&self) -> String {
         let mut counts: BTreeMap<&str, SurveyedKindCount> = BTreeMap::new();
         for object in &self.objects {
@@ -126,7 +126,8 @@ impl FluxInstallationSurvey {
         let mut text =
             format!("{:<20} {:>7} {:>7} {:>9}\n", "KIND", "OBJECTS", "READY", "SUSPENDED");
         for (kind, SurveyedKindCount { all, reporting, ready, suspended }) in counts {
-            // A kind whose objects do not say whether they are ready, such as an Alert, has none that is not.
+            // The objects of some kinds, such as Alert, do not report whether they are ready. So none of them counts as not
+            // ready.
             let ready = if reporting > 0 { ready.to_string() } else { "-".to_owned() };
             text.push_str(&format!("{kind:<20} {all:>7} {ready:>7} {suspended:>9}\n"));
         }
@@ -134,24 +135,24 @@ impl FluxInstallationSurvey {
     }
 }
 
-/// Whether the condition Ready of an object is true.
+/// Whether the condition `Ready` of an object is true.
 pub(super) fn is_ready(object: &Object) -> bool {
     ready(object).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// The condition Ready of an object.
+/// The condition `Ready` of an object.
 pub(super) fn ready(object: &Object) -> Option<&Value> {
     let conditions = object.get("status")?["conditions"].as_array()?;
     conditions.iter().find(|condition| condition["type"] == "Ready")
 }
 
-/// The inventory of a Kustomization or a HelmRelease.
+/// The inventory entries of a Kustomization or a HelmRelease.
 fn entries(object: &Object) -> impl Iterator<Item = &Value> {
     let entries = object.get("status").map(|status| &status["inventory"]["entries"]);
     entries.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The kinds of what a Kustomization applies.
+/// The kinds of the objects that a Kustomization applies.
 fn applied_kinds(object: &Object) -> impl Iterator<Item = Gvk> {
     let is_kustomization = object.kind() == "Kustomization";
     entries(object).filter(move |_| is_kustomization).filter_map(|entry| {
@@ -161,8 +162,8 @@ fn applied_kinds(object: &Object) -> impl Iterator<Item = Gvk> {
     })
 }
 
-/// What a migration compares of an object later: who it is, whether it is suspended, how it is and what was
-/// applied last. Specs and inventories are large, and a cluster may have thousands of them.
+/// Keeps only the fields that a migration compares later: identity, suspension, state and last applied revision. Specs and
+/// inventories are large, and a cluster may have thousands of objects.
 fn without_bulk(object: &Object) -> Object {
     let mut kept = object.clone();
     kept.metadata_mut().remove("managedFields");
@@ -189,7 +190,7 @@ fn holds(object: &Object, controllers: &[Object]) -> bool {
     })
 }
 
-/// Why windlass cannot reconcile an object.
+/// Why windlass cannot reconcile an object. `None` if it can.
 fn obstacle(object: &Object) -> Option<String> {
     match windlass_kinds::unsupported(&object.clone().into_value())? {
         Ok(fields) if fields.is_empty() => None,

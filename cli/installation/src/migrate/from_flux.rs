@@ -1,4 +1,5 @@
-//! `windlass migrate from-flux`: plan, record, scale Flux to zero, install windlass, verify; undone if one of them fails.
+//! `windlass migrate from-flux`: surveys the cluster, records its state, scales Flux to zero, installs windlass, and verifies
+//! the result. If a step fails, the migration is undone.
 
 use std::time::Duration;
 
@@ -26,9 +27,9 @@ use windlass_cli_runtime::table::clean;
 use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::parse_duration;
 
-/// How long a release that is being upgraded may take before anything is changed.
+/// How long a running upgrade of a release may take before the migration begins.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
-/// How long Flux may at least take to be back: a short `--timeout` is about windlass.
+/// The minimum time for Flux to become ready again. A short `--timeout` applies only to windlass.
 const UNDO_LIMIT: Duration = Duration::from_secs(120);
 
 /// The flags of `windlass migrate from-flux`.
@@ -46,10 +47,11 @@ pub(super) struct MigrateFromFluxArgs {
     observe: Duration,
 }
 
-/// Takes the cluster over.
+/// Migrates the cluster from Flux to windlass.
 ///
 /// # Errors
-/// Something is in the way, and nothing was changed; or something failed, and the message says whether all was undone.
+/// Something prevents the migration, and nothing was changed. Or a step failed, and the message says whether everything was
+/// undone.
 pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, version) = args.connection.open().await?;
@@ -72,7 +74,7 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
             manifests.serve_flags.extend(flags);
             wanted = manifests.objects(namespace)?;
         }
-        // It is there, and others have Pods in it, which a label of ours might forbid.
+        // The namespace already exists and contains Pods of others. A label of windlass might forbid those Pods.
         wanted.retain(|object| object.kind() != "Namespace");
         leader::permit_leases(&cluster, namespace, &wanted).await?;
         if args.dry_run {
@@ -81,7 +83,8 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
         }
         let deadline = Instant::now() + args.connection.timeout;
         let survey = await_idle(&cluster, namespace, survey).await?;
-        // An existing record is of a migration that was cut short: the cluster is no longer as Flux had it.
+        // An existing record comes from an interrupted migration. The cluster is no longer in its original state, so the old
+        // record is kept.
         let record = match MigrationRecord::load(&cluster, namespace).await? {
             Some(record) => record,
             None => {
@@ -109,7 +112,7 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Says what windlass would not delete without approval, unless its budget of deletions is turned off.
+/// Prints the deletions that windlass would not carry out without approval, unless the deletion budget is turned off.
 fn tell_deletions(
     deletions: &HeldDeletions,
     manifests: &InstallManifestFlags,
@@ -124,7 +127,7 @@ fn tell_deletions(
     Ok(())
 }
 
-/// Says what stays of an installation that was undone.
+/// Prints which objects of an undone installation are left.
 async fn tell_remains(cluster: &ClusterConnection, installed: &[Object], namespace: &str) {
     match ObjectsLeftAfterUndo::of(cluster, installed).await {
         Ok(remains) => {
@@ -139,7 +142,7 @@ async fn tell_remains(cluster: &ClusterConnection, installed: &[Object], namespa
     }
 }
 
-/// Operators elsewhere, which would act on the same objects beside windlass.
+/// The operators in other namespaces that would reconcile the same objects as windlass.
 fn others(operators: &ClusterOperators, namespace: &str) -> Vec<String> {
     let is_elsewhere = |it: &&DetectedOperator| it.namespace != namespace;
     let lines = operators.active().filter(is_elsewhere).map(|it| {
@@ -148,7 +151,7 @@ fn others(operators: &ClusterOperators, namespace: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// Whether there is something to take over, and nothing in the way.
+/// Checks that there is an installation to replace, and that nothing prevents it.
 fn check(survey: &FluxInstallationSurvey, namespace: &str) -> anyhow::Result<()> {
     if survey.controllers.is_empty() {
         bail!(
@@ -183,7 +186,7 @@ fn tell_plan(survey: &FluxInstallationSurvey, namespace: &str, manifests: &Insta
     tell_next(survey, namespace, manifests);
 }
 
-/// Says what a person has to do: in the repository, where one installs Flux, and about what is left of Flux.
+/// Prints what the user has to do next: in the repository that installs Flux, and with the rest of Flux.
 fn tell_next(survey: &FluxInstallationSurvey, namespace: &str, manifests: &InstallManifestFlags) {
     if let Some(text) = next_in_repository(survey, namespace, manifests) {
         say(ProgressGlyph::Warning, &text);
@@ -205,7 +208,7 @@ fn tell_next(survey: &FluxInstallationSurvey, namespace: &str, manifests: &Insta
     );
 }
 
-/// The step in the repository that installs Flux, if there is one. What it has beyond what windlass replaces is kept.
+/// The next step in the repository that installs Flux, if there is one. Manifests that windlass does not replace are kept.
 fn next_in_repository(
     survey: &FluxInstallationSurvey,
     namespace: &str,
@@ -237,8 +240,7 @@ fn next_in_repository(
     ))
 }
 
-/// Waits until no release is being installed or upgraded: Helm's operations should end under the controller that began
-/// them.
+/// Waits until no release is being installed or upgraded. A Helm operation should end under the controller that began it.
 async fn await_idle(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -281,7 +283,7 @@ async fn take_over(
     observe(cluster, args, survey, &live).await
 }
 
-/// Whether everything that was ready stays it, and nothing is written that has no reason.
+/// Checks for a while that all ready objects stay ready, and that nothing is written without a reason.
 async fn observe(
     cluster: &ClusterConnection,
     args: &MigrateFromFluxArgs,
@@ -338,7 +340,7 @@ mod tests {
         })
     }
 
-    /// The Kustomization that `flux bootstrap` makes, which applies a controller.
+    /// The Kustomization of `flux bootstrap`, which applies a controller.
     fn bootstrap() -> Value {
         json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",

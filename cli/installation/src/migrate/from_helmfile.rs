@@ -1,7 +1,7 @@
-//! `windlass migrate from-helmfile`: a folder with a helmfile as Helmfiles with their source.
+//! `windlass migrate from-helmfile`: prints Helmfiles and a source for a folder with a helmfile. It writes nothing.
 //!
-//! Nothing is written. The releases that the helmfile has installed are adopted by the kind itself, without a new
-//! revision. Elsewhere: what helmfiles mean (engine `helmfile`), the kind (`helmfile_controller::helmfile`).
+//! The Helmfile kind itself adopts the releases that the helmfile has installed, without a new revision.
+//! Elsewhere: the meaning of helmfiles (engine `helmfile`), the Helmfile kind (`helmfile_controller::helmfile`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use super::convert::{HELMFILE, SOURCE, object, put};
 use windlass_cli_helm::helmfile::{HelmfileReleaseList, listed};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 
-/// The largest file that is searched for environment variables.
+/// The largest file that is searched for environment variables, in bytes.
 const MAX_SEARCHED_FILE_BYTES: u64 = 1 << 20;
-/// How deep folders are searched.
+/// The maximum depth of searched folders.
 const MAX_FOLDER_DEPTH: usize = 32;
 
-/// What a value begins with that SOPS encrypted.
+/// The prefix of values that SOPS encrypted.
 const ENCRYPTED: &str = "ENC[AES256_GCM,";
 
 /// The flags of the command.
@@ -52,7 +52,7 @@ pub(super) struct MigrateFromHelmfileArgs {
 /// Prints the objects.
 ///
 /// # Errors
-/// The helmfile cannot be read, or its repository is not known.
+/// The helmfile cannot be read, or its repository is unknown.
 pub(super) fn run(args: &MigrateFromHelmfileArgs) -> anyhow::Result<()> {
     let folder = std::fs::canonicalize(&args.folder)
         .with_context(|| format!("cannot read {}", args.folder.display()))?;
@@ -108,7 +108,7 @@ pub(super) fn run(args: &MigrateFromHelmfileArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the folder is in a repository.
+/// The repository of the folder, and the folder's path in it.
 struct RepositoryLocation {
     url: String,
     branch: String,
@@ -116,7 +116,7 @@ struct RepositoryLocation {
 }
 
 impl RepositoryLocation {
-    /// As flags say it, else as `git` does.
+    /// Takes the location from the flags, or asks `git`.
     fn of(args: &MigrateFromHelmfileArgs, folder: &Path) -> anyhow::Result<Self> {
         let ask = |given: &Option<String>, flag: &str, arguments: &[&str]| match given {
             Some(given) => Ok(given.clone()),
@@ -137,7 +137,7 @@ impl RepositoryLocation {
     }
 }
 
-/// What `git` prints, in one line.
+/// The output of `git`, on one line.
 fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(arguments).output();
     let output = output.context("cannot run git")?;
@@ -147,7 +147,7 @@ fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A URL that a GitRepository can have: the short form of SSH is none, and credentials do not belong there.
+/// The URL for a GitRepository. The short form of SSH URLs is converted, and credentials are removed.
 fn url_of(url: &str) -> String {
     let url = match (url.contains("://"), url.split_once(':')) {
         (false, Some((host, path))) => format!("ssh://{host}/{}", path.trim_start_matches('/')),
@@ -165,7 +165,7 @@ fn url_of(url: &str) -> String {
     }
 }
 
-/// The name of a folder as one of Kubernetes.
+/// A valid Kubernetes name from the name of a folder.
 fn name_of(folder: &Path) -> anyhow::Result<String> {
     let name = folder.file_name().map(|name| name.to_string_lossy().to_lowercase());
     let name: String = name
@@ -219,7 +219,7 @@ fn helmfile(
     object(HELMFILE, "Helmfile", &args.namespace, name, &spec)
 }
 
-/// Says what the helmfile has, and what of it is another matter in a cluster.
+/// Prints the releases of the helmfile, and which parts of it behave differently in a cluster.
 fn tell(name: &str, listed: &HelmfileReleaseList, args: &MigrateFromHelmfileArgs) {
     let releases: Vec<String> = listed
         .releases
@@ -238,16 +238,16 @@ fn tell(name: &str, listed: &HelmfileReleaseList, args: &MigrateFromHelmfileArgs
     }
 }
 
-/// What files of a folder need from Secrets.
+/// The values that the files of a folder need from Secrets.
 #[derive(Default)]
 struct SecretsNeededByHelmfile {
-    /// Environment variables.
+    /// The names of environment variables.
     variables: BTreeSet<String>,
-    /// Keys of SOPS.
+    /// Whether the files need SOPS keys.
     keys: bool,
 }
 
-/// What the files of a folder need.
+/// Finds the values that the files of a folder need from Secrets.
 fn needs(folder: &Path) -> anyhow::Result<SecretsNeededByHelmfile> {
     let mut found = SecretsNeededByHelmfile::default();
     let mut left = vec![(folder.to_owned(), MAX_FOLDER_DEPTH)];
@@ -269,7 +269,7 @@ fn needs(folder: &Path) -> anyhow::Result<SecretsNeededByHelmfile> {
     Ok(found)
 }
 
-/// The names in calls of `requiredEnv`.
+/// The variable names in calls of `requiredEnv`.
 fn needed(text: &str) -> impl Iterator<Item = String> {
     let calls = text.split("requiredEnv").skip(1);
     calls.filter_map(|rest| {

@@ -1,7 +1,7 @@
-//! What the deletion budget of windlass would hold of what Flux applied: Flux has no budget, and deletes at once.
+//! Predicts which deletions the deletion budget of windlass would hold. Flux has no budget, and deletes at once.
 //!
-//! Elsewhere: what a budget allows (engine `apply`, `deletion_budget`). PlanPolicies of the cluster are not read: before windlass
-//! is installed, there are none.
+//! Elsewhere: the budget itself (engine `apply`, `deletion_budget`). PlanPolicies of the cluster are not read, because none
+//! exist before windlass is installed.
 
 use apply::deletion_budget::DeletionBudget;
 use objects::{Object, ObjectId};
@@ -9,30 +9,30 @@ use objects::{Object, ObjectId};
 use super::super::install::name;
 use windlass_cli_runtime::table::clean;
 
-/// How many objects of an applier are named.
+/// The maximum number of objects of an applier that are named.
 const MAX_NAMED_OBJECTS: usize = 3;
-/// How many appliers are listed.
+/// The maximum number of appliers that are listed.
 const MAX_LISTED_APPLIERS: usize = 20;
 
-/// Appliers of which deletions would be held.
+/// The appliers whose deletions windlass would hold.
 #[derive(Debug, Default)]
 pub(super) struct HeldDeletions {
     appliers: Vec<ApplierDeletions>,
 }
 
-/// What an applier has in its inventory.
+/// The inventory of an applier, as numbers.
 #[derive(Debug)]
 struct ApplierDeletions {
     applier: String,
-    /// How many objects.
+    /// The number of objects.
     objects: usize,
-    /// How many of them are not deleted without approval.
+    /// The number of objects that are not deleted without approval.
     held: usize,
-    /// The first of these.
+    /// The first objects that are not deleted without approval.
     first: Vec<String>,
 }
 
-/// Whether an object deletes what left its manifests.
+/// Whether an applier deletes objects that were removed from its manifests.
 fn deletes(object: &Object) -> bool {
     let group = object.gvk().group;
     match (group.as_str(), object.kind()) {
@@ -45,7 +45,7 @@ fn deletes(object: &Object) -> bool {
 }
 
 impl HeldDeletions {
-    /// Adds an object of Flux with its inventory, if a deletion of it may be held.
+    /// Adds an object of Flux with its inventory, if windlass may hold a deletion.
     pub(super) fn add(&mut self, object: &Object, inventory: impl Iterator<Item = ObjectId>) {
         if !deletes(object) {
             return;
@@ -68,7 +68,7 @@ impl HeldDeletions {
         }
     }
 
-    /// The appliers with most of it, for people; empty if nothing would be held.
+    /// A table of the appliers with the most such objects. Empty if windlass would hold no deletion.
     pub(super) fn table(&self) -> String {
         let mut appliers: Vec<&ApplierDeletions> = self.appliers.iter().collect();
         appliers.sort_by(|a, b| {
@@ -101,7 +101,7 @@ impl HeldDeletions {
         format!("{:<width$} {:>7}  {what}\n{text}", "APPLIER", "OBJECTS")
     }
 
-    /// What the table means.
+    /// The explanation of the table.
     pub(super) fn explanation() -> String {
         let DeletionBudget { max_objects, max_percent, percent_above_objects, .. } =
             DeletionBudget::default();

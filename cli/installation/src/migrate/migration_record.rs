@@ -1,4 +1,4 @@
-//! What was there before windlass took over, kept in a ConfigMap until it is given back.
+//! Records the state of the cluster before a migration, in a ConfigMap that is kept until Flux is restored.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use super::scale;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The ConfigMap, in the namespace of windlass.
+/// The name of the ConfigMap, in the namespace of windlass.
 const NAME: &str = "windlass-migration";
-/// Its one key.
+/// The only key of the ConfigMap.
 const KEY: &str = "before.json";
-/// The kind that is shared and stays: windlass has the same.
+/// The kind that windlass and Flux share. Objects of this kind are kept.
 const SHARED: &str = "CustomResourceDefinition";
-/// Fields that the API server sets.
+/// The fields that the API server sets.
 const SERVER_FIELDS: [&str; 5] =
     ["managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"];
 
-/// The objects of others that a migration changes, as they were before it.
+/// The objects of Flux and others that a migration changes, in their state before it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MigrationRecord {
-    /// Replicas of Flux's controllers, by name.
+    /// The replicas of Flux's controllers, by name.
     replicas: BTreeMap<String, i64>,
-    /// Objects of others that the installation overwrites.
+    /// The objects of others that the installation overwrites.
     overwritten: Vec<Value>,
-    /// The Kustomization that keeps Flux's controllers, if the migration suspends it: namespace and name.
+    /// The namespace and name of the Kustomization that applies Flux's controllers, if the migration suspends it.
     suspended: Option<(String, String)>,
 }
 
 impl MigrationRecord {
-    /// Records the present state; `installed` is what an installation writes.
+    /// Records the current state. `installed` are the objects that an installation writes.
     ///
     /// # Errors
     /// The API server refuses to read something.
@@ -66,10 +66,10 @@ impl MigrationRecord {
         Ok(Self { replicas: counted.collect(), overwritten, suspended })
     }
 
-    /// The one in the cluster.
+    /// Reads the record from the cluster.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// There is no record, or it cannot be read.
     pub(super) async fn load(
         cluster: &ClusterConnection,
         namespace: &str,
@@ -81,10 +81,10 @@ impl MigrationRecord {
         record.map(Some).with_context(|| format!("ConfigMap/{namespace}/{NAME} is damaged"))
     }
 
-    /// Writes it to the cluster.
+    /// Writes the record to the cluster.
     ///
     /// # Errors
-    /// The API server refuses it, such as when there is one.
+    /// The API server refuses the write, for example because a record exists.
     pub(super) async fn save(
         &self,
         cluster: &ClusterConnection,
@@ -105,13 +105,13 @@ impl MigrationRecord {
         created.map(drop).context("cannot record what Flux has")
     }
 
-    /// The active controllers of Flux, as messages name them.
+    /// The active controllers of Flux, as text.
     pub(super) fn controllers(&self) -> String {
         let acted = self.replicas.iter().filter(|(_, count)| **count > 0);
         acted.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Names of controllers that acted and whose Deployments do not exist any more, so that they cannot be scaled.
+    /// The controllers that were active but whose Deployments no longer exist, so they cannot be scaled.
     ///
     /// # Errors
     /// The API server refuses to list Deployments.
@@ -126,7 +126,7 @@ impl MigrationRecord {
         Ok(wanted.map(|(name, _)| name.as_str()).filter(|name| !is_there(name)).collect())
     }
 
-    /// Puts everything back: objects, replicas, and what was suspended; then the record goes.
+    /// Restores the objects, the replicas and the suspended Kustomization, and then deletes the record.
     ///
     /// # Errors
     /// The API server refuses something, or Flux's controllers did not become ready in time.
@@ -189,7 +189,7 @@ impl MigrationRecord {
     }
 }
 
-/// Suspends a Kustomization, or ends that.
+/// Suspends or resumes a Kustomization.
 pub(super) async fn suspend(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -206,14 +206,14 @@ pub(super) async fn suspend(
     Ok(())
 }
 
-/// An object without what only this one in the cluster has.
+/// An object without the fields that only fit the object in this cluster.
 fn portable(mut object: Object) -> Object {
     for field in SERVER_FIELDS {
         object.metadata_mut().remove(field);
     }
     object.fields_mut().remove("status");
     if let Some(spec) = object.fields_mut().get_mut("spec").and_then(Value::as_object_mut) {
-        // Of a Service: the API server gives it others.
+        // The API server assigns other addresses to a Service.
         for field in ["clusterIP", "clusterIPs"] {
             if spec.get(field).is_some_and(|it| *it != "None" && *it != json!(["None"])) {
                 spec.remove(field);
@@ -223,7 +223,7 @@ fn portable(mut object: Object) -> Object {
     object
 }
 
-/// Replaces what windlass made of an object by what was there. An apply would leave the fields of both.
+/// Replaces an object with its recorded state. Server-side apply would keep the fields of both states.
 async fn put_back(cluster: &ClusterConnection, object: Object) -> anyhow::Result<()> {
     let id = name(&object);
     let resource = cluster.resource(&object.gvk()).await?;

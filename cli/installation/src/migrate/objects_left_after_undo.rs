@@ -1,6 +1,7 @@
-//! What stays in the cluster of an installation that was undone: it is scaled to zero, and nothing is deleted.
+//! Finds the objects that are left in the cluster after an installation was undone. An undo scales windlass to zero, and
+//! deletes nothing.
 //!
-//! Elsewhere: what is put back (`migration_record`), deleting what stays (`uninstall.rs`).
+//! Elsewhere: restoring objects (`migration_record`), deleting the rest (`uninstall.rs`).
 
 use objects::Object;
 
@@ -8,24 +9,24 @@ use super::super::check::OURS;
 use super::super::install::{definitions, name};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The kind that windlass shares with Flux.
+/// The kind that windlass and Flux share.
 const SHARED: &str = "CustomResourceDefinition";
-/// What the groups of Flux end with.
+/// The suffix of Flux's API groups.
 const FLUX: &str = ".fluxcd.io";
 
-/// The objects of windlass that stay in the cluster when a migration is undone.
+/// The objects of windlass that are left after an undo.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ObjectsLeftAfterUndo {
-    /// Objects of windlass, as messages name them.
+    /// The objects of windlass, as text.
     objects: Vec<String>,
-    /// How many CRDs of Flux's kinds are those of windlass.
+    /// The number of CRDs of Flux's kinds that are in the version of windlass.
     shared: usize,
-    /// The CRDs of windlass alone.
+    /// The CRDs that only windlass has.
     own: Vec<String>,
 }
 
 impl ObjectsLeftAfterUndo {
-    /// What there is of the objects of an installation and was not put back.
+    /// Finds the objects of an installation that exist and were not restored.
     ///
     /// # Errors
     /// The API server refuses to read one.
@@ -49,7 +50,7 @@ impl ObjectsLeftAfterUndo {
         Ok(remains)
     }
 
-    /// The same for people; nothing if nothing stays.
+    /// Messages for the user. Empty if no objects are left.
     pub(super) fn lines(&self, namespace: &str) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.objects.is_empty() {
@@ -96,16 +97,16 @@ mod tests {
             |name: &str, labels: Value| object("apiextensions.k8s.io/v1", SHARED, name, labels);
         let found = vec![
             object("apps/v1", "Deployment", "windlass-controller", ours()),
-            // It was put back.
+            // This object was restored.
             object("v1", "Service", "source-controller", json!({})),
             definition("buckets.source.toolkit.fluxcd.io", managed()),
             definition("helmfiles.helmfile.windlass.dev", managed()),
-            // It was not replaced yet.
+            // This object has not been replaced yet.
             definition("alerts.notification.toolkit.fluxcd.io", json!({})),
         ];
         let mut installed: Vec<Object> =
             found.iter().map(|it| Object::new(it.clone()).unwrap()).collect();
-        // It was not created yet.
+        // This object has not been created yet.
         let absent = object("v1", "ServiceAccount", "windlass-controller", ours());
         installed.push(Object::new(absent).unwrap());
         let (cluster, _) = with_objects(found).await;

@@ -1,4 +1,4 @@
-//! `windlass migrate to-flux`: windlass is scaled to zero, and Flux is as it was.
+//! `windlass migrate to-flux`: scales windlass to zero, and restores Flux to its recorded state.
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
@@ -26,10 +26,10 @@ pub(super) struct MigrateToFluxArgs {
     dry_run: bool,
 }
 
-/// Gives the cluster back.
+/// Migrates the cluster back to Flux.
 ///
 /// # Errors
-/// It was not taken over from Flux, or something did not become ready in time.
+/// The cluster was not migrated from Flux, or something did not become ready in time.
 pub(super) fn run(args: &MigrateToFluxArgs) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
@@ -104,7 +104,7 @@ pub(super) fn run(args: &MigrateToFluxArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Scales windlass to zero, waits until it is gone, and restores Flux.
+/// Scales windlass to zero, waits until its Pods are gone, and restores Flux.
 ///
 /// # Errors
 /// Something did not end or become ready in time.
@@ -122,10 +122,11 @@ pub(super) async fn give_back(
     record.restore(cluster, namespace, deadline).await
 }
 
-/// How many objects are named whose dependencies Flux does not know.
+/// The maximum number of named objects whose dependencies Flux does not understand.
 const MOST_NAMED: usize = 20;
 
-/// The entries of `spec.dependsOn` that mean something else for Flux: those of other kinds, and those whose existence is enough.
+/// The entries of `spec.dependsOn` that mean something else in Flux. They name other kinds, or they only require that an object
+/// exists.
 async fn dependencies_unknown_to_flux(cluster: &ClusterConnection) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let kinds = [
@@ -153,7 +154,7 @@ async fn dependencies_unknown_to_flux(cluster: &ClusterConnection) -> anyhow::Re
     Ok(found)
 }
 
-/// The entries of `spec.dependsOn` of an object that mean something else for Flux.
+/// The entries of an object's `spec.dependsOn` that mean something else in Flux.
 fn unknown_to_flux(object: &Object) -> Vec<String> {
     let Gvk { group, kind, .. } = object.gvk();
     let entries = object.get("spec").and_then(|it| it.get("dependsOn")?.as_array());
@@ -163,7 +164,7 @@ fn unknown_to_flux(object: &Object) -> Vec<String> {
         let named = entry.kind.as_deref();
         let own = [group.as_str(), kind.as_str()];
         let is_other = is_of_other_kind(own, entry.api_version.as_deref(), named).unwrap_or(true);
-        // With an expression, Flux asks it as windlass does.
+        // An entry with an expression means the same in Flux and windlass.
         let exists_only = entry.ready == Some(false) && entry.ready_expr.is_none();
         let what = named.filter(|_| is_other).unwrap_or("ready: false");
         (is_other || exists_only)

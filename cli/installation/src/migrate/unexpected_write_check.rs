@@ -1,4 +1,4 @@
-//! Whether something was written that a change of controllers must not write.
+//! Checks whether objects were written that a change of controllers must not write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,30 +11,31 @@ use super::flux_installation::FluxInstallationSurvey;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The field managers by which Flux and windlass apply.
+/// The field managers with which Flux and windlass apply objects.
 const APPLIERS: [&str; 2] = ["kustomize-controller", "helm-controller"];
 /// The labels that name the Kustomization of an object.
 const OWNER: [&str; 2] =
     ["kustomize.toolkit.fluxcd.io/namespace", "kustomize.toolkit.fluxcd.io/name"];
 
-/// What every applier had applied at a moment.
+/// A snapshot of what every applier had applied.
 #[derive(Debug)]
 pub(super) struct AppliedStateSnapshot {
     since: Timestamp,
-    /// What was applied last, by kind, namespace and name.
+    /// The last applied revision, by kind, namespace and name.
     applied: BTreeMap<[String; 3], String>,
     /// The kinds of applied objects.
     kinds: BTreeSet<Gvk>,
 }
 
 impl AppliedStateSnapshot {
-    /// From now on.
+    /// Makes a snapshot of the current state.
     pub(super) fn of(survey: &FluxInstallationSurvey) -> Self {
         let kinds = survey.applied_kinds.clone();
         Self { since: Timestamp::now(), applied: applied(survey), kinds }
     }
 
-    /// Objects that were written since, though what they come from is the same, and releases with a new revision.
+    /// Finds objects that were written since the snapshot although their revision is the same, and releases with a new
+    /// revision.
     ///
     /// # Errors
     /// The API server refuses to list a kind.
@@ -73,7 +74,7 @@ impl AppliedStateSnapshot {
     }
 }
 
-/// What every applier has applied: the revision of a Kustomization, the number of the newest revision of a HelmRelease.
+/// What every applier has applied: the revision of a Kustomization, or the number of a HelmRelease's newest release.
 fn applied(survey: &FluxInstallationSurvey) -> BTreeMap<[String; 3], String> {
     let entry = |object: &Object, field: &Value| {
         let key = [object.kind(), object.namespace(), object.name()].map(str::to_owned);
@@ -88,7 +89,7 @@ fn applied(survey: &FluxInstallationSurvey) -> BTreeMap<[String; 3], String> {
     kustomizations.chain(releases).collect()
 }
 
-/// Whether an applier has changed an object since a moment. The API server records seconds.
+/// Whether an applier has changed an object since a time. The API server records times in seconds.
 fn is_written(object: &Object, since: Timestamp) -> bool {
     let managers = object.meta("managedFields").and_then(Value::as_array).into_iter().flatten();
     managers

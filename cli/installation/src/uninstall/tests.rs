@@ -1,4 +1,4 @@
-//! Only objects that are known to be of an installation are deleted, and CRDs only where no operator acts on their
+//! Tests that only objects of the installation are deleted, and that CRDs are deleted only if no operator reconciles their
 //! objects.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn of_namespace(namespace: &str, mut object: Value) -> Value {
     object
 }
 
-/// An installation, whose ClusterRole names it or not.
+/// An installation. Its ClusterRole may have a label that names the installation.
 fn installation(namespace: &str, label: Option<&str>) -> Vec<Value> {
     let mut labels = vec![NAME];
     labels.extend(label.map(|it| (INSTALLATION, it)));
@@ -62,7 +62,7 @@ fn kustomization() -> Value {
     found
 }
 
-/// Uninstalls from a cluster with these objects; returns how that ended, and what was written.
+/// Uninstalls from a cluster with these objects. Returns the result, and the objects that were written.
 async fn uninstalled(objects: Vec<Value>, flags: &[&str]) -> (Result<(), String>, Vec<String>) {
     let fixed = ["uninstall", "--silent", "--timeout=1s"];
     let args = UninstallTestCommand::try_parse_from([&fixed, flags].concat()).unwrap().args;

@@ -1,4 +1,4 @@
-//! One changed object as `helm diff` shows it: a line that says what happens, then lines with marks.
+//! Formats one changed object like `helm diff`: a line with the action, and then lines with marks.
 
 use apply::secret_mask::mask;
 use objects::{Object, ObjectId};
@@ -15,28 +15,28 @@ const SERVER_FIELDS: [&str; 6] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// The annotation in which kubectl repeats an object.
+/// The annotation in which kubectl stores a copy of an object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// How changes are shown.
+/// The options of the output.
 pub(super) struct DiffDisplayOptions<'s> {
-    /// The namespace that is named for objects without one.
+    /// The namespace that is printed for objects without one.
     pub(super) namespace: &'s str,
-    /// How many lines around a change; 0 for all.
+    /// The number of lines around a change. 0 for all lines.
     pub(super) context: usize,
-    /// Whether values of Secrets are not masked.
+    /// Whether the values of Secrets are printed instead of masked.
     pub(super) reveals: bool,
-    /// Kinds that are left out.
+    /// The kinds that are left out.
     pub(super) suppressed: &'s [String],
-    /// Whether Secrets are.
+    /// Whether Secrets are left out.
     pub(super) suppresses_secrets: bool,
 }
 
 impl DiffDisplayOptions<'_> {
-    /// The text of a change; `None` if the object stays as it is.
+    /// The text of a change. `None` if the object does not change.
     ///
     /// # Errors
-    /// An object cannot be written, or what is in a Secret cannot be masked.
+    /// An object cannot be written as YAML, or the values of a Secret cannot be masked.
     pub(super) fn text(
         &self,
         id: &ObjectId,
@@ -99,7 +99,7 @@ impl DiffDisplayOptions<'_> {
     }
 }
 
-/// Removes what the API server adds.
+/// Removes the fields that the API server adds.
 fn clean(object: &mut Object) {
     for field in SERVER_FIELDS {
         object.metadata_mut().remove(field);
@@ -111,7 +111,7 @@ fn clean(object: &mut Object) {
     }
 }
 
-/// Masks the values of a Secret; which of them change stays visible.
+/// Masks the values of a Secret. It stays visible which values change.
 fn hide(before: &mut Option<Object>, after: &mut Option<Object>) -> anyhow::Result<()> {
     for object in before.iter_mut().chain(after.iter_mut()) {
         let given = object.fields_mut().get_mut("stringData").and_then(Value::as_object_mut);

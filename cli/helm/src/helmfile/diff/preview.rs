@@ -1,7 +1,7 @@
-//! What an upgrade or the removal of a release would change in a cluster. Nothing is written.
+//! Predicts what an upgrade or the removal of a release would change in a cluster. It writes nothing.
 //!
-//! Three objects are compared: the manifest of the stored revision, the new manifest, and the live object.
-//! Elsewhere: showing it (`format`).
+//! It compares three objects: the manifest of the stored revision, the new manifest, and the live object. Elsewhere: the output
+//! (`format`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 /// The field manager of Helm.
 const HELM: &str = "helm";
 
-/// One object before and after.
+/// One object before and after the operation.
 #[derive(Debug, Clone)]
 pub(super) struct ObjectPreview {
     /// Which object it is.
     pub(super) id: ObjectId,
-    /// As it is; `None` if it is not there.
+    /// The current object. `None` if it does not exist.
     pub(super) before: Option<Object>,
-    /// As it would be; `None` if it would be deleted.
+    /// The predicted object. `None` if it would be deleted.
     pub(super) after: Option<Object>,
 }
 
-/// The stored revision with which an upgrade compares; `None` if the release does not exist.
+/// Reads the stored revision with which an upgrade compares. Returns `None` if the release does not exist.
 ///
 /// # Errors
 /// The API server refuses the request, or does not respond.
@@ -48,8 +48,7 @@ pub(super) async fn stored(
     Ok(revisions.current().map(|revision| Arc::clone(&revision.record)))
 }
 
-/// The objects that change if a release becomes what a text of manifests says, in its order, then those that are
-/// deleted. Hooks are not among them.
+/// Predicts the objects that change if a release becomes a text of manifests. Deleted objects come last. Hooks are left out.
 ///
 /// # Errors
 /// A manifest cannot be read, or the API server refuses a request.
@@ -81,7 +80,7 @@ pub(super) async fn preview(
                 let change = change.map_err(|error| failed(&subject, error))?;
                 changes.extend(change);
             }
-            // Its CRD comes with the chart.
+            // The CRD of this object comes with the chart.
             Err(ClusterError::NoSuchKind { .. }) => {
                 changes.push(ObjectPreview { id: object.id(), before: None, after: Some(object) });
             }
@@ -99,7 +98,7 @@ pub(super) async fn preview(
     Ok(changes)
 }
 
-/// How one object would change.
+/// Predicts the change of one object.
 async fn change(
     cluster: &ClusterConnection,
     member: ManifestObject,
@@ -115,7 +114,7 @@ async fn change(
             }
         },
         None => match cluster.apply(&resource, &object, HELM, DryRunMode::DryRun).await {
-            // Its namespace is not there yet.
+            // The namespace of this object does not exist yet.
             Err(error) if error.is_not_found() => object,
             made => made?,
         },

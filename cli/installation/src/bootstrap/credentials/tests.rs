@@ -1,4 +1,4 @@
-//! Credentials of one repository are neither shown to the server of another nor replaced without need.
+//! Tests that the credentials of one repository are neither sent to another server nor replaced without need.
 
 use super::*;
 use fake_cluster::with_objects;
@@ -12,7 +12,7 @@ fn encoded(text: &str) -> String {
     STANDARD.encode(text)
 }
 
-/// A key in the form that OpenSSH writes.
+/// A private key in the format that OpenSSH writes.
 fn identity() -> String {
     let folder = private_folder().unwrap();
     let path = folder.path().join("key");
@@ -20,7 +20,7 @@ fn identity() -> String {
     read(&path).unwrap()
 }
 
-/// A source that follows a repository, and the Secret for it.
+/// A source that follows a repository, and its Secret.
 fn followed(url: &str, data: &Value) -> Vec<Value> {
     let metadata = json!({"name": "flux-system", "namespace": "flux-system"});
     vec![
@@ -42,7 +42,7 @@ async fn found(
     RepositoryCredentials::find(&cluster, "flux-system", &url, given, None).await
 }
 
-/// Host keys of the new server, so that it need not be asked.
+/// Credentials with host keys of the new server, so that the server need not be asked.
 fn known(folder: &Path) -> GitCredentialsArgs {
     let path = folder.join("known_hosts");
     std::fs::write(&path, format!("new.example.com {HOST}\n")).unwrap();

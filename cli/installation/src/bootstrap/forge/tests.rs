@@ -1,4 +1,4 @@
-//! The requests of each service, against a server that answers as its documentation says.
+//! Tests the requests to each service against a server that answers according to the documentation of the service.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// A request: method, path, credentials, body.
+/// A request: method, path, credentials and body.
 type ForgeRequest = (String, String, String, Value);
 
 #[derive(Clone, Default)]
@@ -136,7 +136,7 @@ struct ForgeTestCommand {
     hosted: ForgeBootstrapArgs,
 }
 
-/// What more flags make of acme/fleet.
+/// The repository that further flags give for acme/fleet.
 fn given(service: ForgeService, more: &[&str]) -> Result<ForgeRepository, String> {
     let flags = ["x", "--owner=acme", "--repository=fleet", "--token=t"];
     let flags =

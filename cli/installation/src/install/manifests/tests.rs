@@ -1,4 +1,4 @@
-//! What the manifests say, compared with the program that they run.
+//! Compares the manifests with the program that they run.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use super::*;
 use windlass_cli_helm::template::render_chart;
 use windlass_serve::settings::OperatorSettings;
 
-/// Every overlay, those without a profile included.
+/// All overlays, including one without a profile.
 const OVERLAYS: [&str; 4] = ["single", "high-availability", "lockdown", "sharded"];
 
 #[derive(Debug, Parser)]
@@ -29,7 +29,7 @@ fn manifests(flags: &[&str]) -> InstallManifestFlags {
     InstallTestCommand::try_parse_from([&["install"], flags].concat()).unwrap().manifests
 }
 
-/// The objects of an overlay, as they are in the repository.
+/// The objects of an overlay in the repository.
 fn overlay(name: &str) -> Vec<Object> {
     let built = build(&format!("kustomize/overlays/{name}"), embedded()).unwrap();
     let objects = built.into_objects().unwrap();
@@ -64,7 +64,7 @@ fn the_arguments_of_every_overlay_are_flags_of_the_program() {
             let is_lockdown = settings.no_cross_namespace_refs
                 && settings.default_service_account.as_deref() == Some("default");
             assert_eq!(is_lockdown, name == "lockdown");
-            // Objects that are divided may be divided with Flux, too.
+            // If a selector divides the objects, Flux may reconcile a part of them.
             assert_eq!(terms.flux.is_some(), name != "sharded", "{name}");
         }
     }
@@ -111,8 +111,8 @@ fn every_object_says_whose_it_is_and_of_which_version() {
             }
             let is_shared = object.kind().starts_with("ClusterRole");
             assert_eq!(object.label(INSTALLATION), is_shared.then_some("flux-system"), "{id}");
-            // By this label the commands of Flux find Deployments, and the rights that `flux uninstall` is to take away
-            // before the CRDs of Flux go.
+            // Flux's commands find Deployments by this label. With it, `flux uninstall` also finds the rights that it removes
+            // before the CRDs of Flux.
             let is_found = ["Deployment", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
             if is_found.contains(&object.kind()) {
                 assert_eq!(object.label("app.kubernetes.io/part-of"), Some("flux"), "{id}");
@@ -130,7 +130,7 @@ fn pods_are_restricted_and_say_what_they_need() {
             assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
             assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
             let container = &pod["containers"][0];
-            // The stock `flux logs` looks for this name.
+            // The standard `flux logs` looks for this name.
             assert_eq!(container["name"], "manager");
             let context = &container["securityContext"];
             assert_eq!(context["allowPrivilegeEscalation"], false);
@@ -143,7 +143,7 @@ fn pods_are_restricted_and_say_what_they_need() {
                 assert_eq!(container[probe]["httpGet"]["port"], "healthz");
             }
             let image = container["image"].as_str().unwrap();
-            // A tag: without one `flux version` fails.
+            // The image needs a tag, because `flux version` fails without one.
             assert_eq!(image, format!("{IMAGE}:v{}", env!("CARGO_PKG_VERSION")));
         }
     }
@@ -162,7 +162,7 @@ fn every_kind_has_its_definition_and_its_rules() {
         named("CustomResourceDefinition").into_iter().map(str::to_owned).collect();
     assert_eq!(found, wanted);
     let groups: BTreeSet<&str> = all.iter().map(|(_, crd)| crd.spec.group.as_str()).collect();
-    // Records of windlass are read, and not edited; gates have rules of their own.
+    // Users may read windlass's records but not edit them. Gates have their own rules.
     let reconciled: BTreeSet<&str> =
         crds::names().filter(|it| !it.is_record() && !it.is_gate()).map(|it| it.group).collect();
     for (role, verb, groups) in [
@@ -176,7 +176,7 @@ fn every_kind_has_its_definition_and_its_rules() {
         assert_eq!(strings(&rule["apiGroups"]), *groups, "{}", role.name());
         assert!(strings(&rule["verbs"]).contains(verb), "{}", role.name());
     }
-    // Who edits objects writes no status: one tells that a source is verified, and what its artifact is.
+    // Users who edit objects may not write statuses. A status says for example that a source is verified.
     let is_editor = |object: &&Object| object.name() == "windlass-edit";
     let editor = objects.iter().find(is_editor).unwrap();
     let plurals: BTreeSet<&str> =
@@ -234,7 +234,7 @@ fn objects_name_the_installation_that_they_belong_to() {
         }
         let template = &workloads(&objects)[0].get("spec").unwrap()["template"];
         assert_eq!(template["metadata"]["labels"][INSTANCE], "gitops");
-        // Templates of volumes cannot be changed in a cluster, and selectors neither.
+        // A cluster does not allow changes of volume claim templates or selectors.
         let spec = workloads(&objects)[0].get("spec").unwrap();
         assert!(!spec["volumeClaimTemplates"].to_string().contains("gitops"), "{spec}");
         assert_eq!(spec["selector"]["matchLabels"], json!({"app": "windlass-controller"}));
@@ -287,7 +287,7 @@ fn the_flags_that_change_manifests_are_few_and_described() {
     }
 }
 
-/// What the chart gives, without what Helm adds.
+/// The objects that the chart renders, without Helm's additions.
 fn chart(values: &[&str]) -> Result<Vec<Object>, String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/chart");
     let mut arguments = vec!["flux-system", folder, "--namespace=flux-system"];
@@ -300,7 +300,7 @@ fn chart(values: &[&str]) -> Result<Vec<Object>, String> {
     Ok(documents.into_iter().map(|it| Object::new(it.value).unwrap()).map(plain).collect())
 }
 
-/// An object without what differs between the forms of an installation.
+/// An object without the fields that differ between the forms of an installation.
 fn plain(mut object: Object) -> Object {
     for (field, keys) in [
         ("labels", ["app.kubernetes.io/managed-by", "helm.sh/chart"]),
@@ -332,7 +332,7 @@ fn the_chart_gives_the_objects_of_the_overlays() {
             texts
         };
         let mut wanted = overlay(name);
-        // Helm makes the namespace of a release, if at all.
+        // Helm creates the namespace of a release only on request.
         wanted.retain(|object| object.kind() != "Namespace");
         let wanted = sorted(wanted.into_iter().map(plain).collect());
         let found = sorted(chart(values).unwrap());
@@ -377,7 +377,7 @@ fn the_values_of_the_chart_are_checked_and_have_their_effect() {
     assert_eq!(names("ResourceQuota"), [""; 0]);
     assert_eq!(names("Service"), ["windlass-controller"]);
     assert_eq!(names("PodMonitor"), ["windlass-controller"]);
-    // Its rights end at its namespace, but for what is of the whole cluster.
+    // The rights of the installation are limited to its namespace, except for cluster-scoped objects.
     assert_eq!(names("ClusterRoleBinding"), ["windlass-controller-cluster"]);
     let mut bound = names("RoleBinding");
     bound.sort_unstable();
@@ -430,7 +430,7 @@ fn pages_of_a_team_are_a_deployment_without_rights() {
     assert_eq!(of("HTTPRoute").fields()["spec"]["hostnames"][0], "windlass.example");
     of("NetworkPolicy");
     of("Service");
-    // No binding names its account.
+    // No binding names the ServiceAccount.
     let bindings = objects.iter().filter(|it| it.kind().ends_with("RoleBinding"));
     for binding in bindings {
         let subjects = binding.fields()["subjects"].as_array().unwrap();

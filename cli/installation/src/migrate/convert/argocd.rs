@@ -1,6 +1,7 @@
-//! Applications of Argo CD as a source with a Kustomization or a HelmRelease.
+//! Converts Applications of Argo CD to a source with a Kustomization or a HelmRelease.
 //!
-//! Here: sources, and what is built or rendered of them. Below: when and how it is synchronized (`argocd/sync_policy.rs`).
+//! Here: sources, and what is built or rendered from them. Below: when and how an Application is synchronized
+//! (`argocd/sync_policy.rs`).
 //! Source of the fields: Argo CD 3.1, `ApplicationSpec`.
 
 mod sync_policy;
@@ -18,7 +19,7 @@ use super::{
 };
 
 const API: &str = "argoproj.io/v1alpha1";
-/// Where fields of kustomize go that a Kustomization does not have.
+/// The advice for fields of kustomize that a Kustomization does not have.
 const IN_OVERLAY: &str = "put it into the kustomization.yaml of the repository";
 
 pub(in crate::migrate) const OPERATOR: ConvertibleOperator = ConvertibleOperator {
@@ -88,7 +89,7 @@ fn convert(found: &Object, namespace: &str) -> ConversionResult {
     };
     let mut converted = converted;
     policy.put(&mut converted, is_helm, &mut done);
-    // Of one of several sources.
+    // This field names one of several sources.
     source.take("name");
     let plugin = source.take("plugin");
     if !plugin.is_null() {
@@ -108,7 +109,7 @@ fn convert(found: &Object, namespace: &str) -> ConversionResult {
     done
 }
 
-/// What is checked out.
+/// The Git reference to check out.
 fn reference(revision: &str, done: &mut ConversionResult) -> Value {
     let is_version = |text: &str| {
         text.strip_prefix('v').unwrap_or(text).starts_with(|it: char| it.is_ascii_digit())
@@ -139,12 +140,12 @@ fn git_url(url: &str) -> String {
     }
 }
 
-/// Argo CD names registries of charts without a scheme.
+/// Argo CD writes the addresses of OCI registries without a scheme.
 fn chart_url(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("oci://{url}") }
 }
 
-/// A directory or a kustomization.
+/// Converts a directory or a kustomization.
 fn kustomization(
     source: &mut UnconvertedFields,
     path: &str,
@@ -187,7 +188,7 @@ fn kustomization(
     spec
 }
 
-/// Patches that name no file; a Kustomization has no other.
+/// Converts patches, except those that name a file. A Kustomization has no patches from files.
 fn patches(overlay: &mut UnconvertedFields, done: &mut ConversionResult) -> Value {
     let mut patches = Vec::new();
     for (at, patch) in overlay.list("patches").into_iter().enumerate() {
@@ -201,7 +202,7 @@ fn patches(overlay: &mut UnconvertedFields, done: &mut ConversionResult) -> Valu
     json!(patches)
 }
 
-/// Labels and annotations of all objects, where those of Argo CD are the same.
+/// Converts the common labels and annotations, if they mean the same in Argo CD.
 fn common_metadata(overlay: &mut UnconvertedFields, spec: &mut Value, done: &mut ConversionResult) {
     let labels = overlay.take("commonLabels");
     let is_of_objects =
@@ -215,18 +216,18 @@ fn common_metadata(overlay: &mut UnconvertedFields, spec: &mut Value, done: &mut
     }
     put(spec, &["commonMetadata", "labels"], labels);
     put(spec, &["commonMetadata", "annotations"], overlay.take("commonAnnotations"));
-    // Values that objects have are replaced in any case.
+    // windlass replaces existing values in any case.
     for field in ["forceCommonLabels", "forceCommonAnnotations"] {
         overlay.take(field);
     }
 }
 
-/// An image as Argo CD writes it: `[NAME=]NEW[:TAG|@DIGEST]`.
+/// An image in the format of Argo CD: `[NAME=]NEW[:TAG|@DIGEST]`.
 fn image(text: &str) -> Value {
     let (name, new) = text.split_once('=').unwrap_or(("", text));
     let (new, digest) = new.split_once('@').unwrap_or((new, ""));
     let (new, tag) = match new.rsplit_once(':') {
-        // A colon before a slash is that of a port.
+        // A colon before a slash belongs to a port.
         Some((new, tag)) if !tag.contains('/') => (new, tag),
         _ => (new, ""),
     };
@@ -237,11 +238,11 @@ fn image(text: &str) -> Value {
     image
 }
 
-/// Where a chart is.
+/// The place of a chart.
 struct ArgocdChartLocation {
     /// The name of the Application.
     name: String,
-    /// Its name in a repository; empty if it is in a directory.
+    /// The name of the chart in a repository. Empty if the chart is in a directory.
     chart: String,
     version: String,
     path: String,
@@ -283,7 +284,7 @@ fn release(
     }
     put(&mut chart, &["valuesFiles"], json!(files));
     put(&mut chart, &["ignoreMissingValuesFiles"], helm.take("ignoreMissingValueFiles"));
-    // Argo CD renders with the name of the Application.
+    // Argo CD uses the name of the Application as the release name.
     let name = match helm.text("releaseName") {
         given if given.is_empty() => at.name,
         given => given,
@@ -310,9 +311,9 @@ fn release(
     spec
 }
 
-/// How the chart is rendered, beside its values.
+/// Converts the options of rendering, except the values.
 fn rendering(helm: &mut UnconvertedFields, spec: &mut Value, done: &mut ConversionResult) {
-    // Argo CD applies CRDs with each sync.
+    // Argo CD applies CRDs with each synchronization.
     let crds = if helm.is_true("skipCrds") { "Skip" } else { "CreateReplace" };
     spec["install"] = json!({"crds": crds, "createNamespace": true});
     spec["upgrade"] = json!({"crds": crds});
@@ -321,7 +322,7 @@ fn rendering(helm: &mut UnconvertedFields, spec: &mut Value, done: &mut Conversi
         put(spec, &[action, "disableSchemaValidation"], skips.clone());
     }
     helm.take("passCredentials");
-    // Tests are not run unless spec.test.enable is set.
+    // windlass does not run tests unless `spec.test.enable` is set.
     helm.take("skipTests");
     if let version @ ("v1" | "v2") = helm.text("version").as_str() {
         done.notes
@@ -344,7 +345,7 @@ fn rendering(helm: &mut UnconvertedFields, spec: &mut Value, done: &mut Conversi
     }
 }
 
-/// Values and parameters, which come after them.
+/// Converts values and parameters. Parameters have the higher precedence.
 fn values(helm: &mut UnconvertedFields) -> Result<Value, String> {
     let object = helm.take("valuesObject");
     let text = helm.text("values");
@@ -360,7 +361,7 @@ fn values(helm: &mut UnconvertedFields) -> Result<Value, String> {
         } else {
             SetValueMode::Typed
         };
-        // Argo CD escapes what separates values for Helm.
+        // Argo CD escapes commas, because they separate values for Helm.
         let pair = format!("{name}={}", value.replace(',', "\\,"));
         set(&all, &pair, mode)
             .map_err(|error| format!("spec.source.helm.parameters: {name}: {error}"))?;
@@ -369,7 +370,7 @@ fn values(helm: &mut UnconvertedFields) -> Result<Value, String> {
 }
 
 impl UnconvertedFields {
-    /// Whether a field is there and says something.
+    /// Whether a field is missing or empty.
     fn left_is_empty(&self, key: &str) -> bool {
         self.left.get(key).is_none_or(|value| !value.is_object())
     }

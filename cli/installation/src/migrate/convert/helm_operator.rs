@@ -1,7 +1,7 @@
-//! HelmReleases of the Helm operator (`helm.fluxcd.io/v1`) as HelmReleases that adopt their releases.
+//! Converts HelmReleases of the Helm operator (`helm.fluxcd.io/v1`) to HelmReleases that adopt the existing Helm releases.
 //!
-//! Here: the release. Below: annotations by which Flux v1 updated its images (`images`: which values these are in
-//! `images_in_values`, patterns of tags in `tag_pattern`), and what is left of Flux v1 itself (`flux_daemon`).
+//! Here: the release. Below: the annotations with which Flux v1 updated images (`images`, `images_in_values`, `tag_pattern`),
+//! and Flux v1 itself (`flux_daemon`).
 
 pub(super) mod flux_daemon;
 mod images;
@@ -46,7 +46,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
     let chart = chart(&mut spec, &namespace, &name, &mut done);
     put(&mut release_spec, &["chart", "spec"], chart);
     put(&mut release_spec, &["targetNamespace"], json!(target));
-    // Helm 3 keeps the records where the objects are.
+    // Helm 3 stores its records in the namespace of the objects.
     put(&mut release_spec, &["storageNamespace"], json!(target));
     let values = spec.take("values");
     put(&mut release_spec, &["values"], values.clone());
@@ -73,7 +73,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
     done
 }
 
-/// The source, and the chart in it.
+/// Converts the source, and the chart in it.
 fn chart(
     spec: &mut UnconvertedFields,
     namespace: &str,
@@ -122,7 +122,7 @@ fn chart(
     found
 }
 
-/// A URL that a GitRepository can have: the short form of SSH is none.
+/// The URL for a GitRepository. A GitRepository does not support the short form of SSH URLs.
 fn git_url(url: &str) -> String {
     match (url.contains("://"), url.split_once(':')) {
         (false, Some((host, path))) => format!("ssh://{host}/{}", path.trim_start_matches('/')),
@@ -177,14 +177,14 @@ fn values_from(
         item.refuse(&mut done.obstacles);
     }
     if !files.is_empty() {
-        // The file that a chart always has is first only if it is named.
+        // The default values file of a chart comes first only if it is named.
         files.insert(0, json!("values.yaml"));
     }
     put(release, &["chart", "spec", "valuesFiles"], json!(files));
     put(release, &["valuesFrom"], json!(from));
 }
 
-/// How it is installed, upgraded, tested and rolled back.
+/// Converts how the release is installed, upgraded, tested and rolled back.
 fn actions(spec: &mut UnconvertedFields, release: &mut Value, done: &mut ConversionResult) {
     let mut rollback = spec.fields("rollback");
     let mut test = spec.fields("test");
@@ -215,7 +215,7 @@ fn actions(spec: &mut UnconvertedFields, release: &mut Value, done: &mut Convers
         let retries = match (retry, most.as_i64()) {
             (false, _) => 0,
             (true, None) => 5,
-            // Without limit.
+            // The number of retries is unlimited.
             (true, Some(0)) => -1,
             (true, Some(most)) => most,
         };

@@ -1,4 +1,5 @@
-//! Helmfiles of helmfile-operator (`apps.mumoshu.github.io/v1alpha1`) as Helmfiles of windlass that adopt their releases.
+//! Converts Helmfiles of helmfile-operator (`apps.mumoshu.github.io/v1alpha1`) to Helmfiles of windlass that adopt the existing
+//! releases.
 
 use objects::Object;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
         });
         put(&mut converted, &["env"], env.collect());
     }
-    // Fields that windlass adds to the kind.
+    // The fields that windlass adds to the kind.
     for field in ["interval", "suspend", "prune", "deletionPolicy", "serviceAccountName"] {
         put(&mut converted, &[field], spec.take(field));
     }
@@ -68,7 +69,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
     done
 }
 
-/// The address, with the reference that `version` names.
+/// The address of the source, with the reference in `version`.
 fn source(spec: &mut UnconvertedFields, done: &mut ConversionResult) -> String {
     let source = spec.text("source");
     let version = spec.text("version");

@@ -1,6 +1,6 @@
-//! Manifests whose values have markers: comments by which an ImageUpdateAutomation knows what to set.
+//! Writes manifests with markers. A marker is a comment that tells an ImageUpdateAutomation which value to set.
 //!
-//! Elsewhere: how such comments are read (engine `image`).
+//! Elsewhere: reading such comments (engine `image`).
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 /// The marker of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ImagePolicyMarker {
-    /// The keys that lead to the value in its object.
+    /// The keys that lead to the value in the object.
     pub(super) path: Vec<String>,
-    /// Namespace and name of an ImagePolicy, and which part of its image it is, with colons between them.
+    /// The namespace and the name of an ImagePolicy, and the part of its image, separated by colons.
     pub(super) setter: String,
 }
 
-/// Writes an object with the markers of its values.
+/// Writes an object as YAML with the markers of its values.
 ///
 /// # Errors
-/// It cannot be written, or a marker has no value.
+/// The object cannot be written, or the value of a marker does not exist.
 pub(super) fn emit(object: &Value, markers: &[ImagePolicyMarker]) -> anyhow::Result<String> {
     let mut text = goyaml::emit::emit(object)?;
     if markers.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn emit(object: &Value, markers: &[ImagePolicyMarker]) -> anyhow::Res
             place.with_context(|| format!("{} has no value for a marker", path.join(".")))?;
         comments.insert(place.bytes.end, json!(setter));
     }
-    // From the end on, so that the places before stay right.
+    // Starts at the end, so the positions of earlier comments stay valid.
     for (end, setter) in comments.iter().rev() {
         text.insert_str(*end, &format!(" # {{\"$imagepolicy\": {setter}}}"));
     }

@@ -1,4 +1,4 @@
-//! What is converted is what windlass reads, and nothing is forgotten in silence.
+//! Tests that windlass can read the converted objects, and that no field is dropped without a message.
 
 use axum::body::Body;
 use crds::helm::HelmRelease;
@@ -44,7 +44,7 @@ pub(super) fn convert(operator: &ConvertibleOperator, yaml: &str) -> ConversionR
     (operator.convert)(&Object::new(value).unwrap(), "flux-system")
 }
 
-/// An object is one that windlass reads whole, without a field that it does not support.
+/// Checks that windlass supports all fields of an object.
 pub(super) fn is_read(object: &Value) {
     fn again<K: DeserializeOwned + Serialize>(object: &Value) -> Value {
         serde_json::to_value(serde_json::from_value::<K>(object.clone()).unwrap()).unwrap()
@@ -61,7 +61,7 @@ pub(super) fn is_read(object: &Value) {
         "ImageUpdateAutomation" => again::<ImageUpdateAutomation>(object),
         other => panic!("{other}"),
     };
-    // Defaults of the schema are written, too.
+    // The conversion also writes the defaults of the schema.
     for (key, value) in object["spec"].as_object().unwrap() {
         assert_eq!(&read["spec"][key], value, "{key} of {object}");
     }
@@ -298,7 +298,7 @@ spec:
     assert!(done.obstacles.iter().any(|it| it.contains("has several")), "{:?}", done.obstacles);
 }
 
-/// An Application of a directory with these fields of the spec, and of the metadata.
+/// An Application of a directory, with these fields in its spec and metadata.
 fn application(spec: &str, metadata: &str) -> String {
     format!(
         "apiVersion: argoproj.io/v1alpha1
@@ -311,7 +311,7 @@ spec:
     )
 }
 
-/// What becomes of the applying object of such an Application, without its source.
+/// Checks the converted applier of such an Application, without its source.
 fn check_application(spec: &str, metadata: &str, expected: &Expect) {
     let ConversionResult { objects, notes, obstacles, .. } =
         convert(&argocd::OPERATOR, &application(spec, metadata));

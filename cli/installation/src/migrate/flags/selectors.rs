@@ -1,38 +1,38 @@
-//! The selectors by which controllers of Flux divide the objects: windlass has one for all kinds.
+//! Converts the selectors with which Flux's controllers divide the objects. windlass has one selector for all kinds.
 //!
 //! Elsewhere: all other flags ([`super`]).
 
 use std::collections::BTreeSet;
 
-/// The flag.
+/// The flag with the selector.
 pub(super) const FLAG: &str = "watch-label-selector";
 
-/// The controller that may have no selector while others have one.
+/// The controller that may lack a selector although others have one.
 const NOTIFYING: &str = "notification-controller";
 
-/// A controller, and which objects it selects.
+/// A controller, and its selector of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ControllerSelector {
-    /// That of its Deployment.
+    /// The name of the controller's Deployment.
     pub(super) name: String,
-    /// Its name without that of a shard.
+    /// The name of the controller without the shard.
     pub(super) controller: &'static str,
-    /// Empty if it selects all objects.
+    /// Empty if the controller selects all objects.
     pub(super) selector: String,
 }
 
-/// Which objects controllers select together.
+/// The objects that several controllers select together.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ControllerObjectSelection {
-    /// All of them, divided by the values of a label.
+    /// All objects, divided by the values of this label.
     Shards(String),
-    /// Those that a selector matches.
+    /// The objects that this selector matches.
     Part(String),
-    /// Not the same for all kinds: what each controller selects.
+    /// The kinds have different selections. Contains what each controller selects.
     Different(String),
 }
 
-/// What controllers select of which at least one has a selector.
+/// Combines the selectors of controllers. At least one of them has a selector.
 pub(super) fn of(mut dividers: Vec<ControllerSelector>) -> ControllerObjectSelection {
     dividers.retain(|it| it.controller != NOTIFYING || !it.selector.is_empty());
     let selectors: BTreeSet<&str> = dividers.iter().map(|it| it.selector.as_str()).collect();
@@ -54,7 +54,7 @@ pub(super) fn of(mut dividers: Vec<ControllerSelector>) -> ControllerObjectSelec
     }
 }
 
-/// The label of a selector with one requirement.
+/// The label of a selector with a single requirement.
 fn label(selector: &str) -> &str {
     let selector = selector.trim_start_matches('!');
     let end = selector.find(|letter: char| "=! ,".contains(letter)).unwrap_or(selector.len());
@@ -94,7 +94,7 @@ mod tests {
             selected,
             ControllerObjectSelection::Shards("sharding.fluxcd.io/key".to_owned())
         );
-        // Who reconciles the others is not known.
+        // It is unknown which controller reconciles the other objects.
         let selected = of(vec![source(""), apply("one", shard)]);
         let text = "source-controller has no --watch-label-selector, one has \
                     `--watch-label-selector=sharding.fluxcd.io/key=shard1`";

@@ -1,4 +1,4 @@
-//! What becomes of flags that controllers of Flux have.
+//! Tests the conversion of controller flags.
 
 use clap::Parser;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn controller(name: &str, flags: &[&str]) -> Object {
     .unwrap()
 }
 
-/// What becomes of flags in an installation with these flags.
+/// The converted flags for an installation that has these flags.
 fn carried_to(flags: &[&str], controllers: &[Object]) -> MigratedFlags {
     let given = InstallTestCommand::try_parse_from([&["migrate"], flags].concat()).unwrap();
     carried(controllers, &given.manifests.objects("flux-system").unwrap())
@@ -73,7 +73,7 @@ fn a_lockdown_of_flux_is_one_of_windlass() {
     assert_eq!((found.warnings.len(), found.obstacles.len()), (0, 0), "{found:?}");
     let note = "`--no-remote-bases=true` of kustomize-controller becomes a flag of windlass, for all kinds";
     assert!(found.notes.contains(&note.to_owned()), "{found:?}");
-    // The profile has the same.
+    // The profile already sets the same flag.
     let locked = ["--profile=lockdown"];
     let kustomize = || controller("kustomize-controller", &tenants);
     assert_eq!(carried_to(&locked, &[kustomize()]), MigratedFlags::default());

@@ -1,18 +1,18 @@
-//! When and how an Application is synchronized: its destination, its policy, what is ignored, and its annotations.
+//! Converts when and how an Application is synchronized: its destination, its policy, ignored fields, and annotations.
 
 use objects::Object;
 use serde_json::{Value, json};
 
 use super::super::{ConversionResult, UnconvertedFields, is_empty, put};
 
-/// The cluster that Argo CD itself runs in.
+/// The names of the cluster in which Argo CD itself runs.
 const HERE: [&str; 2] = ["https://kubernetes.default.svc", "in-cluster"];
-/// What the annotations of Argo CD begin with.
+/// The prefix of Argo CD's annotations.
 const PREFIX: &str = "argocd.argoproj.io/";
-/// The finalizer with which the deletion of an Application deletes what it applied.
+/// The finalizer that deletes the applied objects together with the Application.
 const CASCADES: &str = "resources-finalizer.argocd.argoproj.io";
 
-/// What to check in the manifests of sources.
+/// What the user should check in the manifests of sources.
 pub(super) const IN_MANIFESTS: [&str; 5] = [
     "manifests are not read. Where they have argocd.argoproj.io/hook, the object is applied with all others, at every change: \
      make a Job of PreSync or PostSync one of a Kustomization of its own with spec.wait, and name that in spec.dependsOn of \
@@ -27,23 +27,23 @@ pub(super) const IN_MANIFESTS: [&str; 5] = [
     "argocd.argoproj.io/ignore-healthcheck has no effect: leave such objects out of spec.healthChecks and do not set spec.wait",
 ];
 
-/// How what is applied is kept as the source says.
+/// The synchronization options of an Application.
 #[derive(Debug, Default)]
 pub(super) struct ArgocdSyncPolicy {
-    /// What leaves the source is deleted.
+    /// Whether objects that are removed from the source are deleted.
     prunes: bool,
-    /// It is synchronized on request only.
+    /// Whether the Application is synchronized only on request.
     is_manual: bool,
-    /// Changes by others are corrected.
+    /// Whether changes by others are corrected.
     heals: bool,
     allows_empty: bool,
-    /// What it applied stays when it is deleted.
+    /// Whether the applied objects stay when the Application is deleted.
     orphans: bool,
-    /// Objects that cannot be changed are recreated.
+    /// Whether objects are recreated if they cannot be changed.
     forces: bool,
-    /// How dependents of deleted objects are deleted.
+    /// How the dependents of deleted objects are deleted.
     propagation: Option<String>,
-    /// Fields that others may change, as rules of `spec.ignore`.
+    /// The fields that others may change, as rules of `spec.ignore`.
     ignored: Vec<Value>,
     history: Value,
 }
@@ -65,7 +65,7 @@ pub(super) fn destination(spec: &mut UnconvertedFields, done: &mut ConversionRes
 }
 
 impl ArgocdSyncPolicy {
-    /// Takes it from an Application.
+    /// Reads the options from an Application.
     pub(super) fn of(
         found: &Object,
         spec: &mut UnconvertedFields,
@@ -110,7 +110,7 @@ impl ArgocdSyncPolicy {
         policy
     }
 
-    /// Whether the Application is synced automatically, and with which options.
+    /// Reads whether the Application is synchronized automatically, and with which options.
     fn automate(&mut self, fields: &mut UnconvertedFields, done: &mut ConversionResult) {
         let automated = fields.take("automated");
         self.is_manual = automated.is_null() || automated["enabled"] == false;
@@ -128,7 +128,7 @@ impl ArgocdSyncPolicy {
         }
     }
 
-    /// Options; whether ignored fields are not written.
+    /// Reads the sync options. Returns whether ignored fields are left out of writes.
     fn options(&mut self, fields: &mut UnconvertedFields, done: &mut ConversionResult) -> bool {
         let mut respects = false;
         for option in fields.list("syncOptions").iter().filter_map(Value::as_str) {
@@ -182,7 +182,7 @@ impl ArgocdSyncPolicy {
         respects
     }
 
-    /// Annotations and labels of the Application itself.
+    /// Converts the annotations and labels of the Application itself.
     fn annotations(&mut self, found: &Object, done: &mut ConversionResult) {
         let of = |field: &str| found.meta(field).and_then(Value::as_object).into_iter().flatten();
         for (key, value) in of("annotations") {
@@ -192,7 +192,7 @@ impl ArgocdSyncPolicy {
                     self.is_manual = true;
                     "it is suspended"
                 }
-                // What Argo CD writes itself.
+                // Argo CD writes these annotations itself.
                 Some("refresh" | "hydrate" | "tracking-id" | "installation-id") => continue,
                 None if key == "kubectl.kubernetes.io/last-applied-configuration" => continue,
                 Some("sync-wave") => "name in spec.dependsOn what has a lower wave",
@@ -225,12 +225,12 @@ impl ArgocdSyncPolicy {
         }
     }
 
-    /// Whether a source without objects must not delete everything.
+    /// Whether a source without objects must not lead to the deletion of all objects.
     pub(super) fn protects_from_empty(&self) -> bool {
         self.prunes && !self.allows_empty
     }
 
-    /// Writes it into a spec: of a HelmRelease, or of a Kustomization.
+    /// Writes the options into the spec of a HelmRelease or a Kustomization.
     pub(super) fn put(&self, spec: &mut Value, is_release: bool, done: &mut ConversionResult) {
         put(spec, &["suspend"], json!(self.is_manual));
         if is_release {
@@ -268,7 +268,7 @@ impl ArgocdSyncPolicy {
     }
 }
 
-/// Fields that others may change, as rules of `spec.ignore`.
+/// The fields that others may change, as rules of `spec.ignore`.
 fn ignored(spec: &mut UnconvertedFields, done: &mut ConversionResult) -> Vec<Value> {
     let mut rules = Vec::new();
     for (at, rule) in spec.list("ignoreDifferences").into_iter().enumerate() {
@@ -297,7 +297,7 @@ fn ignored(spec: &mut UnconvertedFields, done: &mut ConversionResult) -> Vec<Val
     rules
 }
 
-/// A pattern of Argo CD, with `*` and `?`, as a regular expression; that of everything is none.
+/// Converts a pattern of Argo CD with `*` and `?` to a regular expression. The pattern for everything becomes an empty one.
 fn pattern(glob: &str) -> String {
     if glob == "*" {
         return String::new();
@@ -314,7 +314,7 @@ fn pattern(glob: &str) -> String {
     pattern
 }
 
-/// A path of jq that only names fields, as a JSON pointer.
+/// Converts a jq path that only names fields to a JSON pointer.
 fn pointer(expression: &str) -> Option<String> {
     let fields: Vec<&str> = expression.strip_prefix('.')?.split('.').collect();
     let is_name = |field: &&str| {

@@ -1,6 +1,6 @@
-//! What is left of Flux v1 where it committed new images: an ImageUpdateAutomation for each repository and namespace.
+//! Converts Flux v1 where it committed new images. For each repository and namespace, the result is an ImageUpdateAutomation.
 //!
-//! Here: the flags of its Deployment, and the automations. Elsewhere: reading Deployments (`convert.rs`).
+//! Here: the flags of Flux v1's Deployment, and the automations. Elsewhere: reading Deployments (`convert.rs`).
 //! Source of the flags: Flux 1.25, `cmd/fluxd/main.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +14,18 @@ use super::images::{object_name, unique};
 
 /// The branch of Flux v1 unless a flag names another. Parity(flux).
 const DEFAULT_BRANCH: &str = "master";
-/// The GitRepository that `windlass bootstrap` and `flux bootstrap` make.
+/// The name of the GitRepository that `windlass bootstrap` and `flux bootstrap` create.
 const BOOTSTRAPPED_SOURCE: &str = "flux-system";
-/// The name of an automation whose repository is not known.
+/// The name of an automation whose repository is unknown.
 const DEFAULT_NAME: &str = "helm-releases";
-/// How often an automation runs, and ran in Flux v1.
+/// How often an automation runs. Flux v1 used the same interval.
 const DEFAULT_INTERVAL: &str = "5m";
-/// What Flux v1 appended to commit messages with `--git-ci-skip`.
+/// The text that Flux v1 appended to commit messages with `--git-ci-skip`.
 const SKIPS_CI: &str = "[ci skip]";
-/// A message that ends with a value of the template.
+/// A commit message that ends with a value of the template.
 const MESSAGE_TEMPLATE: &str = "Update images of {{ .AutomationObject }}\n\n{{ .Values.ciSkip }}\n";
 
-/// Flags of Flux v1 about images and commits that are not converted, each with what to do instead.
+/// Flags of Flux v1 about images and commits that are not converted, with advice for each.
 const OTHER_FLAGS: [(&str, &str); 11] = [
     ("git-readonly", "Flux committed nothing: suspend the ImageUpdateAutomation to keep it so"),
     ("git-signing-key", "put the key into a Secret, and name it in spec.git.commit.signingKey"),
@@ -49,25 +49,25 @@ const OTHER_FLAGS: [(&str, &str); 11] = [
     ("registry-ecr-include-id", "set spec.provider of the ImageRepositories of ECR to aws"),
 ];
 
-/// A Deployment of Flux v1: which repository it applied, and how it committed.
+/// A Deployment of Flux v1: the repository that it applied, and how it committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::migrate::convert) struct FluxDaemon {
     url: String,
-    /// None if it is in a variable.
+    /// `None` if the branch comes from an environment variable.
     branch: Option<String>,
-    /// Folders; none for the whole repository.
+    /// The applied folders. Empty for the whole repository.
     paths: BTreeSet<String>,
     flags: FluxDaemonFlags,
 }
 
-/// The flags of a command, each with its values.
+/// The flags of a command line, each with its values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct FluxDaemonFlags {
     values: BTreeMap<String, Vec<String>>,
 }
 
 impl FluxDaemon {
-    /// That of a Deployment with a container whose flags name a repository.
+    /// Reads the Deployment if the flags of one of its containers name a repository.
     pub(in crate::migrate::convert) fn of(found: &Object) -> Option<Self> {
         if found.kind() != "Deployment" {
             return None;
@@ -86,7 +86,7 @@ impl FluxDaemon {
         })
     }
 
-    /// How often it committed new images.
+    /// How often Flux v1 committed new images.
     fn interval(&self) -> &str {
         let is_duration = |text: &&str| {
             let is_of_duration = |it: u8| it.is_ascii_digit() || b".smh".contains(&it);
@@ -95,7 +95,7 @@ impl FluxDaemon {
         self.flags.last("automation-interval").filter(is_duration).unwrap_or(DEFAULT_INTERVAL)
     }
 
-    /// What it appended to its messages.
+    /// The text that Flux v1 appended to its commit messages.
     fn message_end(&self) -> Option<&str> {
         let flag = self.flags.last("git-ci-skip").filter(|it| *it == "true");
         self.flags.last("git-ci-skip-message").or(flag.map(|_| SKIPS_CI))
@@ -122,13 +122,13 @@ impl FluxDaemonFlags {
         self.values.get(flag).into_iter().flatten().map(String::as_str)
     }
 
-    /// The value that counts.
+    /// The last value of a flag, which is the effective one.
     fn last(&self, flag: &str) -> Option<&str> {
         self.values.get(flag)?.last().map(String::as_str)
     }
 }
 
-/// The URL of a repository without the credentials that it may have.
+/// The URL of a repository, without credentials.
 fn repository_url(text: &str) -> Option<String> {
     let url = git_url(text);
     match url.split_once("://") {
@@ -141,12 +141,14 @@ fn repository_url(text: &str) -> Option<String> {
     }
 }
 
-/// A value, unless it is empty or that of a variable, which is not in the Deployment.
+/// A value, unless it is empty or comes from an environment variable. The Deployment does not contain the values of such
+/// variables.
 fn known(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains("$(")).then(|| text.to_owned())
 }
 
-/// One automation for each repository and namespace with ImagePolicies: an automation has those of its namespace only.
+/// Makes one automation for each repository and namespace with ImagePolicies. An automation uses only the ImagePolicies in its
+/// namespace.
 pub(in crate::migrate::convert) fn automations(
     namespaces: &BTreeSet<&str>,
     daemons: &[FluxDaemon],
@@ -194,7 +196,7 @@ pub(in crate::migrate::convert) fn automations(
     done
 }
 
-/// The repositories and branches that were applied, each once.
+/// The applied repositories and branches, each once.
 fn repositories(daemons: &[FluxDaemon]) -> Vec<FluxDaemon> {
     let mut all: Vec<FluxDaemon> = Vec::new();
     for daemon in daemons {
@@ -208,7 +210,7 @@ fn repositories(daemons: &[FluxDaemon]) -> Vec<FluxDaemon> {
     all
 }
 
-/// Says which source has to be there, and which flags are not converted.
+/// Adds remarks about the source that has to exist, and about flags that are not converted.
 fn note_daemon(
     daemon: &FluxDaemon,
     source: &str,
@@ -239,10 +241,10 @@ fn note_daemon(
     }
 }
 
-/// What the automations of a repository have in common.
+/// The common fields of a repository's automations.
 struct ImageAutomationTemplate<'d> {
     name: &'d str,
-    /// The GitRepository.
+    /// The name of the GitRepository.
     source: &'d str,
     windlass_namespace: &'d str,
     daemon: Option<&'d FluxDaemon>,

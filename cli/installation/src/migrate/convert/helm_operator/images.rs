@@ -1,10 +1,10 @@
-//! Annotations of Flux v1 on a HelmRelease as ImageRepositories, ImagePolicies and markers behind its values.
+//! Converts annotations of Flux v1 on a HelmRelease to ImageRepositories, ImagePolicies, and markers behind the values of
+//! images.
 //!
-//! Here: what the annotations say, and the objects. Below: which values are images (`images_in_values.rs`), patterns of tags
-//! (`tag_pattern.rs`). Elsewhere: the ImageUpdateAutomations (`flux_daemon.rs`), how a manifest gets its markers
+//! Here: the meaning of the annotations, and the objects. Below: values that are images (`images_in_values.rs`), tag patterns
+//! (`tag_pattern.rs`). Elsewhere: ImageUpdateAutomations (`flux_daemon.rs`), writing the markers
 //! (`convert/image_policy_markers.rs`).
-//! Source of the semantics: Flux 1.25, `pkg/cluster/kubernetes/resource/resource.go`, `pkg/policy` and
-//! `pkg/daemon/images.go`.
+//! Source of the semantics: Flux 1.25, `pkg/cluster/kubernetes/resource/resource.go`, `pkg/policy` and `pkg/daemon/images.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,29 +18,29 @@ use super::images_in_values::{
 };
 use super::tag_pattern::ConvertedTagPolicy;
 
-/// What the annotations of Flux v1 begin with that say what to do with an object; the first counts.
+/// The prefixes of Flux v1's annotations about an object. If several are set, the first prefix has precedence.
 const POLICY_PREFIXES: [&str; 2] = ["fluxcd.io/", "flux.weave.works/"];
-/// The same of those with a pattern for the tags of an image.
+/// The prefixes of annotations with a tag pattern for an image.
 const TAG_PREFIXES: [&str; 3] = ["fluxcd.io/tag.", "flux.weave.works/tag.", "filter.fluxcd.io/"];
 const REGISTRY_PREFIX: &str = "registry.fluxcd.io/";
 const REPOSITORY_PREFIX: &str = "repository.fluxcd.io/";
 const TAG_PATH_PREFIX: &str = "tag.fluxcd.io/";
-/// Annotations about locked images, behind [`POLICY_PREFIXES`].
+/// The annotations about locked images, after one of [`POLICY_PREFIXES`].
 const LOCK_POLICIES: [&str; 3] = ["locked", "locked_user", "locked_msg"];
 /// How often Flux v1 listed the tags of an image.
 const SCAN_INTERVAL: &str = "5m";
-/// The longest name of an object.
+/// The longest name of an object, in bytes.
 const MAX_NAME_BYTES: usize = 253;
 
-/// What annotations say of a HelmRelease.
+/// The decision of the annotations about a HelmRelease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FluxV1SyncPolicy {
     Apply,
-    /// Flux left it out of what it applied.
+    /// Flux v1 did not apply the HelmRelease.
     LeaveOut,
 }
 
-/// Adds what the annotations of Flux v1 become to what a HelmRelease became, which is the last object.
+/// Adds the objects for the annotations of Flux v1 to the converted HelmRelease, which is the last object.
 pub(super) fn convert(
     found: &Object,
     values: &Value,
@@ -75,13 +75,13 @@ pub(super) fn convert(
     sync
 }
 
-/// The annotations of Flux v1 that an object has.
+/// The annotations of Flux v1 on an object.
 #[derive(Debug)]
 struct FluxV1Annotations {
     strings: BTreeMap<String, String>,
 }
 
-/// A pattern for the tags of an image.
+/// A tag pattern for an image.
 #[derive(Debug)]
 struct TagAnnotation<'a> {
     key: String,
@@ -89,7 +89,7 @@ struct TagAnnotation<'a> {
 }
 
 impl FluxV1Annotations {
-    /// Those of an object; notes say of which nothing remains.
+    /// Reads the annotations of an object. Adds a remark for each annotation that is not converted.
     fn of(found: &Object, notes: &mut Vec<String>) -> Self {
         let mut strings = BTreeMap::new();
         let all = found.meta("annotations").and_then(Value::as_object).into_iter().flatten();
@@ -119,7 +119,7 @@ impl FluxV1Annotations {
         self.policy(name) == Some("true")
     }
 
-    /// The patterns for the tags of an image; the first counts.
+    /// The tag patterns for an image. The first one has precedence.
     fn patterns(&self, container: &str) -> Vec<TagAnnotation<'_>> {
         let keys = TAG_PREFIXES.iter().map(|prefix| format!("{prefix}{container}"));
         keys.filter_map(|key| {
@@ -129,7 +129,7 @@ impl FluxV1Annotations {
         .collect()
     }
 
-    /// Where images are, by their names.
+    /// The paths of images in the values, by the name of the image.
     fn paths(&self) -> BTreeMap<String, ImagePaths> {
         let mut all: BTreeMap<String, ImagePaths> = BTreeMap::new();
         for (key, path) in &self.strings {
@@ -145,7 +145,7 @@ impl FluxV1Annotations {
         all
     }
 
-    /// The annotations with patterns, each with the name of its image.
+    /// The annotations with tag patterns, each with the name of its image.
     fn pattern_names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.strings.keys().filter_map(|key| {
             let name = TAG_PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix))?;
@@ -165,7 +165,7 @@ fn is_about_images(key: &str) -> bool {
             .is_some_and(|name| name == "automated" || LOCK_POLICIES.contains(&name))
 }
 
-/// The policies of a HelmRelease whose images were updated.
+/// The image policies of a HelmRelease whose images Flux v1 updated.
 fn policies(
     found: &Object,
     values: &Value,
@@ -212,14 +212,14 @@ fn policies(
 struct ReleaseImages<'o> {
     namespace: &'o str,
     name: &'o str,
-    /// Whether images stay until a person unlocks them.
+    /// Whether a user locked the images, so they stay until a user unlocks them.
     is_locked: bool,
-    /// Of its ImagePolicies.
+    /// The names of the ImagePolicies so far.
     names: BTreeSet<String>,
 }
 
 impl ReleaseImages<'_> {
-    /// Converts an image, or says why it is not.
+    /// Converts an image, or adds a remark that says why not.
     fn add(
         &mut self,
         container: &HelmValuesImage,
@@ -300,7 +300,7 @@ impl ReleaseImages<'_> {
         }));
     }
 
-    /// Says who locked the images, and how they are unlocked.
+    /// Adds a remark about who locked the images, and how to unlock them.
     fn note_lock(&self, annotations: &FluxV1Annotations, done: &mut ConversionResult) {
         let reason = match (self.is_locked, self.names.is_empty()) {
             (true, false) => None,
@@ -331,7 +331,7 @@ impl ReleaseImages<'_> {
     }
 }
 
-/// A name that is not among those that are known, to which it is added.
+/// Makes a name unique among the known names, and adds it to them.
 pub(super) fn unique(known: &mut BTreeSet<String>, name: &str) -> String {
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     let mut names = std::iter::once(name.to_owned()).chain(numbered);
@@ -340,7 +340,7 @@ pub(super) fn unique(known: &mut BTreeSet<String>, name: &str) -> String {
     free
 }
 
-/// A name that an object can have: small letters, digits and single hyphens.
+/// Converts a text to a valid object name: lower-case letters, digits and single hyphens.
 pub(super) fn object_name(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars().map(|c| c.to_ascii_lowercase()) {

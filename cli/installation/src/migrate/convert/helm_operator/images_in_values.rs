@@ -1,7 +1,6 @@
-//! Which values of a HelmRelease Flux v1 takes for images, each under the name that its annotations have for it.
+//! Finds the values of a HelmRelease that Flux v1 treats as images, with the names that the annotations use for them.
 //!
-//! Here: the places of an image, and of its tag, in `spec.values`. Elsewhere: what annotations say of an image
-//! (`images.rs`).
+//! Here: the paths of an image and its tag in `spec.values`. Elsewhere: the annotations about an image (`images.rs`).
 //! Source of the semantics: Flux 1.25, `pkg/cluster/kubernetes/resource/helmrelease.go` and `pkg/image/image.go`.
 
 use std::collections::BTreeMap;
@@ -11,12 +10,12 @@ use serde_json::{Map, Value};
 
 /// The name of the image at the top of the values. Parity(flux).
 const TOP_CONTAINER: &str = "chart-image";
-/// Hosts of Docker Hub, which an image need not name.
+/// The hosts of Docker Hub. An image name without a host means Docker Hub.
 const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
-/// The longest tag of an image.
+/// The longest tag of an image, in bytes.
 const MAX_TAG_BYTES: usize = 128;
 
-/// Where annotations say that an image is: paths in the values, with dots.
+/// The paths of an image's values that the annotations give, with dots between the keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ImagePaths {
     pub(super) registry: Option<String>,
@@ -24,19 +23,19 @@ pub(super) struct ImagePaths {
     pub(super) tag: Option<String>,
 }
 
-/// What of an image stands in a value.
+/// The part of an image that a value contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImagePart {
-    /// `name:tag`.
+    /// The image with its tag, `name:tag`.
     Reference,
     Name,
     Tag,
 }
 
-/// A value that is set with the image.
+/// A value that is set when the image changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HelmValuePath {
-    /// The keys that lead to it, from the values on.
+    /// The keys that lead from the root of the values to the value.
     pub(super) path: Vec<String>,
     pub(super) part: ImagePart,
 }
@@ -44,33 +43,33 @@ pub(super) struct HelmValuePath {
 /// An image in the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HelmValuesImage {
-    /// How annotations name it.
+    /// The name of the image in annotations.
     pub(super) name: String,
-    /// The image without its tag, as an ImageRepository has it.
+    /// The image without its tag, as in an ImageRepository.
     pub(super) image: String,
     pub(super) tag: String,
-    /// Whether the tag is a number for YAML, so that `1.10` became `1.1` before it could be read.
+    /// Whether YAML reads the tag as a number. In that case, `1.10` has already become `1.1`.
     pub(super) is_tag_number: bool,
     pub(super) places: Vec<HelmValuePath>,
 }
 
 impl HelmValuesImage {
-    /// Whether a value of this image is one of another one, too.
+    /// Whether this image and another one share a value.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.places.iter().any(|place| other.places.iter().any(|it| it.path == place.path))
     }
 }
 
-/// The images of some values.
+/// The images in the values of a release.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct HelmValuesImageList {
-    /// In Flux's order: the one at the top, then by name.
+    /// The images in Flux's order: the image at the root, and then by name.
     pub(super) containers: Vec<HelmValuesImage>,
-    /// By the name of an image that no marker can update: why not.
+    /// Images that no marker can update, with the reason, by the name of the image.
     pub(super) problems: BTreeMap<String, String>,
 }
 
-/// A string of the values, or a number that stands for one.
+/// A text in the values, or a number that stands for a text.
 #[derive(Debug, Clone)]
 struct ValueText {
     path: Vec<String>,
@@ -78,7 +77,7 @@ struct ValueText {
     is_number: bool,
 }
 
-/// The values that an image is divided into.
+/// The values over which an image is split.
 #[derive(Debug, Clone)]
 struct ImageValues {
     registry: Option<ValueText>,
@@ -87,8 +86,8 @@ struct ImageValues {
     tag: Option<ValueText>,
 }
 
-/// Finds the images of a HelmRelease: at the top of its values, below each of their keys, and where annotations say so.
-/// Of two with one name the annotations count.
+/// Finds the images of a HelmRelease: at the root of its values, below each of their keys, and at the paths in annotations. If
+/// two have the same name, the annotations have precedence.
 pub(super) fn containers(
     values: &Value,
     mapped: &BTreeMap<String, ImagePaths>,
@@ -130,7 +129,7 @@ pub(super) fn containers(
     list
 }
 
-/// `image` as a text with `registry` and `tag` in the same map, or as a map with `repository`, `registry` and `tag`.
+/// Detects `image` as a text with `registry` and `tag` in the same map, or as a map with `repository`, `registry` and `tag`.
 fn detected(map: &Map<String, Value>, base: &[&str]) -> Option<ImageValues> {
     match map.get("image")? {
         Value::String(_) => image_values(map, base, "image"),
@@ -155,7 +154,7 @@ fn image_values(map: &Map<String, Value>, base: &[&str], image: &str) -> Option<
     })
 }
 
-/// The image to which annotations lead.
+/// The image at the paths in annotations.
 fn mapped_image(values: &Value, paths: &ImagePaths) -> Result<ImageValues, String> {
     let text = |path: &str| {
         let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
@@ -183,7 +182,10 @@ impl ValueText {
 }
 
 impl ImageValues {
-    /// The image with its places, or why it cannot be updated.
+    /// The image with the paths of its values.
+    ///
+    /// # Errors
+    /// The image cannot be updated, with the reason.
     fn container(self, name: &str) -> Result<HelmValuesImage, String> {
         let Self { registry, image, tag } = self;
         let is_pinned = |it: &ValueText| it.text.contains('@');
@@ -225,7 +227,7 @@ impl ImageValues {
     }
 }
 
-/// An image whose parts are known, but not yet checked.
+/// An image whose parts are known but not checked yet.
 struct SettableImage {
     full: String,
     tag: String,
@@ -233,7 +235,7 @@ struct SettableImage {
     places: Vec<HelmValuePath>,
 }
 
-/// An image and its tag. A colon before a slash is that of a port.
+/// Splits an image into its name and its tag. A colon before a slash belongs to a port.
 fn divided(image: &str) -> (&str, Option<&str>) {
     match image.rsplit_once(':') {
         Some((base, tag)) if !tag.contains('/') => (base, Some(tag)),
@@ -241,8 +243,8 @@ fn divided(image: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The name by which a value that has no registry, but a tag, can be set: a marker sets the whole name of the image, and
-/// only one of Docker Hub is whole without its registry.
+/// The name with which a marker can set a value without a registry but with a tag. A marker sets the whole name of the image,
+/// and only Docker Hub names are complete without a registry.
 fn without_registry(host: &str, base: &str, full: &str) -> Result<String, String> {
     let canonical = |name: &str| ImageName::parse(name, false).ok().map(|it| it.to_string());
     let is_hub = DOCKER_HUB_HOSTS.contains(&host);
@@ -254,7 +256,7 @@ fn without_registry(host: &str, base: &str, full: &str) -> Result<String, String
     }
 }
 
-/// Whether an image is read as Flux v1 read it: from its registry.
+/// Checks that windlass reads an image from the same registry as Flux v1.
 fn check_name(host: Option<&str>, full: &str) -> Result<(), String> {
     let name = ImageName::parse(full, false).map_err(|error| error.to_string())?;
     let registry = host.and_then(|host| host.split('/').next());

@@ -1,7 +1,8 @@
-//! Patterns of Flux v1 for the tags of an image, as policies of ImagePolicies.
+//! Converts tag patterns of Flux v1 to the policies of ImagePolicies.
 //!
-//! Flux v1 orders tags by version where the pattern is a range, and by the time of their build otherwise. An ImagePolicy
-//! does not have the time of a build, so such a pattern is converted only where the tag itself says which is newer.
+//! Flux v1 sorts tags by version if the pattern is a version range. Otherwise it sorts them by build time.
+//! An ImagePolicy does not know the build time. So other patterns are converted only if the tag itself shows which one is
+//! newer.
 //! Source of the semantics: Flux 1.25, `pkg/policy/pattern.go`.
 
 use golang::regexp::{GoRegexp, quote_meta};
@@ -9,25 +10,25 @@ use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use image::{FilterTags, PolicyChoice, TagPolicy};
 use serde_json::{Value, json};
 
-/// What comparing the one tag that is known may cost.
+/// The limits for comparing the one tag that is known.
 const CHECK_ALLOWANCE: WorkAllowance = WorkAllowance { steps: 10_000_000, bytes: 1 << 20 };
 
-/// What a pattern of which the time of the build decides can be replaced by.
+/// The advice for a pattern whose tags are sorted by build time.
 const ORDER_ADVICE: &str = "Flux ordered the tags by the time of their build, which an ImagePolicy does not have. Where tags are \
                             versions, write `semver:` with a range; where they have a growing number, write `regexp:` with one \
                             group of digits, such as `^main-[a-f0-9]+-([0-9]+)$`; then convert it anew";
 
-/// A policy for the tags of an image.
+/// The policy for the tags of an image.
 #[derive(Debug)]
 pub(super) struct ConvertedTagPolicy {
     choice: PolicyChoice,
     filter: Option<FilterTags>,
     policy: TagPolicy,
-    /// How it differs from the pattern.
+    /// How the policy differs from the pattern.
     pub(super) remark: Option<String>,
 }
 
-/// What the tag, or a group of it, is compared as.
+/// How a tag, or a group of it, is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TagOrder {
     Number,
@@ -38,7 +39,7 @@ impl ConvertedTagPolicy {
     /// Converts a pattern: `semver:RANGE`, `regexp:EXPRESSION`, `regex:EXPRESSION`, `glob:PATTERN` or `PATTERN`.
     ///
     /// # Errors
-    /// Says why it has no counterpart, and what to do.
+    /// The pattern has no counterpart. The error says why, and what to do.
     pub(super) fn of(pattern: &str) -> Result<Self, String> {
         if let Some(range) = pattern.strip_prefix("semver:") {
             return Self::of_range(range.trim());
@@ -114,13 +115,13 @@ impl ConvertedTagPolicy {
         Ok(Self { choice, filter, policy, remark })
     }
 
-    /// Whether a tag counts.
+    /// Whether the policy accepts a tag.
     pub(super) fn takes(&self, tag: &str) -> bool {
         let mut meter = WorkMeter::new(CHECK_ALLOWANCE, StopSignal::default());
         self.policy.latest(self.filter.as_ref(), &[tag.to_owned()], &mut meter).is_ok()
     }
 
-    /// Writes it into the spec of an ImagePolicy.
+    /// Writes the policy into the spec of an ImagePolicy.
     pub(super) fn put_into(&self, spec: &mut Value) {
         let PolicyChoice { semver, alphabetical, numerical } = &self.choice;
         spec["policy"] = match (semver, numerical) {
@@ -137,13 +138,13 @@ impl ConvertedTagPolicy {
     }
 }
 
-/// A group of a regular expression that captures.
+/// A capture group of a regular expression.
 #[derive(Debug, PartialEq, Eq)]
 struct CaptureGroup {
-    /// How a template names it.
+    /// The name of the group in a template.
     reference: String,
     body: String,
-    /// Whether each match has it, once.
+    /// Whether each match contains the group exactly once.
     is_in_each_match: bool,
 }
 
@@ -153,16 +154,16 @@ impl CaptureGroup {
     }
 }
 
-/// A group that has not ended yet.
+/// A group whose end has not been reached yet.
 struct OpenRegexGroup {
-    /// How a template names it; none if it does not capture.
+    /// The name of the group in a template. `None` if the group does not capture.
     reference: Option<String>,
-    /// Where its body begins.
+    /// The index at which the body of the group begins.
     start: usize,
 }
 
-/// The groups of a valid expression that capture, in the order of their ends; none if it has quoted text or alternatives
-/// at its top, since a group may be missing from a match then.
+/// The capture groups of a valid expression, in the order of their ends. `None` if the expression has quoted text or top-level
+/// alternatives, because then a match may lack a group.
 fn groups(pattern: &str) -> Vec<CaptureGroup> {
     let mut ended = Vec::new();
     let mut open: Vec<OpenRegexGroup> = Vec::new();
@@ -200,8 +201,8 @@ fn groups(pattern: &str) -> Vec<CaptureGroup> {
     ended
 }
 
-/// The name of the group that begins here, empty if it has none, and the length of what is before its body. No name: it
-/// does not capture.
+/// The name of the group that begins here, and the length of the text before its body. The name is empty for a group without a
+/// name, and `None` for a group that does not capture.
 fn head(rest: &str) -> (Option<&str>, usize) {
     for start in ["(?P<", "(?<"] {
         if let Some((name, _)) = rest.strip_prefix(start).and_then(|it| it.split_once('>')) {
@@ -211,13 +212,13 @@ fn head(rest: &str) -> (Option<&str>, usize) {
     if rest.starts_with("(?") { (None, "(?".len()) } else { (Some(""), 1) }
 }
 
-/// The length of the class of characters that begins here.
+/// The length of the character class that begins here.
 fn class_length(rest: &str) -> usize {
     let mut at = 1;
     if rest.get(at..).is_some_and(|it| it.starts_with('^')) {
         at += 1;
     }
-    // Here it is one of the characters.
+    // At this position, the bracket is one of the characters.
     if rest.get(at..).is_some_and(|it| it.starts_with(']')) {
         at += 1;
     }
@@ -233,13 +234,13 @@ fn class_length(rest: &str) -> usize {
     at
 }
 
-/// What a tag is that matches a whole expression, between its anchors.
+/// How a tag is ordered that matches the whole expression between its anchors.
 fn whole_order(pattern: &str) -> Option<TagOrder> {
     let body = pattern.strip_prefix('^')?.strip_suffix('$')?;
     if body.contains("(?") {
         return None;
     }
-    // Groups around the parts of a version change nothing of what the whole is.
+    // Groups around the parts of a version do not change the order of the whole.
     order_of(&body.replace(['(', ')'], ""))
 }
 
@@ -250,7 +251,7 @@ fn order_of(body: &str) -> Option<TagOrder> {
     (after_version(body) == Some("")).then_some(TagOrder::Version)
 }
 
-/// What follows three numbers with dots between them.
+/// The rest of a pattern after three numbers with dots between them.
 fn after_version(pattern: &str) -> Option<&str> {
     let prefix = pattern.strip_prefix('v').map(|it| it.strip_prefix('?').unwrap_or(it));
     let minor = after_dot(after_number(prefix.unwrap_or(pattern))?)?;
@@ -261,7 +262,7 @@ fn after_dot(pattern: &str) -> Option<&str> {
     pattern.strip_prefix("\\.").or_else(|| pattern.strip_prefix("[.]"))
 }
 
-/// What follows digits, of which at least one has to be there.
+/// The rest of a pattern after digits, of which there has to be at least one.
 fn after_number(pattern: &str) -> Option<&str> {
     let mut rest = pattern;
     let mut has_digit = false;
@@ -279,11 +280,11 @@ fn after_digit(pattern: &str) -> Option<&str> {
     behind.or_else(|| pattern.strip_prefix(|c: char| c.is_ascii_digit()))
 }
 
-/// How often what is before it is there.
+/// The quantifier of the previous part.
 struct Quantifier<'p> {
-    /// What follows it.
+    /// The rest of the pattern after the quantifier.
     rest: &'p str,
-    /// Whether that may be not at all.
+    /// Whether the previous part may be missing.
     is_optional: bool,
 }
 

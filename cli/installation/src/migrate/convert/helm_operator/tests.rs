@@ -1,4 +1,4 @@
-//! Images that Flux v1 updated in HelmReleases are updated by what they become, and what is not is named.
+//! Tests that images that Flux v1 updated are still updated after the conversion, and that other images are named.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::flux_daemon::{FluxDaemon, automations};
 use super::images::{object_name, unique};
 use super::tag_pattern::ConvertedTagPolicy;
 
-/// A HelmRelease with these annotations and values, both in braces.
+/// A HelmRelease with these annotations and values, both in flow style.
 fn release(name: &str, annotations: &str, values: &str) -> String {
     format!(
         "apiVersion: helm.fluxcd.io/v1
@@ -65,7 +65,7 @@ fn updated_values(result: &ConversionResult) -> Value {
     goyaml::to_json(manifest.as_bytes()).unwrap()["spec"]["values"].clone()
 }
 
-/// A HelmRelease of which Flux v1 updates two images.
+/// A HelmRelease with two images that Flux v1 updates.
 const UPDATED_RELEASE: &str = "apiVersion: helm.fluxcd.io/v1
 kind: HelmRelease
 metadata:
@@ -176,7 +176,7 @@ fn a_release_whose_images_were_updated_gets_policies_and_markers() {
 #[test]
 fn the_values_that_flux_set_are_set() {
     for (annotations, values, expected) in [
-        // The shapes that the documentation of Flux 1.25 names.
+        // The forms in the documentation of Flux 1.25.
         ("", "{image: 'repo/image:1.2.3'}", json!({"image": "repo/image:9.9.9"})),
         (
             "",
@@ -219,7 +219,7 @@ fn the_values_that_flux_set_are_set() {
             "{customRepository: 'bitnami/mariadb:10.1.30'}",
             json!({"customRepository": "bitnami/mariadb:9.9.9"}),
         ),
-        // A port, a text that looks like a number, a registry that the name need not have, a key with a dot.
+        // A port, a text that looks like a number, an optional registry, and a key with a dot.
         (
             "",
             "{image: 'registry.example.com:5000/team/web:1.2.3'}",
@@ -436,7 +436,7 @@ fn a_pattern_is_converted_where_the_tag_says_which_is_newer() {
         let is_by_build_time = pattern.starts_with("regex");
         assert_eq!(policy.remark.is_some(), is_by_build_time, "{pattern}");
     }
-    // The time of the build decides, or several groups, or one that a tag may not have.
+    // The order depends on the build time, on several groups, or on a group that a tag may lack.
     for pattern in [
         "glob:*",
         "glob:master-*",
