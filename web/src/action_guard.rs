@@ -1,19 +1,21 @@
-//! Which requests may change something: those that a form of a page of this server sends.
+//! Decides which requests may change something: only forms that a page of this server sent.
 //!
-//! The cookie alone is no proof, since for browsers all ports of a host are one site: a page of another server on this machine
-//! could send a form with it. Elsewhere: the cookie and the header `Host` (`guard.rs`), that the form is one of this process
+//! The cookie alone does not prove that. Browsers treat all ports of a host as one site.
+//! So a page of another server on this machine could send a form with the cookie.
+//! Elsewhere: the checks of the cookie and of the header `Host` (`guard.rs`), the check that this process made the form
 //! (`actions/form_seal.rs`).
 
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
 
-/// Where forms are sent.
+/// The path to which browsers send the forms.
 pub(crate) const ACTION_PATH: &str = "/_/act";
 
-/// What a form is sent as without a script.
+/// The content type of a form that a browser sends without a script.
 const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// Why a request may change nothing; none if a page of this server sent it. Its `Host` names this server.
+/// Returns why a request may not change anything, or `None` if a page of this server sent the request. The caller has already
+/// checked the header `Host`.
 pub(crate) fn refusal(headers: &HeaderMap) -> Option<&'static str> {
     let single = |name: &str| {
         let mut lines = headers.get_all(name).iter();
@@ -21,7 +23,7 @@ pub(crate) fn refusal(headers: &HeaderMap) -> Option<&'static str> {
         line.filter(|_| lines.next().is_none())
     };
     let host = single(HOST.as_str()).unwrap_or_default();
-    // Browsers name it with each form; another program is refused without it.
+    // Browsers send the header `Origin` with each form. A program that does not send it is refused.
     let origin = single(ORIGIN.as_str()).unwrap_or_default();
     let own = format!("http://{host}");
     if host.is_empty() || !origin.eq_ignore_ascii_case(&own) {
@@ -47,7 +49,7 @@ mod tests {
         ("content-type", FORM_CONTENT_TYPE),
     ];
 
-    /// Whether a request with these lines is refused, beside or instead of those of a form of this server.
+    /// Whether the server refuses a form request after these header lines were added or replaced.
     fn is_refused(lines: &[(&'static str, &str)]) -> bool {
         let own = OWN_FORM_HEADERS
             .iter()

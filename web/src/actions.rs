@@ -1,9 +1,11 @@
-//! What a person may ask for on the page of an object.
+//! The actions that a user may request on the page of an object.
 //!
-//! A form posts which object it is about and which version of it the person saw: another version is refused, and says so. Below:
-//! forms (`actions/forms.rs`), rights (`actions/rights.rs`), carrying out (`actions/perform.rs`), which forms count
-//! (`actions/form_seal.rs`). Elsewhere: the requests themselves (`windlass_answers::actions`), which are those of commands; which
-//! requests may change something at all (`action_guard.rs`).
+//! A form names its object and the version of the object that the user saw. The server refuses the form if the object has
+//! changed.
+//! Below: forms (`actions/forms.rs`), rights (`actions/rights.rs`), carrying out (`actions/perform.rs`), the seal of forms
+//! (`actions/form_seal.rs`).
+//! Elsewhere: the requests to the API server, which are the same as those of the commands (`windlass_answers::actions`); which
+//! HTTP requests may change anything (`action_guard.rs`).
 
 mod form_seal;
 mod forms;
@@ -29,16 +31,16 @@ use self::rights::KnownRights;
 use super::page_query::PageQuery;
 use super::route::ObjectPlace;
 
-/// How many lines that say what was done are kept for the pages that show them.
+/// How many messages about finished actions the server keeps for its pages.
 const MAX_DONE_LINES: usize = 64;
 
-/// How long the name of such a line is, in bytes.
+/// The length of the random name of a message, in bytes.
 const DONE_NAME_BYTES: usize = 12;
 
-/// By which name an address has it.
+/// The query parameter that carries the name of a message.
 pub(crate) const DONE_PARAMETER: &str = "done";
 
-/// What is asked for.
+/// An action that a user requests for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectAction {
     Reconcile,
@@ -53,7 +55,7 @@ impl ObjectAction {
     const ALL: [Self; 6] =
         [Self::Reconcile, Self::Suspend, Self::Resume, Self::Approve, Self::Reject, Self::RollBack];
 
-    /// How a form names it.
+    /// The word for this action in a form.
     fn word(self) -> &'static str {
         match self {
             Self::Reconcile => "reconcile",
@@ -76,7 +78,7 @@ impl ObjectAction {
         }
     }
 
-    /// The actions that there are for an object as it is now.
+    /// The actions that an object offers in its current state.
     fn of(object: &Object) -> Vec<Self> {
         let id = object.id();
         let names = crds::names().find(|it| it.group == id.group && it.kind == id.kind);
@@ -114,28 +116,28 @@ impl ObjectAction {
     }
 }
 
-/// A form as it was sent, or as it is made.
+/// A form, as a page contains it and as the browser sends it back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ActionForm {
     action: ObjectAction,
     place: ObjectPlace,
-    /// Of the object that the person saw.
+    /// The UID of the object that the user saw.
     uid: String,
-    /// The resourceVersion that the person saw.
+    /// The resourceVersion of the object that the user saw.
     version: String,
-    /// The generation of its spec then.
+    /// The generation of the object's spec that the user saw.
     generation: i64,
-    /// Of a Plan, the digests of what is approved; else empty.
+    /// For a Plan, the digests of the changes that the user approves. Empty for other objects.
     digest: String,
     seal: String,
-    /// Why, for others.
+    /// The user's reason, which other users can read.
     reason: String,
-    /// When a suspension ends; empty for no end.
+    /// When the suspension ends. Empty for a suspension without an end.
     until: String,
 }
 
 impl ActionForm {
-    /// Reads a form; `None` if it is none.
+    /// Reads a form from the fields of a request. Returns `None` if the fields are not a valid form.
     pub(crate) fn parse(fields: &PageQuery) -> Option<Self> {
         let text = |name: &str| fields.get(name).to_owned();
         let action = ObjectAction::ALL.into_iter().find(|it| it.word() == fields.get("action"))?;
@@ -156,7 +158,7 @@ impl ActionForm {
     }
 }
 
-/// The digests of a Plan, by which it names what is approved; empty for another object.
+/// The digests of a Plan, which identify the changes that a user approves. Empty for other objects.
 fn digest(object: &Object) -> String {
     let spec = object.get("spec").filter(|_| object.kind() == "Plan");
     let text = |at: &str| spec.and_then(|spec| spec.pointer(at)).and_then(Value::as_str);
@@ -164,13 +166,13 @@ fn digest(object: &Object) -> String {
     if spec.is_some() { digests.join(" ") } else { String::new() }
 }
 
-/// A line that says what was done.
+/// A message about a finished action, with the random name by which a page finds the message.
 struct DoneLine {
     name: String,
     text: String,
 }
 
-/// What forms need while a server runs.
+/// The state that forms need while a server runs.
 pub(crate) struct PageActions {
     seal: FormSeal,
     rights: KnownRights,
@@ -183,13 +185,14 @@ impl PageActions {
         Self { seal: FormSeal::new(), rights: KnownRights::default(), done }
     }
 
-    /// What was done, by the name that an address has: only what this process did is ever said.
+    /// Returns the message about a finished action by its name. Only this process stores these messages, so a link cannot make
+    /// the page show an invented text.
     pub(crate) fn done(&self, name: &str) -> Option<String> {
         let done = self.done.borrow();
         done.iter().find(|line| line.name == name).map(|line| line.text.clone())
     }
 
-    /// Keeps what was done, and gives the name by which a page finds it.
+    /// Stores the message about a finished action, and returns the name by which a page finds it.
     fn keep_done(&self, text: String) -> String {
         let mut bytes = [0; DONE_NAME_BYTES];
         random_bytes::fill(&mut bytes);

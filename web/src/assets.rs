@@ -1,6 +1,7 @@
-//! The files that pages need, in the program: a style sheet, an icon, and two scripts without which each page works, too.
+//! The files that pages need, embedded in the program: a style sheet, an icon, and two scripts. Every page also works without
+//! the scripts.
 //!
-//! They are served as they are written. Their paths have a digest of what is in them, so that browsers keep them.
+//! The server sends the files unchanged. Their paths contain a digest of their content, so browsers can cache them.
 
 use std::sync::OnceLock;
 
@@ -12,19 +13,19 @@ const STYLE: &str = include_str!("assets/style.css");
 /// The icon of the pages.
 const ICON: &str = include_str!("assets/icon.svg");
 
-/// Replaces parts of a page while it is open.
+/// The script that replaces parts of a page while the page is open.
 const LIVE_SCRIPT: &str = include_str!("assets/live.js");
 
-/// Keys for what links do.
+/// The script that adds keyboard shortcuts for links.
 const KEYS_SCRIPT: &str = include_str!("assets/keys.js");
 
-/// The type of a script.
+/// The content type of a script.
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// How many digits of a digest a path has.
+/// How many hexadecimal digits of the digest are in a path.
 const DIGEST_DIGITS: usize = 12;
 
-/// A file.
+/// A file that the server sends.
 pub(crate) struct AssetFile {
     pub(crate) content_type: &'static str,
     pub(crate) text: &'static str,
@@ -50,7 +51,7 @@ pub(crate) fn script_paths() -> [&'static str; 2] {
     paths.each_ref().map(String::as_str)
 }
 
-/// The file at a path.
+/// Finds the file at a path.
 pub(crate) fn find(path: &str) -> Option<AssetFile> {
     let [live, keys] = script_paths();
     match path {
@@ -96,7 +97,7 @@ mod tests {
                 assert!(!script.contains(foreign), "{foreign}");
             }
         }
-        // One place takes the HTML of this server, by the one policy.
+        // The script sets HTML in one place only, through its one Trusted Types policy.
         assert_eq!(LIVE_SCRIPT.matches("innerHTML").count(), 1);
         assert!(LIVE_SCRIPT.contains("template.innerHTML = trusted(html)"));
         assert!(!KEYS_SCRIPT.contains("innerHTML") && !KEYS_SCRIPT.contains("insertAdjacentHTML"));

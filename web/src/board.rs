@@ -1,7 +1,8 @@
-//! All objects that are reconciled, a short row each: what lists and counts are made of.
+//! The board: a short row for each reconciled object. Lists and counts on pages are made from these rows.
 //!
-//! A row has no spec, no status and no value. Below: rows that follow the objects by watches (`board/board_watcher.rs`), those of
-//! one kind (`board/followed_kind.rs`). Elsewhere: what a row says (`windlass_answers::object_row`).
+//! A row contains no spec, no full status and no value.
+//! Below: rows that follow the objects by watches (`board/board_watcher.rs`), the rows of one kind (`board/followed_kind.rs`).
+//! Elsewhere: the content of a row (`windlass_answers::object_row`).
 
 pub(crate) mod board_watcher;
 mod followed_kind;
@@ -20,10 +21,10 @@ use super::page_query::PageQuery;
 use super::parts::ObjectState;
 use super::route::ObjectPlace;
 
-/// How long each text of a row is, in characters. The page of the object has the whole of it.
+/// The longest text in a row, in characters. The page of the object shows the whole text.
 const MAX_TEXT_CHARACTERS: usize = 160;
 
-/// Reasons of what waits: it has not failed, and begins by itself or when a person lets it.
+/// The condition reasons of objects that wait. They have not failed, and they start by themselves or after a user approves.
 const WAITING: [&str; 11] = [
     reason::DEPENDENCY_NOT_READY.as_str(),
     reason::WINDOW_CLOSED.as_str(),
@@ -38,7 +39,7 @@ const WAITING: [&str; 11] = [
     "DeletionBudgetExceeded",
 ];
 
-/// An object.
+/// The row of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoardRow {
     pub(crate) place: ObjectPlace,
@@ -47,24 +48,25 @@ pub(crate) struct BoardRow {
     pub(crate) message: String,
     pub(crate) revision: String,
     pub(crate) since: Option<Time>,
-    /// Who suspended it and until when; empty if it is not suspended.
+    /// Who suspended the object, and until when. Empty if the object is not suspended.
     pub(crate) suspended: String,
-    /// When that ends, if it does by itself.
+    /// When the suspension ends, if it ends by itself.
     pub(crate) hold_ends: Option<Time>,
-    /// When it may change, if that is limited.
+    /// When windlass may change the object, if a change window limits that.
     pub(crate) window: Option<RowWindow>,
-    /// When the row says something else although the object does not change: a suspension ends, a window opens or closes.
+    /// When this row becomes outdated although the object does not change, because a suspension ends or a change window opens
+    /// or closes.
     pub(crate) next_change: Option<Time>,
 }
 
-/// When an object may change. What its annotation says besides is not kept: that may be as long as 256 KiB.
+/// When windlass may change an object. The row does not keep the rest of the annotation, which may be up to 256 KiB long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowWindow {
-    /// It may, until a time if that is known.
+    /// Changes are allowed, until this time if the end is known.
     Open(Option<Time>),
-    /// It may not, before a time if that is known.
+    /// Changes are not allowed, until this time if the end is known.
     Closed(Option<Time>),
-    /// It may not, since its windows cannot be read, for this reason.
+    /// Changes are not allowed, because the change windows cannot be read for this reason.
     Invalid(String),
 }
 
@@ -85,12 +87,12 @@ impl RowWindow {
     }
 }
 
-/// Rows of all objects.
+/// The rows of all objects.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectBoard {
-    /// In the order of [`BoardRow::key`].
+    /// Sorted by [`BoardRow::key`].
     pub(crate) rows: Rc<Vec<Rc<BoardRow>>>,
-    /// What this user may not list, what is not known, and what is beyond the bound.
+    /// Remarks about missing rows: kinds that this user may not list, unreadable objects, and objects beyond the maximum.
     pub(crate) left_out: Vec<String>,
     pub(crate) read_at: Timestamp,
 }
@@ -99,12 +101,12 @@ pub(crate) struct ObjectBoard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KindCounts {
     pub(crate) kind: String,
-    /// By the order of [`ObjectState::ALL`].
+    /// In the order of [`ObjectState::ALL`].
     pub(crate) counts: [usize; 6],
 }
 
 impl BoardRow {
-    /// The row of an object.
+    /// Makes the row of an object.
     pub(crate) fn of(object: &Object, now: Time) -> Self {
         let row = ObjectRow::of(object, now);
         let hold = cause::suspension(object, now).flatten();
@@ -126,13 +128,13 @@ impl BoardRow {
         }
     }
 
-    /// The order of rows: what needs a person first.
+    /// The sort key of rows. Objects that need a person come first.
     fn key(&self) -> (ObjectState, &str, &str, &str) {
         (self.state, &self.kind, &self.place.namespace, &self.place.name)
     }
 }
 
-/// How an object is, by what its conditions say.
+/// The state of an object, derived from its conditions.
 pub(crate) fn state_of(row: &ObjectRow) -> ObjectState {
     match row.ready.as_str() {
         _ if row.is_suspended() => ObjectState::Suspended,
@@ -145,7 +147,7 @@ pub(crate) fn state_of(row: &ObjectRow) -> ObjectState {
 }
 
 impl ObjectBoard {
-    /// A board of rows in any order.
+    /// Makes a board of rows, which may come in any order.
     pub(crate) fn of(
         mut rows: Vec<Rc<BoardRow>>,
         left_out: Vec<String>,
@@ -155,17 +157,17 @@ impl ObjectBoard {
         Self { rows: Rc::new(rows), left_out, read_at }
     }
 
-    /// The rows, in their order.
+    /// The rows in sorted order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &BoardRow> {
         self.rows.iter().map(Rc::as_ref)
     }
 
-    /// How many objects are in each state, by the order of [`ObjectState::ALL`].
+    /// How many objects are in each state, in the order of [`ObjectState::ALL`].
     pub(crate) fn counts(&self) -> [usize; 6] {
         counted(self.iter())
     }
 
-    /// How many objects of each kind are in which state, by the name of the kind.
+    /// How many objects of each kind are in each state, sorted by the name of the kind.
     pub(crate) fn by_kind(&self) -> Vec<KindCounts> {
         let all = self.kinds().into_iter().map(|kind| KindCounts {
             kind: kind.to_owned(),
@@ -174,23 +176,23 @@ impl ObjectBoard {
         all.collect()
     }
 
-    /// The kinds that have objects.
+    /// The kinds that have at least one object.
     pub(crate) fn kinds(&self) -> Vec<&str> {
         distinct(self.iter().map(|row| row.kind.as_str()))
     }
 
-    /// The namespaces that have objects.
+    /// The namespaces that have at least one object.
     pub(crate) fn namespaces(&self) -> Vec<&str> {
         distinct(self.iter().map(|row| row.place.namespace.as_str()))
     }
 
-    /// The rows that filters of a query let through, in its order.
+    /// The rows that match the filters of a query, in the order that the query asks for.
     pub(crate) fn selected(&self, query: &PageQuery) -> Vec<&BoardRow> {
         let filters = ObjectFilters::of(query);
         let mut rows: Vec<&BoardRow> = self.iter().filter(|row| filters.admits(row)).collect();
         match query.get("sort") {
             "name" => rows.sort_by(|one, other| one.place.name.cmp(&other.place.name)),
-            // What is not known is not the newest.
+            // A row with an unknown time comes last.
             "since" => rows.sort_by_key(|row| (row.since.is_none(), std::cmp::Reverse(row.since))),
             _ => {}
         }
@@ -198,7 +200,7 @@ impl ObjectBoard {
     }
 }
 
-/// Which objects a query asks for.
+/// The filters of a query, which select objects.
 pub(crate) struct ObjectFilters<'q> {
     kind: &'q str,
     namespace: &'q str,
@@ -224,7 +226,7 @@ impl<'q> ObjectFilters<'q> {
             && (self.words.is_empty() || self.has_words(row))
     }
 
-    /// Whether a name, a revision or a message has what is searched for, letter for letter.
+    /// Whether the name, the revision or the message contains the search text. Upper and lower case do not matter.
     fn has_words(&self, row: &BoardRow) -> bool {
         let BoardRow { place, kind, message, revision, .. } = row;
         let named = format!("{kind}/{}/{}", place.namespace, place.name);

@@ -1,6 +1,6 @@
-//! The frame of all pages, and the parts of which a page is made: each is replaced by itself while the page is open.
+//! The frame of all pages, and the parts of a page. While a page is open, each of its parts can be replaced on its own.
 //!
-//! Elsewhere: what parts show (`pages.rs`), replacing them (`live.rs`, `assets/live.js`).
+//! Elsewhere: the content of the parts (`pages.rs`), replacing them (`live.rs`, `assets/live.js`).
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ use super::login::{LOGOUT_PATH, NAMESPACE_PATH};
 use super::parts::{sprite, text};
 use super::route::Route;
 
-/// How many digits of a digest tell two versions of a part apart.
+/// How many hexadecimal digits of the digest distinguish two versions of a part.
 const DIGEST_DIGITS: usize = 16;
 
-/// What is the same on all pages of a server.
+/// Facts that all pages of a server show.
 #[derive(Debug, Clone)]
 pub(crate) struct SiteFacts {
-    /// The namespace, or that it is all of them.
+    /// The namespace that the pages read, or a text for all namespaces.
     pub(crate) place: String,
-    /// Where the API server is, by which a person with several clusters sees which one this is.
+    /// The address of the API server. It tells a user with several clusters which cluster the page is about.
     pub(crate) server: String,
-    /// How the API server names the user; empty if it does not say.
+    /// The user's name according to the API server. Empty if the API server does not return a name.
     pub(crate) user: String,
-    /// The flags by which a command means the same cluster and user; empty if none is needed.
+    /// The flags that a command needs to reach the same cluster as the same user. Empty if it needs none.
     pub(crate) flags: String,
-    /// Whether the user has logged in, so that it is not the user of a kubeconfig.
+    /// Whether the user logged in at this server. Otherwise the pages use the user's kubeconfig.
     pub(crate) has_login: bool,
 }
 
 impl SiteFacts {
-    /// A command that is about this cluster, too, where the kubeconfig alone would lead to another one.
+    /// Adds the flags that a command needs to reach this cluster, because the current kubeconfig context may be another one.
     pub(crate) fn command(&self, command: &str) -> String {
         match self.flags.as_str() {
             "" => command.to_owned(),
@@ -43,26 +43,26 @@ impl SiteFacts {
     }
 }
 
-/// Where a part is on a wide screen.
+/// The position of a part on a wide screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartColumn {
-    /// Above the columns.
+    /// Above the columns, over the whole width.
     Whole,
     Main,
     Side,
 }
 
-/// A part of a page. Each rendering of a page has the same parts in the same order, also those that are empty.
+/// A part of a page. Every rendering of a page has the same parts in the same order, including empty parts.
 #[derive(Debug, Clone)]
 pub(crate) struct PagePart {
-    /// What it is called within its page.
+    /// The name of the part, unique within its page.
     pub(crate) id: &'static str,
     column: PartColumn,
     pub(crate) content: Markup,
 }
 
 impl PagePart {
-    /// A part as wide as the page.
+    /// A part over the whole width of the page.
     pub(crate) fn whole(id: &'static str, content: Markup) -> Self {
         Self { id, column: PartColumn::Whole, content }
     }
@@ -77,31 +77,31 @@ impl PagePart {
         Self { id, column: PartColumn::Side, content }
     }
 
-    /// What differs if its content does.
+    /// A digest of the content, which changes when the content changes.
     pub(crate) fn digest(&self) -> String {
         let digest = hex::encode(Sha256::digest(self.content.0.as_bytes()));
         digest.chars().take(DIGEST_DIGITS).collect()
     }
 }
 
-/// A page without its frame.
+/// The content of a page without the frame.
 #[derive(Debug)]
 pub(crate) struct PageParts {
     pub(crate) route: Route,
-    /// What the tab of a browser says.
+    /// The title in the tab of the browser.
     pub(crate) title: String,
-    /// The command that says the same.
+    /// The command that prints the same information.
     pub(crate) command: String,
-    /// When what is shown was read.
+    /// When the information was read.
     pub(crate) read_at: Timestamp,
     pub(crate) parts: Vec<PagePart>,
-    /// After which time it may show something else although no watch says so.
+    /// How soon the page has to be read again although no watch reports a change.
     pub(crate) renew_after: Option<Duration>,
-    /// The version of what it shows, where that is one object; empty for other pages.
+    /// The resourceVersion of the object that the page shows. Empty for pages that are not about one object.
     pub(crate) version: String,
 }
 
-/// The parts in their columns.
+/// Arranges the parts in their columns.
 fn arranged(parts: &[PagePart]) -> Markup {
     let of = |column: PartColumn| parts.iter().filter(move |part| part.column == column);
     let has_columns = of(PartColumn::Main).chain(of(PartColumn::Side)).next().is_some();
@@ -120,7 +120,7 @@ fn framed_part(part: &PagePart) -> Markup {
     html! { div class="part" data-part=(part.id) data-digest=(part.digest()) { (part.content) } }
 }
 
-/// The pages that every page leads to.
+/// The pages in the navigation of every page.
 const SECTIONS: [(Route, &str); 8] = [
     (Route::Overview, "Overview"),
     (Route::Objects, "Objects"),
@@ -132,7 +132,7 @@ const SECTIONS: [(Route, &str); 8] = [
     (Route::Me, "Me"),
 ];
 
-/// A whole page. `live` is where its parts come from while it is open.
+/// Renders a whole page. `live` is the address from which the open page receives its changed parts.
 pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) -> String {
     let is_current = |route: &Route| match page.route {
         Route::Object { .. } => *route == Route::Objects,
@@ -181,7 +181,7 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
                         }
                         span class="asof" {
                             "as of " span id="read-at" { (clock(page.read_at)) }
-                            // Empty without a script, which then is right: the page stays as it is.
+                            // The element stays empty without a script. That is correct, because the page then does not change.
                             " " span id="live" role="status" {}
                         }
                     }
@@ -196,7 +196,7 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
     markup.into_string()
 }
 
-/// Where pages look, for users who may not list all namespaces.
+/// The form in which a user names one namespace. Users who may not list all namespaces need it.
 fn namespace_form() -> Markup {
     html! {
         form action=(NAMESPACE_PATH) method="get" {
@@ -206,7 +206,7 @@ fn namespace_form() -> Markup {
     }
 }
 
-/// A page that says why there is no other: without a cluster, so that it says nothing of one.
+/// A page that explains an error. It needs no cluster connection, so it says nothing about the cluster.
 pub(crate) fn refusal(title: &str, text: &str) -> String {
     let markup = html! {
         (DOCTYPE)
@@ -218,8 +218,8 @@ pub(crate) fn refusal(title: &str, text: &str) -> String {
     markup.into_string()
 }
 
-/// A page that leads to another server by itself. It is not a redirection: where a form of a page leads here, because a session
-/// has ended, browsers follow none to other servers (`form-action`).
+/// A page that sends the browser to another server without a redirect. A form of a page leads here when the session has ended.
+/// For forms, the policy `form-action` stops browsers from following redirects to other servers.
 pub(crate) fn onward(link: &Href) -> String {
     let refresh = format!("0; url={}", link.as_str());
     let markup = html! {
@@ -250,7 +250,7 @@ fn head(title: &str) -> Markup {
     }
 }
 
-/// A time of today, as all pages write it.
+/// The time of day, in the format that all pages use.
 pub(crate) fn clock(at: Timestamp) -> String {
     at.strftime("%H:%M:%S UTC").to_string()
 }

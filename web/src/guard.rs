@@ -1,8 +1,9 @@
-//! Which requests are answered: those of the browser that was opened, to this machine by name. They read, but for forms.
+//! Decides which requests `windlass ui` answers: only those of the browser that the user opened, with a name of this machine.
+//! All requests except forms only read.
 //!
-//! Another web page can send requests to 127.0.0.1, and a name of its own can lead there (DNS rebinding): the header `Host` and a
-//! cookie that no other site's request carries are checked before anything is read. Elsewhere: which of them may change something
-//! (`action_guard.rs`), what every answer forbids a browser (`response.rs`).
+//! Another web page can send requests to 127.0.0.1, and an attacker's host name can resolve to that address (DNS rebinding). So
+//! the header `Host` and a cookie are checked before anything is read. Requests from other sites do not carry this cookie.
+//! Elsewhere: which requests may change something (`action_guard.rs`), which restrictions every answer sets (`response.rs`).
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::http::header::{COOKIE, HOST};
@@ -12,60 +13,60 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::action_guard::{self, ACTION_PATH};
 use windlass_runtime::random_bytes;
 
-/// Where a browser gets its cookie.
+/// The path at which a browser gets its cookie.
 const LOGIN_PATH: &str = "/_/login";
 
-/// Where files are that hold nothing about the cluster, so that no cookie is needed for them.
+/// The path prefix of static files. They contain nothing about the cluster, so they need no cookie.
 const ASSET_PREFIX: &str = "/_/assets/";
 
-/// The port that an address has without naming one.
+/// The default port of HTTP, which an address need not name.
 const HTTP_PORT: u16 = 80;
 
-/// How long a secret is, in bytes.
+/// The length of a secret, in bytes.
 const SECRET_BYTES: usize = 32;
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GuardVerdict {
-    /// It is answered.
+    /// The server answers the request.
     Allowed,
-    /// The browser gets a cookie and is sent to the first page.
+    /// The browser gets a cookie and a redirect to the first page.
     Login {
-        /// The header `Set-Cookie`.
+        /// The value of the header `Set-Cookie`.
         cookie: String,
     },
-    /// It is not.
+    /// The server refuses the request.
     Refused {
-        /// The status of the answer.
+        /// The HTTP status of the answer.
         status: StatusCode,
-        /// Why, for a person.
+        /// The reason, as a text for the user.
         text: &'static str,
     },
 }
 
-/// What a browser has to show.
+/// The secrets that a browser has to present.
 pub(crate) struct RequestGuard {
     port: u16,
-    /// What the address has that the command prints. It counts once.
+    /// The secret in the address that the command prints. It can be used once.
     login: String,
     is_login_used: AtomicBool,
-    /// What the cookie has.
+    /// The secret in the cookie.
     session: String,
 }
 
 impl RequestGuard {
-    /// The guard of a server on a port of 127.0.0.1, with secrets of its own.
+    /// Makes the guard of a server on a port of 127.0.0.1, with new random secrets.
     pub(crate) fn new(port: u16) -> Self {
         let is_login_used = AtomicBool::new(false);
         Self { port, login: secret(), is_login_used, session: secret() }
     }
 
-    /// The path and query by which a browser gets its cookie, once.
+    /// The path and query at which a browser gets its cookie. They work once.
     pub(crate) fn login_target(&self) -> String {
         format!("{LOGIN_PATH}?token={}", self.login)
     }
 
-    /// Judges a request by all but its body, which is read only after that.
+    /// Decides about a request without its body. The server reads the body only afterwards.
     pub(crate) fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> GuardVerdict {
         if !self.is_for_this_server(uri, headers) {
             let text = "this address is not the one that `windlass ui` printed";
@@ -89,7 +90,7 @@ impl RequestGuard {
         }
         if uri.path().starts_with(ASSET_PREFIX) || self.has_session(headers) {
             let is_login = uri.path() == LOGIN_PATH;
-            // A browser that has the cookie may follow the printed address again.
+            // A browser that already has the cookie may open the printed address again.
             return if is_login { self.login_verdict() } else { GuardVerdict::Allowed };
         }
         if uri.path() == LOGIN_PATH && method == Method::GET && self.takes(uri.query()) {
@@ -106,9 +107,9 @@ impl RequestGuard {
         GuardVerdict::Login { cookie }
     }
 
-    /// Whether a request names this machine and port, wherever it does.
+    /// Whether the address of a request and its header `Host` name this machine and this port.
     fn is_for_this_server(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        // Browsers leave out the port that is that of HTTP.
+        // Browsers omit the port if it is the default port of HTTP.
         let port = format!(":{}", self.port);
         let is_host = |text: &str| {
             ["127.0.0.1", "localhost"].iter().any(|name| name.eq_ignore_ascii_case(text))
@@ -120,7 +121,7 @@ impl RequestGuard {
         names_server(uri, headers, is_ours)
     }
 
-    /// Whether the cookie of this server is among those of a request.
+    /// Whether a request carries the cookie of this server.
     fn has_session(&self, headers: &HeaderMap) -> bool {
         let name = cookie_name(self.port);
         let lines = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
@@ -129,14 +130,14 @@ impl RequestGuard {
         cookies.any(|(key, value)| key.trim() == name && is_equal(value.trim(), &self.session))
     }
 
-    /// Whether a query has the secret of the address, and is the first that has it.
+    /// Whether a query contains the secret of the printed address for the first time.
     fn takes(&self, query: Option<&str>) -> bool {
         let token = query.and_then(|query| query.strip_prefix("token=")).unwrap_or_default();
         is_equal(token, &self.login) && !self.is_login_used.swap(true, Ordering::AcqRel)
     }
 }
 
-/// Whether a request names a server that is ours, wherever it names one.
+/// Whether every host name in the address and the header `Host` of a request is a name of this server.
 pub(crate) fn names_server(uri: &Uri, headers: &HeaderMap, is_ours: impl Fn(&str) -> bool) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next().and_then(|it| it.to_str().ok());
@@ -145,30 +146,31 @@ pub(crate) fn names_server(uri: &Uri, headers: &HeaderMap, is_ours: impl Fn(&str
     is_single && host.is_some_and(&is_ours) && authority.is_none_or(&is_ours)
 }
 
-/// Whether a browser says that a page of another origin loads this one into itself. The cookie is no proof against the pages of
-/// other servers on this machine: for browsers, all ports of a host are one site.
+/// Whether the browser says that a page of another origin loads this page. The cookie does not protect against other servers on
+/// this machine, because browsers treat all ports of a host as one site.
 pub(crate) fn is_embedded_elsewhere(headers: &HeaderMap) -> bool {
     let said = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let is_of_another_origin = matches!(said("sec-fetch-site"), "cross-site" | "same-site");
     is_of_another_origin && said("sec-fetch-dest") != "document"
 }
 
-/// The verdict about a request that is not answered.
+/// Makes the verdict that refuses a request.
 pub(crate) fn refused(status: StatusCode, text: &'static str) -> GuardVerdict {
     GuardVerdict::Refused { status, text }
 }
 
-/// The name of the cookie: cookies belong to a host with all its ports, on which several servers may run.
+/// The name of the cookie, which contains the port. A cookie belongs to a host with all its ports, and several servers may run
+/// there.
 fn cookie_name(port: u16) -> String {
     format!("windlass-ui-{port}")
 }
 
-/// Whether two texts are equal, in a time that does not depend on where they differ.
+/// Compares two texts in a time that does not depend on where they differ.
 pub(crate) fn is_equal(one: &str, other: &str) -> bool {
     verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
 }
 
-/// A text that cannot be guessed.
+/// A random text that cannot be guessed.
 pub(crate) fn secret() -> String {
     let mut bytes = [0; SECRET_BYTES];
     random_bytes::fill(&mut bytes);
@@ -197,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The status of a request for a page with the right cookie.
+    /// The status of a GET request with the right cookie.
     fn with_cookie(guard: &RequestGuard, target: &str, lines: &[(&'static str, &str)]) -> u16 {
         let cookie = format!("a=b; windlass-ui-{PORT}={}", guard.session);
         let mut headers = headers(lines);
@@ -223,7 +225,7 @@ mod tests {
         assert_eq!(with_cookie(&guard, "http://evil.example/", &ours), 421);
     }
 
-    /// The status of a form with the right cookie, or without one.
+    /// The status of a form request, with or without the right cookie.
     fn of_form(guard: &RequestGuard, method: &Method, target: &str, has_cookie: bool) -> u16 {
         let form = "application/x-www-form-urlencoded";
         let own = [
@@ -250,7 +252,7 @@ mod tests {
         for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
             assert_eq!(of_form(&guard, &method, ACTION_PATH, true), 405, "{method}");
         }
-        // The path is no page, so that reading it does nothing.
+        // No page has this path, so a GET request does nothing.
         assert_eq!(of_form(&guard, &Method::GET, ACTION_PATH, true), 200);
         assert_eq!(crate::route::Route::parse(ACTION_PATH), None);
     }
@@ -320,7 +322,7 @@ mod tests {
         let target: Uri = guard.login_target().parse().unwrap();
         let wrong = Uri::from_static("/_/login?token=0");
         assert_eq!(status(&guard.judge(&Method::GET, &wrong, &headers)), 403);
-        // What only looks ahead does not use it up.
+        // A HEAD request does not use up the secret of the printed address.
         assert_eq!(status(&guard.judge(&Method::HEAD, &target, &headers)), 403);
         let GuardVerdict::Login { cookie } = guard.judge(&Method::GET, &target, &headers) else {
             panic!("the first one counts")
@@ -330,7 +332,7 @@ mod tests {
         assert_eq!(cookie, expected);
         assert!(!cookie.contains(&guard.login), "the address is not the cookie");
         assert_eq!(status(&guard.judge(&Method::GET, &target, &headers)), 403);
-        // The browser that has the cookie may open it again.
+        // The browser that has the cookie may open the printed address again.
         assert_eq!(with_cookie(&guard, &guard.login_target(), &[("host", "localhost:4711")]), 303);
     }
 

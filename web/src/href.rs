@@ -1,13 +1,13 @@
-//! Where a link leads: to a page of this server, or to what was parsed as an address of the web.
+//! Links to a page of this server, or to a text that was parsed as a web address.
 //!
-//! An `href` takes nothing else, so that no text of an object becomes a `javascript:` or `data:` link.
+//! An `href` attribute accepts only this type. So no text of an object can become a `javascript:` or `data:` link.
 
 use maud::Render;
 use url::Url;
 
 use super::route::Route;
 
-/// Where open pages hear of changes.
+/// The path from which open pages receive events about changes.
 pub(crate) const LIVE_PATH: &str = "/_/live";
 
 /// A link.
@@ -15,12 +15,12 @@ pub(crate) const LIVE_PATH: &str = "/_/live";
 pub(crate) struct Href(String);
 
 impl Href {
-    /// A page.
+    /// A link to a page of this server.
     pub(crate) fn inside(route: &Route) -> Self {
         Self(route.path())
     }
 
-    /// A page with a query; pairs without a value are left out.
+    /// A link to a page with a query. Pairs with an empty value are left out.
     pub(crate) fn with_query(route: &Route, pairs: &[(&str, &str)]) -> Self {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         pairs.iter().filter(|(_, value)| !value.is_empty()).for_each(|(key, value)| {
@@ -32,7 +32,8 @@ impl Href {
         }
     }
 
-    /// Where the parts of an open page come from: of the page at an address, and since this version of it.
+    /// The address from which an open page receives its changed parts. It names the page and the version that the browser
+    /// shows.
     pub(crate) fn live(page: &str, version: &str) -> Self {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.append_pair("page", page).append_pair("at", version);
@@ -44,12 +45,12 @@ impl Href {
         &self.0
     }
 
-    /// A file of this server, by its path.
+    /// A link to a static file of this server.
     pub(crate) fn asset(path: &'static str) -> Self {
         Self(path.to_owned())
     }
 
-    /// An address of the web; `None` for what is no `http` or `https` address, or has a user or a password.
+    /// A link to a web address. Returns `None` unless the text is an `http` or `https` address without a user and a password.
     pub(crate) fn outside(text: &str) -> Option<Self> {
         let url = Url::parse(text).ok()?;
         let is_of_web = matches!(url.scheme(), "http" | "https") && url.has_host();

@@ -1,9 +1,11 @@
-//! Pages about objects, rendered on the server: those of `windlass ui`, which one person reads on the same machine, and those of
-//! `windlass serve --web-addr`, for users who log in.
+//! Web pages about objects, rendered on the server. `windlass ui` serves them to one user on the same machine. `windlass serve
+//! --web-addr` serves them to users who log in.
 //!
-//! Every page is a command, shown at its foot, and `Accept: application/json` gets what `-o json` prints. Only a form of a page
-//! changes something (`actions`), and no page has a value of a Secret. Elsewhere: finding out what pages show and the requests
-//! that forms send (`windlass-answers`), connections (`windlass-http-server`), the command (`windlass-cli`).
+//! Each page has an equivalent command, which the page shows at its foot. With `Accept: application/json`, the server returns
+//! the output of that command with `-o json`.
+//! Only a form of a page can change something (`actions`), and no page shows a value of a Secret.
+//! Elsewhere: the data of pages and the requests of forms (`windlass-answers`), connections (`windlass-http-server`), the
+//! command (`windlass-cli`).
 
 mod action_guard;
 mod actions;

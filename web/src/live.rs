@@ -1,9 +1,10 @@
-//! Pages that are open: when something of them changes, the parts that differ are made again and sent.
+//! Keeps open pages up to date. When something changes, the server renders the page again and sends the parts that differ.
 //!
-//! The events are those of `text/event-stream`: `live` once changes are seen, `part` with the HTML of a part, `read` with the time
-//! of the reading and whether changes are seen, `failed` with why it failed, in which case the page stays as it is and says so.
-//! Each `read` carries the version of what was read, by which a browser that connects again misses nothing. Elsewhere: what the
-//! browser does with them (`assets/live.js`), watches (`board_watcher.rs`).
+//! The browser receives events of the type `text/event-stream`. `live` says that changes are watched. `part` contains the HTML
+//! of a part. `read` says when the page was read and whether changes are watched. `failed` explains why the page could not be
+//! rendered; then the browser keeps the old page and says so.
+//! Each `read` carries the version of the page. A browser that reconnects sends it back, so the browser misses no change.
+//! Elsewhere: the script in the browser (`assets/live.js`), watches (`board_watcher.rs`).
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -24,47 +25,48 @@ use super::pages::{self, PageContent, PageRequest};
 use super::route::{ObjectPlace, ObjectTab, Route};
 use super::server::PAGE_TIME_LIMIT;
 
-/// How often something is sent although nothing happens, so that both sides notice a connection that is lost.
+/// How often the server sends something although nothing happened, so that both sides notice a lost connection.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How long a stream lasts: less than a connection, which would not end by itself. The browser connects again.
+/// How long a stream lasts. The server's limit for connections is longer, and the browser reconnects afterwards.
 const STREAM_LIFETIME: Duration = Duration::from_secs(540);
 
-/// How soon a browser connects again.
+/// How soon a browser reconnects.
 const RECONNECT_DELAY_MILLISECONDS: u32 = 1_000;
 
-/// How many events wait for a browser.
+/// How many events may wait until the browser reads them.
 pub(crate) const MAX_WAITING_EVENTS: usize = 32;
 
-/// How long after one version of a page the next is made, by what it costs the API server.
+/// The minimum time between two versions of a page. It is longer for pages that cost the API server more.
 const BOARD_PAUSE: Duration = Duration::from_millis(250);
 const OBJECT_PAUSE: Duration = Duration::from_secs(1);
 const LIST_PAUSE: Duration = Duration::from_secs(2);
 const EVERYTHING_PAUSE: Duration = Duration::from_secs(10);
 
-/// What takes long to make is made again after so many times as long, so that pages that stay open do not take all of the time.
+/// A page is rendered again only after this many times its last rendering time. So open pages do not use all of the server's
+/// time.
 const PAUSE_PER_MAKING_TIME: u32 = 4;
 
-/// How soon a browser connects again that was refused, since too many pages are open.
+/// How soon a browser reconnects after the server refused it because too many pages were open.
 const CROWDED_RECONNECT_DELAY_MILLISECONDS: u32 = 30_000;
 
-/// What a page is made of, by which it is known when it changes.
+/// The data of a page, which decides which changes make the page outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PageFacts {
     Rows,
     Records,
     RowsAndRecords,
     OneObject,
-    /// It is made when it is opened only.
+    /// The page is rendered only when the user opens it.
     Fixed,
 }
 
-/// What pages of a route are made of.
+/// The data of the pages of a route.
 fn facts(route: &Route) -> PageFacts {
     match route {
         Route::Overview | Route::Calendar => PageFacts::RowsAndRecords,
         Route::Objects => PageFacts::Rows,
-        // What would change is predicted by dry-runs of all objects: a person asks for that.
+        // This page needs dry-runs of all objects, so windlass does them only when a user asks.
         Route::Object { tab: ObjectTab::Diff, .. } | Route::Me => PageFacts::Fixed,
         Route::Object { .. } => PageFacts::OneObject,
         Route::Incidents
@@ -80,18 +82,18 @@ fn pause(route: &Route) -> Duration {
     match route {
         Route::Objects => BOARD_PAUSE,
         Route::Object { .. } => OBJECT_PAUSE,
-        // It reads all objects, for what fails without an incident.
+        // This page reads all objects, because it also shows failures without an Incident.
         Route::Incidents => EVERYTHING_PAUSE,
         _ => LIST_PAUSE,
     }
 }
 
-/// Whether an open page is made again when something changes.
+/// Whether the server renders an open page of this route again when something changes.
 pub(crate) fn is_live(route: &Route) -> bool {
     facts(route) != PageFacts::Fixed
 }
 
-/// The version of what a page shows, unless that is one object, which has its own.
+/// The version of the data of a page. Empty for the page of one object, which uses the resourceVersion.
 pub(crate) fn version(reader: &PageReader, route: &Route) -> String {
     let rows = *reader.watcher.row_changes().borrow();
     let records = *reader.watcher.record_changes().borrow();
@@ -106,33 +108,33 @@ pub(crate) fn version(reader: &PageReader, route: &Route) -> String {
 /// A page that is open in a browser.
 pub(crate) struct OpenPage {
     pub(crate) page: PageRequest,
-    /// The version that the browser has.
+    /// The version that the browser shows.
     pub(crate) version: String,
-    /// What is sent to it.
+    /// The channel for the events that the server sends to the browser.
     pub(crate) events: mpsc::Sender<String>,
 }
 
-/// Why a page is made again.
+/// Why a page is rendered again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PageWake {
     Change,
-    /// Changes are not seen at the moment.
+    /// The watch is interrupted, for this reason.
     Interruption(String),
 }
 
-/// What wakes a page.
+/// The watch that causes a page to be rendered again.
 enum PageWatch {
     Counters { rows: Option<watch::Receiver<u64>>, records: Option<watch::Receiver<u64>> },
     Object(ObjectWatch),
     Nothing,
 }
 
-/// The watch of the one object that a page is about.
+/// The watch of the one object that a page shows.
 struct ObjectWatch {
     events: BoxStream<'static, Result<WatcherEvent<FullObject>, ClusterError>>,
-    /// The version that the browser has.
+    /// The version that the browser shows.
     version: String,
-    /// Whether the list that is under way has brought the object.
+    /// Whether the list in progress has returned the object.
     is_listed: bool,
     is_interrupted: bool,
 }
@@ -152,7 +154,7 @@ impl ObjectWatch {
                     }
                 }
                 Ok(WatcherEvent::Listing) => self.is_listed = false,
-                // It is gone since it was read, or since the watch was interrupted.
+                // The object was deleted after the page was read, or during an interruption of the watch.
                 Ok(WatcherEvent::ListEnded) if !self.is_listed && !self.version.is_empty() => {
                     self.version.clear();
                     return PageWake::Change;
@@ -165,7 +167,7 @@ impl ObjectWatch {
                     return PageWake::Change;
                 }
                 Ok(WatcherEvent::ListEnded | WatcherEvent::Live | WatcherEvent::Interrupted) => {}
-                // Also where this user may not watch it: that is another right than the one to read it.
+                // This also happens if the user may read the object but not watch it.
                 Err(error) => {
                     if !std::mem::replace(&mut self.is_interrupted, true) {
                         return PageWake::Interruption(error.to_string());
@@ -193,7 +195,7 @@ impl PageWatch {
     }
 
     async fn of_object(reader: &PageReader, place: &ObjectPlace, version: &str) -> Self {
-        // The page itself says what is wrong with the kind.
+        // The page itself shows the error about the kind.
         let Ok(target) = kind_argument::one(&reader.site.cluster, &[place.word()]).await else {
             return Self::Nothing;
         };
@@ -233,18 +235,18 @@ async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
     }
 }
 
-/// Ends the stream of a page at once, since too many are open. The browser says so, and tries again.
+/// Ends the stream of a page at once, because too many pages are open. The browser tells the user, and reconnects later.
 pub(crate) fn refuse(open: &OpenPage) {
     let retry = format!("retry: {CROWDED_RECONNECT_DELAY_MILLISECONDS}\n\n");
     let why = failed("too many pages are open, so that this one is as it was read");
-    // Nothing was sent before, so that there is room.
+    // The channel is still empty, so both events fit.
     for event in [retry, why] {
         drop(open.events.try_send(event));
     }
 }
 
-/// Sends what changes of a page, until the browser leaves or the stream has lasted long enough. `permits` are those of open pages
-/// that are made again: what waits for a change holds none.
+/// Sends the changes of a page until the browser disconnects or the stream reaches its time limit. Rendering takes one of the
+/// `permits`, but waiting for a change takes none.
 pub(crate) async fn follow(reader: &PageReader, permits: &Semaphore, open: OpenPage) {
     let OpenPage { page, version, events } = open;
     let sent = BTreeMap::new();
@@ -257,27 +259,27 @@ pub(crate) async fn follow(reader: &PageReader, permits: &Semaphore, open: OpenP
     }
 }
 
-/// What a browser has of a page.
+/// The state of the stream to a browser.
 struct PageStream<'r> {
     reader: &'r PageReader,
     permits: &'r Semaphore,
     page: PageRequest,
-    /// The digests of the parts that were sent.
+    /// The digests of the parts that were sent last.
     sent: BTreeMap<&'static str, String>,
-    /// When it is made again although nothing wakes it.
+    /// When the page is rendered again although no watch reports a change.
     renew_at: Option<Instant>,
-    /// Whether changes are not seen, so that it is made again now and then.
+    /// Whether changes are not watched at the moment. Then the page is rendered again at intervals.
     is_unwatched: bool,
 }
 
 impl PageStream<'_> {
-    /// Ends when the browser takes nothing any more.
+    /// Sends events until the browser no longer reads them.
     async fn follow(&mut self, version: &str, events: &mpsc::Sender<String>) {
         if events.send(format!("retry: {RECONNECT_DELAY_MILLISECONDS}\n\n")).await.is_err() {
             return;
         }
         let mut watch = PageWatch::of(self.reader, &self.page.route, version).await;
-        // The watch has begun: what is the same now has not changed in between.
+        // The watch already runs. If the version is the same now, nothing changed before the watch began.
         let now = self::version(self.reader, &self.page.route);
         let mut is_other = !now.is_empty() && now != version;
         self.is_unwatched = matches!(watch, PageWatch::Nothing);
@@ -285,7 +287,7 @@ impl PageStream<'_> {
         {
             return;
         }
-        // Whether watches are enough, the first version says that is made here.
+        // The first rendering finds out whether watches are sufficient for this page.
         self.renew(Some(match facts(&self.page.route) {
             PageFacts::OneObject => UNSETTLED_RENEWAL,
             _ => UNWATCHED_RENEWAL,
@@ -319,7 +321,7 @@ impl PageStream<'_> {
                     is_other = true;
                     continue;
                 }
-                // The pause is over.
+                // The pause after the last rendering is over.
                 () = sleep_until(quiet_until), if is_other => continue,
                 _ = heartbeat.tick() => ": \n\n".to_owned(),
             };
@@ -329,7 +331,8 @@ impl PageStream<'_> {
         }
     }
 
-    /// Changes are not seen: it is made again now and then. Returns the event that says so.
+    /// Notes that changes are not watched, so the page is rendered again at intervals. Returns the event that tells the
+    /// browser.
     fn interrupted(&mut self, why: &str) -> String {
         self.is_unwatched = true;
         if self.renew_at.is_none() {
@@ -338,14 +341,14 @@ impl PageStream<'_> {
         failed(&format!("changes are not seen: {why}"))
     }
 
-    /// Makes it again after a time; if changes are not seen, also without one.
+    /// Sets when the page is rendered again. If changes are not watched, it is also rendered again without `after`.
     fn renew(&mut self, after: Option<Duration>) {
         let unwatched = self.is_unwatched.then_some(UNWATCHED_RENEWAL);
         let after = [after, unwatched].into_iter().flatten().min();
         self.renew_at = after.map(|after| Instant::now() + after);
     }
 
-    /// Makes the page. Returns the events for what differs from what was sent.
+    /// Renders the page. Returns the events for the parts that differ from those sent before.
     async fn make(&mut self) -> Vec<String> {
         let Ok(_permit) = self.permits.acquire().await else { return Vec::new() };
         let version = version(self.reader, &self.page.route);
@@ -360,7 +363,7 @@ impl PageStream<'_> {
                 self.renew(Some(UNWATCHED_RENEWAL));
                 vec![failed(&text)]
             }
-            // A browser asked for a page.
+            // Open pages in a browser never ask for JSON.
             Ok(Ok(PageContent::Json(_))) => Vec::new(),
             Ok(Err(error)) => {
                 self.renew(Some(UNWATCHED_RENEWAL));
@@ -391,7 +394,7 @@ impl PageStream<'_> {
     }
 }
 
-/// Waits until a page is made again although nothing wakes it.
+/// Waits until the time at which the page is rendered again without a change.
 async fn renewal(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
@@ -399,7 +402,8 @@ async fn renewal(at: Option<Instant>) {
     }
 }
 
-/// That the page is as old as it says, and why. JSON has no line of its own.
+/// The event that says that the page could not be updated, and why. The text is put on one line, because an event ends at a
+/// line break.
 fn failed(text: &str) -> String {
     format!("event: failed\ndata: {}\n\n", json!({"text": objects::clean_line(text)}))
 }

@@ -1,9 +1,10 @@
-//! Logins by OpenID Connect: a browser is sent to the issuer, comes back with a code, and gets a session.
+//! Logins by OpenID Connect. windlass sends the browser to the issuer. The browser returns with a code, and windlass gives it a
+//! session.
 //!
-//! The code flow with PKCE, state and nonce. A login that has begun and a session are in cookies that only this installation
-//! reads, so that each replica serves each browser. A session ends with its token, which is not renewed. Below: cookies
-//! (`sealed_cookie.rs`), what is in them (`login_attempt.rs`, `user_session.rs`), the issuer (`issuer.rs`), which tokens count
-//! (`id_token.rs`). Elsewhere: what a session may read, which the API server decides.
+//! The login uses the code flow with PKCE, state and nonce. A started login and a session are kept in encrypted cookies, so any
+//! replica can serve any browser. A session ends with its token, which is not renewed.
+//! Below: cookies (`sealed_cookie.rs`), their content (`login_attempt.rs`, `user_session.rs`), the issuer (`issuer.rs`), the
+//! verification of tokens (`id_token.rs`). Elsewhere: the API server decides what the user of a session may read.
 
 mod id_token;
 mod issuer;
@@ -29,59 +30,60 @@ pub(crate) use self::user_session::UserSession;
 use crate::guard::{is_equal, secret};
 use crate::page_query::PageQuery;
 
-/// Where a login begins.
+/// The path that starts a login.
 pub(crate) const LOGIN_PATH: &str = "/login";
 
-/// Where the issuer sends a browser back to.
+/// The path to which the issuer sends the browser back.
 pub(crate) const CALLBACK_PATH: &str = "/callback";
 
-/// Where a session ends.
+/// The path that ends a session.
 pub(crate) const LOGOUT_PATH: &str = "/logout";
 
-/// Where a user says in which namespace pages look.
+/// The path at which a user chooses the namespace that pages read.
 pub(crate) const NAMESPACE_PATH: &str = "/namespace";
 
-/// What the cookie is called that says in which namespace pages look.
+/// The name of the cookie with the namespace that the user chose.
 const NAMESPACE_COOKIE: &str = "__Host-windlass-namespace";
 
-/// How long that is kept, in seconds.
+/// How long the browser keeps the chosen namespace, in seconds.
 const NAMESPACE_SECONDS: i64 = 30 * 24 * 3600;
 
-/// The longest name of a namespace.
+/// The longest name of a namespace, in bytes.
 const MAX_NAMESPACE_BYTES: usize = 63;
 
-/// How long a session lasts at most, in seconds, if its token lasts longer.
+/// The longest session, in seconds, even if its token is valid for longer.
 const MAX_SESSION_SECONDS: i64 = 8 * 3600;
 
-/// How many logins may wait for the issuer at once.
+/// How many requests to the issuer for logins may run at once.
 const MAX_LOGINS_AT_ONCE: usize = 16;
 
-/// How many logins that have come back, and sessions that have ended, a replica remembers.
+/// How many finished logins, and how many ended sessions, a replica remembers.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// The longest code of an issuer.
+/// The longest code that windlass accepts from an issuer, in bytes.
 const MAX_CODE_BYTES: usize = 2048;
 
-/// How users log in.
+/// The settings of logins.
 #[derive(Debug, Clone)]
 pub struct LoginOptions {
-    /// The address of the pages, without a path.
+    /// The address of the pages for users, without a path.
     pub base_url: String,
-    /// The issuer, as it writes itself in tokens.
+    /// The URL of the issuer, exactly as in its tokens.
     pub issuer: String,
-    /// What the issuer calls windlass. The API server has to accept tokens for it.
+    /// The client ID of windlass at the issuer. The API server has to accept tokens for this client.
     pub client_id: String,
-    /// None for a public client.
+    /// The secret of the client. `None` for a public client.
     pub client_secret: Option<RedactedValue<String>>,
-    /// Authorities of the issuer's certificate in PEM, besides those of the system.
+    /// Certificate authorities for the issuer's certificate in PEM, in addition to those of the system.
     pub authorities: Option<Vec<u8>>,
-    /// What is asked for besides `openid`.
+    /// The scopes that windlass requests in addition to `openid`.
     pub scopes: Vec<String>,
-    /// What all replicas have, and no browser; without it, sessions end with the process, and belong to it only.
+    /// The key that all replicas share to encrypt the cookies of sessions. Without it, a session works with one process only,
+    /// and ends when that process ends.
     pub session_key: Option<RedactedValue<Vec<u8>>>,
 }
 
-/// Why a login does not go on, for its user.
+/// Why a login failed, as a text for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoginRefusal {
     pub(crate) status: StatusCode,
@@ -98,7 +100,7 @@ impl LoginRefusal {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, text: text.to_owned() }
     }
 
-    /// The issuer is at fault, or the way to it. The details are for the log.
+    /// The issuer, or the connection to it, failed. The details are only logged.
     fn issuer(error: &anyhow::Error) -> Self {
         tracing::error!(
             error = format!("{error:#}"),
@@ -111,20 +113,21 @@ impl LoginRefusal {
     }
 }
 
-/// Where a browser goes, with which cookies.
+/// The next address of the browser in a login, and the cookies for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoginStep {
     pub(crate) location: String,
-    /// Headers `Set-Cookie`.
+    /// The values of the headers `Set-Cookie`.
     pub(crate) cookies: Vec<String>,
 }
 
-/// Random texts that count once, each until a time. When there are too many, those go first that end first.
+/// Random texts that may be used once, each with the time until which it is remembered. When there are too many, those that
+/// expire first are removed.
 #[derive(Default)]
 struct ExpiringTexts(BTreeMap<String, i64>);
 
 impl ExpiringTexts {
-    /// Notes a text. Returns whether it was not there.
+    /// Remembers a text. Returns whether the text is new.
     fn insert(&mut self, text: &str, until: i64, now: i64) -> bool {
         self.0.retain(|_, until| *until > now);
         if self.0.len() >= MAX_REMEMBERED {
@@ -141,18 +144,18 @@ impl ExpiringTexts {
 pub(crate) struct LoginService {
     issuer: IssuerClient,
     seal: CookieSeal,
-    /// The address of [`CALLBACK_PATH`].
+    /// The full address of [`CALLBACK_PATH`].
     redirect: String,
     scopes: String,
     permits: Semaphore,
-    /// The states of logins that have come back.
+    /// The states of finished logins, which may not be used again.
     used: Mutex<ExpiringTexts>,
-    /// The sessions that were ended.
+    /// The IDs of the sessions that users ended.
     ended: Mutex<ExpiringTexts>,
 }
 
 impl LoginService {
-    /// Logins at an issuer, for pages at an address.
+    /// Prepares logins at an issuer, for pages at an address.
     ///
     /// # Errors
     /// An address, the authorities or the key cannot be used.
@@ -183,17 +186,18 @@ impl LoginService {
         })
     }
 
-    /// The session of a request; `None` if there is none that counts.
+    /// Returns the session of a request, or `None` if the request has no valid session.
     pub(crate) fn session(&self, headers: &HeaderMap, now: i64) -> Option<UserSession> {
         let session = UserSession::of(headers, &self.seal, now)?;
         let is_ended = self.ended.lock().0.contains_key(&session.id);
         (!is_ended).then_some(session)
     }
 
-    /// Sends a browser to the issuer. `return_to` is where it wants to be in the end, which only counts if it is a page.
+    /// Sends a browser to the issuer. `return_to` is the page that the user wanted to open. An address that is not a page of
+    /// this server is ignored.
     ///
     /// # Errors
-    /// The issuer does not respond, or too many logins wait for it.
+    /// The issuer does not respond, or too many logins already wait for the issuer.
     pub(crate) async fn begin(&self, return_to: &str, now: i64) -> Result<LoginStep, LoginRefusal> {
         let _permit = self.permit()?;
         let endpoints = self.issuer.endpoints().await;
@@ -215,10 +219,11 @@ impl LoginService {
         Ok(LoginStep { location: location.into(), cookies: vec![cookie] })
     }
 
-    /// Takes what a browser brings back from the issuer, and gives it a session.
+    /// Completes a login with the answer that the browser brings back from the issuer, and creates a session.
     ///
     /// # Errors
-    /// It does not belong to a login of this browser, was brought before, or the issuer or its token refuses it.
+    /// The answer does not belong to a login of this browser, or it was used before. Or the issuer refuses the login, or its
+    /// token is not valid.
     pub(crate) async fn finish(
         &self,
         headers: &HeaderMap,
@@ -285,7 +290,7 @@ impl LoginService {
         Ok(UserSession { id: secret(), subject, token, expires_at })
     }
 
-    /// Ends a session in this browser and in this replica. Returns the headers `Set-Cookie`.
+    /// Ends a session in this browser and in this replica. Returns the values of the headers `Set-Cookie`.
     pub(crate) fn end(&self, session: Option<&UserSession>, now: i64) -> Vec<String> {
         if let Some(UserSession { id, expires_at, .. }) = session {
             self.ended.lock().insert(id, *expires_at, now);
@@ -299,10 +304,10 @@ impl LoginService {
     }
 }
 
-/// The address of the pages.
+/// Parses the address of the pages.
 ///
 /// # Errors
-/// It is not the address of a whole host that browsers reach with TLS, or on this machine.
+/// The address has a path or a query, or it is neither an `https` address nor one on this machine.
 pub(crate) fn base_url(text: &str) -> anyhow::Result<Url> {
     let url = issuer::secure_url(text)?;
     anyhow::ensure!(
@@ -312,13 +317,13 @@ pub(crate) fn base_url(text: &str) -> anyhow::Result<Url> {
     Ok(url)
 }
 
-/// In which namespace the user of a browser wants pages to look; empty for all. It gives no right.
+/// The namespace that the user of a browser chose for pages. Empty for all namespaces. The choice grants no right.
 pub(crate) fn chosen_namespace(headers: &HeaderMap) -> String {
     let chosen = sealed_cookie::cookie(headers, NAMESPACE_COOKIE).unwrap_or_default();
     if is_namespace(chosen) { chosen.to_owned() } else { String::new() }
 }
 
-/// The header `Set-Cookie` that says in which namespace pages look.
+/// The header `Set-Cookie` that stores the namespace that the user chose.
 pub(crate) fn namespace_cookie(namespace: &str) -> String {
     match is_namespace(namespace) {
         true => sealed_cookie::set_cookie(NAMESPACE_COOKIE, namespace, NAMESPACE_SECONDS),

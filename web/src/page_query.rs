@@ -1,26 +1,26 @@
-//! What the query of an address says: filters, order, page.
+//! The query of an address: filters, sort order, and page number.
 
 use std::collections::BTreeMap;
 
-/// How many pairs of a query are read.
+/// How many name and value pairs of a query are read.
 const MAX_PAIRS: usize = 32;
 
 /// The longest value, in bytes.
 const MAX_VALUE_BYTES: usize = 2048;
 
-/// A query.
+/// A query, as values by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PageQuery(BTreeMap<String, String>);
 
 impl PageQuery {
-    /// Reads a query. The last of several values of one name counts, and what is too long does not.
+    /// Parses a query. If a name occurs several times, the last value is used. Values that are too long are ignored.
     pub(crate) fn parse(query: &str) -> Self {
         let pairs = url::form_urlencoded::parse(query.as_bytes()).take(MAX_PAIRS);
         let pairs = pairs.filter(|(_, value)| value.len() <= MAX_VALUE_BYTES);
         Self(pairs.map(|(key, value)| (key.into_owned(), value.trim().to_owned())).collect())
     }
 
-    /// A value; empty if there is none.
+    /// The value of a name. Empty if the query does not contain the name.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.get(name).map(String::as_str).unwrap_or_default()
     }
@@ -30,7 +30,7 @@ impl PageQuery {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
-    /// The number of the page, from 1 on.
+    /// The number of the page, starting at 1.
     pub(crate) fn page(&self) -> usize {
         self.get("page").parse().unwrap_or(1).clamp(1, 100_000)
     }

@@ -1,4 +1,4 @@
-//! A cluster as pages read it: what they share, and what each reads by itself.
+//! Reads a cluster for pages. Pages of one user share some results, and read the rest themselves.
 
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
@@ -16,50 +16,51 @@ use super::frame::SiteFacts;
 use super::shared_read::SharedRead;
 use super::shell_line::shell_line;
 
-/// How many pages predict what would change at once.
+/// How many pages may predict changes by dry-runs at once.
 const MAX_PREDICTIONS_AT_ONCE: usize = 2;
 
-/// Those of all users: each has an artifact in memory.
+/// The permits for predictions, shared by all users because each prediction keeps an artifact in memory.
 static PREDICTIONS: Semaphore = Semaphore::const_new(MAX_PREDICTIONS_AT_ONCE);
 
-/// When a page is read again that shows what is not watched.
+/// How soon a page is read again if its data is not watched.
 pub(crate) const UNWATCHED_RENEWAL: Duration = Duration::from_secs(30);
 
-/// When a page of an object is read again of which other objects decide how it is, such as its Pods, and which are not watched.
+/// How soon the page of an unsettled object is read again. Its state depends on objects that are not watched, such as Pods.
 pub(crate) const UNSETTLED_RENEWAL: Duration = Duration::from_secs(10);
 
-/// Everything that is not ready, and when that was read.
+/// Everything that is not ready, and when it was read.
 pub(crate) struct UnreadyRead {
     pub(crate) overview: UnreadyObjectsOverview,
     pub(crate) read_at: Timestamp,
 }
 
-/// A cluster as its user may read it.
+/// Reads a cluster with the rights of one user.
 pub(crate) struct PageReader {
     pub(crate) site: CommandScope,
     pub(crate) facts: SiteFacts,
-    /// Follows the objects while `windlass ui` runs.
+    /// Watches the objects while pages are in use.
     pub(crate) watcher: BoardWatcher,
-    /// What forms need.
+    /// The state that forms need.
     pub(crate) actions: PageActions,
     unready: SharedRead<UnreadyRead>,
-    /// For predictions of what would change.
+    /// Permits for predictions by dry-runs.
     pub(crate) predictions: &'static Semaphore,
 }
 
 impl PageReader {
-    /// A reader of one namespace, or of all. `access` are the flags by which a command means the same cluster and user.
+    /// Makes a reader of one namespace, or of all namespaces. `access` are the flags that a command needs to reach the same
+    /// cluster as the same user.
     pub(crate) async fn new(site: CommandScope, access: &[String]) -> Self {
         Self::with(site, access, WatchedRights::OfOwnUser).await
     }
 
-    /// A reader for one user who has logged in, and whose rights may go while pages are open.
+    /// Makes a reader for a logged-in user, who may lose rights while pages are open.
     pub(crate) async fn for_login(site: CommandScope) -> Self {
         Self::with(site, &[], WatchedRights::OfLogin).await
     }
 
     async fn with(site: CommandScope, access: &[String], rights: WatchedRights) -> Self {
-        // Who the user is decides nothing here: the API server knows it.
+        // The name is only shown. The API server knows the user and decides about rights.
         let user = site.cluster.own_name().await.unwrap_or_default();
         let words: Vec<&str> = access.iter().map(String::as_str).collect();
         let facts = SiteFacts {
@@ -79,7 +80,7 @@ impl PageReader {
         }
     }
 
-    /// All objects that are reconciled, a row each.
+    /// The rows of all reconciled objects.
     ///
     /// # Errors
     /// The API server did not respond.
@@ -87,23 +88,23 @@ impl PageReader {
         self.watcher.board(&self.site).await
     }
 
-    /// When a page of the board is read again although no watch says that something has changed: where kinds are not watched.
+    /// How soon a page of the board is read again although no watch reports a change. `None` if all kinds are watched.
     pub(crate) fn board_renewal(&self) -> Option<Duration> {
         self.watcher.renewal()
     }
 
-    /// The same for a page of Incidents, audits and the like.
+    /// How soon a page of Incidents, audits and similar objects is read again although no watch reports a change.
     pub(crate) fn record_renewal(&self) -> Option<Duration> {
         (!self.watcher.hears_records()).then_some(UNWATCHED_RENEWAL)
     }
 
-    /// When the overview is read again: it is read as a whole, so that it may be older than the last change.
+    /// How soon the overview is read again. Pages share the result of one reading, so it may be older than the last change.
     pub(crate) async fn overview_renewal(&self) -> Option<Duration> {
         let unseen = self.unready.shows_in(self.watcher.changed_at()).await;
         [unseen, self.board_renewal(), self.record_renewal()].into_iter().flatten().min()
     }
 
-    /// Everything that is not ready, by its cause.
+    /// Everything that is not ready, grouped by cause.
     ///
     /// # Errors
     /// The API server did not respond.
@@ -118,7 +119,7 @@ impl PageReader {
             .await
     }
 
-    /// What words of the command line name.
+    /// Resolves kind names as the command line accepts them.
     ///
     /// # Errors
     /// There is no such kind, or the API server did not respond.
@@ -127,7 +128,7 @@ impl PageReader {
         kind_argument::targets(&self.site.cluster, &words).await
     }
 
-    /// The flag by which a command is about the same namespaces.
+    /// The flag with which a command reads the same namespaces.
     pub(crate) fn scope_flag(&self) -> String {
         match self.site.namespace.as_str() {
             "" => "-A".to_owned(),

@@ -1,6 +1,6 @@
-//! The pages, one file each: what a page reads, and how it shows that.
+//! The pages, with one file for each. Each file reads the data of its page and renders it.
 //!
-//! Elsewhere: finding out (`windlass-answers`), what all pages are made of (`parts.rs`).
+//! Elsewhere: finding the data (`windlass-answers`), building blocks of all pages (`parts.rs`).
 
 mod approvals;
 mod audits;
@@ -27,7 +27,7 @@ use super::parts;
 use super::response::{HTML, JSON, PageAnswer};
 use super::route::Route;
 
-/// A page that is asked for.
+/// A request for a page.
 #[derive(Debug, Clone)]
 pub(crate) struct PageRequest {
     pub(crate) route: Route,
@@ -35,29 +35,29 @@ pub(crate) struct PageRequest {
     pub(crate) wants_json: bool,
 }
 
-/// What a page came to.
+/// The result of making a page.
 pub(crate) enum PageContent {
     Html(PageParts),
-    /// What `-o json` prints.
+    /// The same JSON that the command prints with `-o json`.
     Json(Value),
-    /// There is no such object or page of it, in words.
+    /// The object or the tab does not exist. Contains a text that says so.
     Absent(String),
 }
 
-/// How many rows a page has.
+/// How many rows a page shows.
 pub(crate) const ROWS_PER_PAGE: usize = 100;
 
-/// Makes a page. An error is a page, too, and says what the API server said.
+/// Makes a page. After an error, the answer is a page with the error of the API server.
 pub(crate) async fn answer(reader: &PageReader, request: &PageRequest) -> PageAnswer {
-    // What changes while the page is made is shown by the next version.
+    // The version is read first. So a change during the rendering belongs to the next version.
     let version = live::version(reader, &request.route);
     of_content(make(reader, request).await, &reader.facts, request, &version)
 }
 
-/// Finds out what a page shows.
+/// Reads the data of a page and renders it.
 ///
 /// # Errors
-/// Those of the page.
+/// The errors of the individual page.
 pub(crate) async fn make(
     reader: &PageReader,
     request: &PageRequest,
@@ -100,7 +100,8 @@ fn of_content(
     }
 }
 
-/// The status of a page that could not be made: the API server, or the way to it, is at fault unless it refused.
+/// The HTTP status of a page that could not be made. The API server or the connection to it has failed, unless the API server
+/// refused the request.
 fn status_of(error: &anyhow::Error) -> StatusCode {
     if error.downcast_ref::<UnknownKind>().is_some() {
         return StatusCode::NOT_FOUND;
@@ -108,7 +109,7 @@ fn status_of(error: &anyhow::Error) -> StatusCode {
     match error.downcast_ref::<ClusterError>() {
         Some(error) if error.code() == Some(401) => StatusCode::UNAUTHORIZED,
         Some(error) if error.code() == Some(403) => StatusCode::FORBIDDEN,
-        // A path that is not served says nothing about objects.
+        // A path that the API server does not serve says nothing about objects.
         Some(error) if error.is_not_found() => StatusCode::NOT_FOUND,
         _ => StatusCode::BAD_GATEWAY,
     }
@@ -142,18 +143,18 @@ fn failed(status: StatusCode, text: &str, site: &SiteFacts, request: &PageReques
 }
 
 fn json(status: StatusCode, value: &Value) -> PageAnswer {
-    // Every value can be written.
+    // Every JSON value can be serialized.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     PageAnswer { status, content_type: JSON, text: format!("{text}\n") }
 }
 
-/// Refuses what lacks something: a program takes a list for the whole, and no change for none.
+/// Fails if a result is incomplete. A program would take an incomplete list for the whole list.
 pub(crate) fn complete(left_out: &[String]) -> anyhow::Result<()> {
     anyhow::ensure!(left_out.is_empty(), "left out: {}", left_out.join("; "));
     Ok(())
 }
 
-/// The parts of a page with one command, which needs no other renewal than its watches.
+/// Makes the parts of a page with one command. Its watches report all changes, so the page needs no other renewal.
 pub(crate) fn plain_page(
     route: Route,
     title: &str,
@@ -166,7 +167,7 @@ pub(crate) fn plain_page(
     PageParts { route, title, command, read_at, parts, renew_after: None, version }
 }
 
-/// Objects as a list of the Kubernetes API, as `windlass get -o json` prints it.
+/// Wraps objects in a Kubernetes `List`, as `windlass get -o json` prints it.
 pub(crate) fn list_of(items: Vec<Value>) -> Value {
     serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items})
 }

@@ -1,6 +1,7 @@
-//! What all pages are made of: states in six shapes with a word beside each, text from anywhere made harmless.
+//! Building blocks of all pages: states as six shapes with a word beside each, and safe rendering of untrusted texts.
 //!
-//! Elsewhere: the frame around them (`frame.rs`), where links may lead (`href.rs`), colours and sizes (`assets/style.css`).
+//! Elsewhere: the frame of pages (`frame.rs`), the allowed targets of links (`href.rs`), colours and sizes
+//! (`assets/style.css`).
 
 use maud::{Markup, html};
 use objects::{ObjectId, clean_line};
@@ -10,19 +11,19 @@ use windlass_cli_runtime::table::{age, cut};
 use super::href::Href;
 use super::route::{ObjectPlace, ObjectTab, Route};
 
-/// How long a message in a row may be, in characters; the whole of it is one click away.
+/// The longest message in a row, in characters. The user sees the whole message after one click.
 const MAX_ROW_CHARACTERS: usize = 240;
 
-/// How much of a long text is shown at all, in characters.
+/// The maximum number of characters of a long text that a page shows.
 const MAX_WHOLE_CHARACTERS: usize = 64 << 10;
 
 /// How many remarks are listed.
 const MAX_REMARKS: usize = 40;
 
-/// How many of them are seen without a click.
+/// How many remarks are visible without a click.
 const MAX_OPEN_REMARKS: usize = 2;
 
-/// How an object is, as a shape, a colour and a word.
+/// The state of an object, which pages show as a shape, a colour and a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ObjectState {
     Failing,
@@ -34,7 +35,7 @@ pub(crate) enum ObjectState {
 }
 
 impl ObjectState {
-    /// All of them, what needs a person first.
+    /// All states. Those that need a person first come first.
     pub(crate) const ALL: [Self; 6] = [
         Self::Failing,
         Self::Waiting,
@@ -44,7 +45,7 @@ impl ObjectState {
         Self::Ready,
     ];
 
-    /// The word beside the shape, which is also the value of a filter.
+    /// The word beside the shape. The filter for states uses the same word.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Failing => "failing",
@@ -56,7 +57,7 @@ impl ObjectState {
         }
     }
 
-    /// The class of its colour, which names its shape, too.
+    /// The CSS class with the colour of the state.
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Failing => "bad",
@@ -68,7 +69,7 @@ impl ObjectState {
         }
     }
 
-    /// Where its shape is within each page.
+    /// The link to the shape within the page.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Failing => "#s-bad",
@@ -81,19 +82,19 @@ impl ObjectState {
     }
 }
 
-/// The shape of a state. The word beside it says the same, so that nothing reads it twice.
+/// The shape of a state. Screen readers skip it, because the word beside it says the same.
 pub(crate) fn shape(state: ObjectState) -> Markup {
     html! {
         svg class={ "i " (state.class()) } aria-hidden="true" { use href=(state.symbol()) {} }
     }
 }
 
-/// The shape with its word.
+/// The shape of a state with its word.
 pub(crate) fn pill(state: ObjectState) -> Markup {
     html! { span class={ "pill " (state.class()) } { (shape(state)) (state.word()) } }
 }
 
-/// The six shapes, once a page: octagon, clock, ring, pause, triangle, tick.
+/// The definitions of the six shapes, once for each page: octagon, clock, ring, pause, triangle, tick.
 pub(crate) fn sprite() -> Markup {
     html! {
         svg class="sprite" aria-hidden="true" {
@@ -123,12 +124,12 @@ pub(crate) fn sprite() -> Markup {
     }
 }
 
-/// A text from anywhere on one line: what would steer a reader, or turn the text around, is seen.
+/// Renders an untrusted text on one line. Control characters and characters that change the text direction are made visible.
 pub(crate) fn text(text: &str) -> Markup {
     html! { bdi { (clean_line(text.trim())) } }
 }
 
-/// A text from anywhere, cut if it is long, with the whole of it behind the cut.
+/// Renders an untrusted message. A long message is cut, and the user can expand the whole text.
 pub(crate) fn message(whole: &str) -> Markup {
     let line = clean_line(whole.trim());
     if line.chars().count() <= MAX_ROW_CHARACTERS {
@@ -142,12 +143,12 @@ pub(crate) fn message(whole: &str) -> Markup {
     }
 }
 
-/// A text with its lines: each is made harmless, and what is beyond the bound is counted.
+/// Cleans a text line by line, up to the maximum length. The result says how many characters were cut off.
 pub(crate) fn lines(text: &str) -> String {
     lines_within(text, MAX_WHOLE_CHARACTERS)
 }
 
-/// The same with another bound, for pages that have many such texts.
+/// Cleans a text line by line, up to `most` characters. Pages with many texts use this smaller limit.
 pub(crate) fn lines_within(text: &str, most: usize) -> String {
     let mut shown: String = text.chars().take(most).collect();
     let length = text.chars().count();
@@ -159,7 +160,7 @@ pub(crate) fn lines_within(text: &str, most: usize) -> String {
     shown
 }
 
-/// How long ago a time is, with the time itself behind it.
+/// The age of a time, with the exact time as a tooltip.
 pub(crate) fn ago(at: Option<Time>, now: Time) -> Markup {
     html! {
         @if let Some(at) = at {
@@ -168,7 +169,7 @@ pub(crate) fn ago(at: Option<Time>, now: Time) -> Markup {
     }
 }
 
-/// An object as `Kind/namespace/name`, as a link if it is one.
+/// An object as `Kind/namespace/name`. It is a link if the text is such a name.
 pub(crate) fn subject(named: &str) -> Markup {
     let route =
         ObjectPlace::of_subject(named).map(|place| Route::Object { place, tab: ObjectTab::Why });
@@ -180,14 +181,14 @@ pub(crate) fn subject(named: &str) -> Markup {
     }
 }
 
-/// An object of which the group is known, as a link: of two kinds of one name, the right one.
+/// A link to an object whose API group is known. So the link is right even if two groups have a kind with the same name.
 pub(crate) fn object_link(id: &ObjectId) -> Markup {
     let route = Route::Object { place: ObjectPlace::of(id), tab: ObjectTab::Why };
     html! { a href=(Href::inside(&route)) { (text(&id.subject())) } }
 }
 
-/// A list of what could not be read, or is worth knowing; nothing if there is nothing. All but the first are folded, so that
-/// they do not push what a person came for off the screen.
+/// A list of remarks, for example about objects that could not be read. Empty if there are no remarks. All but the first
+/// remarks are folded, so that the user still sees the content of the page.
 pub(crate) fn remarks(all: &[String]) -> Markup {
     let folded = all.len().saturating_sub(MAX_OPEN_REMARKS);
     let more = all.len().saturating_sub(MAX_REMARKS);
@@ -212,7 +213,7 @@ pub(crate) fn remarks(all: &[String]) -> Markup {
     }
 }
 
-/// What went wrong, in the words of the API server or of windlass. Nothing is concluded from it.
+/// An error in the words of the API server or of windlass. The page draws no conclusion from it.
 pub(crate) fn failure(what: &str, error: &str) -> Markup {
     html! {
         div class="alert bad" role="alert" {

@@ -1,5 +1,5 @@
-//! What is answered, and what every answer forbids a browser: scripts but those in files of this server, frames, content of
-//! other servers, guessing types.
+//! The responses of the server, and the restrictions that every response sets for the browser. They forbid scripts except from
+//! files of this server, frames, content of other servers, and guessing of content types.
 
 use std::convert::Infallible;
 
@@ -16,15 +16,15 @@ use tokio::sync::mpsc;
 use super::assets::AssetFile;
 use super::href::Href;
 
-/// What a browser may load and do. Scripts are files of this server; none that stands in a page runs, and none makes markup of
-/// text but by the one policy of `assets/live.js`.
+/// The Content-Security-Policy. Scripts may come only from files of this server. They may make HTML from text only through the
+/// one Trusted Types policy of `assets/live.js`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types windlass";
 
-/// Browsers name the origin of a form only where they may name the page to the same server; other servers hear nothing.
+/// The policy lets browsers send the origin of a form to this server. Other servers receive no referrer.
 const REFERRER_RULE: &str = "same-origin";
 
-/// The headers of every answer.
+/// The headers of every response.
 fn restrictions() -> [(HeaderName, &'static str); 6] {
     [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -36,13 +36,13 @@ fn restrictions() -> [(HeaderName, &'static str); 6] {
     ]
 }
 
-/// HTML.
+/// The content type of pages.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
-/// What a server sends as it happens.
+/// The content type of event streams.
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// JSON.
+/// The content type of JSON.
 pub(crate) const JSON: &str = "application/json";
 
 /// A page, as HTML or JSON.
@@ -53,7 +53,7 @@ pub(crate) struct PageAnswer {
     pub(crate) text: String,
 }
 
-/// The answer with a page. Nothing keeps it: what it shows is as it was then, for one person.
+/// The response with a page. Browsers and proxies may not store it, because it contains one user's current data.
 pub(crate) fn of_page(answer: PageAnswer) -> Response {
     let PageAnswer { status, content_type, text } = answer;
     let mut response = plain(status, content_type, text.into());
@@ -64,13 +64,14 @@ pub(crate) fn of_page(answer: PageAnswer) -> Response {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     if status == StatusCode::UNAUTHORIZED {
-        // No scheme of a browser: what is not accepted is the kubeconfig.
+        // The API server rejected the credentials of the kubeconfig.
+        // Browsers do not know this scheme, so they ask for no password.
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("kubeconfig"));
     }
     response
 }
 
-/// The answer with events, as long as there are any. No proxy keeps them back.
+/// The response with a stream of events. A header tells proxies not to buffer it.
 pub(crate) fn of_events(events: mpsc::Receiver<String>) -> Response {
     let events = stream::unfold(events, |mut events| async move {
         events.recv().await.map(|event| (Ok::<String, Infallible>(event), events))
@@ -82,7 +83,7 @@ pub(crate) fn of_events(events: mpsc::Receiver<String>) -> Response {
     response
 }
 
-/// The answer with a file, which is kept: its path changes with it.
+/// The response with a static file. Browsers may cache it, because the path changes with the content.
 pub(crate) fn of_asset(file: &AssetFile) -> Response {
     let mut response = plain(StatusCode::OK, file.content_type, file.text.into());
     let kept = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -90,12 +91,12 @@ pub(crate) fn of_asset(file: &AssetFile) -> Response {
     response
 }
 
-/// The answer that gives a browser its cookie, and sends it to the first page.
+/// The response that gives a browser its cookie, and redirects it to the first page.
 pub(crate) fn of_login(cookie: &str) -> Response {
     of_redirect("/", &[cookie.to_owned()])
 }
 
-/// The answer that sends a browser elsewhere, with cookies. Without a place that fits in a header it is an error.
+/// The response that redirects a browser and sets cookies. It is an error if the address does not fit into a header.
 pub(crate) fn of_redirect(location: &str, cookies: &[String]) -> Response {
     let mut response = plain(StatusCode::SEE_OTHER, HTML, Body::empty());
     match HeaderValue::from_str(location) {
@@ -106,12 +107,12 @@ pub(crate) fn of_redirect(location: &str, cookies: &[String]) -> Response {
     with_cookies(response, cookies)
 }
 
-/// The answer after something was done: the browser reads the page that says so.
+/// The response after an action. The browser loads the page that shows the result.
 pub(crate) fn of_done(page: &Href) -> Response {
     of_redirect(page.as_str(), &[])
 }
 
-/// An answer that gives a browser cookies, or takes them away.
+/// Adds cookies to a response, or removes them from the browser.
 pub(crate) fn with_cookies(mut response: Response, cookies: &[String]) -> Response {
     for cookie in cookies.iter().filter_map(|it| HeaderValue::from_str(it).ok()) {
         response.headers_mut().append(SET_COOKIE, cookie);

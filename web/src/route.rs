@@ -5,16 +5,16 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::shell_line::shell_line;
 
-/// What stands in a path for the namespace of an object that has none. No namespace is called so.
+/// The path segment that stands for an empty namespace. No namespace can have this name.
 const NO_NAMESPACE: &str = "-";
 
-/// What is escaped in a part of a path.
+/// The characters that are escaped in a path segment.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The longest part of a path, in bytes. A name of Kubernetes has at most 253.
+/// The longest path segment, in bytes. A Kubernetes name has at most 253.
 const MAX_PART_BYTES: usize = 512;
 
-/// Kinds that have Pods, or apply what has.
+/// Kinds that have Pods, or that apply objects with Pods.
 const HAVE_PODS: [&str; 12] = [
     "Kustomization",
     "HelmRelease",
@@ -30,10 +30,10 @@ const HAVE_PODS: [&str; 12] = [
     "Pod",
 ];
 
-/// How many digits of a commit a path has at least, and at most.
+/// The minimum and maximum number of digits of a commit in a path.
 const COMMIT_DIGITS: std::ops::RangeInclusive<usize> = 7..=64;
 
-/// A page.
+/// The page that an address names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     Overview,
@@ -48,7 +48,7 @@ pub(crate) enum Route {
         name: String,
     },
     Changes,
-    /// A commit, by the first digits of its digest.
+    /// A commit, given by its first digits.
     Commit(String),
     Approvals,
     Calendar,
@@ -59,14 +59,14 @@ pub(crate) enum Route {
 /// An object as a path names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectPlace {
-    /// A word of the command line for its kind, such as `ks`.
+    /// The word for the kind on the command line, such as `ks`.
     pub(crate) kind: String,
-    /// Empty if it has none.
+    /// Empty for an object without a namespace.
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-/// What is shown of an object.
+/// A tab of an object's page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectTab {
     Why,
@@ -93,7 +93,7 @@ impl ObjectTab {
         Self::Yaml,
     ];
 
-    /// The last part of its path; empty for the first one.
+    /// The last path segment of the tab. Empty for the first tab.
     fn word(self) -> &'static str {
         match self {
             Self::Why => "",
@@ -122,7 +122,7 @@ impl ObjectTab {
         }
     }
 
-    /// Whether objects of a kind have it.
+    /// Whether objects of a kind have this tab.
     pub(crate) fn is_of(self, kind: &str) -> bool {
         match self {
             Self::Why | Self::Graph | Self::Tree | Self::Events | Self::Yaml => true,
@@ -146,7 +146,7 @@ impl ObjectPlace {
         Self { kind, namespace: id.namespace.clone(), name: id.name.clone() }
     }
 
-    /// The place of what is written as `Kind/namespace/name` or `Kind/name`; `None` for another text.
+    /// Parses a text such as `Kind/namespace/name` or `Kind/name`. Returns `None` for any other text.
     pub(crate) fn of_subject(subject: &str) -> Option<Self> {
         let parts: Vec<&str> = subject.split('/').collect();
         let (kind, namespace, name) = match *parts.as_slice() {
@@ -163,7 +163,7 @@ impl ObjectPlace {
         })
     }
 
-    /// The one word by which a command names it.
+    /// The single argument by which a command identifies the object.
     pub(crate) fn word(&self) -> String {
         let Self { kind, namespace, name } = self;
         match namespace.as_str() {
@@ -172,7 +172,7 @@ impl ObjectPlace {
         }
     }
 
-    /// The words by which a person names it on the command line, in quotes where a shell needs them.
+    /// The arguments by which a user names the object on the command line, quoted if a shell requires it.
     pub(crate) fn command_words(&self) -> String {
         let Self { kind, namespace, name } = self;
         let named = format!("{kind}/{name}");
@@ -184,7 +184,7 @@ impl ObjectPlace {
 }
 
 impl Route {
-    /// The page of a path.
+    /// The page at a path.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let parts: Option<Vec<String>> = path.strip_prefix('/')?.split('/').map(decoded).collect();
         let parts = parts?;
@@ -228,7 +228,7 @@ impl Route {
         is_named.then_some(Self::Object { place, tab })
     }
 
-    /// Its path.
+    /// The path of the page.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Overview => "/".to_owned(),
@@ -256,12 +256,12 @@ impl Route {
     }
 }
 
-/// A part of a path as an address has it.
+/// Escapes a path segment.
 fn escaped(part: &str) -> String {
     utf8_percent_encode(part, ESCAPED).to_string()
 }
 
-/// A part of a path; `None` if it is too long, or has what no name has.
+/// Decodes a path segment. Returns `None` if it is too long or contains characters that no name can have.
 fn decoded(part: &str) -> Option<String> {
     let text = percent_decode_str(part).decode_utf8().ok()?;
     let is_harmless = |letter: char| letter != '/' && !letter.is_control();

@@ -1,8 +1,10 @@
-//! The server of `windlass ui`: it listens on this machine only, and answers one browser.
+//! The server of `windlass ui`. It listens on this machine only, and answers one browser.
 //!
-//! What it shares with the server for a team (`team_server.rs`): which page a request is for, and making pages for one user.
-//! Pages are made on the thread of the command, a few at once; what more is asked for waits, and what waits beyond a bound is
-//! refused. Pages that stay open hear of changes (`live.rs`). Elsewhere: which requests are answered (`guard.rs`), connections (`windlass_http_server`).
+//! The server for a team (`team_server.rs`) also uses parts of this file: finding the page of a request, and making pages for
+//! one user.
+//! Pages are made on the thread of the command, a few at once. Further requests wait in a queue, and a full queue refuses them.
+//! Open pages receive events about changes (`live.rs`). Elsewhere: which requests are answered (`guard.rs`), connections
+//! (`windlass_http_server`).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -35,51 +37,51 @@ use super::pages::{self, PageRequest};
 use super::response::{self, HTML, JSON, PageAnswer};
 use super::route::Route;
 
-/// How many pages are made at once: more than the six connections that a browser has, so that its slow pages leave room.
+/// How many pages are made at once. A browser has six connections, so its slow pages do not take all places.
 const MAX_PAGES_AT_ONCE: usize = 8;
 
-/// How many more wait for that.
+/// How many further requests may wait.
 pub(crate) const MAX_WAITING_PAGES: usize = 32;
 
-/// How many open pages are made again at once, beside those that a person waits for.
+/// How many open pages are rendered again at once. New requests of users have separate places.
 const MAX_RENEWALS_AT_ONCE: usize = 4;
 
-/// How many pages may be open at once and hear of changes; others are as they were opened.
+/// How many open pages receive events at once. Further pages stay as they were when the user opened them.
 const MAX_OPEN_PAGES: usize = 16;
 
-/// How large a form may be, in bytes.
+/// The largest form, in bytes.
 const MAX_FORM_BYTES: usize = 64 << 10;
 
-/// How long a browser may take to send it.
+/// How long a browser may take to send a form.
 const FORM_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// By which header a browser that connects again says what it has.
+/// The header in which a reconnecting browser names the version that it shows.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// How long a page may take: the API server is read for it.
+/// How long making a page may take, including the requests to the API server.
 pub(crate) const PAGE_TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a browser asks for, and where it goes.
+/// A request of a browser, and the channel for the answer.
 pub(crate) enum PageOrder {
     Once { page: PageRequest, reply: oneshot::Sender<PageAnswer> },
     Open(OpenPage),
     Act { form: ActionForm, wants_json: bool, reply: oneshot::Sender<ActionReply> },
 }
 
-/// What requests need.
+/// The state that requests share.
 struct ServerState {
     guard: RequestGuard,
     pages: mpsc::Sender<PageOrder>,
 }
 
-/// Pages on 127.0.0.1 for the browser that opens [`Self::address`] first.
+/// Serves pages on 127.0.0.1 to the browser that opens [`Self::address`] first.
 pub struct LocalWebServer {
     listener: HttpListener,
     guard: RequestGuard,
 }
 
 impl LocalWebServer {
-    /// Listens on a port of 127.0.0.1; on a free one if it is 0.
+    /// Listens on a port of 127.0.0.1. If the port is 0, it chooses a free port.
     ///
     /// # Errors
     /// The port is in use.
@@ -90,13 +92,13 @@ impl LocalWebServer {
         Ok(Self { listener, guard })
     }
 
-    /// The address to open. It has a secret, which counts once.
+    /// The address that the user opens. It contains a secret that works once.
     pub fn address(&self) -> String {
         format!("http://{}{}", self.listener.address, self.guard.login_target())
     }
 
-    /// Serves what the user of a connection may read, until `stop`, and sends what its forms ask for. `access` are the flags by
-    /// which a command means the same cluster and user.
+    /// Serves pages with the rights of the connection's user until `stop`, and carries out the actions of forms. `access` are
+    /// the flags that a command needs to reach the same cluster as the same user.
     pub async fn serve(self, site: CommandScope, access: &[String], stop: CancellationToken) {
         let Self { listener, guard } = self;
         let (pages, orders) = mpsc::channel(MAX_WAITING_PAGES);
@@ -120,7 +122,7 @@ impl LocalWebServer {
     }
 }
 
-/// Makes the pages that are asked for.
+/// Makes the requested pages.
 async fn make_pages(
     reader: Rc<PageReader>,
     mut orders: mpsc::Receiver<PageOrder>,
@@ -132,8 +134,8 @@ async fn make_pages(
     }
 }
 
-/// Makes pages for one user. What a browser does not wait for any more is given up, and streams of open pages end at `stop`: the
-/// server waits for what is under way.
+/// Makes pages for one user. A page is given up if its browser disconnects. Event streams end at `stop`, because the server
+/// waits for running requests before it exits.
 pub(crate) struct PageMaker {
     reader: Rc<PageReader>,
     permits: Arc<Semaphore>,
@@ -153,13 +155,13 @@ impl PageMaker {
         }
     }
 
-    /// Whether no page is being made, and none is open.
+    /// Whether no page is being made and no page is open.
     pub(crate) fn is_idle(&self) -> bool {
         self.permits.available_permits() == MAX_PAGES_AT_ONCE
             && self.places.available_permits() == MAX_OPEN_PAGES
     }
 
-    /// Begins with an order, as soon as there is room.
+    /// Starts an order as soon as there is a free place.
     pub(crate) async fn take(&self, order: PageOrder) {
         let reader = self.reader.clone();
         match order {
@@ -173,7 +175,8 @@ impl PageMaker {
             PageOrder::Act { form, wants_json, reply } => {
                 let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
                 drop(spawn_local(async move {
-                    // What has begun is done also where the browser does not wait any more; what has not is given up.
+                    // An action that has begun continues even if the browser disconnects. An action that has not begun is
+                    // dropped.
                     if !reply.is_closed() {
                         let acting = actions::perform(&reader, &form, wants_json);
                         let done = tokio::time::timeout(PAGE_TIME_LIMIT, acting).await;
@@ -234,8 +237,8 @@ async fn respond(state: &ServerState, request: Request) -> Response {
     answered(&head, "`windlass ui` ends", |order| state.pages.try_send(order).is_ok()).await
 }
 
-/// The answer to a request for a page, or for the events of an open one. `order` hands it to a reader, if there is room; `ended`
-/// says why there is no answer in the end.
+/// Answers a request for a page, or for the events of an open page. `order` hands the request to a reader, and returns false if
+/// the queue is full. `ended` is the error text if the reader ends without an answer.
 pub(crate) async fn answered(
     head: &Parts,
     ended: &str,
@@ -261,7 +264,7 @@ pub(crate) async fn answered(
     response::of_page(answer)
 }
 
-/// Does what a form asks for. Only such requests come here, and no other ones change anything.
+/// Carries out the action of a form. No other request can change anything.
 async fn act(state: &ServerState, head: &Parts, body: Body) -> Response {
     let wants_json = wants_json(&head.headers);
     let not_read = |text: &str| refused(StatusCode::BAD_REQUEST, text, wants_json);
@@ -289,14 +292,14 @@ async fn act(state: &ServerState, head: &Parts, body: Body) -> Response {
     }
 }
 
-/// The events of the page that a query names.
+/// The event stream of the page that a query names.
 fn open(head: &Parts, order: impl FnOnce(PageOrder) -> bool) -> Response {
     let query = PageQuery::parse(head.uri.query().unwrap_or_default());
     let (path, of_page) = query.get("page").split_once('?').unwrap_or((query.get("page"), ""));
     let Some(route) = Route::parse(path).filter(live::is_live) else {
         return response::of_page(refused(StatusCode::NOT_FOUND, "there is no such page", false));
     };
-    // What the browser has by now, if it was connected before.
+    // The version that the browser shows, if it was connected before.
     let version = head.headers.get(LAST_EVENT_ID).and_then(|it| it.to_str().ok());
     let version = version.unwrap_or(query.get("at")).to_owned();
     let page = PageRequest { route, query: PageQuery::parse(of_page), wants_json: false };
@@ -309,7 +312,7 @@ fn open(head: &Parts, order: impl FnOnce(PageOrder) -> bool) -> Response {
     response::of_events(received)
 }
 
-/// Whether a request is for JSON and not for a page that a browser shows.
+/// Whether the client asks for JSON instead of HTML.
 pub(crate) fn wants_json(headers: &HeaderMap) -> bool {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
     let kinds: Vec<&str> = accepts
@@ -320,7 +323,7 @@ pub(crate) fn wants_json(headers: &HeaderMap) -> bool {
     kinds.contains(&JSON) && !kinds.contains(&"text/html")
 }
 
-/// An answer without a page.
+/// An error response without a page.
 pub(crate) fn refused(status: StatusCode, text: &str, is_json: bool) -> PageAnswer {
     match is_json {
         true => PageAnswer {

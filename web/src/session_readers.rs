@@ -1,8 +1,8 @@
-//! Readers of users who have logged in: one for each session, with the token of its user, so that nothing that one user may read
-//! is shown to another.
+//! The page readers of logged-in users. Each session has its own readers, which use the token of its user. So no user sees data
+//! that only another user may read.
 //!
-//! A reader watches while its pages are used, and ends with the session. Elsewhere: who has a session (`login.rs`), making pages
-//! (`server.rs`).
+//! A reader watches the cluster while its pages are used. It ends at the latest with the session.
+//! Elsewhere: sessions (`login.rs`), making pages (`server.rs`).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,30 +25,31 @@ use super::login::UserSession;
 use super::page_reader::PageReader;
 use super::server::{MAX_WAITING_PAGES, PageMaker, PageOrder, refused};
 
-/// How many readers one user has at once, for several browsers and namespaces. The one that was used longest ago ends.
+/// How many readers one user may have at once, for several browsers and namespaces. A further one ends the reader that was
+/// unused for the longest time.
 const MAX_READERS_PER_USER: usize = 4;
 
-/// How long a reader stays after its last page was closed.
+/// How long a reader keeps running after its last page was closed.
 const IDLE_TIME: Duration = Duration::from_secs(120);
 
-/// What is asked of the readers.
+/// A message to the readers.
 pub(crate) enum ReaderOrder {
     Page(Box<SessionPage>),
-    /// The session has ended: its readers end, too, and its open pages hear nothing more.
+    /// The session has ended. Its readers end, too, and its open pages receive no more events.
     End {
         session: String,
     },
 }
 
-/// A page, for the user of a session.
+/// The request for a page by the user of a session.
 pub(crate) struct SessionPage {
     pub(crate) session: UserSession,
-    /// Where it is read; empty for all namespaces.
+    /// The namespace that the page reads. Empty for all namespaces.
     pub(crate) namespace: String,
     pub(crate) order: PageOrder,
 }
 
-/// Which reader answers.
+/// Identifies the reader of a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ReaderKey {
     session: String,
@@ -64,7 +65,7 @@ struct RunningReader {
 
 /// All readers of a process.
 pub(crate) struct SessionReaders {
-    /// Of which only the address of the API server is used.
+    /// Only the address of the API server and its authorities are used from this connection.
     cluster: ClusterConnection,
     metrics: Arc<MetricsRegistry>,
     max_readers: usize,
@@ -73,7 +74,7 @@ pub(crate) struct SessionReaders {
 }
 
 impl SessionReaders {
-    /// No readers yet; at most so many at once.
+    /// Starts without readers. `max_readers` limits how many there may be at once.
     pub(crate) fn new(
         cluster: ClusterConnection,
         metrics: Arc<MetricsRegistry>,
@@ -83,7 +84,7 @@ impl SessionReaders {
         Self { cluster, metrics, max_readers, stop, running: BTreeMap::new() }
     }
 
-    /// Takes orders until there are no more. It has to run in a `LocalSet`.
+    /// Handles messages until the channel is closed. It has to run in a `LocalSet`.
     pub(crate) async fn serve(mut self, mut orders: mpsc::Receiver<ReaderOrder>) {
         while let Some(order) = orders.recv().await {
             self.running.retain(|_, reader| !reader.orders.is_closed());
@@ -93,7 +94,7 @@ impl SessionReaders {
                     let SessionPage { session, namespace, order } = *page;
                     let key = ReaderKey { session: session.id.clone(), namespace };
                     match self.reader(&key, &session) {
-                        // Without room for it, the browser hears that there is no answer.
+                        // If the reader's queue is full, the dropped order tells the browser that there is no answer.
                         Ok(reader) => drop(reader.try_send(order)),
                         Err(why) => refuse(order, why),
                     }
@@ -112,7 +113,7 @@ impl SessionReaders {
         });
     }
 
-    /// The reader of a session, which is started if there is none.
+    /// Returns the reader of a session, and starts it if it does not run.
     fn reader(
         &mut self,
         key: &ReaderKey,
@@ -143,7 +144,7 @@ impl SessionReaders {
         Ok(orders)
     }
 
-    /// Ends a reader of a user who has as many as one may have, so that one user does not take the places of others.
+    /// Ends one reader of a user who already has the maximum number. So one user cannot take the places of others.
     fn make_room(&mut self, subject: &str) {
         let of_user = self.running.iter().filter(|(_, reader)| reader.subject == subject);
         if of_user.clone().count() < MAX_READERS_PER_USER {
@@ -156,14 +157,14 @@ impl SessionReaders {
     }
 }
 
-/// Reads for one session until it ends, or until its pages have not been used for some time.
+/// Runs the reader of one session until the session ends, or until its pages were unused for some time.
 async fn read(
     site: CommandScope,
     orders: mpsc::Receiver<PageOrder>,
     left: Duration,
     stop: CancellationToken,
 ) {
-    // Open pages end with the reader.
+    // The event streams of open pages end with the reader.
     let _ends = stop.clone().drop_guard();
     tokio::select! {
         () = make_while_used(site, orders, stop.clone()) => {}
@@ -195,7 +196,7 @@ async fn make_while_used(
     }
 }
 
-/// Answers an order for which there is no reader.
+/// Answers an order with an error, because there is no reader for it.
 fn refuse(order: PageOrder, why: &str) {
     match order {
         PageOrder::Once { page, reply } => {

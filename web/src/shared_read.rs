@@ -1,4 +1,4 @@
-//! What several pages read, kept for some seconds: it costs the API server the same for one page as for ten.
+//! Shares the result of an expensive reading among pages for some seconds. So ten pages cost the API server no more than one.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How long what was read is shown to further pages, which say when it was.
+/// How long pages reuse a result at least. The pages say when it was read.
 const MIN_KEPT_TIME: Duration = Duration::from_secs(10);
 
-/// What takes long to read is kept for so many times as long, so that pages that stay open do not read it all the time.
+/// A result is kept for this many times its reading time. So open pages do not keep the API server busy all the time.
 const KEPT_PER_READING_TIME: u32 = 5;
 
-/// What was read, when that began, and how long it took.
+/// A result, the time when the reading began, and how long the reading took.
 struct RecentRead<T> {
     began: Instant,
     took: Duration,
@@ -20,7 +20,7 @@ struct RecentRead<T> {
 }
 
 impl<T> RecentRead<T> {
-    /// For how long it is kept, from when its reading began.
+    /// How long the result is kept, counted from the start of the reading.
     fn kept_for(&self) -> Duration {
         self.took.saturating_mul(KEPT_PER_READING_TIME).max(MIN_KEPT_TIME)
     }
@@ -29,15 +29,16 @@ impl<T> RecentRead<T> {
         now.saturating_duration_since(self.began) < self.kept_for()
     }
 
-    /// In which time something that happened then is seen: `None` if it is already, because the reading began after it.
+    /// How long it takes until pages show an event that happened at `happened`. Returns `None` if the result already includes
+    /// the event.
     fn shows_in(&self, happened: Instant, now: Instant) -> Option<Duration> {
         let age = now.saturating_duration_since(self.began);
         (self.began <= happened).then(|| self.kept_for().saturating_sub(age))
     }
 }
 
-/// Something that is read by the first page that needs it, and by others when it is too old. Pages that need it meanwhile wait
-/// for the first.
+/// A result that the first page reads for all. When it is too old, the next page reads it again. Other pages wait for a reading
+/// in progress.
 pub(crate) struct SharedRead<T>(Mutex<Option<RecentRead<T>>>);
 
 impl<T> Default for SharedRead<T> {
@@ -47,10 +48,10 @@ impl<T> Default for SharedRead<T> {
 }
 
 impl<T> SharedRead<T> {
-    /// What was read, or is read now. An error is not kept.
+    /// Returns the recent result, or reads it now. Errors are not kept.
     ///
     /// # Errors
-    /// That of `read`.
+    /// The error of `read`.
     pub(crate) async fn get(
         &self,
         read: impl AsyncFnOnce() -> anyhow::Result<T>,
@@ -59,7 +60,7 @@ impl<T> SharedRead<T> {
         if let Some(recent) = kept.as_ref().filter(|it| it.is_recent(Instant::now())) {
             return Ok(recent.value.clone());
         }
-        // An old answer is not shown where the new one is an error.
+        // After an error, pages must not show the old result.
         *kept = None;
         let began = Instant::now();
         let value = Rc::new(read().await?);
@@ -67,7 +68,8 @@ impl<T> SharedRead<T> {
         Ok(value)
     }
 
-    /// In which time something that happened then is seen: `None` if it is already, because the reading began after it.
+    /// How long it takes until pages show an event that happened at `happened`. Returns `None` if the result already includes
+    /// the event, or if there is no result.
     pub(crate) async fn shows_in(&self, happened: Instant) -> Option<Duration> {
         let kept = self.0.lock().await;
         kept.as_ref()?.shows_in(happened, Instant::now())
@@ -86,7 +88,7 @@ mod tests {
         let before = Instant::now();
         assert_eq!(*shared.get(async || anyhow::Ok(1)).await.unwrap(), 1);
         assert_eq!(*shared.get(async || anyhow::Ok(2)).await.unwrap(), 1);
-        // The clock may not have advanced since.
+        // The clock may not have advanced since then.
         let later = before + Duration::from_secs(5);
         assert!(shared.shows_in(later).await.is_some_and(|it| it <= MIN_KEPT_TIME));
     }

@@ -1,11 +1,12 @@
-//! Commands as a person pastes them into a shell.
+//! Formats commands that a user can paste into a shell.
 //!
-//! Names of some kinds may have any character but `/` and `%`, such as that of a Role, and who may create one is not always
-//! trusted. Elsewhere: commands of advice, which are left out where a name would need quotes (engine `cause`).
+//! Names of some kinds, such as Role, may contain any character except `/` and `%`. The creator of such an object may not be
+//! trustworthy. So names are quoted.
+//! Elsewhere: commands in advice, which are left out if a name would need quotes (engine `cause`).
 
 use objects::clean_line;
 
-/// A command of these words. What a shell would take for more than a word is quoted; what is not seen is escaped.
+/// Formats words as a command. Words with special characters of the shell are quoted, and invisible characters are escaped.
 pub(crate) fn shell_line(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     words.join(" ")

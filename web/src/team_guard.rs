@@ -1,7 +1,8 @@
-//! Which requests the server for a team answers before it looks for a session: those to its own address, that read or log out.
+//! The checks of the team server before it looks for a session. A request has to name the server's own address, and may only
+//! read or log out.
 //!
-//! The address is a flag. What a proxy says of another one (`X-Forwarded-Host`) never counts. Elsewhere: sessions (`login.rs`),
-//! the guard of `windlass ui` (`guard.rs`).
+//! A flag gives the address of the server. The header `X-Forwarded-Host` of a proxy is never used.
+//! Elsewhere: sessions (`login.rs`), the guard of `windlass ui` (`guard.rs`).
 
 use axum::http::header::ORIGIN;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
@@ -10,7 +11,7 @@ use url::Url;
 use super::guard::{GuardVerdict, is_embedded_elsewhere, names_server, refused};
 use super::login::{LOGOUT_PATH, NAMESPACE_PATH};
 
-/// What a request has to name.
+/// The host name that requests have to contain.
 pub(crate) struct TeamGuard {
     /// Host and port as browsers write them.
     authority: String,
@@ -18,14 +19,14 @@ pub(crate) struct TeamGuard {
 }
 
 impl TeamGuard {
-    /// The guard of a server at an address.
+    /// Makes the guard of a server at an address.
     pub(crate) fn new(base: &Url) -> Self {
         let origin = base.origin().ascii_serialization();
         let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
         Self { authority: authority.to_owned(), origin }
     }
 
-    /// Judges a request by all but its cookies and its body.
+    /// Decides about a request without its cookies and its body.
     pub(crate) fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> GuardVerdict {
         let is_ours = |text: &str| text.eq_ignore_ascii_case(&self.authority);
         if !names_server(uri, headers, is_ours) {
@@ -37,7 +38,7 @@ impl TeamGuard {
             return refused(StatusCode::FORBIDDEN, foreign);
         }
         match *method {
-            // A link of another site does not decide where pages look.
+            // A link on another site must not change the namespace that the user chose.
             Method::GET if uri.path() == NAMESPACE_PATH && !is_from_here(headers) => {
                 refused(StatusCode::FORBIDDEN, foreign)
             }
@@ -50,7 +51,8 @@ impl TeamGuard {
         }
     }
 
-    /// Whether a browser says that a page of this server sends a form. A request without the header is none of a browser.
+    /// Whether a page of this server sent the form, according to the browser. A request without the header `Origin` does not
+    /// come from a form in a browser.
     fn is_of_origin(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         let is_own = origins.next().is_some_and(|it| it.as_bytes() == self.origin.as_bytes());
@@ -58,7 +60,7 @@ impl TeamGuard {
     }
 }
 
-/// Whether no page of another server caused a request, as far as the browser says.
+/// Whether the browser gives no sign that a page of another server caused the request.
 fn is_from_here(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_none_or(|it| matches!(it.as_bytes(), b"same-origin" | b"none"))

@@ -1,8 +1,8 @@
-//! The server of pages for a team: users log in, and read with their own rights.
+//! The web server for a team. Users log in, and read pages with their own rights.
 //!
-//! Every page is read with the token of its user, which the API server verifies; this process has no rights that a page uses.
-//! Several replicas need nothing of each other. Elsewhere: logins (`login.rs`), which requests are answered (`team_guard.rs`),
-//! readers (`session_readers.rs`), what pages and `windlass ui` share (`server.rs`).
+//! Each page is read with the token of its user, which the API server verifies. Pages never use the rights of this process.
+//! Replicas do not need each other. Elsewhere: logins (`login.rs`), the checks of requests (`team_guard.rs`), readers
+//! (`session_readers.rs`), the parts shared with `windlass ui` (`server.rs`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,17 +34,17 @@ use super::server::{answered, refused, wants_json};
 use super::session_readers::{ReaderOrder, SessionPage, SessionReaders};
 use super::team_guard::TeamGuard;
 
-/// How many orders of all users wait to be handed to their readers.
+/// How many requests of all users may wait until they are handed to a reader.
 const MAX_WAITING_ORDERS: usize = 64;
 
-/// What requests need.
+/// The state that requests share.
 struct TeamServerState {
     guard: TeamGuard,
     login: LoginService,
     readers: mpsc::Sender<ReaderOrder>,
 }
 
-/// Pages for users who log in at an issuer that the API server trusts, too.
+/// Serves pages to users who log in at an OpenID Connect issuer. The API server has to trust the same issuer.
 pub struct TeamWebServer {
     listener: HttpListener,
     guard: TeamGuard,
@@ -53,7 +53,7 @@ pub struct TeamWebServer {
 }
 
 impl TeamWebServer {
-    /// Listens on an address, for at most so many users at once. Nothing is asked yet.
+    /// Listens on an address, for a limited number of users at once. It sends no request to the issuer yet.
     ///
     /// # Errors
     /// The address is in use, or a setting of logins cannot be used.
@@ -68,8 +68,8 @@ impl TeamWebServer {
         Ok(Self { listener, guard, login, max_users })
     }
 
-    /// Serves until `stop`. It only reads, with the tokens of users; of `cluster`, only the address of the API server and its
-    /// authorities are used. The future stays on one thread.
+    /// Serves until `stop`. It only reads, with the tokens of users. From `cluster`, it uses only the address of the API server
+    /// and its authorities. The future is not `Send`, so it has to stay on one thread.
     pub async fn serve(
         self,
         cluster: ClusterConnection,
@@ -115,7 +115,7 @@ async fn respond(state: &TeamServerState, request: Request) -> Response {
     }
 }
 
-/// A page for the user of a request, who has to log in first if there is no session.
+/// The page for the user of a request. Without a session, the user has to log in first.
 async fn page(state: &TeamServerState, head: &Parts, now: i64) -> Response {
     let is_json = wants_json(&head.headers);
     let Some(session) = state.login.session(&head.headers, now) else {
@@ -139,14 +139,14 @@ async fn log_out(state: &TeamServerState, head: &Parts, now: i64) -> Response {
     let session = state.login.session(&head.headers, now);
     let cookies = state.login.end(session.as_ref(), now);
     if let Some(session) = session {
-        // Its open pages end; without readers there are none.
+        // The open pages of the session end. The message fails only if there are no readers and so no open pages.
         drop(state.readers.send(ReaderOrder::End { session: session.id }).await);
     }
     let text = "This browser has no session any more. The issuer may still know you: log out there, too, on a machine of others.";
     with_page(frame::refusal("Logged out", text), &cookies)
 }
 
-/// The answer that leads a browser to the issuer.
+/// The response that redirects a browser to the issuer.
 fn to_issuer(step: Result<LoginStep, LoginRefusal>, is_json: bool) -> Response {
     match step {
         Ok(LoginStep { location, cookies }) => match Href::outside(&location) {
@@ -190,7 +190,7 @@ mod tests {
             session_key: None,
         };
         let guard = TeamGuard::new(&login::base_url(&login.base_url).unwrap());
-        // What would be asked for a user is dropped: no test has one.
+        // This channel has no receiver, so requests for pages are dropped. No test needs them.
         let (readers, _) = mpsc::channel(1);
         TeamServerState { guard, login: LoginService::new(login).unwrap(), readers }
     }

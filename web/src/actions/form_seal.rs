@@ -1,41 +1,42 @@
-//! That a form is one which this process has made: for this action, this object and this version of it.
+//! Seals forms, which proves that this process made a form for this action, this object and this version of the object.
 //!
-//! Another site cannot read a page and so has no seal, and a form of a server that has ended counts no more.
+//! Another site cannot read a page of this server, so it has no seal. After the server has ended, its forms are no longer
+//! valid.
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use windlass_runtime::random_bytes;
 
 use super::ActionForm;
 
-/// How long the key is, in bytes.
+/// The length of the key, in bytes.
 const KEY_BYTES: usize = 32;
 
-/// Makes and checks the seals of forms.
+/// Makes and verifies the seals of forms.
 pub(super) struct FormSeal {
     key: hmac::Key,
 }
 
 impl FormSeal {
-    /// With a key of its own, which is never written.
+    /// Makes a new random key, which stays in memory.
     pub(super) fn new() -> Self {
         let mut bytes = [0; KEY_BYTES];
         random_bytes::fill(&mut bytes);
         Self { key: hmac::Key::new(HMAC_SHA256, &bytes) }
     }
 
-    /// The seal of a form.
+    /// Computes the seal of a form.
     pub(super) fn of(&self, form: &ActionForm) -> String {
         hex::encode(hmac::sign(&self.key, &sealed(form)))
     }
 
-    /// Whether a form that was sent is as it was made, as far as it may not be changed.
+    /// Whether the fixed fields of a form that a browser sent are unchanged since this process made the form.
     pub(super) fn is_on(&self, form: &ActionForm) -> bool {
         let Ok(tag) = hex::decode(&form.seal) else { return false };
         hmac::verify(&self.key, &sealed(form), &tag).is_ok()
     }
 }
 
-/// What a person does not type, each part apart from the next one.
+/// The fields of a form that the user does not type, as bytes with a separator between the fields.
 fn sealed(form: &ActionForm) -> Vec<u8> {
     let ActionForm { action, place, uid, version, digest, .. } = form;
     let parts: [&str; 7] =

@@ -1,4 +1,5 @@
-//! The forms of an object: each works without a script, and is there only if the user may send it.
+//! The forms on the page of an object. Each form works without a script, and the page shows it only if the user has the right
+//! to send it.
 
 use std::time::Duration;
 
@@ -16,17 +17,17 @@ use crate::page_reader::PageReader;
 use crate::parts::{message, text};
 use crate::route::{ObjectPlace, ObjectTab};
 
-/// How long a suspension lasts unless another end is given.
+/// How long a suspension lasts if the user gives no other end.
 const DEFAULT_SUSPENSION: &str = "2h";
 
-/// How long an access review may take before the page is shown without forms.
+/// How long an access review may take. After that, the server shows the page without forms.
 const REVIEW_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a reason may be, in characters.
+/// The longest reason, in characters.
 const MAX_REASON_CHARACTERS: u16 = 500;
 
-/// The forms for what the user may do with an object. Nothing if there is none, and for users who have logged in: the server for a
-/// team takes no forms.
+/// The forms for the actions that the user may do with an object. The result is empty if there is no such action. It is also
+/// empty for users who have logged in, because the server for a team accepts no forms.
 pub(crate) async fn panel(
     reader: &PageReader,
     place: &ObjectPlace,
@@ -45,7 +46,7 @@ pub(crate) async fn panel(
             Ok(Ok(true)) => allowed.push(action),
             Ok(Ok(false)) => {}
             Ok(Err(error)) => unknown = Some(error.to_string()),
-            // The page has what a person came for without forms, too.
+            // The page is useful without forms, too.
             Err(_elapsed) => {
                 let seconds = REVIEW_TIME_LIMIT.as_secs();
                 unknown = Some(format!("no access review within {seconds} s"));
@@ -100,7 +101,7 @@ fn form(reader: &PageReader, action: ObjectAction, place: &ObjectPlace, object: 
     }
 }
 
-/// What a person does not type.
+/// The hidden fields of a form, which the user does not type.
 fn hidden(form: &ActionForm) -> Markup {
     let ActionForm { action, place, uid, version, generation, digest, seal, .. } = form;
     let generation = generation.to_string();
@@ -128,7 +129,7 @@ fn reason_label(action: ObjectAction) -> &'static str {
     }
 }
 
-/// What a person should know before.
+/// The warning about the consequences of an action, if there is one.
 fn consequence(action: ObjectAction, object: &Object) -> Option<Markup> {
     let applier = object_references::applier(object);
     let said = match action {
@@ -161,7 +162,8 @@ mod tests {
 
     use super::*;
 
-    /// The forms of a Kustomization for a user who may do what `allows` says of a verb; none for an API server that does not say.
+    /// The forms of a Kustomization for a user. `allows` says for each verb whether the user may use it. If the API server does
+    /// not answer, there are no forms.
     async fn shown(allows: fn(&str) -> Option<bool>) -> String {
         let cluster = fake_cluster::answering(move |(_, body)| {
             let verb = body["spec"]["resourceAttributes"]["verb"].as_str().unwrap_or_default();

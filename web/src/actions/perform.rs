@@ -1,4 +1,4 @@
-//! Carrying out what a form asks for, if the object is still the one that the person saw.
+//! Carries out the action of a form, if the object is still in the version that the user saw.
 
 use anyhow::{Context as _, ensure};
 use axum::http::StatusCode;
@@ -24,15 +24,15 @@ use crate::parts;
 use crate::response::{HTML, JSON, PageAnswer};
 use crate::route::{ObjectTab, Route};
 
-/// What a form came to.
+/// The result of a form.
 pub(crate) enum ActionReply {
-    /// It is done, which the page there says.
+    /// The action is done. The page at this link says so.
     Done(Href),
-    /// Nothing was changed, or it is not known.
+    /// Nothing was changed, or it is unknown whether something was changed.
     Refused(PageAnswer),
 }
 
-/// Why something was not done.
+/// Why the server did not carry out an action.
 struct ActionRefusal {
     status: StatusCode,
     text: String,
@@ -43,7 +43,7 @@ impl ActionRefusal {
         Self { status, text: text.into() }
     }
 
-    /// What an error means before anything was sent.
+    /// Explains an error that happened before any change was sent to the API server.
     fn of_reading(error: &anyhow::Error) -> Self {
         let found = Self::of(error);
         match found.status {
@@ -55,7 +55,7 @@ impl ActionRefusal {
         }
     }
 
-    /// What an error of a request means to a person.
+    /// Explains the error of a request that should have changed an object.
     fn of(error: &anyhow::Error) -> Self {
         let text = format!("{error:#}");
         let Some(error) = error.downcast_ref::<ClusterError>() else {
@@ -70,7 +70,7 @@ impl ActionRefusal {
             Some(403) => Self::new(StatusCode::FORBIDDEN, text),
             Some(404) => Self::new(StatusCode::NOT_FOUND, text),
             Some(400 | 422) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, text),
-            // The answer may be lost, and not the request.
+            // The request may have reached the API server although its answer was lost.
             _ => Self::new(
                 StatusCode::BAD_GATEWAY,
                 format!(
@@ -81,7 +81,7 @@ impl ActionRefusal {
     }
 }
 
-/// Does what a form asks for.
+/// Carries out the action of a form.
 pub(crate) async fn perform(
     reader: &PageReader,
     form: &ActionForm,
@@ -130,7 +130,7 @@ async fn performed(reader: &PageReader, form: &ActionForm) -> Result<String, Act
     carry_out(&of, form).await.map_err(|error| ActionRefusal::of(&error))
 }
 
-/// What differs from what the person saw; none if nothing does.
+/// Describes how the object differs from the version that the user saw. Returns `None` if the object is unchanged.
 fn change_since(form: &ActionForm, object: &Object) -> Option<String> {
     if object.uid() != form.uid {
         return Some(
@@ -154,7 +154,7 @@ fn change_since(form: &ActionForm, object: &Object) -> Option<String> {
     Some(format!("it changed since the page was read, and nothing was done: {what}{by}"))
 }
 
-/// Which program wrote an object last, and when.
+/// The program that last wrote an object, and the time.
 fn last_writer(object: &Object) -> Option<String> {
     let entries = object.meta("managedFields")?.as_array()?;
     let last = entries.iter().max_by_key(|entry| entry["time"].as_str().unwrap_or_default())?;
@@ -163,7 +163,7 @@ fn last_writer(object: &Object) -> Option<String> {
     Some(format!("; written last by {manager} at {at}"))
 }
 
-/// Sends the request of a command, and says what was done.
+/// Sends the same requests as the command for this action. Returns a message that says what was done.
 async fn carry_out(of: &ObjectToChange<'_>, form: &ActionForm) -> anyhow::Result<String> {
     let ObjectToChange { site, object, .. } = *of;
     let subject = object.id().subject();
@@ -215,7 +215,7 @@ async fn answered(of: &ObjectToChange<'_>, form: &ActionForm) -> anyhow::Result<
     Ok(lifecycle_approval::answer(site, &event, &user.name, &answer).await?)
 }
 
-/// The page that says why nothing was done.
+/// The page that explains why the server did not carry out the action.
 fn answer(
     reader: &PageReader,
     form: &ActionForm,
@@ -278,7 +278,7 @@ mod tests {
         (PageReader::new(site, &[]).await, writes)
     }
 
-    /// A form as the page of the object in version 7 has it.
+    /// A form as the page shows it for an object in version 7.
     fn form(reader: &PageReader, action: ObjectAction) -> ActionForm {
         let [kind, namespace, name] = ["ks", "apps", "web"].map(str::to_owned);
         let mut form = ActionForm {

@@ -1,4 +1,5 @@
-//! Which rights an action needs, and whether the user has them. A page shows what is allowed; the API server decides again.
+//! Finds out which rights an action needs, and whether the user has them. A page shows only allowed actions. The API server
+//! decides again when the user sends the form.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,27 +14,27 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 
 use super::ObjectAction;
 
-/// How long an answer counts: pages that are open are made often.
+/// How long the answer of an access review is reused, because open pages are rendered often.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(30);
 
-/// How many answers are kept.
+/// How many answers of access reviews are kept.
 const MAX_ANSWERS: usize = 1_000;
 
-/// The PlanPolicy that is asked about for a Plan without any.
+/// The PlanPolicy that the access review names for a Plan without a PlanPolicy.
 const DEFAULT_POLICY: &str = "default";
 
-/// A right to do something with one object.
+/// The right to use one verb on one object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RequiredRight {
     verb: &'static str,
     group: String,
     resource: String,
-    /// Empty for an object that has none.
+    /// Empty for an object without a namespace.
     namespace: String,
     name: String,
 }
 
-/// The rights that an action on an object needs.
+/// The rights that the user needs for an action on an object.
 pub(super) fn required(
     action: ObjectAction,
     target: &ResourceArgument,
@@ -48,7 +49,7 @@ pub(super) fn required(
         namespace: object.namespace().to_owned(),
         name: object.name().to_owned(),
     };
-    // What users approve by is not in a namespace.
+    // The verb `approve` applies to a cluster-scoped resource.
     let approve = |resource: &str, name: &str| RequiredRight {
         verb: "approve",
         group: gvk.group.clone(),
@@ -62,7 +63,7 @@ pub(super) fn required(
         ObjectAction::Reconcile | ObjectAction::Suspend | ObjectAction::Resume => {
             vec![own("patch", plural.clone())]
         }
-        // Whether the change is the newest is found in the list.
+        // To find out whether the change is the newest one, windlass lists the changes.
         ObjectAction::RollBack => {
             vec![status(), own("list", plural.clone()), own("rollback", plural.clone())]
         }
@@ -82,7 +83,7 @@ pub(super) fn required(
     }
 }
 
-/// An answer of the API server, and when it was given.
+/// The answer of an access review, and when the API server gave it.
 struct ReviewedRight {
     is_allowed: bool,
     at: Instant,
@@ -94,17 +95,17 @@ impl ReviewedRight {
     }
 }
 
-/// The rights of the user that were asked for lately.
+/// The recent answers of access reviews for this user.
 #[derive(Default)]
 pub(super) struct KnownRights {
     known: RefCell<BTreeMap<RequiredRight, ReviewedRight>>,
 }
 
 impl KnownRights {
-    /// Whether the user has all of some rights.
+    /// Whether the user has all of the given rights.
     ///
     /// # Errors
-    /// The API server does not say so, which is no right.
+    /// The API server did not answer the access review. Callers have to treat this as a missing right.
     pub(super) async fn has_all(
         &self,
         cluster: &ClusterConnection,

@@ -1,8 +1,8 @@
-//! Watches of all kinds, by which rows follow the objects and open pages hear that something has changed.
+//! Watches all kinds. The rows of the board follow these watches, and open pages learn from them that something changed.
 //!
-//! A kind that this user may not watch is listed by the pages that need it, at most every ten seconds. Of what is no row, such
-//! as Incidents and audits, only that something changed is heard. Elsewhere: what a watch of one kind does to its rows
-//! (`followed_kind.rs`), open pages (`live.rs`).
+//! A page lists a kind itself if this user may not watch the kind, at most every ten seconds.
+//! Some kinds have no rows, for example Incidents and audits. For them, windlass only notices that something changed.
+//! Elsewhere: how the watch of one kind changes its rows (`followed_kind.rs`), open pages (`live.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
@@ -30,68 +30,69 @@ use super::{BoardRow, ObjectBoard};
 use crate::page_reader::UNWATCHED_RENEWAL;
 use crate::shared_read::SharedRead;
 
-/// How many objects have rows.
+/// The maximum number of objects that have rows.
 const MAX_ROWS: usize = 100_000;
 
-/// When it is tried again to find out which kinds there are.
+/// How long windlass waits before it tries again to discover the kinds.
 const KINDS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// When it is tried again to watch a kind that this user may not watch: the right may have been granted.
+/// How long windlass waits before it tries again to watch a kind that this user may not watch. The right may have been granted
+/// since then.
 const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(300);
 
-/// How often it is checked whether a user who has logged in may still list what is watched.
+/// How often windlass checks whether a logged-in user may still list the watched kinds.
 const RIGHTS_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How often it is checked whether a row says something else although its object has not changed.
+/// How often windlass checks whether a row is outdated although its object has not changed.
 const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// When a page of rows is read again while a watch is interrupted.
+/// How soon a page of rows is read again while a watch is interrupted.
 const INTERRUPTED_RENEWAL: Duration = Duration::from_secs(6);
 
-/// The word for all kinds that are reconciled.
+/// The command-line word for all reconciled kinds.
 const ALL_KINDS: &str = "all";
 
 /// How the watch of a kind ended.
 enum KindWatchEnd {
     Refused,
-    /// It begins anew at once: some of its rows have to be made again, or its right is in doubt.
+    /// The watch starts again at once, because some rows have to be made again or because the user's right is in doubt.
     Due,
 }
 
-/// Rows of the kinds that are listed and not watched.
+/// The rows of the kinds that windlass lists because it cannot watch them.
 #[derive(Default)]
 struct ListedRows {
     rows: Vec<Rc<BoardRow>>,
     left_out: Vec<String>,
-    /// When the list began, which may be some pages ago.
+    /// When the list began. The last page of the list may be much newer.
     read_at: Timestamp,
 }
 
-/// The board as pages got it last, which counts until something changes.
+/// The board that pages received last. It stays valid until something changes.
 struct MadeBoard {
     version: u64,
     board: ObjectBoard,
 }
 
-/// Whose rights watches have. The API server asks for a right when a watch begins, and not again while it lasts.
+/// Whose rights the watches use. The API server checks a right when a watch starts, but not again while the watch lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchedRights {
-    /// The user of this machine, who also had the rows before.
+    /// The local user of `windlass ui`, who was allowed to read these rows before.
     OfOwnUser,
-    /// A user who has logged in at a server: what it may not list any more is not shown any more.
+    /// A user who logged in at a server. If this user may no longer list a kind, pages stop showing its objects.
     OfLogin,
 }
 
-/// All rows, and who waits for a change of them.
+/// All rows, and the channels by which pages learn of changes.
 pub(crate) struct BoardWatcher {
     rights: WatchedRights,
-    /// None until it is known which kinds there are.
+    /// `None` until windlass has discovered the kinds.
     kinds: RefCell<Option<Vec<FollowedKind>>>,
-    /// Counts changes of rows.
+    /// Counts the changes of rows.
     rows: watch::Sender<u64>,
-    /// Counts changes of what has no rows: Incidents, audits, Plans and the like.
+    /// Counts the changes of kinds without rows, such as Incidents, audits and Plans.
     records: watch::Sender<u64>,
-    /// How many kinds without rows are not watched at the moment.
+    /// How many of the kinds without rows are not watched at the moment.
     unwatched_records: Cell<usize>,
     changed_at: Cell<Instant>,
     listed: SharedRead<ListedRows>,
@@ -112,23 +113,23 @@ impl BoardWatcher {
         }
     }
 
-    /// Hears of changes of rows.
+    /// A receiver of changes of rows.
     pub(crate) fn row_changes(&self) -> watch::Receiver<u64> {
         self.rows.subscribe()
     }
 
-    /// Hears of changes of what has no rows.
+    /// A receiver of changes of kinds without rows.
     pub(crate) fn record_changes(&self) -> watch::Receiver<u64> {
         self.records.subscribe()
     }
 
-    /// Whether all changes of what has no rows are heard.
+    /// Whether windlass notices all changes of the kinds without rows.
     pub(crate) fn hears_records(&self) -> bool {
         self.unwatched_records.get() == 0
     }
 
-    /// When a page of rows is read again although nothing says that they have changed: where a kind is listed and not watched,
-    /// or where it has to be said for how long a watch is interrupted.
+    /// How soon a page of rows is read again although no watch reports a change. This is needed if windlass lists a kind
+    /// instead of watching it. It is also needed during an interruption, because the page says how long that lasts.
     pub(crate) fn renewal(&self) -> Option<Duration> {
         let kinds = self.kinds.borrow();
         let of = |kind: &FollowedKind| match (kind.is_refused(), kind.is_live()) {
@@ -139,17 +140,17 @@ impl BoardWatcher {
         kinds.iter().flatten().filter_map(of).min()
     }
 
-    /// When a row changed last.
+    /// When a row last changed.
     pub(crate) fn changed_at(&self) -> Instant {
         self.changed_at.get()
     }
 
-    /// Follows all kinds, without end.
+    /// Watches all kinds, and never returns.
     pub(crate) async fn follow(&self, site: &CommandScope) {
         let targets = loop {
             match kind_argument::targets(&site.cluster, &[ALL_KINDS.to_owned()]).await {
                 Ok(targets) => break targets,
-                // Pages ask for themselves, and show why.
+                // Pages discover the kinds themselves, and show the error.
                 Err(_) => sleep(KINDS_RETRY_DELAY).await,
             }
         };
@@ -163,7 +164,7 @@ impl BoardWatcher {
         self.unwatched_records.set(records.len());
         let records = records.into_iter().map(|names| self.follow_records(site, names));
         tokio::join!(join_all(rows), join_all(records));
-        // No kind can be watched: pages list.
+        // windlass can watch no kind, so pages list the objects.
         pending::<()>().await;
     }
 
@@ -188,7 +189,7 @@ impl BoardWatcher {
         }
     }
 
-    /// Takes what the watch of a kind brings.
+    /// Applies the events of the watch of a kind to the rows.
     async fn hear(
         &self,
         at: usize,
@@ -198,13 +199,13 @@ impl BoardWatcher {
         let mut lost_right = pin!(lost_right);
         let mut checks = interval(DUE_CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first one comes at once, when nothing can be due.
+        // The first tick comes at once, and at that time no row can be outdated.
         checks.tick().await;
         loop {
             tokio::select! {
                 seen = events.next() => {
                     let Some(seen) = seen else { return KindWatchEnd::Due };
-                    // A watch that is tried again after it was refused begins as one that was refused.
+                    // A watch that starts again after a refusal counts as refused until it works.
                     let is_refused = seen.as_ref().is_err_and(|error| error.code() == Some(403));
                     let room = MAX_ROWS.saturating_sub(self.count());
                     let is_other = self.with_kind(at, |kind| kind.see(seen, room, Timestamp::now()));
@@ -223,16 +224,16 @@ impl BoardWatcher {
                 () = &mut lost_right => {
                     self.with_kind(at, FollowedKind::refuse);
                     self.changed();
-                    // The API server decides at once whether the kind may be watched anew: one request without an answer does
-                    // not leave pages to list for minutes.
+                    // The API server decides at once whether the user may watch the kind again. Otherwise one unanswered
+                    // request would make pages list the kind for minutes.
                     return KindWatchEnd::Due;
                 }
             }
         }
     }
 
-    /// Ends when a user who has logged in may not list a kind any more, or when that is not known: without an answer there are
-    /// no rows. Pages then list by themselves, and show what the API server says.
+    /// Returns when a logged-in user may no longer list a kind, or when the API server does not answer this question. The rows
+    /// of the kind are then dropped. Pages list the kind themselves, and show the answer of the API server.
     async fn lost_right(&self, site: &CommandScope, target: &ResourceArgument) {
         if self.rights == WatchedRights::OfOwnUser {
             return pending().await;
@@ -245,7 +246,7 @@ impl BoardWatcher {
         }
     }
 
-    /// Hears that objects without rows change. What they are is read by the pages that show them.
+    /// Notices changes of objects without rows. The pages that show these objects read them.
     async fn follow_records(&self, site: &CommandScope, names: &KindNames) {
         let gvk = Gvk {
             group: names.group.to_owned(),
@@ -255,7 +256,7 @@ impl BoardWatcher {
         let resource = loop {
             match site.cluster.resource(&gvk).await {
                 Ok(resource) => break resource,
-                // One whose CRD is not installed has no objects.
+                // A kind whose CRD is not installed has no objects.
                 Err(ClusterError::NoSuchKind { .. }) => {
                     self.count_unwatched(-1);
                     return;
@@ -285,7 +286,7 @@ impl BoardWatcher {
                     }
                     _ => {}
                 }
-                // What was unseen before the watch was live counts as a change, too.
+                // The first list after an interruption counts as a change, because changes before it may have been missed.
                 let is_change = matches!(
                     seen,
                     Ok(WatcherEvent::Live | WatcherEvent::Applied(_) | WatcherEvent::Deleted(_))
@@ -318,13 +319,13 @@ impl BoardWatcher {
         self.rows.send_modify(|count| *count += 1);
     }
 
-    /// All rows as they are now.
+    /// The current rows of all objects.
     ///
     /// # Errors
-    /// It is not known which kinds there are, or none of them could be listed.
+    /// The kinds could not be discovered, or none of them could be listed.
     pub(crate) async fn board(&self, site: &CommandScope) -> anyhow::Result<ObjectBoard> {
         if self.kinds.borrow().is_none() {
-            // The reason, if there is one; else they are known in a moment.
+            // Fails with the reason if the API server gives one. Otherwise the kinds are known soon.
             kind_argument::targets(&site.cluster, &[ALL_KINDS.to_owned()]).await?;
         }
         self.wait_for_lists().await?;
@@ -363,7 +364,7 @@ impl BoardWatcher {
         Ok(ObjectBoard::of(rows, left_out, read_at.min(listed.read_at)))
     }
 
-    /// Waits until each kind was listed, or is known not to be.
+    /// Waits until the first list of each kind has ended or was refused.
     async fn wait_for_lists(&self) -> anyhow::Result<()> {
         let mut changes = self.rows.subscribe();
         loop {
@@ -381,7 +382,7 @@ impl BoardWatcher {
         }
     }
 
-    /// The board of the rows that watches bring.
+    /// Makes the board from the rows that the watches maintain.
     fn made(&self) -> ObjectBoard {
         let version = *self.rows.borrow();
         let now = Timestamp::now();
@@ -403,7 +404,7 @@ impl BoardWatcher {
     }
 }
 
-/// Whether the API server says that a user may list a kind.
+/// Whether the API server says that the user may list a kind.
 async fn may_list(site: &CommandScope, target: &ResourceArgument) -> bool {
     let ApiResourceLocation { gvk, plural, .. } = &target.resource;
     let namespace = site.namespace_of(target);

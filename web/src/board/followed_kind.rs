@@ -1,7 +1,8 @@
-//! The rows of one kind, as a watch brings them.
+//! The rows of one kind, which follow the events of a watch.
 //!
-//! Rows stay while a watch is interrupted or lists anew, and what is not live says so: that something is gone is concluded from
-//! an event, or from a list that has ended. Elsewhere: the watches themselves (`board_watcher.rs`).
+//! Rows stay while the watch is interrupted or lists the kind again, and the page says that they may be old.
+//! A row is removed only after a deletion event, or after a complete list without the object.
+//! Elsewhere: the watches themselves (`board_watcher.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,10 +16,10 @@ use windlass_cluster::watch::WatcherEvent;
 
 use super::BoardRow;
 
-/// How long a watch may be interrupted before a page says so: each is renewed every few minutes, which takes no time.
+/// How long a watch may be interrupted before a page mentions it. Each watch is renewed every few minutes, and that is normal.
 const UNMENTIONED_INTERRUPTION: SignedDuration = SignedDuration::from_secs(5);
 
-/// What an object is called within its kind.
+/// The namespace and name of an object of this kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RowName {
     namespace: String,
@@ -31,16 +32,16 @@ impl RowName {
     }
 }
 
-/// How the watch of a kind is.
+/// The state of the watch of a kind.
 #[derive(Debug, Clone)]
 enum KindWatchPhase {
-    /// Its first list has not ended; with the last error, if there was one.
+    /// The first list has not ended. Contains the last error, if there was one.
     Unlisted(Option<ClusterError>),
-    /// Every change is seen.
+    /// windlass sees every change.
     Live,
-    /// Changes may be unseen since a time.
+    /// windlass may have missed changes since this time.
     Interrupted { since: Timestamp, why: Option<String> },
-    /// This user may not watch or list it in all namespaces, or it cannot be watched.
+    /// This user may not watch or list the kind in all namespaces, or the kind does not support watches.
     Refused,
 }
 
@@ -49,12 +50,12 @@ enum KindWatchPhase {
 pub(super) struct FollowedKind {
     pub(super) target: ResourceArgument,
     rows: BTreeMap<RowName, Rc<BoardRow>>,
-    /// What a list has brought that has not ended.
+    /// The names that the list in progress has returned so far.
     listing: Option<BTreeSet<RowName>>,
     phase: KindWatchPhase,
     /// Whether an object has no row because it cannot be read.
     has_unreadable: bool,
-    /// Whether an object has no row because there are too many.
+    /// Whether an object has no row because there are too many objects.
     is_cut: bool,
 }
 
@@ -70,32 +71,32 @@ impl FollowedKind {
         }
     }
 
-    /// Its rows. While its watch is refused there are none, since pages list them.
+    /// The rows of the kind. There are none while the watch is refused, because pages then list the kind.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Rc<BoardRow>> {
         self.rows.values().filter(move |_| !self.is_refused())
     }
 
-    /// How many rows it has.
+    /// How many rows the kind has.
     pub(super) fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether its rows are all that there are, or were when its watch was interrupted.
+    /// Whether the rows are complete, or were complete when the watch was interrupted.
     pub(super) fn is_listed(&self) -> bool {
         matches!(self.phase, KindWatchPhase::Live | KindWatchPhase::Interrupted { .. })
     }
 
-    /// Whether every change is seen.
+    /// Whether windlass sees every change of the kind.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.phase, KindWatchPhase::Live)
     }
 
-    /// Whether it has to be listed, since it may not be watched.
+    /// Whether pages have to list the kind because the user may not watch it.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self.phase, KindWatchPhase::Refused)
     }
 
-    /// Why it is not listed yet, if an error is the reason.
+    /// The error because of which the kind is not listed yet, if there is one.
     pub(super) fn failure(&self) -> Option<&ClusterError> {
         match &self.phase {
             KindWatchPhase::Unlisted(error) => error.as_ref(),
@@ -103,12 +104,12 @@ impl FollowedKind {
         }
     }
 
-    /// Whether a row says something else by now, though its object has not changed.
+    /// Whether a row is outdated by now although its object has not changed.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.rows.values().any(|row| row.next_change.is_some_and(|at| at <= now))
     }
 
-    /// What a page has to say besides its rows.
+    /// The remarks that a page shows beside the rows.
     pub(super) fn remarks(&self, now: Timestamp) -> Vec<String> {
         let plural = &self.target.resource.plural;
         let mut said = Vec::new();
@@ -134,14 +135,14 @@ impl FollowedKind {
         said
     }
 
-    /// It may not be watched: what there is has to be listed by pages.
+    /// Notes that this user may not watch the kind, so pages have to list its objects.
     pub(super) fn refuse(&mut self) {
         self.rows.clear();
         self.listing = None;
         self.phase = KindWatchPhase::Refused;
     }
 
-    /// Takes what a watch brings, with room for so many more rows. Returns whether what pages show is another.
+    /// Applies an event of the watch. `room` is how many more rows fit. Returns whether pages have to show something else now.
     pub(super) fn see(
         &mut self,
         seen: Result<WatcherEvent<FullObject>, ClusterError>,
@@ -183,7 +184,7 @@ impl FollowedKind {
                 self.refuse();
                 true
             }
-            // The watch is tried again, and pages list meanwhile.
+            // The watch is tried again. Meanwhile, pages list the kind.
             _ if self.is_refused() => false,
             _ if self.is_listed() => self.interrupt(Some(error.to_string()), now),
             _ => {
@@ -193,7 +194,7 @@ impl FollowedKind {
         }
     }
 
-    /// Changes may be unseen from now on, if they are not already.
+    /// Notes that changes may be missed from now on, unless the watch is already interrupted.
     fn interrupt(&mut self, why: Option<String>, now: Timestamp) -> bool {
         match &mut self.phase {
             KindWatchPhase::Live => {
@@ -229,12 +230,12 @@ impl FollowedKind {
         true
     }
 
-    /// The row of an object; `None` if it cannot be read.
+    /// Makes the row of an object. Returns `None` if the object cannot be read.
     fn row(&self, whole: FullObject, now: Timestamp) -> Option<BoardRow> {
         let mut value = whole.value?;
         let gvk = &self.target.resource.gvk;
         let fields = value.as_object_mut()?;
-        // Objects of a list do not say of which kind they are.
+        // The API server omits the kind of the objects in a list.
         fields.insert("apiVersion".to_owned(), gvk.api_version().into());
         fields.insert("kind".to_owned(), gvk.kind.clone().into());
         Some(BoardRow::of(&Object::new(value).ok()?, now))
@@ -333,7 +334,7 @@ mod tests {
         let mut kind = listed(&["a"]);
         assert!(see(&mut kind, Err(refused)));
         assert!(kind.is_refused() && kind.count() == 0);
-        // The right is granted again: the rows are those of pages until the list of the watch has ended.
+        // The user has the right again. Pages keep listing the kind until the list of the watch has ended.
         see(&mut kind, Ok(WatcherEvent::Listing));
         see(&mut kind, Ok(WatcherEvent::Listed(whole("a", "True"))));
         see(&mut kind, Err(ClusterError::NoAnswer("timed out".to_owned())));
@@ -361,7 +362,7 @@ mod tests {
         let row = BoardRow::of(&long, NOW.parse().unwrap());
         let texts = [&row.place.kind, &row.place.namespace, &row.place.name, &row.kind];
         let others = [&row.message, &row.revision, &row.suspended];
-        // Each text, its place in the row and in the name of the row, with what an allocator adds.
+        // The length of each text in the row and in the name of the row, plus the overhead of the allocator.
         let heap: usize = texts.iter().chain(&others).map(|it| it.capacity() + 16).sum();
         let name = size_of::<RowName>() + row.place.namespace.len() + row.place.name.len() + 32;
         let each = heap + size_of::<BoardRow>() + name + 64;

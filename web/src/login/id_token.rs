@@ -1,47 +1,47 @@
-//! Which ID tokens count: signed by a key of the issuer, for this client and this login, and not over.
+//! Verifies ID tokens. A token has to be signed by a key of the issuer, issued for this client and this login, and not expired.
 //!
-//! Source of the semantics: OpenID Connect Core 1.0, 3.1.3.7, and which algorithms the API server accepts. Elsewhere: signatures
-//! (`notify::json_web_token`), keys (`issuer.rs`).
+//! Source of the semantics: OpenID Connect Core 1.0, section 3.1.3.7, and the algorithms that the API server accepts.
+//! Elsewhere: signatures (`notify::json_web_token`), keys (`issuer.rs`).
 
 use notify::json_web_token::UnverifiedJwt;
 use serde_json::Value;
 
 use crate::guard::is_equal;
 
-/// The algorithms by which a token may be signed, which are those of the API server: with a public key, and no other.
+/// The accepted signature algorithms. The API server accepts the same ones, all with a public key.
 pub(super) const ALGORITHMS: [&str; 9] =
     ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"];
 
-/// The longest token, in bytes: it has to fit in cookies, together with what is beside it.
+/// The longest token, in bytes. It has to fit into the cookies together with the other fields of the session.
 const MAX_TOKEN_BYTES: usize = 8 << 10;
 
-/// How many keys of an issuer are compared.
+/// How many keys of an issuer are tried.
 const MAX_KEYS: usize = 100;
 
-/// By how many seconds the clock of the issuer may be ahead.
+/// How many seconds the clock of the issuer may be ahead of this machine's clock.
 const CLOCK_LEEWAY_SECONDS: i64 = 60;
 
-/// What a token has to say.
+/// The values that a token has to contain.
 pub(super) struct ExpectedToken<'e> {
     pub(super) issuer: &'e str,
     pub(super) client_id: &'e str,
-    /// That of the login.
+    /// The nonce of the login.
     pub(super) nonce: &'e str,
-    /// The algorithms that the issuer names.
+    /// The signature algorithms that the issuer announces.
     pub(super) algorithms: &'e [String],
-    /// In seconds since 1970.
+    /// The current time, in seconds since 1970.
     pub(super) now: i64,
 }
 
-/// Who a token names.
+/// The user whom a verified token names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct VerifiedUser {
     pub(super) subject: String,
-    /// When the token ends, in seconds since 1970.
+    /// When the token expires, in seconds since 1970.
     pub(super) expires_at: i64,
 }
 
-/// Why a token does not count.
+/// Why a token is not valid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdTokenError {
     #[error("the ID token is longer than 8192 bytes: let the issuer put fewer groups into it")]
@@ -66,10 +66,10 @@ pub(super) enum IdTokenError {
     Subject,
 }
 
-/// Verifies a token with the keys of the issuer (JWKs).
+/// Verifies a token with the issuer's public keys, which are JWKs.
 ///
 /// # Errors
-/// The first reason for which it does not count.
+/// The first reason why the token is not valid.
 pub(super) fn verify(
     token: &str,
     keys: &[Value],
@@ -105,7 +105,8 @@ pub(super) fn verify(
     }
 }
 
-/// Whether the key that a token names has signed it. A token that names none is signed by the only key that there is.
+/// Whether the key that the token names has signed the token. A token without a key ID is accepted only if the issuer has
+/// exactly one key.
 fn is_signed(jwt: &UnverifiedJwt, keys: &[Value]) -> Result<(), IdTokenError> {
     let is_for_signatures = |key: &&Value| {
         let is_of_use = key.get("use").is_none_or(|it| it == "sig");
@@ -126,13 +127,13 @@ fn is_signed(jwt: &UnverifiedJwt, keys: &[Value]) -> Result<(), IdTokenError> {
     }
 }
 
-/// Whether a token is for a client, and was asked for by it.
+/// Whether a token was issued for a client, at the request of that client.
 fn is_for_client(jwt: &UnverifiedJwt, client_id: &str) -> bool {
     let is_in = match jwt.claims.get("aud") {
         Some(Value::String(one)) => one == client_id,
         Some(Value::Array(all)) => {
             let is_among = all.iter().any(|one| one == client_id);
-            // One for several clients has to say who asked for it.
+            // A token for several clients has to name the client that requested it.
             is_among && (all.len() == 1 || jwt.claims.contains_key("azp"))
         }
         _ => false,

@@ -1,7 +1,8 @@
-//! What is asked of the issuer: where its parts are, its keys, and the token for a code.
+//! The requests to the OpenID Connect issuer: its endpoints, its keys, and the token for a code.
 //!
-//! Its address is a flag; the addresses that it names have to be `https`, too. Redirects are not followed. Elsewhere: which
-//! tokens count (`id_token.rs`).
+//! A flag gives the address of the issuer. The endpoints that the issuer names have to use `https`, too. windlass does not
+//! follow redirects.
+//! Elsewhere: the verification of tokens (`id_token.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,53 +24,53 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer of the issuer, in bytes.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// For how long it is kept where the parts of the issuer are.
+/// How long windlass keeps the list of the issuer's endpoints.
 const ENDPOINTS_LIFETIME: Duration = Duration::from_secs(600);
 
-/// How a client says who it is, unless the issuer names other ways only.
+/// How a client authenticates, unless the issuer supports only other methods.
 const BASIC: &str = "client_secret_basic";
 
-/// By which algorithm tokens are signed if the issuer names none.
+/// The signature algorithm of tokens if the issuer announces none.
 const DEFAULT_ALGORITHM: &str = "RS256";
 
-/// A client of an issuer.
+/// The settings of a client of an issuer.
 #[derive(Debug, Clone)]
 pub(super) struct IssuerClientOptions {
-    /// As the issuer writes it in tokens.
+    /// The URL of the issuer, exactly as in its tokens.
     pub(super) issuer: String,
     pub(super) client_id: String,
-    /// None for a public client, which PKCE protects.
+    /// The secret of the client. `None` for a public client, which PKCE protects.
     pub(super) client_secret: Option<RedactedValue<String>>,
-    /// Certificate authorities in PEM, besides those of the system.
+    /// Certificate authorities in PEM, in addition to those of the system.
     pub(super) authorities: Option<Vec<u8>>,
 }
 
-/// Where the parts of an issuer are.
+/// The endpoints of an issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IssuerEndpoints {
     pub(super) authorization: Url,
     token: Url,
     keys: Url,
-    /// By which algorithms it signs, of those that count.
+    /// The accepted signature algorithms that the issuer announces.
     pub(super) algorithms: Vec<String>,
-    /// Whether the secret of the client is in the body and not in a header.
+    /// Whether the client sends its secret in the body instead of in a header.
     is_secret_in_body: bool,
 }
 
-/// What was read, and when.
+/// The endpoints that were read last, and when.
 struct KeptEndpoints {
     read_at: Instant,
     endpoints: Arc<IssuerEndpoints>,
 }
 
-/// What proves a login to the issuer.
+/// The code of a login, and what proves to the issuer that windlass may use it.
 pub(super) struct LoginCode<'c> {
     pub(super) code: &'c str,
     pub(super) verifier: &'c str,
     pub(super) redirect: &'c str,
 }
 
-/// Asks an issuer.
+/// Sends requests to an issuer.
 pub(super) struct IssuerClient {
     http: HttpClient,
     options: IssuerClientOptions,
@@ -77,7 +78,7 @@ pub(super) struct IssuerClient {
 }
 
 impl IssuerClient {
-    /// A client. Asks nothing yet.
+    /// Makes a client. It sends no request yet.
     ///
     /// # Errors
     /// The address of the issuer or its authorities cannot be used.
@@ -89,7 +90,7 @@ impl IssuerClient {
         Ok(Self { http, options, kept: Mutex::new(None) })
     }
 
-    /// How it is written in tokens.
+    /// The URL of the issuer, as in its tokens.
     pub(super) fn issuer(&self) -> &str {
         &self.options.issuer
     }
@@ -98,12 +99,13 @@ impl IssuerClient {
         &self.options.client_id
     }
 
-    /// Where the parts of the issuer are.
+    /// Returns the endpoints of the issuer.
     ///
     /// # Errors
-    /// It does not respond, or is another one than the flag says.
+    /// The issuer does not respond, or its URL differs from the flag.
     pub(super) async fn endpoints(&self) -> anyhow::Result<Arc<IssuerEndpoints>> {
-        // One login asks for all. Without a limit, the last of those that wait would wait for the attempts of all others.
+        // One login reads the endpoints for all waiting logins. The time limit keeps the last login from waiting for the
+        // attempts of all others.
         let turn = timeout(REQUEST_TIMEOUT, self.kept.lock()).await;
         let mut kept = turn.context("other logins wait for the issuer")?;
         if let Some(kept) = kept.as_ref().filter(|it| it.read_at.elapsed() < ENDPOINTS_LIFETIME) {
@@ -117,16 +119,16 @@ impl IssuerClient {
         Ok(endpoints)
     }
 
-    /// The keys that the issuer publishes now.
+    /// Reads the keys that the issuer currently publishes.
     ///
     /// # Errors
-    /// It does not respond.
+    /// The issuer does not respond.
     pub(super) async fn keys(&self, endpoints: &IssuerEndpoints) -> anyhow::Result<Vec<Value>> {
         let found = self.ask(&endpoints.keys, None).await.context("the keys of the issuer")?;
         Ok(found.get("keys").and_then(Value::as_array).cloned().unwrap_or_default())
     }
 
-    /// The ID token for the code of a login, which the issuer gives once.
+    /// Exchanges the code of a login for the ID token. The issuer accepts each code once.
     ///
     /// # Errors
     /// The issuer refuses the code, or does not respond.
@@ -135,6 +137,16 @@ impl IssuerClient {
         endpoints: &IssuerEndpoints,
         login: &LoginCode<'_>,
     ) -> anyhow::Result<RedactedValue<String>> {
+        let form = self.code_form(endpoints, login);
+        let answer =
+            self.ask(&endpoints.token, Some(form)).await.context("the code of the login")?;
+        let token = answer.get("id_token").and_then(Value::as_str);
+        let token = token.context("the issuer gave no ID token: the scope `openid` is needed")?;
+        Ok(RedactedValue::new(token.to_owned()))
+    }
+
+    /// The form that exchanges the code of a login for an ID token.
+    fn code_form(&self, endpoints: &IssuerEndpoints, login: &LoginCode<'_>) -> ClientForm {
         let IssuerClientOptions { client_id, client_secret, .. } = &self.options;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "authorization_code")
@@ -146,15 +158,10 @@ impl IssuerClient {
         if let Some(secret) = in_body {
             form.append_pair("client_secret", secret.expose());
         }
-        let form = ClientForm { body: form.finish(), has_credentials: in_body.is_some() };
-        let answer =
-            self.ask(&endpoints.token, Some(form)).await.context("the code of the login")?;
-        let token = answer.get("id_token").and_then(Value::as_str);
-        let token = token.context("the issuer gave no ID token: the scope `openid` is needed")?;
-        Ok(RedactedValue::new(token.to_owned()))
+        ClientForm { body: form.finish(), has_credentials: in_body.is_some() }
     }
 
-    /// An answer of the issuer, to GET or to a form.
+    /// Sends a GET request, or a form, to the issuer and returns the answer.
     async fn ask(&self, address: &Url, form: Option<ClientForm>) -> anyhow::Result<Value> {
         let request = match form {
             None => self.http.get(address.clone()),
@@ -198,19 +205,19 @@ impl IssuerClient {
 /// A form that is posted to the issuer.
 struct ClientForm {
     body: String,
-    /// Whether the secret of the client is in it.
+    /// Whether the form contains the secret of the client.
     has_credentials: bool,
 }
 
-/// A text as forms have it, which the standard asks for before it is put into the header.
+/// Encodes a text like a form field. The standard requires this before the text is put into the header `Authorization`.
 fn form_encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// Reads an address that no one can listen to or change on the way: `https`, or `http` on this machine.
+/// Parses an address that is safe against eavesdropping and tampering: `https`, or `http` on this machine.
 ///
 /// # Errors
-/// It is none.
+/// The text is no such address.
 pub(super) fn secure_url(text: &str) -> anyhow::Result<Url> {
     let url = Url::parse(text).with_context(|| format!("`{text}` is not a URL"))?;
     let is_own = match url.host() {

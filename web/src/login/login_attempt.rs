@@ -1,7 +1,7 @@
-//! A login that has begun: what the browser brings back from the issuer has to belong to it.
+//! A started login. The values that the browser brings back from the issuer have to belong to it.
 //!
-//! It is in a cookie of the browser, so that the issuer may send it to another replica. Elsewhere: encryption
-//! (`sealed_cookie.rs`), the two requests of a login (`login.rs`).
+//! The login is kept in a cookie of the browser, so the browser may return to another replica.
+//! Elsewhere: encryption (`sealed_cookie.rs`), the two requests of a login (`login.rs`).
 
 use axum::http::HeaderMap;
 use base64::Engine as _;
@@ -19,22 +19,22 @@ const PURPOSE: &str = "login";
 
 const NAME: &str = "__Host-windlass-login";
 
-/// How long a login may take, in seconds: the user may have to type a password.
+/// How long a login may take, in seconds. The user may have to type a password.
 pub(super) const MAX_LOGIN_SECONDS: i64 = 600;
 
-/// The longest address to which a login returns.
+/// The longest address to which a login returns, in bytes.
 const MAX_RETURN_BYTES: usize = 1024;
 
-/// What a login has to bring back.
+/// The values that identify a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LoginAttempt {
-    /// Comes back with the answer of the issuer.
+    /// The random state. The browser brings it back with the issuer's answer.
     pub(super) state: String,
-    /// Comes back in the token.
+    /// The random nonce. The issuer puts it into the token.
     pub(super) nonce: String,
-    /// Proves to the issuer that the code is asked for by who began the login (PKCE).
+    /// The PKCE verifier. It proves to the issuer that the party that uses the code also began the login.
     pub(super) verifier: String,
-    /// The page for which the user logs in.
+    /// The page to which the browser returns after the login.
     pub(super) return_to: String,
     began_at: i64,
 }
@@ -46,12 +46,12 @@ impl LoginAttempt {
         Self { state: secret(), nonce: secret(), verifier: secret(), return_to, began_at: now }
     }
 
-    /// What the issuer gets of [`Self::verifier`] at first.
+    /// The PKCE challenge: the digest of [`Self::verifier`], which the issuer receives when the login begins.
     pub(super) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.verifier.as_bytes()))
     }
 
-    /// Its header `Set-Cookie`; `None` if the library for encryption fails.
+    /// The header `Set-Cookie` with this login. `None` if the encryption library fails.
     pub(super) fn cookie(&self, seal: &CookieSeal) -> Option<String> {
         let Self { state, nonce, verifier, return_to, began_at } = self;
         let content = json!({"state": state, "nonce": nonce, "verifier": verifier,
@@ -60,7 +60,7 @@ impl LoginAttempt {
         Some(set_cookie(NAME, &sealed, MAX_LOGIN_SECONDS))
     }
 
-    /// The login that the browser of a request began, unless that is too long ago.
+    /// The login that the browser of a request began, if the login has not expired.
     pub(super) fn of(headers: &HeaderMap, seal: &CookieSeal, now: i64) -> Option<Self> {
         let content = seal.open(PURPOSE, cookie(headers, NAME)?)?;
         let content: Value = serde_json::from_str(&content).ok()?;
@@ -76,12 +76,13 @@ impl LoginAttempt {
     }
 }
 
-/// The header `Set-Cookie` that takes a login away.
+/// The header `Set-Cookie` that removes a login from the browser.
 pub(super) fn no_cookie() -> String {
     set_cookie(NAME, "", 0)
 }
 
-/// The page of an address, written anew from what was understood of it; the first page if it is none of ours.
+/// The page at an address. The link is built from the parsed route, so it cannot lead to another server. Returns the first page
+/// if the address is not a page.
 fn own_page(address: &str) -> Href {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
     let route = Route::parse(path).filter(|_| address.len() <= MAX_RETURN_BYTES);

@@ -1,4 +1,4 @@
-//! An issuer's key and tokens for tests of logins.
+//! A signing key of an issuer, and ID tokens, for tests of logins.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};

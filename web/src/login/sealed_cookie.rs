@@ -1,7 +1,8 @@
-//! Cookies that only this installation can make and read, so that every replica with the key knows what another one gave.
+//! Cookies that only replicas of this installation can create and read. All replicas share a key, so each replica can read the
+//! cookies of the others.
 //!
-//! They are encrypted and authenticated (AES-256-GCM), for one purpose and one installation each. Elsewhere: what is in them
-//! (`user_session.rs`, `login_attempt.rs`).
+//! The cookies are encrypted and authenticated with AES-256-GCM. Each cookie is bound to one purpose and one installation.
+//! Elsewhere: the content of the cookies (`user_session.rs`, `login_attempt.rs`).
 
 use anyhow::ensure;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
@@ -13,21 +14,22 @@ use objects::RedactedValue;
 use sha2::{Digest as _, Sha256};
 use windlass_runtime::random_bytes;
 
-/// How long a secret has to be, in bytes.
+/// The shortest secret that is accepted, in bytes.
 const MIN_SECRET_BYTES: usize = 32;
 
-/// What every cookie has: it is for this host with TLS only, no script reads it, and other sites send it with links only.
+/// The attributes of every cookie. Browsers send it to this host with TLS only, and hide it from scripts. They send it from
+/// other sites only when the user follows a link.
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// Makes and reads what is in cookies.
+/// Encrypts and decrypts the content of cookies.
 pub(super) struct CookieSeal {
     key: RandomizedNonceKey,
-    /// Whose cookies they are: those of another installation with the same key are not read.
+    /// The name of the installation. Cookies of another installation with the same key are rejected.
     installation: String,
 }
 
 impl CookieSeal {
-    /// A seal with a secret; without one it is known to this process only.
+    /// Makes a seal from a secret. Without a secret, it uses a random key of this process.
     ///
     /// # Errors
     /// The secret is too short.
@@ -50,7 +52,7 @@ impl CookieSeal {
         Ok(Self { key, installation })
     }
 
-    /// Encrypts a text for a purpose. `None` if the library fails.
+    /// Encrypts a text for a purpose. Returns `None` if the encryption library fails.
     pub(super) fn seal(&self, purpose: &str, text: &str) -> Option<String> {
         let mut sealed = text.as_bytes().to_vec();
         let nonce = self.key.seal_in_place_append_tag(self.about(purpose), &mut sealed).ok()?;
@@ -58,7 +60,7 @@ impl CookieSeal {
         Some(URL_SAFE_NO_PAD.encode([nonce.as_slice(), sealed.as_slice()].concat()))
     }
 
-    /// The text of what was sealed for this purpose; `None` of everything else.
+    /// Decrypts a text that was encrypted for this purpose. Returns `None` for any other text.
     pub(super) fn open(&self, purpose: &str, sealed: &str) -> Option<String> {
         let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN)?;
@@ -72,12 +74,12 @@ impl CookieSeal {
     }
 }
 
-/// The header `Set-Cookie` that gives a cookie for so many seconds; 0 takes it away.
+/// The header `Set-Cookie` for a cookie that lasts this many seconds. With 0 seconds, the browser removes the cookie.
 pub(super) fn set_cookie(name: &str, value: &str, seconds: i64) -> String {
     format!("{name}={value}; {ATTRIBUTES}; Max-Age={}", seconds.max(0))
 }
 
-/// The value of a cookie; `None` if there is none, or more than one.
+/// The value of a cookie. Returns `None` unless the request contains the cookie exactly once.
 pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let lines = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|it| it.trim().split_once('='));

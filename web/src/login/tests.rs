@@ -1,4 +1,4 @@
-//! Whole logins against an issuer on loopback, and those that are refused.
+//! Tests of whole logins against an issuer on loopback, including logins that are refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use sha2::{Digest as _, Sha256};
 use super::samples::{CLIENT, SigningKey, header};
 use super::*;
 
-/// What an issuer on loopback does.
+/// A fake issuer on loopback.
 struct Issuer {
     url: String,
     key: SigningKey,
-    /// The codes that it takes, each once, with the challenge of who began the login.
+    /// The codes that the issuer accepts once each, with the PKCE challenge of the login.
     codes: Mutex<BTreeMap<String, String>>,
     /// The claims of the next token.
     claims: Mutex<Value>,
@@ -59,7 +59,7 @@ struct Login {
     service: LoginService,
 }
 
-/// What the issuer sends a browser back with, and the cookie of the login.
+/// The query with which the issuer sends the browser back, and the cookie of the login.
 struct Return {
     query: String,
     headers: HeaderMap,
@@ -104,7 +104,7 @@ impl Login {
         Self { service: LoginService::new(options(&url)).unwrap(), issuer }
     }
 
-    /// Begins a login, in which the user says yes to the issuer, which then gives a token with a changed claim.
+    /// Begins a login, lets the user agree at the issuer, and sets one claim of the next token to `value`.
     async fn agreed(&self, claim: &str, value: Value) -> Return {
         let begun = self.service.begin("/objects?q=web", NOW).await.unwrap();
         let location = Url::parse(&begun.location).unwrap();
@@ -189,7 +189,7 @@ async fn an_answer_that_belongs_to_no_login_of_this_browser_is_refused() {
     assert!(refusal(login.returned(&elsewhere, NOW).await).contains("has begun no login"));
     let late = refusal(login.returned(&back, NOW + MAX_LOGIN_SECONDS).await);
     assert!(late.contains("over ten minutes ago"), "{late}");
-    // The cookie of another login of the same user does not count either.
+    // The cookie of another login of the same user is refused, too.
     let second = login.agreed("x", json!(1)).await;
     let mixed = Return { query: back.query, headers: second.headers.clone() };
     assert!(refusal(login.returned(&mixed, NOW).await).contains("belongs to another login"));
@@ -202,11 +202,11 @@ async fn a_code_counts_once_here_and_at_the_issuer() {
     let back = login.agreed("x", json!(1)).await;
     assert!(login.returned(&back, NOW).await.is_ok());
     assert!(refusal(login.returned(&back, NOW).await).contains("was used before"));
-    // Another replica asks the issuer, which knows.
+    // Another replica does not know that the code was used, but the issuer does.
     let replica = LoginService::new(options(&login.issuer.url)).unwrap();
     let replayed = replica.finish(&back.headers, &PageQuery::parse(&back.query), NOW).await;
     assert_eq!(replayed.unwrap_err().status, StatusCode::BAD_GATEWAY);
-    // A code that was stolen is worth nothing without what this browser keeps (PKCE).
+    // A stolen code is useless without the PKCE verifier in this browser's cookie.
     let victim = login.agreed("x", json!(1)).await;
     let challenge = login.issuer.codes.lock().remove("good").unwrap();
     login.issuer.codes.lock().insert("stolen".to_owned(), challenge);

@@ -1,6 +1,7 @@
-//! Who has logged in: what is in the cookies of a session, and how they are cut into pieces that browsers keep.
+//! The session of a user who has logged in, and how it is split into cookies.
 //!
-//! The token is the user's, and is sent to the API server with each request. Elsewhere: encryption (`sealed_cookie.rs`).
+//! The token belongs to the user. windlass sends it to the API server with each request. Elsewhere: encryption
+//! (`sealed_cookie.rs`).
 
 use axum::http::HeaderMap;
 use objects::RedactedValue;
@@ -8,33 +9,33 @@ use serde_json::{Value, json};
 
 use super::sealed_cookie::{CookieSeal, cookie, set_cookie};
 
-/// What cookies of sessions are for.
+/// The purpose of the cookies of sessions.
 const PURPOSE: &str = "session";
 
-/// What the names of the cookies begin with. Browsers take cookies with this prefix from this host with TLS only.
+/// The prefix of the cookie names. Browsers accept cookies with `__Host-` only from this host and only with TLS.
 const NAME: &str = "__Host-windlass-session-";
 
-/// In how many cookies a session is: browsers keep 4096 bytes of each.
+/// The maximum number of cookies of a session. Browsers keep 4096 bytes of each cookie.
 const MAX_PIECES: usize = 4;
 
-/// How long a piece is, in bytes.
+/// The longest piece in one cookie, in bytes.
 const PIECE_BYTES: usize = 3800;
 
 /// A user who has logged in.
 #[derive(Debug, Clone)]
 pub(crate) struct UserSession {
-    /// Tells sessions apart; chosen at random.
+    /// A random ID, which distinguishes sessions.
     pub(crate) id: String,
-    /// Who it is to the issuer.
+    /// The subject: the issuer's ID of the user.
     pub(crate) subject: String,
-    /// What the API server verifies.
+    /// The ID token, which the API server verifies.
     pub(crate) token: RedactedValue<String>,
-    /// When it ends, in seconds since 1970: not after the token.
+    /// When the session ends, in seconds since 1970. It never ends after the token.
     pub(crate) expires_at: i64,
 }
 
 impl UserSession {
-    /// The headers `Set-Cookie` of a session; `None` if it is too long for them.
+    /// The headers `Set-Cookie` for a session. Returns `None` if the session is too long for the cookies.
     pub(super) fn cookies(&self, seal: &CookieSeal, now: i64) -> Option<Vec<String>> {
         let Self { id, subject, token, expires_at } = self;
         let content = json!({"id": id, "sub": subject, "token": token.expose(), "exp": expires_at});
@@ -44,14 +45,14 @@ impl UserSession {
         (pieces.len() <= MAX_PIECES).then(|| {
             let all = (0..MAX_PIECES).map(|at| match pieces.get(at) {
                 Some(piece) => set_cookie(&name(at), piece, seconds),
-                // Of a longer session before this one.
+                // Removes a cookie of an earlier, longer session.
                 None => set_cookie(&name(at), "", 0),
             });
             all.collect()
         })
     }
 
-    /// The session of a request, unless it is over.
+    /// The session of a request, if the session has not ended.
     pub(super) fn of(headers: &HeaderMap, seal: &CookieSeal, now: i64) -> Option<Self> {
         let pieces = (0..MAX_PIECES).map_while(|at| cookie(headers, &name(at)));
         let content = seal.open(PURPOSE, &pieces.collect::<String>())?;
@@ -67,7 +68,7 @@ impl UserSession {
     }
 }
 
-/// The headers `Set-Cookie` that take a session away.
+/// The headers `Set-Cookie` that remove a session from the browser.
 pub(super) fn no_cookies() -> Vec<String> {
     (0..MAX_PIECES).map(|at| set_cookie(&name(at), "", 0)).collect()
 }
@@ -76,7 +77,7 @@ fn name(at: usize) -> String {
     format!("{NAME}{at}")
 }
 
-/// A text of one-byte characters in pieces.
+/// Splits an ASCII text into pieces.
 fn pieces(text: &str) -> Vec<&str> {
     let mut rest = text;
     let mut pieces = Vec::new();

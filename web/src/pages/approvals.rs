@@ -1,4 +1,4 @@
-//! What waits until a person lets it begin: operations that a Lifecycle holds, and Plans.
+//! The page of operations that wait for an approval: operations that a Lifecycle holds, and Plans.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -17,22 +17,22 @@ use crate::parts::{ObjectState, ago, message, shape, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
 use crate::shell_line::shell_line;
 
-/// The kinds that hold an operation until a person approves.
+/// The kinds that hold an operation until a user approves it.
 const KINDS: [&str; 2] = ["lifecycleevents", "plans"];
 
-/// How many objects of a kind are read for the page.
+/// How many objects of a kind the page reads.
 const MAX_OBJECTS: usize = 2_000;
 
-/// How long the message of an operation is kept, in characters. The page of the object has the whole of it.
+/// How many characters of an operation's message are kept. The page of the object shows the whole message.
 const MAX_MESSAGE_CHARACTERS: usize = 1_000;
 
-/// An operation that waits, or did. The object itself is not kept: a Plan may list thousands of changes.
+/// An operation that needs or needed an approval. The object itself is not kept, because a Plan may list thousands of changes.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldOperation {
     id: ObjectId,
     message: String,
     created: Option<Time>,
-    /// Whether a person still has to answer.
+    /// Whether the operation still waits for a user's answer.
     is_waiting: bool,
 }
 
@@ -48,17 +48,17 @@ impl HeldOperation {
     }
 }
 
-/// Operations of both kinds, those that wait first.
+/// Operations of both kinds. Those that wait come first.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingOperations {
     pub(crate) all: Vec<HeldOperation>,
-    /// Why a kind is not among them.
+    /// Why a kind is missing from the list.
     pub(crate) left_out: Vec<String>,
-    /// The flags by which a command means the same cluster.
+    /// The flags that a command needs to reach the same cluster.
     pub(crate) flags: String,
 }
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// None of the kinds can be read.
@@ -87,7 +87,7 @@ pub(super) async fn page(
     }))
 }
 
-/// Both kinds as the command prints them.
+/// The objects of both kinds, as the command prints them.
 async fn list(reader: &PageReader) -> anyhow::Result<Value> {
     let mut items: Vec<Value> = Vec::new();
     for target in reader.targets(&[KINDS.join(",").as_str()]).await? {
@@ -102,7 +102,7 @@ async fn list(reader: &PageReader) -> anyhow::Result<Value> {
     Ok(list_of(items))
 }
 
-/// Reads both kinds. One that is not installed, or cannot be read, is named.
+/// Reads both kinds. If a kind is not installed or cannot be read, the result says so.
 pub(super) async fn waiting(reader: &PageReader) -> WaitingOperations {
     let mut found =
         WaitingOperations { flags: reader.facts.flags.clone(), ..WaitingOperations::default() };
@@ -143,7 +143,7 @@ async fn read(
     Ok(())
 }
 
-/// Whether a person still has to answer: neither a rejection is there, nor as many approvals as are needed.
+/// Whether the operation still waits for a user. It does if there is no rejection and fewer approvals than it needs.
 fn is_waiting(object: &Object) -> bool {
     let status = object.get("status").unwrap_or(&Value::Null);
     let approvals = status["approvals"].as_array().map_or(0, Vec::len);
@@ -157,7 +157,7 @@ fn is_waiting(object: &Object) -> bool {
             is_open && needed.is_some_and(|needed| needed > approvals)
         }
         _ => {
-            // Only deletions are approved by a pull request.
+            // Merging a pull request approves only Plans of deletions.
             let is_merged = spec["changes"].is_null() && !status["pullRequest"]["number"].is_null();
             let is_rejected = !status["rejection"].is_null();
             !is_rejected && !is_merged && approvals < needed.unwrap_or(1).max(1)
@@ -165,7 +165,7 @@ fn is_waiting(object: &Object) -> bool {
     }
 }
 
-/// Operations, a line each, and what is not known.
+/// Renders the operations, one line each, and the remarks about missing kinds.
 pub(super) fn panel(title: &str, found: &WaitingOperations, most: usize, now: Timestamp) -> Markup {
     let waiting = found.all.iter().filter(|it| it.is_waiting).count();
     let more = found.all.len().saturating_sub(most);
@@ -204,7 +204,7 @@ fn item(operation: &HeldOperation, flags: &str, now: Timestamp) -> Markup {
     }
 }
 
-/// The command by which a person approves.
+/// The command with which a user approves an operation.
 fn approving(id: &ObjectId) -> String {
     let word = match id.kind.as_str() {
         "Plan" => format!("plan/{}", id.name),

@@ -1,4 +1,4 @@
-//! What was done to releases and Kustomizations, and why, the newest first.
+//! The page of audits: what windlass did to releases and Kustomizations, and why. The newest audits come first.
 
 use crds::release::{AuditOutcome, AuditRevision, ReleaseAudit};
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::parts::{ObjectState, ago, message, remarks, shape, subject, text};
 use crate::route::Route;
 use crate::shell_line::shell_line;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The kind is not installed, or the API server did not respond.
@@ -26,7 +26,7 @@ pub(super) async fn page(
     let read_at = Timestamp::now();
     let of = match about(&request.query) {
         Ok(of) => of,
-        // The address asks for what there cannot be: nothing was asked of the API server.
+        // The address names an object that cannot exist. windlass did not ask the API server.
         Err(text) => return Ok(PageContent::Absent(text)),
     };
     let found = audit::find(&reader.site, "", of.as_ref(), None).await?;
@@ -47,7 +47,7 @@ pub(super) async fn page(
     }))
 }
 
-/// The object whose audits are asked for.
+/// The object whose audits the user wants to see.
 fn about(query: &PageQuery) -> Result<Option<AuditObjectName>, String> {
     match query.get("for") {
         "" => Ok(None),
@@ -98,7 +98,7 @@ fn item(audit: &ReleaseAudit, now: Timestamp) -> Markup {
             (shape(state))
             strong { (spec.operation.as_str()) " of " (subject(&about)) " " (spec.outcome.as_str()) }
             (ago(ended(audit), now))
-            // A suspension has no revisions.
+            // The audit of a suspension has no revisions.
             @if spec.from.is_some() || spec.to.is_some() {
                 p class="mono" { (text(&from)) " → " (text(&to)) }
             }
@@ -109,7 +109,7 @@ fn item(audit: &ReleaseAudit, now: Timestamp) -> Markup {
                 @for cause in &spec.causes {
                     " · " (cause.type_.as_str())
                     @if let Some(object) = &cause.object { " " (text(object)) }
-                    // An annotation names the user, and everyone who may write it can name any user.
+                    // The user's name comes from an annotation. Everyone who may write the annotation can put any name there.
                     @if let Some(user) = &cause.claimed_user { " by " (text(user)) " (claimed)" }
                     @if let Some(reason) = &cause.reason { ": " (text(reason)) }
                 }

@@ -1,4 +1,4 @@
-//! When what may change: Freezes, windows, and suspensions that end by themselves.
+//! The page that shows when objects may change: Freezes, change windows, and suspensions that end by themselves.
 
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -16,13 +16,13 @@ use crate::page_reader::PageReader;
 use crate::parts::{ObjectState, message, remarks, shape, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
 
-/// How far ahead the first page shows what changes by itself.
+/// How far ahead the overview shows changes that happen by themselves.
 const ONE_DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// How many Freezes are read.
+/// How many Freezes the page reads.
 const MAX_FREEZES: usize = 500;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -49,7 +49,7 @@ pub(super) async fn page(
     }))
 }
 
-/// Freezes, and what could not be listed.
+/// The Freezes, and remarks about those that could not be listed.
 #[derive(Debug, Default)]
 struct ListedFreezes {
     freezes: Vec<Object>,
@@ -76,14 +76,14 @@ async fn freezes(reader: &PageReader) -> anyhow::Result<ListedFreezes> {
     Ok(found)
 }
 
-/// Something that changes at a time.
+/// An event at a known time.
 struct CalendarEntry<'b> {
     at: Time,
     what: &'static str,
     row: &'b BoardRow,
 }
 
-/// What changes next: when windows open and close, and when suspensions end.
+/// The next events: change windows that open or close, and suspensions that end.
 fn entries(board: &ObjectBoard, now: Time) -> Vec<CalendarEntry<'_>> {
     let mut all = Vec::new();
     for row in board.iter() {
@@ -117,7 +117,7 @@ fn parts(
     ]
 }
 
-/// Of which objects something is said.
+/// Describes which objects the page covers.
 fn among(board: &ObjectBoard) -> &'static str {
     match board.left_out.is_empty() {
         true => "",
@@ -138,7 +138,7 @@ fn next_changes(board: &ObjectBoard, among: &str, now: Timestamp) -> Markup {
     }
 }
 
-/// What changes by itself within a day.
+/// The events of the next 24 hours.
 pub(super) fn next_day(board: &ObjectBoard, most: usize, now: Timestamp) -> Markup {
     let mut entries = entries(board, now);
     entries.retain(|entry| entry.at.duration_since(now) <= ONE_DAY);
@@ -185,7 +185,7 @@ fn entry_item(entry: &CalendarEntry<'_>) -> Markup {
     }
 }
 
-/// Windows that cannot be read, so that nothing is applied.
+/// Change windows that cannot be read. windlass applies nothing to their objects.
 fn invalid_windows(board: &ObjectBoard) -> Markup {
     let invalid = board.iter().filter_map(|row| match &row.window {
         Some(RowWindow::Invalid(text)) => Some((row, text)),

@@ -1,7 +1,8 @@
-//! Which revisions arrived, where, and how long that took.
+//! The pages of changes: which revisions arrived at which objects, and how long that took.
 //!
-//! Where windlass recorded changes, they have one verdict each (`changes/change_sets.rs`); otherwise, and for the steps of each
-//! operation, audits say it, which also know what happened before a restart.
+//! If windlass recorded ChangeSets, a change has one verdict (`changes/change_sets.rs`).
+//! Otherwise the page uses audits, which also cover the time before a restart. Audits always provide the steps of each
+//! operation.
 
 mod change_sets;
 
@@ -31,16 +32,16 @@ const MAX_LISTED_OBJECTS: usize = 300;
 /// How many sources of a commit are listed, each with its operations.
 const MAX_LISTED_SOURCES: usize = 20;
 
-/// How many objects that have a revision are named.
+/// How many objects with a revision are named.
 const MAX_NAMED_OBJECTS: usize = 20;
 
-/// How many digits of a commit or a digest a heading has.
+/// How many digits of a commit or a digest a heading shows.
 const MAX_HEADING_DIGITS: usize = 12;
 
-/// The width of a bar, in its own units.
+/// The width of a bar, in SVG units.
 const BAR_WIDTH: i64 = 1000;
 
-/// The page of all revisions.
+/// Makes the page of all revisions.
 ///
 /// # Errors
 /// The kind of audits is not installed, or the API server did not respond.
@@ -79,7 +80,7 @@ pub(super) async fn page(
     Ok(PageContent::Html(of_page("audit", content)))
 }
 
-/// The page of a commit.
+/// Makes the page of a commit.
 ///
 /// # Errors
 /// The kind of audits is not installed, or the API server did not respond.
@@ -98,7 +99,7 @@ pub(super) async fn of_commit(
         }
     }
     let mut found = match audit::find(&reader.site, "", None, None).await {
-        // The verdict is that of the change; audits only add the steps.
+        // The verdict comes from the ChangeSet. The audits only add the steps.
         Err(error) if !recorded.changes.is_empty() => {
             let left_out = vec![format!("audits, with the steps of operations: {error:#}")];
             ListedAudits { audits: Vec::new(), left_out }
@@ -148,7 +149,7 @@ fn content(found: &ListedAudits, query: &PageQuery, now: Timestamp) -> Markup {
     }
 }
 
-/// The shape of a change: what failed and was not repaired since counts.
+/// The state of a change. Failures count unless they were repaired later.
 fn state(change: &RevisionChange<'_>) -> ObjectState {
     let last = change.last_of_each();
     match change.failures() {
@@ -176,7 +177,8 @@ fn item(change: &RevisionChange<'_>, now: Timestamp) -> Markup {
     }
 }
 
-/// A revision, as a link to the page of its commit if it has one. A digest is cut; a pointer and a screen reader get the whole.
+/// A revision, as a link to the page of its commit if it names one. A digest is shortened, but a tooltip and a screen reader
+/// give the whole digest.
 fn revision_link(of: &str) -> Markup {
     let route = commit(of).map(|digits| Route::Commit(digits.to_ascii_lowercase()));
     html! {
@@ -187,7 +189,7 @@ fn revision_link(of: &str) -> Markup {
     }
 }
 
-/// The first digits of a commit or a digest: as many as fit a heading.
+/// The first digits of a commit or a digest, short enough for a heading.
 fn short_digits(digits: &str) -> &str {
     digits.get(..MAX_HEADING_DIGITS).unwrap_or(digits)
 }
@@ -197,13 +199,13 @@ fn took(change: &RevisionChange<'_>) -> Option<String> {
     Some(format!("{seconds} s"))
 }
 
-/// What is known of a commit.
+/// The data about a commit.
 struct CommitFacts<'a> {
-    /// Its first digits.
+    /// The first digits of the commit.
     wanted: &'a str,
-    /// The changes that are of it.
+    /// The ChangeSets of the commit.
     changes: &'a [ChangeSet],
-    /// The audits of operations because of it.
+    /// The audits of operations that the commit caused.
     found: &'a ListedAudits,
     now: Timestamp,
 }
@@ -227,7 +229,8 @@ fn commit_parts(
     ]
 }
 
-/// In a sentence, whether a commit has arrived. That it has not is said of what was read only.
+/// Says in a sentence whether a commit was applied. If no object that the user may list has the commit, the sentence says that
+/// this is unknown.
 fn sum(
     changes: &[RevisionChange<'_>],
     board: Result<&ObjectBoard, &anyhow::Error>,
@@ -253,7 +256,7 @@ fn sum(
     html! { div class="lede" { h1 { (commit_heading(wanted)) " " (said) } } }
 }
 
-/// A commit by its first digits, with all of them behind that.
+/// A heading with the first digits of a commit, and a tooltip with all digits that are known.
 fn commit_heading(wanted: &str) -> Markup {
     html! { "Commit " span class="mono" title=(wanted) { (text(short_digits(wanted))) } }
 }
@@ -262,7 +265,7 @@ fn rows_with<'b>(board: &'b ObjectBoard, wanted: &'b str) -> impl Iterator<Item 
     board.iter().filter(move |row| is_of_commit(&row.revision, wanted))
 }
 
-/// The objects that have a commit now.
+/// The objects that currently have a commit.
 fn having(board: Result<&ObjectBoard, &anyhow::Error>, wanted: &str) -> Markup {
     html! {
         section class="panel" {
@@ -286,7 +289,7 @@ fn having(board: Result<&ObjectBoard, &anyhow::Error>, wanted: &str) -> Markup {
     }
 }
 
-/// What became of a commit, source by source.
+/// What happened to a commit, one section for each source.
 fn journeys(changes: &[RevisionChange<'_>], now: Timestamp) -> Markup {
     let more = changes.len().saturating_sub(MAX_LISTED_SOURCES);
     html! {
@@ -295,7 +298,7 @@ fn journeys(changes: &[RevisionChange<'_>], now: Timestamp) -> Markup {
     }
 }
 
-/// What became of a revision, an object a row, on one scale of time.
+/// What happened to a revision, one row for each object. All rows use the same time scale.
 fn journey(change: &RevisionChange<'_>, now: Timestamp) -> Markup {
     let scale = TimeScale::of(change);
     let more = change.audits.len().saturating_sub(MAX_LISTED_OBJECTS);
@@ -314,7 +317,7 @@ fn journey(change: &RevisionChange<'_>, now: Timestamp) -> Markup {
     }
 }
 
-/// Where times are on a bar.
+/// The time scale of the bars.
 struct TimeScale {
     begin: Option<Timestamp>,
     milliseconds: i64,
@@ -362,11 +365,11 @@ fn operation(audit: &ReleaseAudit, scale: &TimeScale, now: Timestamp) -> Markup 
     }
 }
 
-/// When an operation ran, and in it when it waited. What it says is in words beside it.
+/// A bar that shows when an operation ran and when it waited. The text beside it says the same.
 fn bar(audit: &ReleaseAudit, state: ObjectState, scale: &TimeScale) -> Markup {
     let begin = started(audit).map(|at| scale.place(at)).unwrap_or_default();
     let end = ended(audit).map(|at| scale.place(at)).unwrap_or(begin);
-    // What is short is seen, too, also at the end.
+    // A minimum width keeps short operations visible, also at the end of the bar.
     let begin = begin.min(BAR_WIDTH - 4);
     let waits = audit.spec.steps.iter().filter(|step| step.name.starts_with("Wait"));
     html! {

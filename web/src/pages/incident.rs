@@ -1,4 +1,4 @@
-//! One incident: what fails and why, what changed before, what it affects, and to whom it was sent.
+//! The page of one Incident: what fails and why, which changes came before, which objects are affected, and who was notified.
 
 use crds::windlass_notification::{Incident, IncidentNotification};
 use jiff::Timestamp;
@@ -18,13 +18,13 @@ use crate::parts::{ObjectState, ago, message, object_link, pill, remarks, shape,
 use crate::route::Route;
 use crate::shell_line::shell_line;
 
-/// How many operations that may have caused it are listed.
+/// How many operations that may have caused the Incident are listed.
 const MAX_LISTED_SUSPECTS: usize = 20;
 
-/// How many fields of one are named.
+/// How many fields of an operation are named.
 const MAX_NAMED_FIELDS: usize = 6;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The kind is not installed, the incident cannot be read, or the API server did not respond.
@@ -45,7 +45,7 @@ pub(super) async fn page(
         return Ok(PageContent::Json(shown(object).into_value()));
     }
     let incident: Incident = serde_json::from_value(object.into_value())?;
-    // What was done elsewhere is none of its causes that audits know of.
+    // Audits know only what windlass did, so changes by others are missing here.
     let audits = audit::find(&reader.site, "", None, None).await;
     let named = shell_line(&[&format!("incident/{name}"), "-n", namespace]);
     Ok(PageContent::Html(PageParts {

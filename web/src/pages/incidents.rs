@@ -1,4 +1,4 @@
-//! Which failures are open, since when, what they affect, and to whom they were sent.
+//! The page of Incidents: which failures are open and since when, which objects are affected, and who was notified.
 
 use crds::windlass_notification::{Incident, IncidentState, IncidentSubject};
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use crate::route::Route;
 /// How many affected objects are named.
 const MAX_NAMED_OBJECTS: usize = 8;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The kind is not installed, or the API server did not respond.
@@ -31,7 +31,7 @@ pub(super) async fn page(
         complete(&found.summary.left_out)?;
         return Ok(PageContent::Json(to_list(&found.incidents)?));
     }
-    // What fails without an incident is known from the objects, not from the incidents.
+    // Failures without an Incident are found by reading the objects themselves.
     found.summary.read(&reader.site).await?;
     let flag = if is_all { " --all" } else { "" };
     Ok(PageContent::Html(PageParts {
@@ -86,7 +86,7 @@ pub(super) fn subject_of(incident: &Incident) -> ObjectId {
     ObjectId::new(namespace, name, &Gvk::new(api_version, kind).group, kind)
 }
 
-/// The shape of an incident.
+/// The state of an Incident, as a shape on the page.
 pub(super) fn state_of(incident: &Incident) -> ObjectState {
     match windlass_answers::incidents::state(incident) {
         Some(IncidentState::Open) => ObjectState::Failing,

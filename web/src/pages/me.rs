@@ -1,4 +1,4 @@
-//! Who the reader is to the cluster, what it may see there, and which rule says so.
+//! The page about the user: the user's name for the API server, the user's rights, and the rules that grant them.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -14,7 +14,7 @@ use crate::shell_line::shell_line;
 /// How many groups are named.
 const MAX_NAMED_GROUPS: usize = 100;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The API server does not say who the user is.
@@ -33,7 +33,7 @@ pub(super) async fn page(
     Ok(PageContent::Html(plain_page(Route::Me, "Me", command, read_at, parts)))
 }
 
-/// The command that says the same, which is one of kubectl.
+/// The kubectl command that prints the same information.
 fn command(namespace: &str) -> String {
     match namespace {
         "" => "kubectl auth can-i --list".to_owned(),

@@ -1,6 +1,6 @@
-//! One object: why it is so, what it applied, what would change, what happened, its values, and itself.
+//! The pages of one object: explanation, applied objects, predicted changes, history, values, and the object itself.
 //!
-//! Each tab is read when it is opened, with the rights of the user. Below: the tabs (`object/…`).
+//! Each tab is read when the user opens it, with the rights of the user. Below: the tabs (`object/…`).
 
 mod changes;
 mod drawn_graph;
@@ -30,33 +30,33 @@ use crate::page_reader::{PageReader, UNSETTLED_RENEWAL};
 use crate::parts::{ObjectState, ago, lines, message, pill, shape, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
 
-/// What a tab is made of.
+/// The inputs of a tab.
 struct TabRead<'r> {
     reader: &'r PageReader,
     place: &'r ObjectPlace,
     target: ResourceArgument,
     object: Object,
-    /// Of a Helmfile, which of its releases is meant.
+    /// The release that the user selected, if the object is a Helmfile.
     release: Option<&'r str>,
-    /// Whether only what programs get is of use.
+    /// Whether the request needs only the JSON and not the HTML.
     wants_json: bool,
     now: Timestamp,
 }
 
-/// A tab: what it shows, and the same for programs.
+/// The content of a tab, as HTML and as JSON.
 struct TabContent {
     parts: Vec<PagePart>,
     json: Value,
 }
 
 impl TabContent {
-    /// A tab of one part.
+    /// Makes a tab with a single part.
     fn of(content: Markup, json: Value) -> Self {
         Self { parts: vec![PagePart::whole("tab", content)], json }
     }
 }
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// There is no such kind, the object has no such tab, or the API server refused or did not respond.
@@ -70,7 +70,7 @@ pub(super) async fn page(
     of_target(reader, request, place, tab, target).await
 }
 
-/// The page of what its path names.
+/// Makes the page of the object that the path names.
 async fn of_target(
     reader: &PageReader,
     request: &PageRequest,
@@ -81,7 +81,7 @@ async fn of_target(
     let now = Timestamp::now();
     let Some(object) = read(reader, &target).await? else {
         let absent = kind_argument::absent(&reader.site, &target).await.to_string();
-        // What was approved is carried out, and the Plan deleted, before a browser comes here.
+        // windlass may carry out an approved Plan and delete it before the browser loads this page.
         let done = reader.actions.done(request.query.get(actions::DONE_PARAMETER));
         let text = done.map_or_else(|| absent.clone(), |done| format!("{done}. By now, {absent}"));
         return Ok(PageContent::Absent(text));
@@ -95,7 +95,8 @@ async fn of_target(
     let version = object.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
     let version = version.to_owned();
     let state = state_of(&ObjectRow::of_any(&object, now));
-    // Its Pods, which are not watched, decide how it becomes ready; and containers print without any change.
+    // Pods decide when an object becomes ready, but they are not watched. Containers also print logs without any change of the
+    // object.
     let is_settled =
         !matches!(state, ObjectState::Failing | ObjectState::Waiting | ObjectState::Progressing);
     let is_renewed = tab == ObjectTab::Logs || (!is_settled && tab != ObjectTab::Diff);
@@ -135,7 +136,7 @@ async fn of_target(
     }))
 }
 
-/// What was just done with the object, and what may be asked for.
+/// The message about the user's last action, and the forms for further actions.
 async fn asked(
     reader: &PageReader,
     request: &PageRequest,
@@ -153,7 +154,7 @@ async fn asked(
     [PagePart::whole("done", said), PagePart::whole("actions", forms)]
 }
 
-/// The object; `None` if it does not exist.
+/// Reads the object. Returns `None` if it does not exist.
 async fn read(
     reader: &PageReader,
     target: &ResourceArgument,
@@ -163,12 +164,12 @@ async fn read(
     reader.site.cluster.get(&target.resource, namespace, name).await
 }
 
-/// The command that prints what a tab shows.
+/// The command that prints the content of a tab.
 fn command(place: &ObjectPlace, tab: ObjectTab) -> String {
     let named = place.command_words();
     match tab {
         ObjectTab::Why => format!("windlass why {named}"),
-        // The graph is the tree, drawn.
+        // The graph is a picture of the tree.
         ObjectTab::Graph | ObjectTab::Tree => format!("windlass tree {named}"),
         ObjectTab::Diff => format!("windlass diff {named}"),
         ObjectTab::History => format!("windlass history {named}"),
@@ -179,7 +180,7 @@ fn command(place: &ObjectPlace, tab: ObjectTab) -> String {
     }
 }
 
-/// What an object is called, how it is, and its tabs.
+/// The head of the page: the name of the object, its state, and the tabs.
 fn head(object: &Object, place: &ObjectPlace, tab: ObjectTab, now: Timestamp) -> Markup {
     let row = ObjectRow::of_any(object, now);
     let kind = object.kind();

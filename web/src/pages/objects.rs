@@ -1,4 +1,4 @@
-//! Which objects there are: filters in the address, a hundred rows a page.
+//! The page that lists objects. The address contains the filters, and each page shows a hundred rows.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -16,13 +16,13 @@ use crate::parts::{ObjectState, ago, remarks, shape, text};
 use crate::route::{ObjectTab, Route};
 use crate::shell_line::shell_line;
 
-/// The names of a query that select objects.
+/// The names of the query parameters that select objects.
 const FILTERS: [&str; 5] = ["kind", "ns", "state", "q", "sort"];
 
-/// How many values a list to choose from has: each page has all of them.
+/// The maximum number of choices in a selection list, because each page contains all of them.
 const MAX_CHOICES: usize = 300;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -46,7 +46,7 @@ pub(super) async fn page(
     }))
 }
 
-/// The objects of a page as `windlass get -o json` prints them, which are not in the order of the rows.
+/// The objects of a page as `windlass get -o json` prints them. Their order differs from the order of the rows.
 async fn list(reader: &PageReader, query: &PageQuery) -> anyhow::Result<Value> {
     let filters = ObjectFilters::of(query);
     let now = Timestamp::now();
@@ -71,7 +71,7 @@ async fn list(reader: &PageReader, query: &PageQuery) -> anyhow::Result<Value> {
     Ok(list_of(items))
 }
 
-/// The command that lists the same, as far as it has these filters.
+/// The command that lists the same objects, as far as the command supports these filters.
 fn command(scope: &str, query: &PageQuery) -> String {
     let kind = match query.get("kind") {
         "" => "all".to_owned(),
@@ -89,7 +89,8 @@ fn command(scope: &str, query: &PageQuery) -> String {
     format!("windlass get {kind} {scope}{state}")
 }
 
-/// The filters are a part of their own, so that rows that change do not take the text from who writes one.
+/// The parts of the page. The filters are a separate part, so a change of the rows does not erase a text that the user is
+/// typing.
 fn parts(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Vec<PagePart> {
     vec![
         PagePart::whole("remarks", remarks(&board.left_out)),
@@ -124,7 +125,7 @@ fn listed(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Markup {
     }
 }
 
-/// Why there is no row: nothing there is another thing than nothing found, or nothing that may be listed.
+/// Explains why there is no row. There may be no objects, no matching objects, or none that the user may list.
 fn nothing(board: &ObjectBoard, query: &PageQuery) -> &'static str {
     let is_filtered = FILTERS.iter().any(|name| *name != "sort" && !query.get(name).is_empty());
     match (board.rows.is_empty(), is_filtered) {
@@ -169,8 +170,8 @@ fn filters(board: &ObjectBoard, query: &PageQuery) -> Markup {
     }
 }
 
-/// A list to choose from; of very many values a field to write one into. An empty namespace is that of objects without one,
-/// which the first entry has, too.
+/// A selection list, or a text field if there are very many values. The first entry selects all values, so an empty namespace
+/// needs no entry of its own.
 fn choice(name: &str, every: &str, values: &[&str], query: &PageQuery) -> Markup {
     let chosen = query.get(name);
     html! {
@@ -187,7 +188,7 @@ fn choice(name: &str, every: &str, values: &[&str], query: &PageQuery) -> Markup
     }
 }
 
-/// Where further rows are.
+/// Links to the other pages of rows.
 fn pages(query: &PageQuery, first: usize, shown: usize, all: usize) -> Markup {
     let at = |page: usize| {
         let page = page.to_string();

@@ -1,6 +1,6 @@
-//! What is broken, why, since when, and what waits for a person.
+//! The overview: what is broken, why and since when, and what waits for a user.
 //!
-//! Each part is read by itself: one that cannot be read says so, and the others are shown.
+//! Each part is read on its own. If one part cannot be read, it says so, and the page still shows the others.
 
 use std::rc::Rc;
 
@@ -24,13 +24,13 @@ const MAX_CAUSES: usize = 12;
 /// How many objects of a cause are named.
 const MAX_NAMED_OBJECTS: usize = 4;
 
-/// How many incidents and operations are listed; their pages have all.
+/// How many Incidents and operations are listed. Their own pages list all of them.
 const MAX_ENTRIES: usize = 5;
 
-/// The width of the bar of states, in its own units.
+/// The width of the bar of states, in SVG units.
 const BAR_WIDTH: usize = 1000;
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
 /// The API server did not respond to the first request.
@@ -42,7 +42,7 @@ pub(super) async fn page(
     if request.wants_json {
         return Ok(PageContent::Json(serde_json::to_value(&unready.overview)?));
     }
-    // Each is read by itself, and a slow one does not make the others later.
+    // The parts are read in parallel, so a slow part does not delay the others.
     let (board, incidents, waiting) = tokio::join!(
         reader.board(),
         incidents::find(&reader.site, "", false),
@@ -60,7 +60,7 @@ pub(super) async fn page(
     }))
 }
 
-/// What the page is made of.
+/// The data of the page.
 struct OverviewParts {
     unready: Rc<UnreadyRead>,
     board: anyhow::Result<ObjectBoard>,
@@ -70,14 +70,14 @@ struct OverviewParts {
 
 fn page_parts(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Vec<PagePart> {
     let overview = &parts.unready.overview;
-    // The shape stands for the glyph that the line begins with on a terminal.
+    // The page shows a shape instead of the symbol that the command prints on a terminal.
     let sum = overview.sum(&in_words(namespace));
     let sum = sum.trim_start_matches(|letter: char| !letter.is_alphanumeric());
-    // Whether an operator acts at all is the last remark, and what matters most.
+    // The last remark says whether an operator is running. It matters most, so it comes first.
     let said = overview.remarks.iter().rev().chain(&overview.left_out).cloned();
     let of_board = parts.board.iter().flat_map(|board| &board.left_out).cloned();
     let mut said: Vec<String> = said.collect();
-    // What may not be listed is among both.
+    // Both lists contain the kinds that the user may not list.
     said.extend(of_board.filter(|text| !overview.left_out.contains(text)));
     let counted = match &parts.board {
         Ok(board) => states(board),
@@ -106,14 +106,14 @@ fn page_parts(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Vec<Pag
     ]
 }
 
-/// How many objects are in each state, as a bar and in words.
+/// How many objects are in each state, as a bar and as text.
 fn states(board: &ObjectBoard) -> Markup {
     let counts = board.counts();
     let all = board.rows.len();
     let mut bars = Vec::new();
     let mut begin = 0;
     for (state, count) in ObjectState::ALL.into_iter().zip(counts) {
-        // What there is is seen, however little it is.
+        // A minimum width keeps every state visible, even with very few objects.
         let width = count.saturating_mul(BAR_WIDTH) / all.max(1);
         let width = if count > 0 { width.max(4) } else { 0 };
         bars.push((state, begin, width));

@@ -1,7 +1,7 @@
-//! Changes as windlass recorded them: one verdict, and how far each member is.
+//! The ChangeSets that windlass recorded: one verdict for each change, and the progress of each member.
 //!
-//! Members of other namespaces are counts, as the ChangeSet has them. Elsewhere: what a ChangeSet says
-//! (`windlass_answers::changes`), asking for its rollback (page of the ChangeSet).
+//! For members in other namespaces, a ChangeSet contains only counts, and so does the page.
+//! Elsewhere: reading a ChangeSet (`windlass_answers::changes`), requesting its rollback (the page of the ChangeSet).
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, subje
 use crate::route::{ObjectPlace, ObjectTab, Route};
 use crate::shell_line::shell_line;
 
-/// The changes that may be listed; none where their kind is not installed.
+/// The ChangeSets that the user may list. Empty if the kind is not installed.
 ///
 /// # Errors
-/// A change cannot be read, or the API server did not respond.
+/// A ChangeSet cannot be read, or the API server did not respond.
 pub(super) async fn recorded(reader: &PageReader) -> anyhow::Result<ListedChanges> {
     match changes::find(&reader.site, "").await {
         Err(error) if is_absent_kind(&error) => Ok(ListedChanges::default()),
@@ -34,7 +34,7 @@ pub(super) async fn recorded(reader: &PageReader) -> anyhow::Result<ListedChange
     }
 }
 
-/// All changes, the newest first.
+/// All ChangeSets, the newest first.
 pub(super) fn list(found: &ListedChanges, query: &PageQuery, now: Timestamp) -> Markup {
     let first = (query.page() - 1) * ROWS_PER_PAGE;
     let shown = found.changes.iter().skip(first).take(ROWS_PER_PAGE);
@@ -72,7 +72,7 @@ fn item(change: &ChangeSet, now: Timestamp) -> Markup {
     }
 }
 
-/// In a sentence, what became of a commit: the verdict of the newest change that is of it.
+/// Says in a sentence what happened to a commit. The verdict is that of the commit's newest ChangeSet.
 pub(super) fn sum(change: &ChangeSet, count: usize, wanted: &str) -> Markup {
     let said = change.status.as_ref().and_then(|status| status.message.as_deref());
     html! {
@@ -86,7 +86,7 @@ pub(super) fn sum(change: &ChangeSet, count: usize, wanted: &str) -> Markup {
     }
 }
 
-/// The changes of a commit, each with its members. Nothing if none was recorded.
+/// The ChangeSets of a commit, each with its members. Empty if windlass recorded none.
 pub(super) fn panels(
     facts: &CommitFacts<'_>,
     board: Result<&ObjectBoard, &anyhow::Error>,
@@ -103,11 +103,12 @@ pub(super) fn panels(
     }
 }
 
-/// What is known of members besides the line of the change.
+/// Data about members that is not in the ChangeSet.
 struct MemberFacts<'a> {
-    /// The rows of objects, by their places with names as lines have them.
+    /// The rows of objects. The keys use object names in the same form as the lines of the ChangeSet.
     rows: &'a BTreeMap<ObjectPlace, &'a BoardRow>,
-    /// The steps of the last operation on each object, whose name is as lines have it.
+    /// The steps of the last operation on each object. The keys use object names in the same form as the lines of the
+    /// ChangeSet.
     steps: &'a BTreeMap<ObjectId, &'a [AuditStep]>,
 }
 
@@ -137,7 +138,7 @@ fn panel(change: &ChangeSet, facts: &MemberFacts<'_>, now: Timestamp) -> Markup 
     }
 }
 
-/// Which commit a change is, as the source read it, and its revision in full.
+/// The commit of a ChangeSet, as the source read it, and its full revision.
 fn commit_facts(change: &ChangeSet) -> Markup {
     let spec = &change.spec;
     html! {
@@ -157,7 +158,7 @@ fn member_item(member: &MemberLine, facts: &MemberFacts<'_>) -> Markup {
     let row = place.and_then(|place| facts.rows.get(&place).copied());
     let state = member_state(&member.state);
     let steps = member.object.as_ref().and_then(|id| facts.steps.get(id).copied());
-    // What is well needs no words, and what it says may be about a newer revision then.
+    // A ready member needs no message. Its current message may also be about a newer revision.
     let said = row.filter(|_| state != ObjectState::Ready).map(|row| row.message.as_str());
     html! {
         div class="item" {
@@ -176,7 +177,7 @@ fn member_item(member: &MemberLine, facts: &MemberFacts<'_>) -> Markup {
     }
 }
 
-/// The rows of a board by their places, with names as lines have them: changes may have thousands of members.
+/// The rows of the board by object. The map makes lookups fast, because ChangeSets may have thousands of members.
 fn rows_by_line(board: &ObjectBoard) -> BTreeMap<ObjectPlace, &BoardRow> {
     let rows = board.iter().map(|row| {
         let name = changes::name_in_lines(&row.place.name);
@@ -185,7 +186,7 @@ fn rows_by_line(board: &ObjectBoard) -> BTreeMap<ObjectPlace, &BoardRow> {
     rows.collect()
 }
 
-/// The steps of an operation with how long each took, such as `Apply 2 s, Wait 14 s`.
+/// The steps of an operation, each with its duration, such as `Apply 2 s, Wait 14 s`.
 fn steps_in_words(steps: &[AuditStep]) -> String {
     let words = steps.iter().map(|step| {
         let ends = step.started.as_ref().zip(step.ended.as_ref());
@@ -219,7 +220,7 @@ fn created(change: &ChangeSet) -> Option<Timestamp> {
     change.metadata.creation_timestamp.as_ref().map(|at| at.0)
 }
 
-/// The page of the ChangeSet itself.
+/// The link to the page of the ChangeSet.
 fn page_of(change: &ChangeSet) -> Href {
     let names = &change.metadata;
     place_link(&ObjectPlace {
@@ -261,7 +262,7 @@ fn in_words(verdict: ChangeSetVerdict) -> &'static str {
     }
 }
 
-/// The shape of a member, by the word that its line begins with.
+/// The state of a member, derived from the first word of its line.
 fn member_state(word: &str) -> ObjectState {
     match word {
         "Failed" | "RolledBack" => ObjectState::Failing,
@@ -335,7 +336,7 @@ mod tests {
         let member = "<a href=\"/o/ks/apps/shop\"><bdi>ks/shop</bdi></a> <bdi>Failed</bdi></strong>\
             <p>Apply 2 s, Wait 14 s (failed)</p><div class=\"note\"><bdi>message of shop</bdi></div>";
         assert!(html.contains(member), "{html}");
-        // One that is not on the board is a link by its name, and one of an unknown kind is none.
+        // A member without a row gets a link from its name. A member of an unknown kind gets no link.
         assert!(html.contains("<a href=\"/o/hr/apps/web\">"), "{html}");
         assert!(html.contains("<strong><bdi>Future x/y</bdi>"), "{html}");
         assert!(html.contains("<bdi>&lt;b&gt;Scale\\u{202e} the shop</bdi>"), "{html}");

@@ -1,4 +1,5 @@
-//! What the next reconciliation would change, and which source sets which value of a release. Values of Secrets are masked.
+//! Two tabs: what the next reconciliation would change, and which source sets which Helm value of a release. Values of Secrets
+//! are masked.
 
 use anyhow::Context as _;
 use maud::{Markup, html};
@@ -14,20 +15,20 @@ use super::TabContent;
 use crate::pages::complete;
 use crate::parts::{lines_within, message, object_link, remarks, text};
 
-/// How many objects are shown, and how many fields of each; the command prints all.
+/// The maximum number of objects that are shown. The command prints all.
 const MAX_SHOWN_OBJECTS: usize = 200;
 const MAX_SHOWN_FIELDS: usize = 50;
 
-/// How much of a changed value is shown, in characters: a field may be a file of a megabyte.
+/// How many characters of a changed value are shown. A field may contain a file of a megabyte.
 const MAX_VALUE_CHARACTERS: usize = 4_000;
 
 /// How many values are shown.
 const MAX_SHOWN_VALUES: usize = 2_000;
 
-/// The tab of what would change. The API server is asked by dry-runs, which write nothing.
+/// The tab with the predicted changes. windlass asks the API server by dry-runs, which write nothing.
 ///
 /// # Errors
-/// It cannot be built or compared; for programs also if a part of it cannot be compared.
+/// The objects cannot be built or compared. For a JSON request, one object that cannot be compared is enough.
 pub(super) async fn predicted(
     site: &CommandScope,
     object: Object,
@@ -46,11 +47,11 @@ pub(super) async fn predicted(
     Ok(TabContent::of(difference(&found, &warnings), json))
 }
 
-/// Why what would change may not change, or only later, as the command says it, too.
+/// Reasons why the predicted changes are blocked or delayed. The command prints the same reasons.
 fn circumstances(object: &Object) -> Vec<String> {
     let is_suspended = object.get("spec").is_some_and(|spec| spec["suspend"] == true);
     let suspended = "it is suspended: nothing changes before it is resumed";
-    // Of a source that fails, it is the last artifact that is compared.
+    // If a source fails, windlass compares its last artifact.
     let said = cause::condition(object, "Ready").filter(|it| it.status == "False");
     let failed = said.map(|said| format!("it is not ready: {}", said.message));
     is_suspended.then(|| suspended.to_owned()).into_iter().chain(failed).collect()
@@ -101,7 +102,7 @@ fn changed_field(field: &FieldChange) -> Markup {
     }
 }
 
-/// A value as people write it: a text as itself, all else as JSON.
+/// Formats a value for a person. A string is shown unquoted, and all other values as JSON.
 fn value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -113,7 +114,7 @@ fn changed_value(of: &Value) -> String {
     lines_within(&value(of), MAX_VALUE_CHARACTERS)
 }
 
-/// The tab of values.
+/// The tab with the Helm values.
 pub(super) fn values(found: &HelmReleaseValues) -> Markup {
     let more = found.origins.len().saturating_sub(MAX_SHOWN_VALUES);
     html! {

@@ -1,6 +1,6 @@
-//! A graph as a picture: each node is a link, which a keyboard reaches, and says in words what its shape does.
+//! Draws a graph as a picture. Each node is a link that works with the keyboard, and its text says the same as its shape.
 //!
-//! Elsewhere: which objects are nodes (`graph_nodes.rs`), where they are (engine `graph-layout`).
+//! Elsewhere: the choice of nodes (`graph_nodes.rs`), the layout (engine `graph-layout`).
 
 use graph_layout::{EdgeLine, GraphLayout, GraphPoint, GraphSpacing, layout};
 use maud::{Markup, html};
@@ -12,17 +12,17 @@ use crate::href::Href;
 use crate::parts::failure;
 use crate::route::{ObjectPlace, ObjectTab, Route};
 
-/// The sizes of nodes.
+/// The sizes of nodes and the gaps between them.
 const SPACING: GraphSpacing =
     GraphSpacing { node_width: 220, node_height: 46, column_gap: 56, row_gap: 14 };
 
-/// How much of a name is drawn, in characters; a pointer and a screen reader get the whole.
+/// How many characters of a name are drawn. A tooltip and a screen reader give the whole name.
 const MAX_DRAWN_CHARACTERS: usize = 27;
 
-/// The room around the picture, for the outline of a node that has the focus.
+/// The margin around the picture, which leaves room for the outline of a focused node.
 const MARGIN_UNITS: i64 = 4;
 
-/// The tab.
+/// The tab with the graph.
 pub(super) fn content(graph: &ObjectGraph, place: &ObjectPlace) -> Markup {
     let as_list = Href::inside(&Route::Object { place: place.clone(), tab: ObjectTab::Tree });
     html! {
@@ -32,7 +32,7 @@ pub(super) fn content(graph: &ObjectGraph, place: &ObjectPlace) -> Markup {
                 span class="more" { (graph.objects) " objects · " a href=(as_list) { "as a list" } }
             }
             @match layout(graph.nodes.len(), &graph.edges, SPACING) {
-                // What is wider or higher than the page scrolls within this box, also by keys.
+                // A picture that is larger than the page scrolls within this box, also with the keyboard.
                 Ok(layout) => div class="wide canvas" tabindex="0" role="region" aria-label="Graph of objects" { (picture(graph, &layout)) },
                 Err(error) => (failure("The graph cannot be drawn", &error.to_string())),
             }
@@ -52,7 +52,7 @@ fn picture(graph: &ObjectGraph, layout: &GraphLayout) -> Markup {
     }
 }
 
-/// The way of an edge: straight through columns, and as a curve between them.
+/// The SVG path of an edge. It is straight through columns, and curved between them.
 fn way(line: &EdgeLine) -> String {
     let mut way = String::new();
     let mut before: Option<GraphPoint> = None;
@@ -71,7 +71,7 @@ fn way(line: &EdgeLine) -> String {
     way
 }
 
-/// A node; a link if it is one object.
+/// Draws a node. It is a link if it stands for one object.
 fn drawn(node: &GraphNode, corner: GraphPoint) -> Markup {
     let class = node.state.map_or("unread", |state| state.class());
     let word = node.state.map_or("not read", |state| state.word());

@@ -1,4 +1,4 @@
-//! Why an object is so: the cause in a sentence, the way to it, what would help.
+//! The tab that explains the state of an object: the cause in a sentence, the path to the cause, and advice.
 
 use cause::{
     CauseAdvice, CauseStep, ExaminedObjectState, RootCause, StateExplanation, object_references,
@@ -17,7 +17,7 @@ use crate::parts::{ObjectState, ago, lines, message, object_link, remarks, shape
 /// How many tags of an image are listed.
 const MAX_LISTED_TAGS: usize = 50;
 
-/// How many objects that were not read are named.
+/// How many unread objects are named.
 const MAX_UNREAD_OBJECTS: usize = 20;
 
 /// How many conditions are listed.
@@ -39,7 +39,7 @@ pub(super) fn parts(found: &ObjectExplanation, object: &Object, now: Timestamp) 
     ]
 }
 
-/// The shape of the state that the walk found.
+/// The state of the explanation, as a shape on the page.
 fn state(why: &StateExplanation) -> ObjectState {
     match why.state {
         ExaminedObjectState::Ready if why.cause.is_none() => ObjectState::Ready,
@@ -56,7 +56,7 @@ fn cause(why: &StateExplanation, now: Timestamp) -> Markup {
     html! {
         div class="cause" {
             h2 { (shape(state(why))) " " (message(&why.line())) }
-            // A way of one step is the first line again.
+            // A path with one step would only repeat the first line.
             @if why.path.len() > 1 {
                 ol class="chain" { @for step in &why.path { (chain_step(step, now)) } }
             }
@@ -90,7 +90,7 @@ fn chain_step(step: &CauseStep, now: Timestamp) -> Markup {
     }
 }
 
-/// Since when, what a container printed, and the newest event.
+/// Details of the cause: since when it exists, what a container printed, and the newest event.
 fn details(cause: &RootCause, now: Timestamp) -> Markup {
     let event = cause.event.as_ref().filter(|event| !event.contains(&cause.text));
     html! {
@@ -149,7 +149,7 @@ fn conditions(object: &Object, now: Timestamp) -> Markup {
     }
 }
 
-/// What an object is connected with.
+/// Facts about an object, such as its suspension and its source.
 fn facts(object: &Object, now: Timestamp) -> Markup {
     let dependencies = object_references::dependencies(object).into_iter().map(|it| it.object);
     let dependencies: Vec<ObjectId> = dependencies.collect();
@@ -160,7 +160,7 @@ fn facts(object: &Object, now: Timestamp) -> Markup {
         let value = object.get("spec").and_then(|spec| spec[key].as_str());
         value.unwrap_or_default().to_owned()
     };
-    // Its owner and reason stay on an object that is resumed.
+    // After the object is resumed, the annotations with the owner and the reason of the suspension remain.
     let hold = cause::suspension(object, now).flatten();
     let hold = hold.map(|hold| hold.to_string()).unwrap_or_default();
     html! {
@@ -181,7 +181,7 @@ fn fact(title: &str, value: &str) -> Markup {
     html! { @if !value.is_empty() { div { dt { (title) } dd { (message(value)) } } } }
 }
 
-/// The address of a source, without what may be secret; a link if it is one of the web.
+/// The address of a source without secret parts. It is a link if it is a web address.
 fn address(url: &str) -> Markup {
     let link = Href::outside(url);
     let shown = trace::address(url, "");

@@ -1,7 +1,7 @@
-//! Which objects of a tree are drawn as nodes of a graph: what fails first, and not more than a person can see at once.
+//! Chooses which objects of a tree become nodes of a graph. Failing objects come first, and the number is limited so that a
+//! person can read the graph.
 //!
-//! Elsewhere: where nodes are (engine `graph-layout`), how they are drawn (`drawn_graph.rs`), the whole as a list
-//! (`tree_list.rs`).
+//! Elsewhere: the layout (engine `graph-layout`), drawing (`drawn_graph.rs`), the whole tree as a list (`tree_list.rs`).
 
 use graph_layout::GraphEdge;
 use objects::ObjectId;
@@ -10,47 +10,47 @@ use windlass_answers::tree::ObjectTreeBranch;
 use super::tree_list::state;
 use crate::parts::ObjectState;
 
-/// How many objects are drawn. Those below them that are not drawn are counted, one node for each parent.
+/// How many objects are drawn. For each parent, one node counts the objects that are not drawn.
 const MAX_DRAWN_OBJECTS: usize = 150;
 
-/// How many objects below the same one are drawn, if nothing below them fails.
+/// How many healthy objects are drawn below the same parent.
 const MAX_HEALTHY_SIBLINGS: usize = 8;
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GraphNode {
-    /// Which object it is; none if it stands for several.
+    /// The object of the node. `None` if the node stands for several objects.
     pub(super) id: Option<ObjectId>,
-    /// The object in words, or that there are more.
+    /// The name of the object, or a text such as `5 more`.
     pub(super) named: String,
-    /// How it is; none if it was not read.
+    /// The state of the object. `None` if the object was not read.
     pub(super) state: Option<ObjectState>,
     pub(super) message: String,
-    /// Whether the page is about it.
+    /// Whether the page is about this object.
     pub(super) is_subject: bool,
 }
 
-/// The nodes, and the edges between them.
+/// The nodes of the graph and the edges between them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ObjectGraph {
     pub(super) nodes: Vec<GraphNode>,
     pub(super) edges: Vec<GraphEdge>,
-    /// How many objects there are.
+    /// The number of objects in the tree.
     pub(super) objects: usize,
 }
 
-/// A branch of the tree, at its place in the order of a list.
+/// A branch of the tree, in a flat list.
 struct FlatBranch<'t> {
     branch: &'t ObjectTreeBranch,
     above: Option<usize>,
-    /// Whether it or something below it is not ready.
+    /// Whether the object of the branch, or an object below it, is not ready.
     is_failing: bool,
-    /// How many objects it has with those below it.
+    /// The number of objects in the branch.
     size: usize,
     is_drawn: bool,
 }
 
-/// The graph of a tree: its source, what applied the object, the object, and what is below it.
+/// Makes the graph of a tree: the source, the applier of the object, the object, and the objects below it.
 pub(super) fn of_tree(
     tree: &ObjectTreeBranch,
     subject: &ObjectId,
@@ -59,7 +59,7 @@ pub(super) fn of_tree(
     let mut all = flattened(tree);
     choose(&mut all);
     let mut graph = ObjectGraph { objects: all.len(), ..ObjectGraph::default() };
-    // The node of each branch that is drawn, and how many are not drawn below it.
+    // For each branch, its node if it is drawn, and the number of objects below it that are not drawn.
     let mut nodes: Vec<Option<usize>> = Vec::with_capacity(all.len());
     let mut folded = vec![0_usize; all.len()];
     for it in &all {
@@ -90,7 +90,7 @@ pub(super) fn of_tree(
         });
     }
     if all.iter().any(|it| it.is_failing && !it.is_drawn) {
-        // The nodes that count say so, too, where some of what they count fails.
+        // If an object that is not drawn fails, the nodes that count such objects show that, too.
         let counting = graph.nodes.iter_mut().skip(first_counting);
         counting.for_each(|it| it.state = Some(ObjectState::Unknown));
     }
@@ -98,7 +98,7 @@ pub(super) fn of_tree(
     graph
 }
 
-/// The branches as a list, each behind the one above it.
+/// The branches as a flat list in which each branch comes after its parent.
 fn flattened(tree: &ObjectTreeBranch) -> Vec<FlatBranch<'_>> {
     let mut all: Vec<FlatBranch<'_>> = Vec::new();
     let mut pending = vec![(tree, None)];
@@ -122,7 +122,8 @@ fn flattened(tree: &ObjectTreeBranch) -> Vec<FlatBranch<'_>> {
     all
 }
 
-/// Chooses what is drawn: first what leads to failures, then of the others so many below each.
+/// Chooses the branches that are drawn: first those that lead to failures, then a limited number of healthy ones for each
+/// parent.
 fn choose(all: &mut [FlatBranch<'_>]) {
     let mut left = MAX_DRAWN_OBJECTS;
     let mut healthy_below = vec![0_usize; all.len()];
@@ -140,7 +141,7 @@ fn choose(all: &mut [FlatBranch<'_>]) {
             continue;
         };
         let is_parent_drawn = all.get(above).is_some_and(|it| it.is_drawn);
-        // The place of the last one is taken by the node that counts the others.
+        // The node that counts the remaining objects takes the place of the last one.
         let most = match healthy_below.get(above) {
             Some(count) if *count > MAX_HEALTHY_SIBLINGS => MAX_HEALTHY_SIBLINGS - 1,
             _ => MAX_HEALTHY_SIBLINGS,
@@ -169,7 +170,7 @@ fn node_of(branch: &ObjectTreeBranch, subject: &ObjectId) -> GraphNode {
     }
 }
 
-/// Adds what applied the object, of which only the name is known unless it is in the tree.
+/// Adds the object that applied this object. Only its name is known unless it is part of the tree.
 fn add_applier(graph: &mut ObjectGraph, applier: Option<&ObjectId>) {
     let subject = graph.nodes.iter().position(|it| it.is_subject);
     let (Some(applier), Some(to)) = (applier, subject) else { return };

@@ -1,6 +1,7 @@
-//! What the containers of an object, or of what it applied, printed last.
+//! The tab with the last log lines of the containers of an object, or of the objects that it applied.
 //!
-//! Elsewhere: whose lines (`windlass_answers::logged_containers`), their order (`windlass_answers::container_logs`).
+//! Elsewhere: finding the containers (`windlass_answers::logged_containers`), sorting the lines
+//! (`windlass_answers::container_logs`).
 
 use std::collections::VecDeque;
 
@@ -18,29 +19,29 @@ use crate::parts::remarks;
 /// How many of the last lines of each container are read.
 pub(super) const LAST_LINES: u32 = 100;
 
-/// How long a line may be, in characters.
+/// The longest line, in characters.
 const MAX_LINE_CHARACTERS: usize = 4_000;
 
-/// How much is kept of all lines together, in bytes: the last ones.
+/// How many bytes of all lines together are kept. The oldest lines are dropped first.
 const MAX_KEPT_BYTES: usize = 2 << 20;
 
-/// A line, and the container that printed it.
+/// A log line, and the container that printed it.
 struct PrintedLine {
     container: LoggingContainer,
     line: ContainerLogLine,
 }
 
-/// The last lines, in the order of their times.
+/// The last log lines, sorted by time.
 #[derive(Default)]
 pub(super) struct LastLines {
     lines: VecDeque<PrintedLine>,
     bytes: usize,
-    /// How many lines were read that are not kept.
+    /// How many lines were read but dropped.
     dropped: usize,
     containers: usize,
-    /// Containers that have not printed anything, and why.
+    /// Containers that have not printed anything, with the reason.
     silent: Vec<String>,
-    /// What could not be read.
+    /// Remarks about logs that could not be read.
     pub(super) left_out: Vec<String>,
 }
 
@@ -57,7 +58,7 @@ impl LastLines {
     }
 }
 
-/// Reads the last lines of each container.
+/// Reads the last log lines of each container.
 ///
 /// # Errors
 /// The Pods cannot be found.
@@ -80,12 +81,12 @@ pub(super) async fn read(site: &CommandScope, object: Object) -> anyhow::Result<
     Ok(lines)
 }
 
-/// The lines as the command prints them for programs.
+/// The lines as the command prints them with `-o json`.
 pub(super) fn json(found: &LastLines) -> Value {
     found.lines.iter().map(|it| as_json(&it.container, &it.line)).collect()
 }
 
-/// The tab.
+/// The tab with the log lines.
 pub(super) fn content(found: &LastLines) -> Markup {
     let LastLines { lines, dropped, containers, silent, left_out, .. } = found;
     let is_one = *containers == 1;

@@ -1,4 +1,4 @@
-//! What was done to an object, and what happened to it.
+//! Two tabs: the operations on an object, and its events.
 
 use cause::last_seen;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, text}
 /// How many entries are shown.
 const MAX_SHOWN_ENTRIES: usize = 200;
 
-/// The tab of what was applied or released.
+/// The tab with the history of applied revisions or releases.
 pub(super) fn history(found: &ObjectHistory, now: Timestamp) -> Markup {
     let left_out: Vec<String> = found.left_out.iter().cloned().collect();
     html! {

@@ -1,21 +1,21 @@
-//! What an object applied, down to Pods, as a list within lists.
+//! The tab that lists the objects that an object applied, down to Pods, as nested lists.
 
 use maud::{Markup, html};
 use windlass_answers::tree::ObjectTreeBranch;
 
 use crate::parts::{ObjectState, message, object_link, shape, subject, text};
 
-/// How many objects are shown, and how deep; `windlass tree` prints all.
+/// The maximum number of objects that are shown. `windlass tree` prints all.
 const MAX_SHOWN_OBJECTS: usize = 1_000;
 const MAX_SHOWN_DEPTH: usize = 20;
 
-/// A branch that is shown, at its depth, in the order of the list.
+/// A branch that is shown, with its depth.
 struct ShownBranch<'t> {
     depth: usize,
     branch: &'t ObjectTreeBranch,
 }
 
-/// The tab.
+/// The tab with the tree.
 pub(super) fn content(tree: &ObjectTreeBranch) -> Markup {
     let mut all = Vec::new();
     let mut pending = vec![ShownBranch { depth: 0, branch: tree }];
@@ -38,7 +38,7 @@ pub(super) fn content(tree: &ObjectTreeBranch) -> Markup {
     }
 }
 
-/// Lists within lists, by the depth of each branch.
+/// Renders branches as nested lists, according to their depth.
 fn list(all: &[ShownBranch<'_>]) -> Markup {
     let Some(first) = all.first() else { return html! {} };
     let rest = all.get(1..).unwrap_or_default();
@@ -51,7 +51,7 @@ fn list(all: &[ShownBranch<'_>]) -> Markup {
     }
 }
 
-/// One branch and those below it. It goes no deeper than [`MAX_SHOWN_DEPTH`].
+/// Renders one branch and the branches below it, down to the depth [`MAX_SHOWN_DEPTH`].
 fn inner(group: &[ShownBranch<'_>]) -> Markup {
     let Some(first) = group.first() else { return html! {} };
     let children = groups(group.get(1..).unwrap_or_default(), first.depth + 1);
@@ -61,7 +61,7 @@ fn inner(group: &[ShownBranch<'_>]) -> Markup {
     }
 }
 
-/// The parts of a list that begin at a depth.
+/// Splits a list at each branch of a depth.
 fn groups<'l, 't>(all: &'l [ShownBranch<'t>], depth: usize) -> Vec<&'l [ShownBranch<'t>]> {
     all.chunk_by(|_, next| next.depth > depth).collect()
 }
@@ -83,7 +83,7 @@ fn line(branch: &ObjectTreeBranch) -> Markup {
     }
 }
 
-/// The shape of a health, as the tree names it.
+/// The state that corresponds to a health word of the tree.
 pub(super) fn state(health: &str) -> ObjectState {
     match health {
         "Ready" | "Current" | "Succeeded" => ObjectState::Ready,
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// The names of a list, in brackets where one list is within another.
+    /// The names in a rendered list, with brackets around nested lists.
     fn outline(html: &str) -> String {
         let marked = html.replace("<ul>", "[").replace("</ul>", "]").replace("<bdi>", "{");
         let mut out = String::new();
