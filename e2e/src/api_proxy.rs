@@ -1,11 +1,14 @@
-//! A proxy before the API server, through which a program under test sees faults that a cluster has.
+//! A proxy in front of the API server. Through it, tests show windlass the faults that a real cluster can have.
 //!
-//! Here: starting it, its kubeconfig, switching faults, cutting at a write, wrong answers to one request.
-//! Elsewhere: what a request is (`api_request_properties`), what becomes of it (`api_request_gate`), connections and TLS (`connection`).
+//! Here: starting the proxy, its kubeconfig, switching faults on and off, cutting the connection at a write, wrong answers to
+//! one request.
+//! Elsewhere: the properties of a request (`api_request_properties`), the decision about a request (`api_request_gate`),
+//! connections and TLS (`connection`).
 //!
-//! Requests and answers pass through as they come, so watches stream. The proxy speaks HTTP/2 on both sides, has a
-//! certificate authority of its own, and shows the API server whatever its own kubeconfig says of TLS; bearer tokens
-//! are those of the program.
+//! Requests and answers are streamed, so watches work. The proxy speaks HTTP/2 on both sides and has its own certificate
+//! authority.
+//! It uses the TLS settings of its own kubeconfig towards the API server. It passes on the bearer tokens of the program under
+//! test.
 
 mod api_request_gate;
 mod api_request_properties;
@@ -28,38 +31,37 @@ use crate::process_reaper::ProcessReaper;
 use crate::response_fault::ResponseFault;
 use api_request_gate::ApiRequestGate;
 
-/// What the API server, or the way to it, does wrong until [`ApiProxy::heal`].
+/// A fault of the API server, or of the connection to it. It lasts until [`ApiProxy::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiFault {
-    /// The API server is unreachable: open connections are closed, and so are new ones.
+    /// The API server is unreachable. The proxy closes open connections and new ones.
     Gone,
-    /// Every answer begins this much later.
+    /// Every answer begins later by this duration.
     Slow(Duration),
-    /// This share of all requests, in percent, is answered with a status such as 429 or 503.
+    /// The proxy answers a share of all requests with a status such as 429 or 503.
     Refusing {
-        /// The HTTP status; 429 comes with `Retry-After: 1`.
+        /// The HTTP status. Answers with 429 contain `Retry-After: 1`.
         status: u16,
-        /// How many in a hundred.
+        /// The share of these requests, in percent.
         percent: u8,
     },
-    /// Every open watch ends, and requests whose paths end with this are answered with 503: those for lists and watches of a
-    /// kind.
+    /// A kind is unavailable. Every open watch ends. The proxy answers 503 to lists and watches whose paths end with this text.
     Unavailable(String),
-    /// Every request is answered with 401.
+    /// The proxy answers every request with 401.
     Unauthorized,
-    /// Requests with this bearer token are answered with 401.
+    /// The proxy answers requests with this bearer token with 401.
     Revoked(String),
-    /// Every open watch ends, and a watch that resumes from a resourceVersion below this one gets the error that it is too
-    /// old.
+    /// Every open watch ends. A watch that resumes from a resourceVersion below this number gets the error that the version is
+    /// too old.
     Compacted(u64),
 }
 
-/// When the connection is lost, seen from the write at which it happens.
+/// When the connection is lost, relative to the write at which the test cuts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConnectionCutMoment {
-    /// The API server never gets the request.
+    /// The API server never receives the write.
     Before,
-    /// The API server has answered, and the answer never arrives.
+    /// The API server has answered the write, but the answer never arrives.
     After,
 }
 
@@ -72,19 +74,19 @@ impl std::fmt::Display for ConnectionCutMoment {
     }
 }
 
-/// A cut that has been ordered.
+/// A cut of the connection that the test has ordered.
 #[derive(Debug)]
 pub struct ConnectionCutHandle {
     receiver: oneshot::Receiver<String>,
-    /// The write at which the connection was lost, while other writes are still under way.
+    /// The write at which the connection was lost. It is kept while the API server still works on other writes.
     request: Option<String>,
     gate: Arc<ApiRequestGate>,
 }
 
 impl ConnectionCutHandle {
-    /// Waits until the cut has happened and the API server has finished every write that it got before.
-    /// Returns the request at which it happened; none when the proxy ended or another cut was ordered.
-    /// It may be given up and called again, until it has returned.
+    /// Waits until the cut has happened and the API server has finished every write that it received before. Returns the write
+    /// at which the cut happened. Returns `None` if the proxy has ended or the test ordered another cut. A test may cancel this
+    /// call and repeat it until it returns.
     pub async fn wait(&mut self) -> Option<String> {
         if self.request.is_none() {
             self.request = Some((&mut self.receiver).await.ok()?);
@@ -94,18 +96,18 @@ impl ConnectionCutHandle {
     }
 }
 
-/// A running proxy. Ends when dropped or when this process ends.
+/// A running proxy. It ends when it is dropped or when this process ends.
 pub struct ApiProxy {
     gate: Arc<ApiRequestGate>,
     kubeconfig: PathBuf,
-    /// The thread ends when this is dropped.
+    /// The thread of the proxy ends when this sender is dropped.
     _stop: oneshot::Sender<()>,
     /// Removes the folder with the kubeconfig.
     _reaper: ProcessReaper,
 }
 
 impl ApiProxy {
-    /// Starts a proxy before the API server of a kubeconfig.
+    /// Starts a proxy in front of the API server of a kubeconfig.
     pub fn start(kubeconfig: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-api-proxy-").tempdir()?.keep();
         let reaper = ProcessReaper::start(Some(&folder))?;
@@ -118,7 +120,7 @@ impl ApiProxy {
         let upstream = kubeconfig.to_owned();
         std::thread::Builder::new().name("api-proxy".into()).spawn(move || {
             let outcome = run(served, &upstream, acceptor, stopped, &sender);
-            // The receiver is gone once the address was sent; then the server has ended as intended.
+            // The receiver no longer exists after the address was sent. In that case, the server has ended as intended.
             sender.send(outcome.map(|()| None)).ok();
         })?;
         let address = receiver.recv()??.context("the proxy ended before it began")?;
@@ -127,17 +129,17 @@ impl ApiProxy {
         Ok(Self { gate, kubeconfig: own, _stop: stop, _reaper: reaper })
     }
 
-    /// The kubeconfig that leads through the proxy, with the users of the one it was started with.
+    /// The kubeconfig that leads through the proxy. It has the users of the kubeconfig with which the proxy was started.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The flag that sends windlass through the proxy.
+    /// The flag with which windlass connects through the proxy.
     pub fn flag(&self) -> String {
         format!("--kubeconfig={}", self.kubeconfig.display())
     }
 
-    /// Writes a kubeconfig beside the usual one, whose user is `user`, such as `{"tokenFile": "…"}`.
+    /// Writes a further kubeconfig through the proxy. Its user is `user`, for example `{"tokenFile": "…"}`.
     pub fn kubeconfig_of(&self, user: &Value) -> Result<PathBuf> {
         let mut config: Value = serde_json::from_slice(&std::fs::read(&self.kubeconfig)?)?;
         for entry in config["users"].as_array_mut().into_iter().flatten() {
@@ -148,28 +150,28 @@ impl ApiProxy {
         Ok(path)
     }
 
-    /// Begins a fault, in place of the one before.
+    /// Begins a fault, which replaces the previous fault.
     pub fn begin(&self, fault: ApiFault) {
         self.gate.set_fault(Some(fault));
     }
 
-    /// Ends the fault, a cut, and wrong answers.
+    /// Ends the fault, the cut, and the wrong answers.
     pub fn heal(&self) {
         self.gate.set_fault(None);
     }
 
-    /// Ends every watch that is open now, as a server does when a watch's time is up.
+    /// Ends every open watch, as an API server does when the time limit of a watch is reached.
     pub fn end_watches(&self) {
         self.gate.end_watches();
     }
 
-    /// Closes every connection that is open now; new ones are taken.
+    /// Closes every open connection. New connections are accepted.
     pub fn drop_connections(&self) {
         self.gate.drop_connections();
     }
 
-    /// Orders that the connection is lost at the `number`-th write from now on, counted from 1. From then on no request is
-    /// answered, until [`ApiProxy::heal`]. Writes are counted anew.
+    /// Orders a cut: the connection is lost at the `number`-th write from now on, counted from 1. After that, the proxy answers
+    /// no request until [`ApiProxy::heal`]. The count of writes starts again.
     pub fn cut_at(&self, number: usize, moment: ConnectionCutMoment) -> ConnectionCutHandle {
         ConnectionCutHandle {
             receiver: self.gate.cut_at(number, moment),
@@ -178,24 +180,25 @@ impl ApiProxy {
         }
     }
 
-    /// Orders a wrong answer to the `number`-th request from now on, counted from 1, and to each repetition of it, until
-    /// [`ApiProxy::heal`]. Watches are counted; requests about Events, Leases, tokens and reviews are not.
+    /// Orders a wrong answer to the `number`-th request from now on, counted from 1, and to each repetition of that request.
+    /// The order ends with [`ApiProxy::heal`]. Watches are counted, but requests about Events, Leases, tokens and reviews are
+    /// not.
     pub fn answer_wrongly(&self, number: usize, fault: ResponseFault) {
         self.gate.answer_wrongly(number, fault);
     }
 
-    /// What was counted since [`ApiProxy::answer_wrongly`], as `METHOD path`; nothing after [`ApiProxy::heal`].
+    /// The requests that were counted since [`ApiProxy::answer_wrongly`], as `METHOD path`. Empty after [`ApiProxy::heal`].
     pub fn requests_since_order(&self) -> Vec<String> {
         self.gate.requests_since_order()
     }
 
-    /// The request whose answers are wrong; none before it has come, and after [`ApiProxy::heal`].
+    /// The request that gets wrong answers. `None` until this request arrives, and after [`ApiProxy::heal`].
     pub fn wrong_request(&self) -> Option<String> {
         self.gate.wrong_request()
     }
 
-    /// The writes since the start or the last [`ApiProxy::cut_at`], as `METHOD path`, in order of arrival. Dry-runs,
-    /// Events and Leases are not among them; one that a cut kept from the API server is.
+    /// The writes since the start or the last [`ApiProxy::cut_at`], as `METHOD path`, in order of arrival. Dry-runs, Events and
+    /// Leases are left out. The list includes a write that a cut kept from the API server.
     pub fn writes(&self) -> Vec<String> {
         self.gate.writes()
     }
@@ -203,7 +206,7 @@ impl ApiProxy {
 
 type ListenResult = Result<Option<SocketAddr>>;
 
-/// The proxy's thread: tells its address, then serves until it is stopped.
+/// The thread of the proxy. It reports its address, and then serves until it is stopped.
 #[tokio::main(flavor = "current_thread")]
 async fn run(
     gate: Arc<ApiRequestGate>,
@@ -221,7 +224,7 @@ async fn run(
     }
 }
 
-/// A kubeconfig with another server and the authority that vouches for it, as JSON, which is YAML.
+/// Replaces the server and the certificate authority of a kubeconfig. The result is JSON, which is valid YAML.
 fn redirected(
     kubeconfig: &Path,
     address: SocketAddr,

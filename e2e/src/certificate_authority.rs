@@ -1,7 +1,7 @@
-//! A certificate authority for one test bed.
+//! The certificate authority of a test bed.
 //!
 //! Here: issuing certificates for servers, for Kubernetes users and for signers.
-//! Elsewhere: where they are written (`control_plane`), who serves them (`git_server`).
+//! Elsewhere: writing the certificates (`control_plane`), using them in servers (`git_server`).
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// Signs the certificates of a bed's servers; nothing outside of the bed trusts it.
+/// The certificate authority that signs the certificates of a bed's servers. No program outside of the bed trusts it.
 #[derive(Debug)]
 pub struct TestCertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
@@ -19,17 +19,17 @@ pub struct TestCertificateAuthority {
     key: String,
 }
 
-/// A certificate and its private key, both PEM.
+/// A certificate and its private key, both in PEM.
 #[derive(Clone)]
 pub struct IssuedCertificate {
-    /// The certificate alone, without the authority's.
+    /// The certificate without that of the authority.
     pub certificate: String,
-    /// The private key (PKCS#8).
+    /// The private key in PKCS#8.
     pub key: String,
 }
 
 impl TestCertificateAuthority {
-    /// Makes a new authority, with a key of its own.
+    /// Makes a new authority with a new key.
     pub fn generate() -> Result<Self> {
         let key = KeyPair::generate().context("cannot generate a key")?;
         let certificate = params()?.self_signed(&key).context("cannot sign")?.pem();
@@ -52,7 +52,7 @@ impl TestCertificateAuthority {
         crate::control_plane::write_private(&folder.join("ca.key"), &self.key)
     }
 
-    /// The authority's own certificate, PEM.
+    /// The certificate of the authority in PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
@@ -65,13 +65,12 @@ impl TestCertificateAuthority {
         self.issue(params)
     }
 
-    /// Issues a client certificate: to Kubernetes the common name is the user, the organisations
-    /// are its groups.
+    /// Issues a client certificate. For Kubernetes, the common name is the user, and the organisation is the group.
     pub fn issue_user(&self, user: &str, groups: &[&str]) -> Result<IssuedCertificate> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, user);
-        // A name holds one entry a type, so one group is all there is room for.
+        // A certificate name has one entry of each type, so it has room for one group only.
         anyhow::ensure!(groups.len() <= 1, "a certificate carries one group at most");
         for group in groups {
             params.distinguished_name.push(DnType::OrganizationName, *group);
@@ -80,8 +79,8 @@ impl TestCertificateAuthority {
         self.issue(params)
     }
 
-    /// Issues a certificate for signing code, for an organisation in the state of Washington; trust policies of Notation
-    /// want country and state, too.
+    /// Issues a certificate for signing code, for an organisation in the state of Washington. Trust policies of Notation
+    /// require the country and the state, too.
     pub fn issue_signer(&self, organisation: &str) -> Result<IssuedCertificate> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -107,8 +106,8 @@ impl TestCertificateAuthority {
     }
 }
 
-/// What the authority says of itself; always the same, so that it can be loaded again without
-/// parsing its certificate.
+/// The fields of the authority's certificate. They are always the same, so the authority can be loaded again without parsing
+/// its certificate.
 fn params() -> Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, "windlass-testbed");

@@ -1,6 +1,6 @@
-//! `cargo xtask cluster`: control planes that outlive the command.
+//! `cargo xtask cluster`, which manages control planes that keep running after the command has ended.
 //!
-//! Here: what `up`, `down`, `status` and `env` do and print.
+//! Here: the subcommands `up`, `down`, `status` and `env`, and their output.
 //! Elsewhere: the command line (`main.rs`), the control plane itself (`crate::control_plane`).
 #![expect(clippy::print_stdout, reason = "this is a command; its output is its purpose")]
 
@@ -11,16 +11,16 @@ use anyhow::{Context, Result, ensure};
 use crate::control_plane::{ControlPlane, ControlPlaneStateFolder};
 use testbed::binaries::TestbedBinaries;
 
-/// The name of the control plane when none is given.
+/// The default name of a control plane.
 pub const DEFAULT_NAME: &str = "dev";
 
-/// Starts the control plane `name`, and prints how to use it. Fine if it runs already.
+/// Starts the control plane `name`, and prints how to use it. Succeeds if it is already running.
 pub fn up(name: &str) -> Result<()> {
     let state = ControlPlaneStateFolder::open(name)?;
     if is_running(&state) {
         println!("cluster `{name}` is running already");
     } else {
-        // What is left of one that ended without `down`, such as by a reboot.
+        // Removes what is left of a control plane that ended without `down`, for example after a reboot.
         state.stop()?;
         println!("starting cluster `{name}`");
         let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -38,7 +38,7 @@ pub fn up(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Ends the control plane `name` and removes all it had. Fine if there is none.
+/// Ends the control plane `name` and removes all its files. Succeeds if there is none.
 pub fn down(name: &str) -> Result<()> {
     let state = ControlPlaneStateFolder::open(name)?;
     let existed = state.folder().exists();
@@ -66,7 +66,7 @@ pub fn status() -> Result<()> {
     Ok(())
 }
 
-/// Prints shell commands that make `kubectl` use the control plane `name`, for `eval`.
+/// Prints shell commands for `eval`, which make `kubectl` use the control plane `name`.
 pub fn env(name: &str) -> Result<()> {
     let state = ControlPlaneStateFolder::open(name)?;
     ensure!(
@@ -104,14 +104,14 @@ fn row(name: &str, state: &ControlPlaneStateFolder) -> String {
     format!("{name:<12} {word:<9} {memory:>8}  {server:<26} {}", state.kubeconfig().display())
 }
 
-/// The resident memory of a process, in KiB; 0 when it is gone.
+/// The resident memory of a process, in KiB. It is 0 if the process has ended.
 fn resident(id: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// A path as one word of a POSIX shell.
+/// Quotes a path as one word of a POSIX shell.
 fn quote(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

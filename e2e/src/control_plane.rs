@@ -1,10 +1,9 @@
-//! A real Kubernetes control plane on loopback: etcd, the API server, the controller manager, the
-//! scheduler, and kwok for one node and its pods.
+//! A real Kubernetes control plane on loopback: etcd, the API server, the controller manager, the scheduler, and kwok, which
+//! simulates one node and its Pods.
 //!
-//! Here: starting it in order, and what it hands out (kubeconfigs, logs).
-//! Elsewhere: the files it lives in (`state_folder`), the flags of its programs (`programs`), its
-//! first objects (`first_objects`), the programs themselves (`testbed::binaries`), how pods behave
-//! (`testbed/kwok/stages.yaml`).
+//! Here: starting the programs in order, and providing kubeconfigs and logs.
+//! Elsewhere: the files of the control plane (`state_folder`), the flags of its programs (`programs`), its first objects
+//! (`first_objects`), the programs themselves (`testbed::binaries`), the behaviour of Pods (`testbed/kwok/stages.yaml`).
 
 mod first_objects;
 mod kubeconfig;
@@ -28,31 +27,32 @@ pub use kubeconfig::client;
 pub use state_folder::ControlPlaneStateFolder;
 pub(crate) use state_folder::write_private;
 
-/// The user that the program under test is: a service account, so that RBAC and the API server's
-/// flow control apply to it as in a real cluster.
+/// The user of the program under test. It is a service account, so RBAC and the flow control of the API server apply as in a
+/// real cluster.
 pub const OPERATOR: &str = "system:serviceaccount:flux-system:windlass-controller";
 
-/// The client of the issuer of logins for which the API server accepts tokens.
+/// The OpenID Connect client for which the API server accepts tokens.
 pub const LOGIN_CLIENT: &str = "windlass-web";
 
 fn issuer_url(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
 }
 
-/// The issuer of OpenID Connect that the API server trusts: users are called `oidc:` and the claim `sub`. Ends when dropped.
+/// The OpenID Connect issuer that the API server trusts. The name of a user is `oidc:` and the claim `sub`. The issuer ends
+/// when this is dropped.
 #[derive(Debug)]
 pub struct TrustedIssuer {
-    /// How it has to call itself.
+    /// The URL by which the issuer has to call itself.
     pub url: String,
-    /// The authority of its certificate.
+    /// The certificate authority of the issuer's certificate.
     pub authority: PathBuf,
     _front: TlsProxyListener,
 }
 
-/// How long the whole bed may take to answer; a cold, busy machine needs a while.
+/// How long the whole bed may take to become ready. A busy machine with cold caches needs a while.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A running control plane. Ends with this process, or when dropped, and leaves nothing.
+/// A running control plane. It ends when it is dropped or when this process ends, and leaves no files.
 #[derive(Debug)]
 pub struct ControlPlane {
     state: ControlPlaneStateFolder,
@@ -64,16 +64,16 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one in a temporary folder.
+    /// Starts a control plane in a temporary folder.
     pub async fn start() -> Result<Self> {
         Self::start_in(ControlPlaneStateFolder::temporary, &mut |_| {}).await
     }
 
-    /// Starts one in the folder that `state` makes, and reports each step to `report`.
+    /// Starts a control plane in the folder that `state` makes, and reports each step to `report`.
     ///
-    /// Ready means: the API server says so, the node is Ready, the `default` service accounts
-    /// exist, and so does the namespace `flux-system` with its service account `windlass`.
-    /// `state` is asked again, for an empty folder, when another program took a port of ours.
+    /// The control plane is ready when the API server is ready, the node is Ready, and the first objects exist. These are the
+    /// `default` service accounts, and the namespace `flux-system` with the service account `windlass`.
+    /// If another program took one of the ports, this function calls `state` again for an empty folder, and repeats the start.
     pub async fn start_in(
         state: impl Fn() -> Result<ControlPlaneStateFolder>,
         report: &mut (dyn FnMut(&str) + Send),
@@ -124,17 +124,17 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// The state folder: certificates, kubeconfigs, logs.
+    /// The state folder, with certificates, kubeconfigs and logs.
     pub fn state(&self) -> &ControlPlaneStateFolder {
         &self.state
     }
 
-    /// The process id of one of its programs, such as `kube-apiserver`.
+    /// The process id of one of the programs, such as `kube-apiserver`.
     pub fn process(&self, program: &str) -> Option<u32> {
         self.children.iter().find(|(name, _)| *name == program).map(|(_, child)| child.id())
     }
 
-    /// The API server's URL.
+    /// The URL of the API server.
     pub fn server(&self) -> &str {
         &self.server
     }
@@ -144,12 +144,13 @@ impl ControlPlane {
         self.state.kubeconfig()
     }
 
-    /// The kubeconfig of [`OPERATOR`], which has the rights of an installation, and those to apply what stories apply.
+    /// The kubeconfig of [`OPERATOR`]. This user has the rights of an installation, and the rights to apply the objects of
+    /// stories.
     pub fn operator_kubeconfig(&self) -> PathBuf {
         self.state.operator_kubeconfig()
     }
 
-    /// Writes a kubeconfig for a user who may do what RBAC grants to the name or the group.
+    /// Writes a kubeconfig for a user. The user has the rights that RBAC grants to the user name or to the group.
     pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
         let issued = self.authority.issue_user(user, group.as_slice())?;
         let path =
@@ -160,14 +161,14 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Makes a server, which speaks HTTP, the issuer that the API server trusts. The API server notices it within some seconds.
+    /// Makes an HTTP server the issuer that the API server trusts. The API server notices the issuer within some seconds.
     pub async fn trusted_issuer(&self, server: SocketAddr) -> Result<TrustedIssuer> {
         let front = TlsProxyListener::start_on(self.issuer_port, server, &self.authority).await?;
         let url = issuer_url(self.issuer_port);
         Ok(TrustedIssuer { url, authority: self.state.pki().join("ca.crt"), _front: front })
     }
 
-    /// Writes a kubeconfig for an existing service account, with a token of one hour.
+    /// Writes a kubeconfig for an existing service account. Its token is valid for one hour.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let client = client(&self.kubeconfig()).await?;
         let token = first_objects::request_token(&client, namespace, name).await?;
@@ -178,7 +179,7 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Lets the control plane outlive this process; [`ControlPlaneStateFolder::stop`] ends it.
+    /// Lets the control plane keep running when this process ends. [`ControlPlaneStateFolder::stop`] ends it.
     pub fn detach(mut self) -> Result<ControlPlaneStateFolder> {
         let mut processes = Vec::new();
         if let Some(reaper) = self.reaper.take() {
@@ -199,7 +200,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Asks until the answer is yes, and gives up early when a program has ended.
+    /// Repeats a check until it succeeds. Returns early with an error if a program has ended.
     async fn await_answer<Answer>(&mut self, ask: impl Fn() -> Answer) -> Result<()>
     where
         Answer: Future<Output = Result<bool>>,
@@ -237,12 +238,12 @@ impl Drop for ControlPlane {
     }
 }
 
-/// Where ports are looked for: below those that a kernel gives to outgoing connections, one of which could have the port of a
-/// program that is killed and started again.
+/// The range in which free ports are chosen. It is below the range that the kernel uses for outgoing connections. So no
+/// connection can take the port of a program that is killed and started again.
 const PORT_SEARCH_RANGE: std::ops::Range<u16> = 15_000..32_000;
 
-/// Ports on which no program listens. They are all held before any is let go, so they differ; until a
-/// program binds its own, another may take it, which the start notices and repeats.
+/// Finds ports on which no program listens. All of them are bound before any is released, so they differ. Another program may
+/// take a port before it is used, and then the start is repeated.
 pub fn free_ports<const PORT_COUNT: usize>() -> Result<[u16; PORT_COUNT]> {
     let mut random =
         RandomSequence::new(RandomSequence::seed() ^ (u64::from(std::process::id()) << 32));
@@ -261,7 +262,7 @@ pub fn free_ports<const PORT_COUNT: usize>() -> Result<[u16; PORT_COUNT]> {
     Ok(ports)
 }
 
-/// The last `lines` lines of a file, or a note that it cannot be read.
+/// The last `lines` lines of a file, or a note that the file cannot be read.
 pub(crate) fn tail(path: &Path, lines: usize) -> String {
     match std::fs::read(path) {
         Ok(content) => {

@@ -1,7 +1,8 @@
-//! A proxy on loopback before a server over plain HTTP, which gives wrong answers to some requests.
+//! A proxy on loopback in front of a plain HTTP server. It gives wrong answers to some requests.
 //!
-//! The server gets requests with the host that the client asked for, so signatures stay valid. Elsewhere: what is wrong with
-//! an answer (`crate::response_fault`), bytes and connections (`crate::tcp_relay`), the API server (`crate::api_proxy`).
+//! The server receives requests with the host name that the client used, so signatures stay valid.
+//! Elsewhere: the kinds of wrong answers (`crate::response_fault`), bytes and connections (`crate::tcp_relay`), the API server
+//! (`crate::api_proxy`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tokio::task::AbortHandle;
 
 use crate::response_fault::ResponseFault;
 
-/// A proxy. Ends when dropped.
+/// A running proxy. It ends when it is dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -32,18 +33,18 @@ pub struct FaultProxy {
 #[derive(Debug, Default)]
 struct FaultProxyState {
     order: Option<WrongAnswers>,
-    /// As `METHOD path and query`, since the last order.
+    /// The requests since the last order, as `METHOD path and query`.
     requests: Vec<String>,
-    /// How many wrong answers were given since then.
+    /// How many wrong answers the proxy has given since the last order.
     given: usize,
 }
 
-/// Which requests get a wrong answer, and which one.
+/// An order for wrong answers: which requests get them, and with which fault.
 #[derive(Debug)]
 struct WrongAnswers {
-    /// The number of the first, counted from 1.
+    /// The number of the first such request, counted from 1.
     from: usize,
-    /// What the request has in it.
+    /// A text that the request has to contain.
     part: String,
     fault: ResponseFault,
 }
@@ -55,12 +56,13 @@ impl Drop for FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts a proxy to a server on the current runtime. All answers are right.
+    /// Starts a proxy in front of a server on the current runtime. At first, all answers are right.
     pub async fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
         let address = listener.local_addr()?;
         let shared = Arc::<Mutex<FaultProxyState>>::default();
-        // A connection that the server is closing would be a fault that no test ordered.
+        // The client does not reuse connections. A connection that the server is closing would cause a fault that no test
+        // ordered.
         let client = legacy::Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .build(HttpConnector::new());
@@ -71,23 +73,22 @@ impl FaultProxy {
         Ok(Self { address, shared, stop })
     }
 
-    /// Where it listens.
+    /// The address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Gives a wrong answer to the `number`-th request from now on, counted from 1, and to all later ones, until
-    /// [`FaultProxy::heal`].
+    /// Gives wrong answers from the `number`-th request on, counted from 1, until [`FaultProxy::heal`].
     pub fn answer_from(&self, number: usize, fault: ResponseFault) {
         self.order(Some(WrongAnswers { from: number, part: String::new(), fault }));
     }
 
-    /// Gives a wrong answer to every request that has this part in `METHOD path?query`, until [`FaultProxy::heal`].
+    /// Gives wrong answers to all requests whose `METHOD path?query` contains `part`, until [`FaultProxy::heal`].
     pub fn answer_containing(&self, part: &str, fault: ResponseFault) {
         self.order(Some(WrongAnswers { from: 1, part: part.to_owned(), fault }));
     }
 
-    /// Has all answers be right, and counts requests anew.
+    /// Ends the wrong answers. The count of requests starts again.
     pub fn heal(&self) {
         self.order(None);
     }
@@ -101,7 +102,7 @@ impl FaultProxy {
         self.shared.lock().requests.clone()
     }
 
-    /// How many wrong answers were given since then.
+    /// How many wrong answers the proxy has given since the last order or [`FaultProxy::heal`].
     pub fn given(&self) -> usize {
         self.shared.lock().given
     }
@@ -129,7 +130,7 @@ async fn exchange(State(backend): State<FaultProxyBackend>, request: Request) ->
 }
 
 impl FaultProxyBackend {
-    /// Counts a request; what is wrong with its answer.
+    /// Counts a request. Returns the fault of its answer, if it gets a wrong one.
     fn fault(&self, request: &Request) -> Option<ResponseFault> {
         let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         let line = format!("{} {path}", request.method());
@@ -155,7 +156,7 @@ impl FaultProxyBackend {
     }
 }
 
-/// Headers that are about one connection mean nothing on the next.
+/// Removes the headers that apply to one connection only.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     headers.remove(header::CONNECTION);
     headers.remove(header::TRANSFER_ENCODING);

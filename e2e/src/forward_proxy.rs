@@ -1,7 +1,7 @@
 //! An HTTP proxy on loopback that forwards only requests with the right user name and password.
 //!
-//! Here: forwarding plain requests and `CONNECT` tunnels, and the record of both.
-//! Elsewhere: the servers behind it (`git_server`).
+//! Here: forwarding plain requests and `CONNECT` tunnels, and recording both. Elsewhere: the servers behind the proxy
+//! (`git_server`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// Longer than the head of any request that a story makes.
+/// The longest head of a request, in bytes. No story sends a longer one.
 const LONGEST_HEAD: usize = 64 << 10;
 
-/// Maps the host and port that a client asks for to those to which the proxy connects.
+/// Maps the host and port that a client requests to the host and port to which the proxy connects.
 type ProxyDestinations = dyn Fn(&str) -> String + Send + Sync;
 
-/// A proxy. Ends when dropped.
+/// A running proxy. It ends when it is dropped.
 #[derive(Debug)]
 pub struct TestForwardProxy {
     address: SocketAddr,
@@ -39,7 +39,8 @@ impl TestForwardProxy {
         Self::start_to(user, password, str::to_owned).await
     }
 
-    /// Starts a proxy that leads to other places than those that are asked for, host and port each.
+    /// Starts a proxy that connects to other servers than the clients request. `place` maps the requested host and port to the
+    /// real ones.
     pub async fn start_to(
         user: &str,
         password: &str,
@@ -64,12 +65,12 @@ impl TestForwardProxy {
         Ok(Self { address, passed, stop })
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// The URL of the proxy, `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The first lines of all requests that were let pass.
+    /// The first lines of all requests that the proxy forwarded.
     pub fn passed(&self) -> Vec<String> {
         self.passed.lock().clone()
     }

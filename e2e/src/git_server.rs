@@ -1,8 +1,8 @@
 //! A real Git server for stories and demonstrations: `git http-backend` behind HTTP or HTTPS.
 //!
-//! Here: starting and ending it, who may read, what was asked of it.
-//! Elsewhere: answering one request (`http`), TLS (`tls`), making commits (`repository`), the
-//! same repositories over SSH (`ssh`).
+//! Here: starting and ending the server, access control, and the record of requests.
+//! Elsewhere: answering one request (`http`), TLS (`tls`), making commits (`repository`), the same repositories over SSH
+//! (`ssh`).
 
 mod http;
 mod repository;
@@ -25,7 +25,7 @@ pub use repository::StoryGitRepository;
 pub use ssh::SshServer;
 pub(crate) use tls::{LOOPBACK, acceptor};
 
-/// Who may read.
+/// The clients that may read the repositories.
 #[derive(Clone, Default)]
 pub enum GitReadAccess {
     /// Every client.
@@ -42,26 +42,26 @@ pub enum GitReadAccess {
     Bearer(String),
 }
 
-/// One request as the server saw it.
+/// A request to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitServerRequest {
     /// `GET` or `POST`.
     pub method: String,
     /// The path without the query, `/app.git/info/refs`.
     pub path: String,
-    /// What follows the `?`.
+    /// The query, without the `?`.
     pub query: String,
-    /// The status that was answered.
+    /// The status of the answer.
     pub status: u16,
-    /// How many bytes of body were received.
+    /// How many bytes of the request's body the server received.
     pub received: u64,
-    /// How many bytes of body have been sent so far.
+    /// How many bytes of the answer's body the server has sent so far.
     pub sent: u64,
 }
 
-/// A Git server on loopback. Ends, with its repositories, when dropped or when this process ends.
+/// A Git server on loopback. It ends, and its repositories are removed, when it is dropped or when this process ends.
 ///
-/// It serves from a thread of its own, so a story may block while it talks to the server.
+/// The server has its own thread, so a story may block while it talks to the server.
 pub struct GitServer {
     address: SocketAddr,
     folder: PathBuf,
@@ -69,7 +69,7 @@ pub struct GitServer {
     requests: Arc<Mutex<Vec<GitServerRequest>>>,
     is_stalling: watch::Sender<bool>,
     waiting: Arc<Mutex<Vec<Weak<()>>>>,
-    /// The thread ends when this is dropped.
+    /// The thread of the server ends when this sender is dropped.
     _stop: oneshot::Sender<()>,
     reaper: ProcessReaper,
 }
@@ -80,13 +80,12 @@ impl GitServer {
         Self::start_with(access, None, false)
     }
 
-    /// Starts a server over HTTPS, with a certificate that only [`GitServer::authority`] vouches
-    /// for.
+    /// Starts a server over HTTPS. Only [`GitServer::authority`] has signed its certificate.
     pub fn start_tls(access: GitReadAccess) -> Result<Self> {
         Self::start_with(access, Some(TestCertificateAuthority::generate()?), false)
     }
 
-    /// [`GitServer::start_tls`], which accepts only clients with a certificate of [`GitServer::authority`].
+    /// Starts a server over HTTPS that accepts only clients with a certificate of [`GitServer::authority`].
     pub fn start_mutual_tls(access: GitReadAccess) -> Result<Self> {
         Self::start_with(access, Some(TestCertificateAuthority::generate()?), true)
     }
@@ -115,7 +114,7 @@ impl GitServer {
         let (tell, receiver) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("git-server".into()).spawn(move || {
             let outcome = run(backend, acceptor, stopped, &tell);
-            // The receiver is gone once the address was sent; then the server has ended as intended.
+            // The receiver no longer exists after the address was sent. In that case, the server has ended as intended.
             tell.send(outcome.map(|()| None)).ok();
         })?;
         let address = receiver.recv()??.context("the Git server ended before it began")?;
@@ -127,61 +126,60 @@ impl GitServer {
         StoryGitRepository::create(&self.root(), &self.folder.join("work"), name)
     }
 
-    /// The folder of the served repositories, for [`SshServer::start`].
+    /// The folder of the repositories, for [`SshServer::start`].
     pub fn root(&self) -> PathBuf {
         self.folder.join("served")
     }
 
-    /// The URL to clone from.
+    /// The URL from which a repository can be cloned.
     pub fn url(&self, repository: &StoryGitRepository) -> String {
         format!("{}/{}.git", self.base_url(), repository.name())
     }
 
-    /// The same repository behind a server that does not answer until [`GitServer::release`].
+    /// The URL of a repository whose requests get no answer until [`GitServer::release`].
     pub fn slow_url(&self, repository: &StoryGitRepository) -> String {
         format!("{}/slow/{}.git", self.base_url(), repository.name())
     }
 
-    /// How many requests below `/slow/` wait at the moment.
+    /// How many requests to URLs of [`GitServer::slow_url`] wait at the moment.
     pub fn waiting(&self) -> usize {
         let mut waiting = self.waiting.lock();
         waiting.retain(|waiter| waiter.strong_count() > 0);
         waiting.len()
     }
 
-    /// Lets all requests below `/slow/` go on, those that wait and those to come.
+    /// Answers all requests to URLs of [`GitServer::slow_url`], including later ones.
     pub fn release(&self) {
         self.is_stalling.send_replace(false);
     }
 
-    /// All requests since the start or [`GitServer::forget_requests`], in order of arrival of
-    /// their answers.
+    /// All requests since the start or [`GitServer::forget_requests`], in the order of their answers.
     pub fn requests(&self) -> Vec<GitServerRequest> {
         self.requests.lock().clone()
     }
 
-    /// Begins counting anew.
+    /// Starts the record of requests again.
     pub fn forget_requests(&self) {
         self.requests.lock().clear();
     }
 
-    /// Who vouches for the server's certificate; none over plain HTTP.
+    /// The certificate authority of the server. `None` over plain HTTP.
     pub fn authority(&self) -> Option<&TestCertificateAuthority> {
         self.authority.as_ref()
     }
 
-    /// Starts an SSH server over the same repositories; it ends with this one.
+    /// Starts an SSH server for the same repositories. It ends with this server.
     pub fn ssh(&self) -> Result<SshServer> {
         SshServer::start(&self.folder.join("ssh"), &self.root(), &self.reaper)
     }
 
-    /// `http://127.0.0.1:PORT`, or with `https`.
+    /// The base URL: `http://127.0.0.1:PORT`, or the same with `https`.
     pub fn base_url(&self) -> String {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// A folder for the story's own files about this server; it goes with the server.
+    /// A folder for files of the story about this server. It is removed with the server.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -189,7 +187,7 @@ impl GitServer {
 
 type ListenResult = Result<Option<SocketAddr>>;
 
-/// The server's thread: tells its address, then serves until it is stopped.
+/// The thread of the server. It reports its address, and then serves until it is stopped.
 #[tokio::main(flavor = "current_thread")]
 async fn run(
     backend: http::GitHttpBackend,

@@ -1,4 +1,4 @@
-//! Homes of GnuPG, each with a key that is made for it.
+//! Home folders of GnuPG, each with a newly made key.
 //!
 //! Elsewhere: signing commits, tags and texts with such a key ([`crate::signing_key`]).
 
@@ -7,25 +7,25 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The address of every key.
+/// The mail address of every key.
 pub const ADDRESS: &str = "story@testbed.example";
 
-/// When the key of the past is made, as `gpg --faked-system-time` reads it.
+/// When the expired key is made, as `gpg --faked-system-time` reads it.
 const CREATION_TIME: &str = "20250101T000000";
 
-/// When the key of the past signs. Each process begins at the time that it is given, so a key would be of the future for one
-/// that begins at [`CREATION_TIME`] and takes less time to start than the one that made the key.
+/// When the expired key signs. It is an hour after [`CREATION_TIME`], because the faked clock of each process begins at its
+/// given time. With an equal time, a fast process could find a key from the future.
 const SIGNING_TIME: &str = "20250101T010000";
 
-/// A home with one key without a passphrase. The agent that GnuPG starts ends with it.
+/// A home folder with one key that has no passphrase. The agent that GnuPG starts ends with this value.
 pub struct GnuPgHome {
     home: tempfile::TempDir,
-    /// What every call has: where the home is, and what time it is there.
+    /// The arguments of every call: the home folder, and the faked time.
     options: Vec<String>,
 }
 
 impl GnuPgHome {
-    /// A home whose key has an algorithm and a usage, in the words of `gpg --quick-generate-key`.
+    /// Makes a home folder with a key. The algorithm and the usage are those of `gpg --quick-generate-key`.
     ///
     /// # Errors
     /// The program is missing, or fails.
@@ -33,10 +33,11 @@ impl GnuPgHome {
         Self::generate(&[], [algorithm, usage, "never"])
     }
 
-    /// A home in the past, whose key has expired since; what it signs is signed before that.
+    /// Makes a home folder with a key that has expired by now. The faked clock lies in the past, so its signatures were made
+    /// before the key expired.
     ///
     /// # Errors
-    /// As [`GnuPgHome::with_key`].
+    /// The same errors as those of [`GnuPgHome::with_key`].
     pub fn with_expired_key() -> Result<Self> {
         let mut made =
             Self::generate(&["--faked-system-time", CREATION_TIME], ["ed25519", "sign", "1d"])?;
@@ -57,15 +58,15 @@ impl GnuPgHome {
         Ok(made)
     }
 
-    /// The folder of the home.
+    /// The path of the home folder.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// What `gpg` prints.
+    /// Runs `gpg` and returns its output.
     ///
     /// # Errors
-    /// The command fails; the error has its output.
+    /// The command fails. The error contains its output.
     pub fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new("gpg").args(&self.options).args(arguments).output();
         let output = output.context("cannot start `gpg`")?;
@@ -74,7 +75,7 @@ impl GnuPgHome {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// A shell script that is `gpg` in this home.
+    /// A shell script that runs `gpg` with this home folder.
     pub fn script(&self) -> String {
         format!("#!/bin/sh\nexec gpg '{}' \"$@\"\n", self.options.join("' '"))
     }
@@ -90,7 +91,7 @@ impl GnuPgHome {
         fingerprint.context("the key has no fingerprint")
     }
 
-    /// The public key, armored.
+    /// The public key in ASCII armor.
     ///
     /// # Errors
     /// GnuPG fails.
@@ -98,7 +99,7 @@ impl GnuPgHome {
         self.run(&["--armor", "--export"])
     }
 
-    /// The private key, armored.
+    /// The private key in ASCII armor.
     ///
     /// # Errors
     /// GnuPG fails.
@@ -106,7 +107,7 @@ impl GnuPgHome {
         self.run(&["--armor", "--export-secret-keys"])
     }
 
-    /// Revokes the key by the certificate that GnuPG made with it.
+    /// Revokes the key with the revocation certificate that GnuPG made together with the key.
     ///
     /// # Errors
     /// There is none, or GnuPG fails.
@@ -115,7 +116,7 @@ impl GnuPgHome {
         let file = folder.join(format!("{}.rev", self.fingerprint()?));
         let text = std::fs::read_to_string(&file)
             .with_context(|| format!("cannot read {}", file.display()))?;
-        // GnuPG writes a colon before it, so that it is not imported by mistake.
+        // GnuPG puts a colon before the certificate, so that no user imports it by mistake.
         let text = text.replace(":-----BEGIN", "-----BEGIN");
         let certificate = self.home().join("revocation.asc");
         std::fs::write(&certificate, text)?;

@@ -1,14 +1,13 @@
-//! What stories are written with.
+//! The helpers with which stories are written.
 //!
-//! Here: waiting for what the cluster and its servers do, and the re-exports that stories use.
-//! Elsewhere: the control plane of a test run (`test_bed`), one story's namespace (`story`), what a
-//! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
-//! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
-//! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
-//! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), changes and deletions that
-//! are held (`deletion_budget`), results that are rolled back (`quarantines`), times at which nothing begins (`freezes`),
-//! policies of the API server (`admission_policies`), Flux's own controllers (`flux_controllers`), how objects are stored
-//! under a CRD (`definitions`), the servers around it (`crate::git_server`, `crate::operator_process`).
+//! Here: waiting for the cluster and its servers, and the re-exports that stories use.
+//! Elsewhere: the control plane of a test run (`test_bed`), the namespace of a story (`story`), the output of a failure
+//! (`diagnosis`), running windlass (`windlass`, `installed_windlass`), a test in its own process (`subprocess`).
+//! Objects: Flux's objects (`flux`), manifests for repositories (`manifests`), charts and releases (`release`), Lifecycles
+//! (`lifecycles`), held changes and deletions (`deletion_budget`), Quarantines (`quarantines`), Freezes (`freezes`).
+//! Also: the audit log (`audit`), the commands of a page (`tutorial`), admission policies (`admission_policies`), Flux's
+//! controllers (`flux_controllers`), objects under a CRD (`definitions`), servers (`crate::git_server`,
+//! `crate::operator_process`).
 //!
 //! ```no_run
 //! # use e2e::harness::{Story, StoryObject};
@@ -53,17 +52,13 @@ pub use subprocess::run_in_subprocess;
 pub use test_bed::TestBed;
 pub use windlass::{WindlassProcess, create_crds};
 
-/// How much longer than a story says it waits, since others run beside it on a machine that may be slow: what comes at all
-/// comes no later for that.
+/// The factor by which waits are longer than a story says. Other stories run beside it, perhaps on a slow machine. A success is
+/// not delayed by this.
 const TIMEOUT_FACTOR: u32 = 4;
-/// The first pause between two questions of [`await_until`]; most of what stories wait for is there at once.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest one: the API servers of the stories are what keeps the processors busy.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Calls `ask` repeatedly until there is an answer.
+/// Calls `ask` repeatedly until it returns a value.
 ///
-/// `Ok(None)` and errors both mean "not yet"; the last error is part of the failure when time is up.
+/// `Ok(None)` and errors both mean "not yet". If the time is over, the failure contains the last error.
 pub async fn await_until<T>(
     what: &str,
     timeout: Duration,
@@ -71,7 +66,6 @@ pub async fn await_until<T>(
 ) -> Result<T> {
     let timeout = timeout * TIMEOUT_FACTOR;
     let deadline = Instant::now() + timeout;
-    let mut pause = FIRST_PAUSE;
     loop {
         let why = match ask().await {
             Ok(Some(answer)) => return Ok(answer),
@@ -81,7 +75,6 @@ pub async fn await_until<T>(
         if Instant::now() >= deadline {
             bail!("waited {timeout:?} in vain: {what}{why}");
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,8 +1,7 @@
-//! windlass, or another operator, on a control plane of its own, with a Git server: what the demo and the
-//! measurements run on.
+//! Runs windlass, or another operator, on its own control plane with a Git server. The demo and the measurements use this.
 //!
-//! Here: starting everything with progress, ending it, kubectl as a user has it.
-//! Elsewhere: seeing objects change (`watch`), the parts themselves (`crate`), what is done with them (`tools/demo`, `tools/bench`).
+//! Here: starting everything with progress messages, ending it, and kubectl.
+//! Elsewhere: watching objects (`watch`), the single parts (`crate`), the users of this module (`tools/demo`, `tools/bench`).
 
 mod watch;
 
@@ -25,53 +24,53 @@ use testbed::{machine, released, root};
 
 pub use watch::{ObjectWatch, WatchSelection, WatchedObject};
 
-/// How long windlass may take to say that it is ready.
+/// How long windlass may take to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// Names a program to use instead of building one.
+/// The environment variable that names a program to use instead of building one.
 const GIVEN: &str = "WINDLASS_BIN";
 
-/// Where the CRDs are.
+/// The folder of the CRDs.
 const CRDS: &str = "deploy/chart/files/crds";
 
 /// How many lines of the log a failure shows.
 const LOG_LINES: usize = 25;
 
-/// How the program is compiled.
+/// The build profile of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildProfile {
-    /// As while developing.
+    /// The profile of development.
     Debug,
-    /// As it is shipped.
+    /// The profile of releases.
     Release,
 }
 
-/// What serves the Flux APIs there.
+/// The operator that serves the Flux APIs in the installation.
 #[derive(Debug, Clone, Copy)]
 pub enum OperatorUnderTest<'a> {
-    /// windlass, with flags besides its addresses.
+    /// windlass, with flags in addition to its addresses.
     Windlass(BuildProfile, &'a [String]),
-    /// Command lines, for a shell, of programs that find the cluster by `$KUBECONFIG`; and the CRDs they need,
-    /// which are ours when none are given.
+    /// Other programs, given as shell command lines that find the cluster by `$KUBECONFIG`. The second list contains their
+    /// CRDs. If it is empty, the CRDs of windlass are used.
     Programs(&'a [String], &'a [PathBuf]),
 }
 
-/// A running windlass and everything around it. All of it ends when this is dropped or the process ends.
+/// A running operator and its environment. Everything ends when this is dropped or the process ends.
 pub struct TestInstallation {
-    // Dropped in this order: windlass first, then what it talks to.
+    // The fields are dropped in this order: first the operators, then the servers that they use.
     operators: Vec<OperatorProcess>,
     git: GitServer,
     cluster: InstallationCluster,
     client: Client,
 }
 
-/// Where objects are.
+/// The cluster of the installation.
 struct InstallationCluster {
-    /// Ours to end, unless it was given to us.
+    /// The control plane if this process started it. `None` if the user named a cluster.
     plane: Option<ControlPlane>,
-    /// The administrator's kubeconfig.
+    /// The kubeconfig of the administrator.
     kubeconfig: PathBuf,
-    /// That of windlass.
+    /// The kubeconfig of windlass.
     operator_kubeconfig: PathBuf,
     kubectl: PathBuf,
 }
@@ -83,12 +82,12 @@ impl InstallationCluster {
         Self { plane: Some(plane), kubeconfig, operator_kubeconfig, kubectl }
     }
 
-    /// Runs kubectl as an administrator and returns what it prints.
+    /// Runs kubectl as an administrator and returns its output.
     fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(&self.kubectl);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
         if let Some(plane) = &self.plane {
-            // Nothing of the user's own settings.
+            // kubectl must not use the settings of the user.
             let folder = plane.state().folder();
             command.env("KUBECACHEDIR", folder.join("kubectl-cache")).env("HOME", folder);
         }
@@ -112,7 +111,7 @@ impl InstallationCluster {
 }
 
 impl TestInstallation {
-    /// Builds and starts everything, a step at a time. `flags` are given to `windlass serve` besides its addresses.
+    /// Builds and starts everything step by step. `flags` are given to `windlass serve` in addition to its addresses.
     ///
     /// # Errors
     /// The step that failed, with the end of the log where a program ended.
@@ -121,18 +120,19 @@ impl TestInstallation {
         Self::start_with(runtime, OperatorUnderTest::Windlass(build, &flags))
     }
 
-    /// The same with whatever serves the APIs.
+    /// Builds and starts everything, with an operator of the caller's choice.
     ///
     /// # Errors
-    /// As [`TestInstallation::start`].
+    /// The same errors as those of [`TestInstallation::start`].
     pub fn start_with(runtime: &Runtime, serving: OperatorUnderTest<'_>) -> anyhow::Result<Self> {
         Self::start_in(runtime, serving, ControlPlaneStateFolder::temporary)
     }
 
-    /// The same with the files of the control plane in memory, where there is room for those of a large cluster.
+    /// Builds and starts everything, with the files of the control plane in memory. They stay on disk if the memory has no room
+    /// for a large cluster.
     ///
     /// # Errors
-    /// As [`TestInstallation::start`].
+    /// The same errors as those of [`TestInstallation::start`].
     pub fn start_in_memory(
         runtime: &Runtime,
         serving: OperatorUnderTest<'_>,
@@ -159,10 +159,10 @@ impl TestInstallation {
         Self::start_at(runtime, InstallationCluster::ours(plane, kubectl), serving)
     }
 
-    /// Starts windlass and a Git server for a cluster that is there. Neither needs a program built from Go.
+    /// Starts windlass and a Git server for an existing cluster. Neither needs a program built from Go.
     ///
     /// # Errors
-    /// The step that failed; there is no `kubectl`.
+    /// A step failed, or there is no `kubectl`.
     pub fn start_on(
         runtime: &Runtime,
         kubeconfig: &Path,
@@ -197,7 +197,7 @@ impl TestInstallation {
         Ok(Self { operators, git, cluster, client })
     }
 
-    /// Ends what serves the APIs, and starts something else on the same control plane; its CRDs stay.
+    /// Ends the operator, and starts another one on the same control plane. The CRDs stay.
     ///
     /// # Errors
     /// When something does not end, or does not start.
@@ -214,7 +214,7 @@ impl TestInstallation {
         &self.git
     }
 
-    /// A client with an administrator's rights.
+    /// A client with the rights of an administrator.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -227,17 +227,17 @@ impl TestInstallation {
         self.cluster.plane.as_ref().context("this cluster is not ours")
     }
 
-    /// The process ids of what serves the APIs.
+    /// The process ids of the operator.
     pub fn operators(&self) -> Vec<u32> {
         self.operators.iter().filter_map(OperatorProcess::id).collect()
     }
 
-    /// The administrator's kubeconfig.
+    /// The kubeconfig of the administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.cluster.kubeconfig.clone()
     }
 
-    /// The folder in which kubectl is.
+    /// The folder that contains kubectl.
     pub fn programs(&self) -> &Path {
         self.cluster.kubectl.parent().unwrap_or_else(|| Path::new("."))
     }
@@ -248,10 +248,10 @@ impl TestInstallation {
         first.map_or_else(PathBuf::new, |operator| operator.folder().join("operator.log"))
     }
 
-    /// Runs kubectl as an administrator and returns what it prints.
+    /// Runs kubectl as an administrator and returns its output.
     ///
     /// # Errors
-    /// What it says on standard error.
+    /// The command fails. The error contains its standard error.
     pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         self.cluster.kubectl(arguments)
     }
@@ -259,7 +259,7 @@ impl TestInstallation {
     /// Ends windlass, starts it again and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not end, or does not start.
+    /// windlass does not end, or does not start again.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         self.operators.iter_mut().try_for_each(|operator| {
             operator.stop(READY_LIMIT)?;
@@ -270,7 +270,7 @@ impl TestInstallation {
     /// Kills windlass as a power failure would, starts it again and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not start.
+    /// windlass does not start again.
     pub fn crash(&mut self) -> anyhow::Result<()> {
         self.operators.iter_mut().try_for_each(|operator| {
             operator.kill()?;
@@ -278,34 +278,34 @@ impl TestInstallation {
         })
     }
 
-    /// Waits until `/readyz` of a windlass among the programs says so.
+    /// Waits until `/readyz` of windlass answers that it is ready.
     ///
     /// # Errors
-    /// When it ends, or is not ready in time.
+    /// windlass ends, or is not ready in time.
     pub fn await_ready(&mut self) -> anyhow::Result<()> {
         self.operators.iter_mut().try_for_each(|operator| await_ready(operator, 0))
     }
 
-    /// The page of metrics of windlass.
+    /// The metrics page of windlass.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// windlass does not answer.
     pub fn metrics(&self) -> anyhow::Result<String> {
         let address = self.address("metrics")?;
         get(&address, "/metrics").with_context(|| format!("http://{address}/metrics"))
     }
 
-    /// Where windlass listens for what it calls so in its log, such as `webhooks`.
+    /// The address of a service of windlass according to its log, for example of `webhooks`.
     ///
     /// # Errors
-    /// When it does not.
+    /// windlass has no address for this service.
     pub fn address(&self, serves: &str) -> anyhow::Result<String> {
         let operator = self.operators.first().context("there is no operator")?;
         let address = listening(&operator.log()?, serves);
         address.with_context(|| format!("windlass names no address of {serves}"))
     }
 
-    /// Fails when windlass, or a program in its place, has ended.
+    /// Checks that windlass, or the program in its place, still runs.
     ///
     /// # Errors
     /// A program has ended.
@@ -316,7 +316,7 @@ impl TestInstallation {
         Ok(())
     }
 
-    /// The same error with what is needed to understand it: the objects' state and the end of the log.
+    /// Adds to an error what a person needs to understand it: the state of the objects and the end of the log.
     pub fn explain(&mut self, error: &anyhow::Error) -> anyhow::Error {
         let ended = if self.check().is_err() { "the operator has ended\n\n" } else { "" };
         let state = self
@@ -331,10 +331,10 @@ impl TestInstallation {
     }
 }
 
-/// Builds the program, unless another one is to be used.
+/// Builds the program, unless the environment names another one.
 ///
 /// # Errors
-/// When it does not build; the compiler has said why.
+/// The program cannot be built. The compiler has printed why.
 pub fn make(build: BuildProfile) -> anyhow::Result<()> {
     if std::env::var_os(GIVEN).is_some() { Ok(()) } else { make_packages(build, &["windlass"]) }
 }
@@ -342,7 +342,7 @@ pub fn make(build: BuildProfile) -> anyhow::Result<()> {
 /// Builds packages of the workspace.
 ///
 /// # Errors
-/// When they cannot be built; the compiler has said why.
+/// The packages cannot be built. The compiler has printed why.
 pub fn make_packages(build: BuildProfile, packages: &[&str]) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -358,10 +358,10 @@ pub fn make_packages(build: BuildProfile, packages: &[&str]) -> anyhow::Result<(
     Ok(())
 }
 
-/// The program that was built or given.
+/// The path of the program that was built or that the environment names.
 ///
 /// # Errors
-/// When it is not there.
+/// The program does not exist.
 pub fn program(build: BuildProfile) -> anyhow::Result<PathBuf> {
     if build == BuildProfile::Debug || std::env::var_os(GIVEN).is_some() {
         return operator_process::binary();
@@ -387,10 +387,10 @@ fn start_operators(
     }
 }
 
-/// Starts a program that needs no setting but the address of the cluster. `{folder}` is a folder of its own.
+/// Starts a program that needs only the address of the cluster. `{folder}` becomes a folder of its own.
 fn start_program(line: &str, cluster: &InstallationCluster) -> anyhow::Result<OperatorProcess> {
     let kubeconfig = cluster.operator_kubeconfig.display().to_string();
-    // The shell gives its place to the program, so that its id is the program's.
+    // The shell replaces itself with the program, so the process id is that of the program.
     let arguments = vec!["-c".into(), format!("exec {line}")];
     OperatorProcess::start_with("/bin/sh".into(), arguments, &[("KUBECONFIG", &kubeconfig)])
 }
@@ -404,10 +404,10 @@ fn start_operator(
         "serve".into(),
         format!("--kubeconfig={}", cluster.operator_kubeconfig.display()),
         "--storage-path={folder}/storage".into(),
-        // Whatever is fetched from is on this machine.
+        // The servers from which windlass fetches are on this machine.
         "--allow-loopback-sources".into(),
     ];
-    // Port 0: whichever is free; the log says which.
+    // With port 0, windlass chooses a free port, and its log contains the port.
     arguments.extend(["storage", "metrics", "health"].map(|it| format!("--{it}-addr=127.0.0.1:0")));
     arguments.push("--receiverAddr=127.0.0.1:0".into());
     arguments.extend(flags.iter().cloned());
@@ -421,7 +421,7 @@ fn resume(operator: &mut OperatorProcess) -> anyhow::Result<()> {
     await_ready(operator, said)
 }
 
-/// Waits until `/readyz` says so, at an address that the log names behind its first `said` bytes.
+/// Waits until `/readyz` answers that the program is ready. The address is read from the log after its first `said` bytes.
 fn await_ready(operator: &mut OperatorProcess, said: u64) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
@@ -440,7 +440,7 @@ fn await_ready(operator: &mut OperatorProcess, said: u64) -> anyhow::Result<()> 
     }
 }
 
-/// The address that the log names last for a service.
+/// The last address in the log for a service.
 fn listening(log: &str, serves: &str) -> Option<String> {
     log.lines().rev().find_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -452,7 +452,8 @@ fn listening(log: &str, serves: &str) -> Option<String> {
 fn get(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    // In one write: a server that answers the first part and closes would reset what follows.
+    // The request is sent in one write. A server that answers the first part and closes would reset the connection for the
+    // second part.
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

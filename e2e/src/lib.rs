@@ -1,11 +1,12 @@
-//! The test bed and the stories that run on it.
+//! The test bed, and the helpers of the stories that run on it.
 //!
-//! Here: a real control plane on loopback ([`control_plane`]), real peers ([`git_server`], [`servers`],
-//! [`forward_proxy`], [`signing_key`]), what is between them and the program ([`api_proxy`], [`fault_proxy`],
-//! [`tcp_relay`], [`tls_proxy`], [`server_names`]), what these answer wrongly ([`response_fault`]), the program under test ([`operator_process`]) and the helpers stories are written
-//! with ([`harness`]). windlass with everything around it, for measurements and the demo, is [`installation`].
-//! Elsewhere: the stories (`tests/`), building programs, Go modules and pod behaviour (`testbed/`),
-//! the command line (`cargo xtask cluster`, which calls [`cluster_command`]).
+//! Here: a real control plane on loopback ([`control_plane`]); real servers ([`git_server`], [`servers`], [`forward_proxy`],
+//! [`signing_key`]); proxies between them and windlass ([`api_proxy`], [`fault_proxy`], [`tcp_relay`], [`tls_proxy`],
+//! [`server_names`]).
+//! Also here: wrong answers of servers ([`response_fault`]), the program under test ([`operator_process`]), the helpers of
+//! stories ([`harness`]), and windlass with all its servers for measurements and the demo ([`installation`]).
+//! Elsewhere: the stories (`tests/`), building programs, Go modules and the behaviour of Pods (`testbed/`), the command line
+//! (`cargo xtask cluster`, which calls [`cluster_command`]).
 
 pub mod api_proxy;
 pub mod certificate_authority;

@@ -1,8 +1,9 @@
-//! A controller that answers the events of a Lifecycle: all that one needs, in a hundred lines. The same in a shell is
+//! A complete example of a controller that answers the events of a Lifecycle, in a hundred lines. The same as a shell script is
 //! `e2e/testbed/lifecycle-handler.sh`.
 //!
-//! It lists and watches LifecycleEvents by the label with its key, works on each that is open, and writes the status. It can be
-//! killed anywhere: what is not answered is seen again, and an answer is final, so that none is given twice.
+//! It lists and watches LifecycleEvents by the label with its key, handles each open event, and writes the status.
+//! It can be killed at any time. After a restart, it sees unanswered events again. An answer is final, so no event is answered
+//! twice.
 
 use anyhow::{Context as _, Result};
 use crds::lifecycle::{KEY_LABEL, LifecycleEvent, LifecycleEventSpec, LifecycleState};
@@ -13,18 +14,18 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-/// What a handler found.
+/// The result of a handler for one event.
 pub struct LifecycleHandlerFinding {
     /// Whether the operation may continue.
     pub is_good: bool,
-    /// For people.
+    /// A message for people.
     pub message: String,
 }
 
-/// Answers all events with a key in a namespace, for ever.
+/// Answers all events with a key in a namespace, without end.
 ///
 /// # Errors
-/// The API server rejects a request; the caller then starts the handler again.
+/// The API server rejects a request. The caller then starts the handler again.
 pub async fn handle(
     client: Client,
     namespace: &str,
@@ -37,7 +38,7 @@ pub async fn handle(
     let mut seen = std::pin::pin!(watcher(events.clone(), config).applied_objects());
     while let Some(event) = seen.try_next().await? {
         let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
-        // One that is `Running` was begun by a process before this one.
+        // A previous process of this handler began to work on an event that is `Running`.
         if !matches!(state, LifecycleState::Pending | LifecycleState::Running) {
             continue;
         }
@@ -55,9 +56,9 @@ pub async fn handle(
     Ok(())
 }
 
-/// Writes a status. An event that is gone, or was answered meanwhile, needs none.
+/// Writes the status of an event. An event that was deleted or answered meanwhile is no error.
 async fn write(events: &Api<LifecycleEvent>, event: &LifecycleEvent, status: &Value) -> Result<()> {
-    // The uid makes sure that an answer is never about another event of the same name.
+    // The UID ensures that the answer is not written to a newer event with the same name.
     let patch = Patch::Merge(json!({"metadata": {"uid": event.uid()}, "status": status}));
     let written = events.patch_status(&event.name_any(), &PatchParams::default(), &patch).await;
     match written {
@@ -66,7 +67,7 @@ async fn write(events: &Api<LifecycleEvent>, event: &LifecycleEvent, status: &Va
     }
 }
 
-/// The name by which the API server knows this controller, which has to be in its answers.
+/// The name of this controller according to the API server. Every answer has to contain it.
 async fn own_name(client: &Client) -> Result<String> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;

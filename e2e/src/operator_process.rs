@@ -1,7 +1,7 @@
-//! The program under test, run as its users run it.
+//! The program under test, run in the same way as users run it.
 //!
-//! Here: finding it, starting, stopping, freezing, killing, starting again; its log.
-//! Elsewhere: the objects that it reconciles (the stories), where it runs (`control_plane`).
+//! Here: finding the program, starting, stopping, freezing, killing and restarting it, and reading its log.
+//! Elsewhere: the objects that it reconciles (the stories), the cluster in which it runs (`control_plane`).
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use testbed::ENVIRONMENT;
 use crate::control_plane::tail;
 use crate::process_reaper::ProcessReaper;
 
-/// The logs of all programs that run now, for failure reports.
+/// The log files of all running programs, for failure reports.
 static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A running `windlass`. Ends with this process, or when dropped.
+/// A running `windlass`. It ends when it is dropped or when this process ends.
 #[derive(Debug)]
 pub struct OperatorProcess {
     binary: PathBuf,
@@ -32,13 +32,13 @@ pub struct OperatorProcess {
 }
 
 impl OperatorProcess {
-    /// Starts the program with these arguments. `{folder}` in an argument becomes a folder of
-    /// its own, which lasts until it is dropped and survives restarts.
+    /// Starts the program with these arguments. `{folder}` in an argument becomes the path of its own folder. The folder
+    /// survives restarts and is removed when this is dropped.
     pub fn start(arguments: Vec<String>) -> Result<Self> {
         Self::start_with(binary()?, arguments, &[])
     }
 
-    /// Starts any program the same way, with additional environment variables.
+    /// Starts any program in the same way, with additional environment variables.
     pub fn start_with(
         binary: PathBuf,
         arguments: Vec<String>,
@@ -56,7 +56,7 @@ impl OperatorProcess {
         Ok(operator)
     }
 
-    /// Starts it again, after [`OperatorProcess::stop`] or [`OperatorProcess::kill`], with the same arguments.
+    /// Starts the program again with the same arguments, after [`OperatorProcess::stop`] or [`OperatorProcess::kill`].
     pub fn resume(&mut self) -> Result<()> {
         ensure!(!self.is_running()?, "the operator is running already");
         let mut command = Command::new(&self.binary);
@@ -70,23 +70,23 @@ impl OperatorProcess {
         Ok(())
     }
 
-    /// Another program is started from the next time on; it is handed the one before.
+    /// Exchanges the program that the next start uses with the given one.
     pub fn exchange(&mut self, binary: &mut PathBuf) {
         std::mem::swap(&mut self.binary, binary);
     }
 
-    /// Asks it to end (`SIGTERM`) and waits; an error if it has not ended after `timeout`.
+    /// Asks the program to end (`SIGTERM`) and waits. It is an error if it has not ended after `timeout`.
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM)?;
         self.await_end(timeout).context("it was sent SIGTERM")
     }
 
-    /// Stops its clockwork (`SIGSTOP`), as a machine does that hangs, until [`OperatorProcess::thaw`].
+    /// Pauses the program (`SIGSTOP`) until [`OperatorProcess::thaw`], as if the machine hung.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it go on where it was (`SIGCONT`).
+    /// Continues a paused program (`SIGCONT`).
     pub fn thaw(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
@@ -96,7 +96,7 @@ impl OperatorProcess {
         Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?)
     }
 
-    /// Waits until it has ended by itself; an error if it has not after `timeout`.
+    /// Waits until the program has ended by itself. It is an error if it has not ended after `timeout`.
     pub fn await_end(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let child = self.child.as_mut().context("the operator is not running")?;
         let deadline = Instant::now() + timeout;
@@ -110,7 +110,7 @@ impl OperatorProcess {
         bail!("the operator did not end within {timeout:?}; its log ends:\n{}", self.tail(30))
     }
 
-    /// Kills it as a power failure would (`SIGKILL`).
+    /// Kills the program (`SIGKILL`), as a power failure would.
     pub fn kill(&mut self) -> Result<()> {
         let mut child = self.child.take().context("the operator is not running")?;
         child.kill()?;
@@ -118,7 +118,7 @@ impl OperatorProcess {
         Ok(())
     }
 
-    /// Whether it is running.
+    /// Whether the program is running.
     pub fn is_running(&mut self) -> Result<bool> {
         match &mut self.child {
             Some(child) => Ok(child.try_wait()?.is_none()),
@@ -126,22 +126,22 @@ impl OperatorProcess {
         }
     }
 
-    /// The folder that `{folder}` stood for.
+    /// The folder that `{folder}` stands for.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder in which it makes temporary files, which no other program uses.
+    /// The folder for the temporary files of this program only.
     pub fn temporary_files(&self) -> PathBuf {
         self.folder.join("tmp")
     }
 
-    /// Its process id, while it runs.
+    /// The process id of the program while it runs.
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// All it has printed, over all its starts.
+    /// The whole output of the program over all its starts.
     pub fn log(&self) -> Result<String> {
         let path = self.log_file();
         let content = std::fs::read(&path);
@@ -149,14 +149,14 @@ impl OperatorProcess {
         Ok(String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// How many bytes it has printed, over all its starts.
+    /// How many bytes the program has printed over all its starts.
     pub(crate) fn log_length(&self) -> Result<u64> {
         let path = self.log_file();
         let data = std::fs::metadata(&path);
         Ok(data.with_context(|| format!("cannot read {}", path.display()))?.len())
     }
 
-    /// What it has printed behind the first `offset` bytes: the log of a large cluster is too long to be read often.
+    /// The output after the first `offset` bytes. The log of a large cluster is too long to be read often.
     pub(crate) fn log_from(&self, offset: u64) -> Result<String> {
         let path = self.log_file();
         let read = || {
@@ -170,7 +170,7 @@ impl OperatorProcess {
         Ok(String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// The last lines it has printed.
+    /// The last lines that the program has printed.
     pub fn tail(&self, lines: usize) -> String {
         tail(&self.log_file(), lines)
     }
@@ -191,14 +191,14 @@ impl Drop for OperatorProcess {
     }
 }
 
-/// The last lines of every operator that runs now.
+/// The last lines of every running operator.
 pub(crate) fn tails(lines: usize) -> String {
     let logs = LOGS.lock().clone();
     let show = |log: &PathBuf| format!("{}\n", tail(log, lines));
     logs.iter().map(show).collect()
 }
 
-/// `$WINDLASS_BIN`, else `windlass` in the target folder in which this test was built.
+/// The path of the program: `$WINDLASS_BIN`, or `windlass` in the target folder in which this test was built.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("WINDLASS_BIN") {
         let path = PathBuf::from(path);

@@ -1,8 +1,8 @@
-//! Ends processes and removes their folder when the process that wanted them is gone.
+//! Ends processes and removes their folder when the process that started them has ended.
 //!
-//! Here: a shell that waits for one pipe to close. The kernel closes it however we end, `SIGKILL`
-//! included, so an interrupted test run leaves nothing behind.
-//! Elsewhere: what is kept (`control_plane`, `git_server`, `operator_process`).
+//! Here: a shell that waits until a pipe closes. The kernel closes the pipe however this process ends, including by `SIGKILL`.
+//! So an interrupted test run leaves nothing behind.
+//! Elsewhere: the processes that are kept (`control_plane`, `git_server`, `operator_process`).
 
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,10 +12,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// `$1` is the folder to remove, or empty.
-/// The shell leads the process group of all that it keeps, so the group's id cannot pass to
-/// strangers while the shell lives; the killing is done from a session of its own because it
-/// takes the shell too.
+/// The script of the reaper. `$1` is the folder to remove, or empty. The shell leads the process group of all its processes, so
+/// no other group can get the same id while the shell lives. A separate session kills the group, because the kill also ends the
+/// shell.
 const SCRIPT: &str = r#"
 finish() {
   trap '' TERM INT
@@ -35,11 +34,11 @@ fi
 finish "$1"
 "#;
 
-/// Keeps processes alive as long as itself, and not longer.
+/// Keeps processes alive as long as itself.
 ///
 /// # Guarantees
-/// When it is dropped, or this process ends in any way, everything started through
-/// [`ProcessReaper::spawn`] is killed, and the folder is removed.
+/// When the reaper is dropped or this process ends in any way, every process of [`ProcessReaper::spawn`] is killed, and the
+/// folder is removed.
 #[derive(Debug)]
 pub struct ProcessReaper {
     shell: Child,
@@ -48,7 +47,7 @@ pub struct ProcessReaper {
 }
 
 impl ProcessReaper {
-    /// Starts the reaper of `folder`, which exists already; without one it keeps processes only.
+    /// Starts the reaper of an existing `folder`. Without a folder, it only ends processes.
     pub fn start(folder: Option<&Path>) -> Result<Self> {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "windlass-testbed-keeper"]);
@@ -60,12 +59,12 @@ impl ProcessReaper {
         Ok(Self { shell, orders, end })
     }
 
-    /// The id of the reaper, which is also that of the process group it keeps.
+    /// The process id of the reaper. It is also the id of its process group.
     pub fn id(&self) -> u32 {
         self.shell.id()
     }
 
-    /// Starts a process that ends with the reaper. Its output goes to `log`, appended.
+    /// Starts a process that ends with the reaper. The output is appended to `log`.
     pub fn spawn(&self, command: &mut Command, log: &Path) -> Result<Child> {
         let output = std::fs::OpenOptions::new()
             .create(true)
@@ -81,7 +80,7 @@ impl ProcessReaper {
             .with_context(|| format!("cannot start `{}`", command.get_program().to_string_lossy()))
     }
 
-    /// Lets everything outlive this process; from here on only killing the group ends it.
+    /// Lets all processes keep running when this process ends. After that, only killing the process group ends them.
     pub fn detach(mut self) -> Result<()> {
         let mut orders = self.orders.take().context("the keeper was let go before")?;
         orders.write_all(b"detach\n").context("the keeper is gone")?;
@@ -89,11 +88,11 @@ impl ProcessReaper {
         Ok(())
     }
 
-    /// Returns when the reaper has closed its output: it has detached, or all is done.
+    /// Waits until the reaper has closed its output. By then it has detached, or it has ended all processes.
     fn wait_for_end(&mut self) {
         if let Some(mut end) = self.end.take() {
             let mut nothing = Vec::new();
-            // The reaper never writes; reading fails only if there is nothing left to wait for.
+            // The reaper never writes. Reading fails only if the reaper has already ended.
             end.read_to_end(&mut nothing).ok();
         }
     }

@@ -1,14 +1,14 @@
-//! What processes cost, as the kernel counts it: CPU seconds and memory from `/proc`.
+//! The CPU time and the memory of processes, read from `/proc`.
 
 use anyhow::Context as _;
 
-/// Linux reports times of processes in hundredths of a second, whatever its own clock does.
+/// Linux reports the CPU time of processes in hundredths of a second on every machine.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// CPU seconds that processes have used together since their start, in user and kernel mode.
+/// The CPU seconds that processes have used together since their start, in user and kernel mode.
 ///
 /// # Errors
-/// Names the process that is not there.
+/// A process does not exist. The error names it.
 pub fn cpu_seconds(ids: &[u32]) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for id in ids {
@@ -18,10 +18,10 @@ pub fn cpu_seconds(ids: &[u32]) -> anyhow::Result<f64> {
     Ok(sum / TICKS_A_SECOND)
 }
 
-/// The highest resident memory of processes since their start, summed, in MiB.
+/// The highest resident memory of each process since its start, summed, in MiB.
 ///
 /// # Errors
-/// Names the process that is not there.
+/// A process does not exist. The error names it.
 pub fn peak_mebibytes(ids: &[u32]) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for id in ids {
@@ -31,19 +31,19 @@ pub fn peak_mebibytes(ids: &[u32]) -> anyhow::Result<f64> {
     Ok(sum / 1024.0)
 }
 
-/// The resident memory of a process now, in MiB.
+/// The current resident memory of a process, in MiB.
 ///
 /// # Errors
-/// Names the process that is not there.
+/// The process does not exist. The error names it.
 pub fn resident_mebibytes(id: u32) -> anyhow::Result<f64> {
     let text = read(id, "status")?;
     Ok(kibibytes(&text, "VmRSS:").with_context(|| format!("process {id} has ended"))? / 1024.0)
 }
 
-/// The memory of a process now that no file backs, in MiB: its heap and its stacks, without the program itself.
+/// The current memory of a process that no file backs, in MiB. It contains the heap and the stacks, but not the program itself.
 ///
 /// # Errors
-/// Names the process that is not there.
+/// The process does not exist. The error names it.
 pub fn anonymous_mebibytes(id: u32) -> anyhow::Result<f64> {
     let text = read(id, "status")?;
     Ok(kibibytes(&text, "RssAnon:").with_context(|| format!("process {id} has ended"))? / 1024.0)
@@ -54,7 +54,8 @@ fn read(id: u32, file: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("process {id} is not there ({path})"))
 }
 
-/// `utime` and `stime`, which are the 14th and 15th word; the second, the name, may contain blanks and brackets.
+/// The fields `utime` and `stime`, which are the 14th and 15th word. The second word is the process name, which may contain
+/// spaces and parentheses.
 fn ticks(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_whitespace().skip(11).map(str::parse::<f64>);
@@ -83,7 +84,7 @@ mod tests {
         assert!(peak_mebibytes(&[own]).unwrap() > 0.5);
         assert!(anonymous_mebibytes(own).unwrap() <= resident_mebibytes(own).unwrap());
         assert!(cpu_seconds(&[own]).is_ok());
-        // Ids end at 2²².
+        // Process ids are below 2²².
         let error = cpu_seconds(&[own, 1 << 30]).unwrap_err();
         assert!(format!("{error:#}").contains("process 1073741824 is not there"), "{error:#}");
     }

@@ -1,13 +1,13 @@
-//! Random numbers that a seed repeats (splitmix64), for faults and for work made up by chance.
+//! Random numbers that can be repeated from a seed (splitmix64), for random faults and random work.
 //!
-//! Elsewhere: what is decided by them (`crate::api_proxy`, `cargo xtask crash`, `cargo xtask soak`).
+//! Elsewhere: the users of the numbers (`crate::api_proxy`, `cargo xtask crash`, `cargo xtask soak`).
 
 /// A sequence of numbers that depends on its seed alone.
 #[derive(Debug, Clone)]
 pub struct RandomSequence(u64);
 
 impl RandomSequence {
-    /// The sequence of a seed.
+    /// Makes the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,7 +18,7 @@ impl RandomSequence {
         Self::new(now.map_or(0, |it| it.as_nanos() as u64)).number() % 1_000_000
     }
 
-    /// Any number.
+    /// The next number, of any size.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -27,13 +27,13 @@ impl RandomSequence {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`; 0 when there is none.
+    /// The next number below `limit`. It is 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = (limit as u64).max(1);
         usize::try_from(self.number() % limit).unwrap_or_default()
     }
 
-    /// Whether something happens that happens `percent` times in a hundred.
+    /// Returns true with a probability of `percent` in a hundred.
     pub fn chance(&mut self, percent: u8) -> bool {
         self.number() % 100 < u64::from(percent)
     }
@@ -51,7 +51,7 @@ mod tests {
         });
         assert_eq!(one, same);
         assert_ne!(one, other);
-        // The reference implementation's first number for the seed 0.
+        // The first number of the reference implementation for the seed 0.
         assert_eq!(RandomSequence::new(0).number(), 0xe220_a839_7b1d_cdaf);
     }
 

@@ -1,7 +1,7 @@
-//! Wrong answers of a server, or of what is between it and its client: errors, pages for browsers, lists that lack something.
+//! Wrong answers of a server, or of a proxy between the server and its client: errors, HTML pages, and incomplete lists.
 //!
-//! Here: which there are, and how a right answer becomes one. Elsewhere: which requests get them (`crate::api_proxy`,
-//! `crate::fault_proxy`).
+//! Here: the kinds of faults, and how they change a right answer. Elsewhere: the requests that get wrong answers
+//! (`crate::api_proxy`, `crate::fault_proxy`).
 
 use anyhow::Result;
 use axum::body::{Body, to_bytes};
@@ -10,39 +10,39 @@ use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde_json::Value;
 
-/// The largest answer that is changed.
+/// The largest answer that is changed, in bytes.
 const ANSWER_LIMIT: usize = 64 << 20;
 
-/// What a portal shows to a browser. It is well-formed XML: a parser that ignores elements that it does not know finds a
-/// document without contents.
+/// The login page of a captive portal. It is well-formed XML, so a parser that ignores unknown elements finds a document
+/// without content.
 const HTML_PAGE: &str = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head>\
     <body><p>Sign in to continue.</p></body></html>\n";
 
-/// What the Git server's answers to a listing of references, and to a fetch, have as their type.
+/// The content type of the Git server's answers to a list of references and to a fetch.
 const UPLOAD_PACK: &str = "application/x-git-upload-pack-result";
 
-/// The fields that hold the entries of a list: of the API server, of its discovery, of a registry.
+/// The fields with the entries of a list, in answers of the API server, of API discovery, and of a registry.
 const LIST_FIELDS: [&str; 4] = ["items", "groups", "resources", "tags"];
 
-/// What is wrong with an answer.
+/// The fault of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseFault {
-    /// It is an error with this status, and the request is not carried out; 429 comes with `Retry-After: 1`.
+    /// An error with this status. The request is not carried out. An answer with 429 contains `Retry-After: 1`.
     Status(u16),
-    /// It is a page for browsers with status 200, and the request is not carried out.
+    /// An HTML page with status 200. The request is not carried out.
     HtmlPage,
-    /// It has status 200 and no body, and the request is not carried out.
+    /// An answer with status 200 and no body. The request is not carried out.
     EmptyBody,
-    /// Its body ends after the first half, without what ends a body.
+    /// The body ends after its first half, without a proper end.
     Truncated,
-    /// It is a list without entries, and says that it is complete. An answer that is not a list stays right.
+    /// A list without entries that claims to be complete. Other answers stay right.
     EmptyList,
-    /// It is a list without its second half, and says that it is complete. An answer that is not a list stays right.
+    /// A list without its second half that claims to be complete. Other answers stay right.
     WithoutLastPage,
 }
 
 impl ResponseFault {
-    /// Every fault.
+    /// All faults.
     pub const ALL: [Self; 7] = [
         Self::Status(500),
         Self::Status(429),
@@ -53,7 +53,7 @@ impl ResponseFault {
         Self::WithoutLastPage,
     ];
 
-    /// The answer, if it does not depend on the right one.
+    /// The wrong answer, if it does not depend on the right one.
     pub(crate) fn replacement(self) -> Option<Response> {
         match self {
             Self::Status(status) => {
@@ -74,7 +74,7 @@ impl ResponseFault {
         }
     }
 
-    /// The answer that a right one becomes, and whether it differs from that.
+    /// Damages a right answer. Also returns whether the result differs from the right answer.
     ///
     /// # Errors
     /// The right answer is interrupted or too large.
@@ -91,7 +91,7 @@ impl ResponseFault {
         let is_of_git = parts.headers.get(header::CONTENT_TYPE).is_some_and(|it| it == UPLOAD_PACK);
         let shorter = match self {
             _ if is_packed || !parts.status.is_success() => None,
-            // Pkt-lines that end at once.
+            // A Git answer that ends at once, in the pkt-line format.
             Self::EmptyList if is_of_git => Some("0000".to_owned()),
             _ => std::str::from_utf8(&whole).ok().and_then(|text| self.shorten(text)),
         };
@@ -102,7 +102,7 @@ impl ResponseFault {
         Ok((Response::from_parts(parts, Body::from(shorter)), true))
     }
 
-    /// How many entries a list keeps; none if this fault is not one of lists.
+    /// How many entries of a list remain. `None` if this fault does not change lists.
     fn kept(self, entries: usize) -> Option<usize> {
         match self {
             Self::EmptyList => Some(0),
@@ -111,13 +111,13 @@ impl ResponseFault {
         }
     }
 
-    /// A list with fewer entries; none of what is not a list or has no entries.
+    /// Removes entries from a list. Returns `None` if the text is not a list or has no entries.
     fn shorten(self, text: &str) -> Option<String> {
         if text.contains("<ListBucketResult") {
             return self.shorten_bucket(text);
         }
         if let Some((head, _)) = text.split_once("\nentries:") {
-            // The entries of an index of charts are its last field.
+            // The entries are the last field in the index of a chart repository.
             return (self == Self::EmptyList).then(|| format!("{head}\nentries: {{}}\n"));
         }
         let mut list: Value = serde_json::from_str(text).ok()?;
@@ -134,7 +134,7 @@ impl ResponseFault {
         Some(list.to_string())
     }
 
-    /// The same of a listing of S3.
+    /// Removes entries from a listing of S3.
     fn shorten_bucket(self, text: &str) -> Option<String> {
         const END: &str = "</Contents>";
         let mut parts = text.split("<Contents>");

@@ -1,9 +1,9 @@
-//! What one command costs, its peak of memory among it.
+//! Measures the cost of one command, including its peak memory.
 //!
-//! The kernel tells a process only the largest memory of all the children that it ever had, so each measured command has
-//! a parent of its own: this program, called by a name that people are not shown.
+//! The kernel reports only the largest memory of all children that a process ever had. So each measured command gets its own
+//! parent process, which is this program under a hidden name.
 //!
-//! Here: both sides of that. Elsewhere: who measures what (`tools/bench`, `tools/stress`).
+//! Here: both sides of the measurement. Elsewhere: the users of the measurement (`tools/bench`, `tools/stress`).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,31 +30,32 @@ pub struct RusageOptions {
     command: Vec<OsString>,
 }
 
-/// What a command came to.
+/// The cost of a command.
 #[derive(Debug)]
 pub struct CommandResourceUsage {
-    /// Its exit status, above 128 when a signal ended it; none when it took too long.
+    /// The exit status of the command. It is above 128 if a signal ended the command. `None` if the command took too long.
     pub status: Option<i32>,
-    /// How long it ran.
+    /// How long the command ran, in seconds.
     pub seconds: f64,
-    /// Seconds of processors that it and its children took.
+    /// The CPU seconds of the command and its children.
     pub processor: f64,
-    /// Its highest resident memory in MiB. Where processes may not be traced, at least what this program itself has.
+    /// The peak resident memory of the command, in MiB. If the kernel forbids tracing, it is at least the memory of this
+    /// program itself.
     pub peak: f64,
-    /// What it said on standard error.
+    /// The standard error of the command.
     pub stderr: String,
 }
 
-/// This program, even where another build of it has taken its place on the disk meanwhile.
+/// This program, even if another build has replaced its file on the disk meanwhile.
 pub const MYSELF: &str = "/proc/self/exe";
 
-/// The exit status with which the parent reports that a command took too long.
+/// The exit status with which the parent process reports that the command took too long.
 const TOO_LONG: u8 = 124;
 
-/// Runs a command with its folder and environment, and without input, and measures.
+/// Runs a command without input, in its folder and with its environment, and measures it.
 ///
 /// # Errors
-/// When it cannot be run.
+/// The command cannot be run.
 pub fn cost(command: &Command, limit: Duration) -> anyhow::Result<CommandResourceUsage> {
     let scratch = tempfile::tempdir().context("cannot make a folder")?;
     let report = scratch.path().join("peak");
@@ -80,16 +81,16 @@ pub fn cost(command: &Command, limit: Duration) -> anyhow::Result<CommandResourc
     Ok(CommandResourceUsage { status, seconds, processor, peak: peak / 1024.0, stderr })
 }
 
-/// Runs the command of a measurement, with the streams that this process has.
+/// Runs the command of a measurement, with the streams of this process.
 ///
 /// # Errors
-/// When it cannot be run.
+/// The command cannot be run.
 pub fn run(options: &RusageOptions) -> anyhow::Result<ExitCode> {
     let (program, arguments) = options.command.split_first().context("no command")?;
     let mut child = Command::new(program).args(arguments).spawn().context("cannot be started")?;
     let id = Pid::from_raw(i32::try_from(child.id()).context("no process id")?);
-    // The kernel counts what this process had before it became the command as memory of the command, so `getrusage` says
-    // too much of a small command: the command is stopped at its end, and its memory is read then.
+    // The kernel counts the memory of this process before `exec` as memory of the command. So `getrusage` reports too much for
+    // a small command. Therefore the command is stopped at its end, and its memory is read then.
     let is_traced = ptrace::seize(id, ptrace::Options::PTRACE_O_TRACEEXIT).is_ok();
     let mut peak = None;
     let deadline = Instant::now() + Duration::from_secs(options.limit);
@@ -100,7 +101,7 @@ pub fn run(options: &RusageOptions) -> anyhow::Result<ExitCode> {
             WaitStatus::Signaled(_, signal, _) => {
                 break u8::try_from(signal as i32 + 128).unwrap_or(u8::MAX);
             }
-            // The end is the only event that was asked for.
+            // This process asked only for the event at the end of the command.
             WaitStatus::PtraceEvent(..) => {
                 peak = highest(id);
                 ptrace::cont(id, None).context("cannot go on")?;
@@ -118,7 +119,7 @@ pub fn run(options: &RusageOptions) -> anyhow::Result<ExitCode> {
         }
     };
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the kernel does not say")?;
-    // It may have ended too early, or processes may not be traced here.
+    // The command may have ended too early, or the kernel may forbid tracing.
     let peak = peak.filter(|_| is_traced).unwrap_or_else(|| usage.max_rss().to_string());
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let processor = seconds(usage.user_time()) + seconds(usage.system_time());
@@ -126,7 +127,7 @@ pub fn run(options: &RusageOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// Its highest resident memory in KiB, while it is still there.
+/// The peak resident memory of a process in KiB, while the process still exists.
 fn highest(id: Pid) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

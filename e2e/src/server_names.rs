@@ -1,6 +1,7 @@
-//! A server of a story under names of the internet: TLS with those names, and a proxy that leads every client to it.
+//! Gives a server of a story host names of the internet. A TLS proxy has these names, and an HTTP proxy leads every client to
+//! it.
 //!
-//! For programs that know the addresses of clouds and have no setting for others. Elsewhere: both parts (`tls_proxy`,
+//! Programs that know the addresses of clouds and have no setting for them need this. Elsewhere: both parts (`tls_proxy`,
 //! `forward_proxy`).
 
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use crate::certificate_authority::TestCertificateAuthority;
 use crate::forward_proxy::TestForwardProxy;
 use crate::tls_proxy::TlsProxyListener;
 
-/// The names of a server. They end when dropped.
+/// The host names of a server. They end when this is dropped.
 #[derive(Debug)]
 pub struct ServerHostNames {
     through: String,
@@ -23,7 +24,7 @@ pub struct ServerHostNames {
 }
 
 impl ServerHostNames {
-    /// Gives a server names, on the current runtime.
+    /// Gives host names to a server, on the current runtime.
     pub async fn give(server: SocketAddr, names: &[&str]) -> Result<Self> {
         let authority = TestCertificateAuthority::generate()?;
         let front = TlsProxyListener::start_as(server, &authority, names).await?;
@@ -37,7 +38,7 @@ impl ServerHostNames {
         Ok(Self { through, trusted, _front: front, _proxy: proxy, _folder: folder })
     }
 
-    /// The environment of a program that is to use and trust them.
+    /// The environment variables of a program that uses and trusts these host names.
     pub fn environment(&self) -> [(&str, &str); 3] {
         [
             ("HTTPS_PROXY", &self.through),

@@ -1,5 +1,5 @@
-//! Real servers that sources are fetched from, beside Git's, and one that the API server asks: programs on loopback, one
-//! module each.
+//! Real servers for sources, except Git servers, and a webhook server that the API server calls. Each is a program on loopback
+//! with its own module.
 //!
 //! Elsewhere: Git (`git_server`), the control plane (`control_plane`), building programs (`binaries`).
 
@@ -24,13 +24,13 @@ mod server_request_log;
 pub mod socks;
 pub mod web;
 
-/// How long a server may take until it answers, on a machine that compiles meanwhile.
+/// How long a server may take until it answers, on a machine that also compiles.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A program on the `PATH` by one of its names.
+/// Finds a program on the `PATH` by one of its names.
 ///
 /// # Errors
-/// Says by which package of Debian it is installed.
+/// The program is missing. The error names the Debian package that contains it.
 fn installed(names: &[&str], package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path);

@@ -1,4 +1,4 @@
-//! Signing commits, tags and texts with keys of `ssh-keygen` and of GnuPG, which are made for it.
+//! Signs commits, tags and texts with newly made keys of `ssh-keygen` and GnuPG.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 impl SigningKey {
-    /// Signs with a key of `ssh-keygen`.
+    /// Makes a key with `ssh-keygen`.
     ///
     /// # Errors
     /// The program is missing, or fails.
@@ -41,7 +41,7 @@ impl SigningKey {
         Ok(Self { folder, public: ("story.sshpub", public), settings, gnupg: None })
     }
 
-    /// Signs with an elliptic key of GnuPG.
+    /// Makes an elliptic-curve key with GnuPG.
     ///
     /// # Errors
     /// The program is missing, or fails.
@@ -49,7 +49,7 @@ impl SigningKey {
         Self::gpg_with("ed25519")
     }
 
-    /// Signs with a key of GnuPG of an algorithm, such as `rsa4096`.
+    /// Makes a key with GnuPG. `algorithm` is for example `rsa4096`.
     ///
     /// # Errors
     /// The program is missing, or fails.
@@ -57,7 +57,7 @@ impl SigningKey {
         Self::of(GnuPgHome::with_key(algorithm, "sign")?)
     }
 
-    /// Signs with the key of a home of GnuPG.
+    /// Uses the key of a GnuPG home folder.
     ///
     /// # Errors
     /// The program fails.
@@ -77,20 +77,20 @@ impl SigningKey {
         Ok(Self { folder, public, settings, gnupg: Some(gnupg) })
     }
 
-    /// The home of GnuPG whose key signs.
+    /// The GnuPG home folder of the key.
     ///
     /// # Errors
-    /// It is a key of `ssh-keygen`.
+    /// The key was made by `ssh-keygen`.
     pub fn gnupg(&self) -> Result<&GnuPgHome> {
         self.gnupg.as_ref().context("not a key of GnuPG")
     }
 
-    /// The public key as an entry of a Secret: its name and its content.
+    /// The public key as an entry of a Secret, with its name and its content.
     pub fn public(&self) -> (&'static str, &str) {
         (self.public.0, &self.public.1)
     }
 
-    /// A text with its signature below it; of GnuPG only.
+    /// A text with its signature below. Only GnuPG keys support this.
     ///
     /// # Errors
     /// GnuPG fails.
@@ -100,7 +100,7 @@ impl SigningKey {
         self.gnupg()?.run(&["--output", "-", "--clearsign", text(&file)?])
     }
 
-    /// Signs what is committed and tagged from here on.
+    /// Signs all later commits and tags of a repository with this key.
     ///
     /// # Errors
     /// Git fails.
@@ -112,7 +112,7 @@ impl SigningKey {
     }
 }
 
-/// Has what is committed and tagged from here on signed, or not.
+/// Turns signing of later commits and tags on or off.
 ///
 /// # Errors
 /// Git fails.

@@ -1,8 +1,9 @@
-//! A relay on loopback between the program and a server, which counts what passes, and on request holds it back or turns
-//! whole connections away.
+//! A TCP relay on loopback between the program and a server. It counts bytes and connections, and can hold back bytes or reject
+//! connections.
 //!
-//! It looks into nothing that it passes on, so that may be encrypted. Elsewhere: proxies that are asked for by name
-//! (`crate::forward_proxy`), faults between the program and the API server (`crate::api_proxy`).
+//! The relay does not read the bytes that it passes on, so they may be encrypted.
+//! Elsewhere: proxies that clients address by name (`crate::forward_proxy`), faults between the program and the API server
+//! (`crate::api_proxy`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Bytes that are passed on at once.
+/// How many bytes the relay passes on at once.
 const RELAY_CHUNK_BYTES: usize = 16 << 10;
 
-/// A relay. Ends, with its connections, when dropped.
+/// A running relay. It ends, with its connections, when it is dropped.
 #[derive(Debug)]
 pub struct TcpRelay {
     address: SocketAddr,
@@ -29,27 +30,27 @@ pub struct TcpRelay {
 
 #[derive(Debug)]
 struct TcpRelayState {
-    /// Bytes of the server that may still pass; without a number all may.
+    /// How many further bytes of the server may pass. `None` for no limit.
     left: Mutex<Option<u64>>,
-    /// Counts the orders about that.
+    /// Counts the changes of this limit.
     orders: watch::Sender<u64>,
-    /// Whether bytes wait that may not pass.
+    /// Whether the relay holds back bytes at the moment.
     is_holding: watch::Sender<bool>,
-    /// Connections that are still to be turned away.
+    /// How many further connections the relay rejects.
     turned_away: AtomicU64,
     connections: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-/// What passed a relay.
+/// The traffic through a relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpRelayTraffic {
-    /// Connections that were made.
+    /// How many connections were made.
     pub connections: u64,
-    /// Bytes to the server.
+    /// How many bytes went to the server.
     pub sent: u64,
-    /// Bytes from the server.
+    /// How many bytes came from the server.
     pub received: u64,
 }
 
@@ -88,33 +89,33 @@ impl TcpRelay {
         Ok(Self { address, shared, stop })
     }
 
-    /// Where it listens.
+    /// The address on which the relay listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets so many bytes of the server pass from now on, over all connections, and holds back the rest.
+    /// Lets `bytes` bytes of the server pass from now on, over all connections together, and holds back the rest.
     pub fn hold_after(&self, bytes: u64) {
         self.shared.order(Some(bytes));
     }
 
-    /// Lets everything pass, what is held back first.
+    /// Lets all bytes pass, beginning with those that were held back.
     pub fn open(&self) {
         self.shared.order(None);
     }
 
-    /// The next requests, each with its connection, are answered with 429 and a `Retry-After` of one second, as a server
-    /// does over plain HTTP that wants no requests.
+    /// Answers the next `requests` requests, each on its own connection, with 429 and a `Retry-After` of one second. This works
+    /// only for plain HTTP.
     pub fn turn_away(&self, requests: u64) {
         self.shared.turned_away.store(requests, Ordering::Relaxed);
     }
 
-    /// How many are still to be turned away.
+    /// How many further requests the relay rejects.
     pub fn left_to_turn_away(&self) -> u64 {
         self.shared.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Waits until something is held back.
+    /// Waits until the relay holds back bytes.
     pub async fn held(&self, limit: Duration) -> Result<()> {
         let mut is_holding = self.shared.is_holding.subscribe();
         let held = is_holding.wait_for(|is_holding| *is_holding);
@@ -123,7 +124,7 @@ impl TcpRelay {
         Ok(())
     }
 
-    /// What passed since the start or [`TcpRelay::forget`].
+    /// The traffic since the start or [`TcpRelay::forget`].
     pub fn passed(&self) -> TcpRelayTraffic {
         let TcpRelayState { connections, sent, received, .. } = &*self.shared;
         let [connections, sent, received] =
@@ -131,7 +132,7 @@ impl TcpRelay {
         TcpRelayTraffic { connections, sent, received }
     }
 
-    /// Begins counting anew.
+    /// Starts the counts again.
     pub fn forget(&self) {
         let TcpRelayState { connections, sent, received, .. } = &*self.shared;
         for count in [connections, sent, received] {
@@ -147,9 +148,9 @@ impl TcpRelayState {
         self.orders.send_modify(|count| *count += 1);
     }
 
-    /// How many of `wanted` bytes may pass, as soon as it is one.
+    /// Waits until at least one byte may pass. Returns how many of `wanted` bytes may pass.
     async fn allowance(&self, wanted: usize) -> usize {
-        // Before the run, so that an order after it is not missed.
+        // Subscribes before the check, so that a later change of the limit is not missed.
         let mut orders = self.orders.subscribe();
         loop {
             if let Some(allowed) = self.take(wanted) {
@@ -173,13 +174,13 @@ impl TcpRelayState {
     }
 }
 
-/// Longer than the head of any request that a story makes.
+/// The longest head of a request, in bytes. No story sends a longer one.
 const LONGEST_HEAD: usize = 64 << 10;
 
 const BUSY_RESPONSE: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Reads a request, whose body is ignored, and says that it comes too soon.
+/// Reads a request without its body, and answers 429.
 async fn turn_away(mut client: TcpStream) -> Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < LONGEST_HEAD {
@@ -194,7 +195,7 @@ async fn relay(mut client: TcpStream, server: SocketAddr, shared: &TcpRelayState
     if shared.turned_away.load(order) > 0 {
         let mut first = [0];
         client.peek(&mut first).await?;
-        // A client that tries TLS first finds none here.
+        // A client that tries TLS first fails here.
         anyhow::ensure!(first[0].is_ascii_uppercase(), "it is no request over plain HTTP");
         if shared.turned_away.fetch_update(order, order, one_less).is_ok() {
             return turn_away(client).await;
@@ -231,7 +232,7 @@ async fn relay(mut client: TcpStream, server: SocketAddr, shared: &TcpRelayState
             }
         }
     };
-    // None of the protocols closes one half of a connection and goes on with the other.
+    // No protocol of the stories closes one direction of a connection and keeps using the other.
     tokio::select! { ended = up => ended, ended = down => ended }
 }
 

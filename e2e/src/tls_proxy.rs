@@ -1,5 +1,5 @@
-//! TLS in front of a server that has none, as a load balancer terminates it: with a private authority, and on request only
-//! for clients with a certificate.
+//! Terminates TLS in front of a server without TLS, like a load balancer. It uses a private certificate authority, and can
+//! require client certificates.
 //!
 //! Elsewhere: servers that speak TLS themselves (`git_server`, `servers`).
 
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::certificate_authority::TestCertificateAuthority;
 use crate::git_server::{LOOPBACK, acceptor};
 
-/// A listener on loopback. Ends when dropped.
+/// A listener on loopback. It ends when it is dropped.
 #[derive(Debug)]
 pub struct TlsProxyListener {
     address: SocketAddr,
@@ -28,7 +28,7 @@ impl Drop for TlsProxyListener {
 }
 
 impl TlsProxyListener {
-    /// Starts one on the current runtime; with `is_mutual` only clients with a certificate of the authority are accepted.
+    /// Starts a listener on the current runtime. With `is_mutual`, it accepts only clients with a certificate of the authority.
     pub async fn start(
         server: SocketAddr,
         authority: &TestCertificateAuthority,
@@ -37,7 +37,7 @@ impl TlsProxyListener {
         Self::start_with(0, server, acceptor(authority, &LOOPBACK, is_mutual)?).await
     }
 
-    /// Starts one on a port.
+    /// Starts a listener on a given port.
     pub async fn start_on(
         port: u16,
         server: SocketAddr,
@@ -46,7 +46,7 @@ impl TlsProxyListener {
         Self::start_with(port, server, acceptor(authority, &LOOPBACK, false)?).await
     }
 
-    /// Starts one whose certificate has other names than those of this machine.
+    /// Starts a listener whose certificate has other names than those of this machine.
     pub async fn start_as(
         server: SocketAddr,
         authority: &TestCertificateAuthority,
@@ -55,14 +55,14 @@ impl TlsProxyListener {
         Self::start_with(0, server, acceptor(authority, names, false)?).await
     }
 
-    /// On a free port if it is 0.
+    /// Starts a listener. If `port` is 0, it chooses a free port.
     async fn start_with(port: u16, server: SocketAddr, acceptor: TlsAcceptor) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.context("no port for TLS")?;
         let address = listener.local_addr()?;
         let accept = async move {
             while let Ok((client, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
-                // A client that is not trusted, or disconnects early, is not a failure of the server.
+                // A client that is not trusted, or that disconnects early, is not a failure of the server.
                 tokio::spawn(async move {
                     let mut client = acceptor.accept(client).await?;
                     let mut server = TcpStream::connect(server).await?;
@@ -74,7 +74,7 @@ impl TlsProxyListener {
         Ok(Self { address, stop })
     }
 
-    /// Where it listens.
+    /// The address on which the listener accepts connections.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,7 +1,7 @@
-//! What becomes of one request: it is counted, refused, cut off, delayed, or passed on.
+//! Decides about each request: the proxy counts it, refuses it, cuts the connection, delays it, or passes it on.
 //!
-//! Here: the gate that all requests pass, with its faults and its count of writes.
-//! Elsewhere: what a request is (`super::request`), sending it on (`super::connection`).
+//! Here: the gate for all requests, with the current fault and the count of writes.
+//! Elsewhere: the properties of a request (`super::api_request_properties`), forwarding requests (`super::connection`).
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -23,7 +23,7 @@ use super::{ApiFault, ConnectionCutMoment};
 use crate::random_sequence::RandomSequence;
 use crate::response_fault::ResponseFault;
 
-/// The largest answer to a write that is held back to its end.
+/// The largest answer to a write, in bytes. The gate holds such an answer until it is complete.
 const ANSWER_LIMIT: usize = 64 << 20;
 
 /// A cut that has not happened yet.
@@ -34,14 +34,14 @@ struct PendingConnectionCut {
     tell: oneshot::Sender<String>,
 }
 
-/// A request whose answer is wrong, and that of each repetition.
+/// An order to answer one request, and each repetition of it, wrongly.
 #[derive(Debug)]
 struct WrongAnswerOrder {
     number: usize,
     fault: ResponseFault,
-    /// What was counted since the order.
+    /// The requests that were counted since the order.
     requests: Vec<String>,
-    /// The request of this number, once it has come.
+    /// The request with the ordered number, after it has arrived.
     request: Option<String>,
 }
 
@@ -50,20 +50,20 @@ struct ApiProxyState {
     fault: Option<ApiFault>,
     cut: Option<PendingConnectionCut>,
     wrong: Option<WrongAnswerOrder>,
-    /// A cut has happened: no request is answered.
+    /// Whether a cut has happened. Then the proxy answers no request.
     is_severed: bool,
     writes: Vec<String>,
     dice: RandomSequence,
 }
 
-/// What all requests pass.
+/// The gate that decides about all requests.
 #[derive(Debug)]
 pub(super) struct ApiRequestGate {
     inside: Mutex<ApiProxyState>,
-    /// A change of these ends the connections, or the watches, that are open then.
+    /// A change of one of these channels ends all open connections or all open watches.
     connections: watch::Sender<()>,
     watches: watch::Sender<()>,
-    /// Writes that the API server has and has not answered.
+    /// How many writes the API server has received but not yet answered.
     under_way: watch::Sender<usize>,
 }
 
@@ -86,19 +86,20 @@ impl Default for ApiRequestGate {
     }
 }
 
-/// What is done with a request.
+/// The decision about a request.
 enum ExchangeVerdict {
-    /// It gets no answer.
+    /// The request gets no answer.
     Lost,
-    /// The proxy answers itself.
+    /// The proxy answers the request itself.
     Answered(Response),
-    /// It is sent on, and its answer is damaged.
+    /// The proxy forwards the request and damages the answer.
     Damaged(ResponseFault),
-    /// It is sent on.
+    /// The proxy forwards the request.
     Passed {
-        /// The answer waits this long.
+        /// How long the proxy delays the answer.
         delay: Duration,
-        /// The answer is lost.
+        /// If a cut was ordered for this request, the answer is lost. Contains the text of the request, and the channel to the
+        /// test.
         cut: Option<(String, oneshot::Sender<String>)>,
     },
 }
@@ -169,7 +170,7 @@ impl ApiRequestGate {
         self.connections.send_replace(());
     }
 
-    /// Ends when [`ApiRequestGate::drop_connections`] is called after this.
+    /// Returns a future that ends when [`ApiRequestGate::drop_connections`] is called after this call.
     pub(super) fn next_end_of_connections(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut end = self.connections.subscribe();
         async move { end.changed().await.unwrap_or_default() }
@@ -181,11 +182,11 @@ impl ApiRequestGate {
     }
 
     pub(super) async fn await_writes_under_way(&self) {
-        // It fails only when the gate is gone, and this is a borrow of it.
+        // This fails only if the gate no longer exists, and here the gate is borrowed.
         self.under_way.subscribe().wait_for(|count| *count == 0).await.ok();
     }
 
-    /// Answers no request from here on, and sends `request` to the test that ordered the cut.
+    /// Stops answering requests, and sends `request` to the test that ordered the cut.
     fn sever(&self, request: String, tell: oneshot::Sender<String>) {
         self.inside().is_severed = true;
         self.drop_connections();
@@ -239,7 +240,7 @@ impl ApiProxyState {
         self.is_severed || self.fault == Some(ApiFault::Gone)
     }
 
-    /// Counts a request; what is wrong with its answer, if that was ordered.
+    /// Counts a request. Returns the fault of its answer, if the test ordered one for this request.
     fn wrong_answer(
         &mut self,
         request_line: &str,
@@ -253,7 +254,7 @@ impl ApiProxyState {
         (order.request.as_deref() == Some(request_line)).then_some(order.fault)
     }
 
-    /// The proxy's own answer to a request, if a fault has one.
+    /// The answer that the proxy itself gives to a request because of the current fault, if there is one.
     fn refuse(&mut self, request: &Request, sort: &ApiRequestProperties) -> Option<Response> {
         let bearer = || {
             let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
@@ -277,20 +278,20 @@ impl ApiProxyState {
     }
 }
 
-/// What is done with a request whose answer is to be wrong.
+/// The decision about a request that gets a wrong answer.
 fn wrong(fault: ResponseFault, sort: &ApiRequestProperties) -> ExchangeVerdict {
     if let ResponseFault::Status(status) = fault {
         return ExchangeVerdict::Answered(refusal(status));
     }
     let replacement = match fault.replacement() {
-        // The answer to a watch has no end that could be waited for: it ends at once.
+        // The answer to a watch never completes, so the proxy answers at once without events.
         None if sort.watch_from.is_some() => ResponseFault::EmptyBody.replacement(),
         replacement => replacement,
     };
     replacement.map_or(ExchangeVerdict::Damaged(fault), ExchangeVerdict::Answered)
 }
 
-/// As the API server words it.
+/// An error in the format of the API server.
 fn refusal(status: u16) -> Response {
     let code = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let reason = match status {
@@ -311,7 +312,7 @@ fn refusal(status: u16) -> Response {
     answer
 }
 
-/// A watch whose history was compacted: it is accepted, and its first event says so.
+/// A watch whose history was compacted. The API server accepts the watch, and the first event contains the error.
 fn too_old() -> Response {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -321,14 +322,14 @@ fn too_old() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], event).into_response()
 }
 
-/// Answers one request, or never.
+/// Answers one request, or never returns if the answer is lost.
 pub(super) async fn exchange(
     State((gate, upstream)): State<(Arc<ApiRequestGate>, ProxiedApiServerClient)>,
     request: Request,
 ) -> Response {
     let sort = ApiRequestProperties::of(request.method(), request.uri());
     match gate.judge(&request, &sort) {
-        // The connection is being closed, which ends this too.
+        // The connection is being closed, which also ends this future.
         ExchangeVerdict::Lost => pending().await,
         ExchangeVerdict::Answered(answer) => answer,
         ExchangeVerdict::Damaged(fault) => {
@@ -337,7 +338,7 @@ pub(super) async fn exchange(
         }
         ExchangeVerdict::Passed { delay, cut } if sort.is_write => {
             gate.under_way.send_modify(|count| *count += 1);
-            // A write that the API server has is finished, whatever becomes of the connection meanwhile.
+            // The API server completes a write that it has received, even if the connection closes meanwhile.
             let work = write(gate, upstream, request, delay, cut);
             match tokio::spawn(work).await {
                 Ok(Some(answer)) => answer,
@@ -357,19 +358,19 @@ pub(super) async fn exchange(
     }
 }
 
-/// Sends a request on and damages its answer.
+/// Forwards a request and damages its answer.
 async fn damaged(
     fault: ResponseFault,
     upstream: &ProxiedApiServerClient,
     mut request: Request,
 ) -> anyhow::Result<Response> {
-    // A packed list could not be shortened.
+    // A compressed list could not be shortened.
     request.headers_mut().remove(header::ACCEPT_ENCODING);
     let answer = upstream.forward(request, false).await?;
     Ok(fault.damage(answer).await?.0)
 }
 
-/// Counts a write as answered, however its task ends.
+/// Counts a write as answered when it is dropped, so it also works if the task of the write is cancelled.
 struct WriteInProgress(Arc<ApiRequestGate>);
 
 impl Drop for WriteInProgress {
@@ -378,7 +379,7 @@ impl Drop for WriteInProgress {
     }
 }
 
-/// Sends a write on and holds its answer until all of it is there; none when the answer is lost.
+/// Forwards a write and holds its answer until it is complete. Returns `None` if the answer is lost.
 async fn write(
     gate: Arc<ApiRequestGate>,
     upstream: ProxiedApiServerClient,
@@ -406,18 +407,18 @@ async fn whole(answer: anyhow::Result<axum::http::Response<Body>>) -> anyhow::Re
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
-/// A watch that ends when all watches are ended.
+/// A watch that ends when the test ends all watches.
 fn until_ended(gate: &ApiRequestGate, answer: Response) -> Response {
     let end = gate.next_end_of_watches();
     answer.map(|body| {
         let events = body.into_data_stream().take_until(Box::pin(end));
-        // What is interrupted upstream ends here; a watch may end at any time.
+        // A watch may end at any time, so an interruption of the real watch also ends this one.
         let whole = events.take_while(|chunk| std::future::ready(chunk.is_ok()));
         Body::from_stream(whole.map(|chunk| Ok::<Bytes, Infallible>(chunk.unwrap_or_default())))
     })
 }
 
-/// What is said when the real API server gave no answer.
+/// The answer of the proxy if the real API server gave none.
 fn unreachable(error: &anyhow::Error) -> Response {
     (StatusCode::BAD_GATEWAY, format!("the API server behind the proxy: {error:#}")).into_response()
 }

@@ -1,26 +1,27 @@
-//! What a request to the API server is, derived from its method, path and query.
+//! The properties of a request to the API server, derived from its method, path and query.
 //!
-//! Elsewhere: what becomes of it (`super::http_request`).
+//! Elsewhere: the decision about a request (`super::api_request_gate`).
 
 use axum::http::{Method, Uri};
 
 /// The properties of a request that decide how the proxy handles it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiRequestProperties {
-    /// It is not about an Event, a Lease, a token or a review.
+    /// Whether the proxy counts the request. It does not count requests about Events, Leases, tokens and reviews.
     pub(super) is_counted: bool,
-    /// It changes an object; not a dry-run, and not an Event, a Lease, a token or a review.
+    /// Whether the request changes an object. Dry-runs do not count, and neither do requests about Events, Leases, tokens and
+    /// reviews.
     pub(super) is_write: bool,
-    /// A watch, and the resourceVersion from which it goes on.
+    /// The resourceVersion from which a watch continues.
     pub(super) watch_from: Option<u64>,
 }
 
-/// Path segments of objects whose requests are not counted, since their time and number differ from run to run.
+/// The path segments of uncounted resources. The time and the number of requests about them differ from run to run.
 const UNCOUNTED: [&str; 6] =
     ["events", "leases", "token", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"];
 
 impl ApiRequestProperties {
-    /// What a request is.
+    /// Derives the properties of a request.
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
         let parameter = |name: &str| {
             let pairs = uri.query().unwrap_or_default().split('&');
@@ -36,7 +37,7 @@ impl ApiRequestProperties {
         Self {
             is_counted,
             is_write: changes && is_counted && parameter("dryRun").is_none(),
-            // Without a version, and from 0, a watch begins wherever the server likes.
+            // Without a resourceVersion, or from 0, a watch may begin at any version that the API server chooses.
             watch_from: is_watch.then(|| {
                 let version = parameter("resourceVersion").and_then(|it| it.parse().ok());
                 version.filter(|version| *version > 0).unwrap_or(u64::MAX)

@@ -1,6 +1,6 @@
-//! Connections of the proxy: those it takes and those it makes.
+//! The connections of the proxy: from clients, and to the API server.
 //!
-//! Elsewhere: one request (`super::http_request`).
+//! Elsewhere: the decision about one request (`super::api_request_gate`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use tokio_rustls::TlsAcceptor;
 use super::api_request_gate::{ApiRequestGate, exchange};
 use crate::certificate_authority::TestCertificateAuthority;
 
-/// Headers that are about one connection and mean nothing, or harm, on the next.
+/// Headers that apply to one connection only, and must not be forwarded to the next one.
 const HOP_BY_HOP: [header::HeaderName; 4] =
     [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE];
 
-/// Shakes hands with a certificate for loopback, and agrees on HTTP/2 where the client can.
+/// Makes a TLS acceptor with a certificate for loopback. It agrees on HTTP/2 if the client supports that.
 pub(super) fn acceptor(authority: &TestCertificateAuthority) -> Result<TlsAcceptor> {
     let issued = authority.issue_server(&["127.0.0.1", "localhost"])?;
     let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())
@@ -45,7 +45,7 @@ pub(super) fn acceptor(authority: &TestCertificateAuthority) -> Result<TlsAccept
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Takes connections until it is dropped.
+/// Accepts connections until this future is dropped.
 pub(super) async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -54,7 +54,7 @@ pub(super) async fn serve(
 ) {
     let router = Router::new().fallback(exchange).with_state((gate.clone(), upstream));
     while let Ok((stream, _)) = listener.accept().await {
-        // An API server that is gone accepts no connection: this one is closed at once.
+        // The fault says that the API server is unreachable, so the proxy closes the connection at once.
         if gate.is_gone() {
             continue;
         }
@@ -68,26 +68,26 @@ pub(super) async fn serve(
 
 async fn one_connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
     stream.set_nodelay(true).ok();
-    // A peer that cannot agree on TLS is dropped, as any server does.
+    // A client that cannot agree on TLS is dropped, as every server does.
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let server = auto::Builder::new(TokioExecutor::new());
-    // How a connection ends concerns only the side that ended it.
+    // The way in which a connection ends matters only to the side that ended it.
     server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await.ok();
 }
 
 type HttpsClient = legacy::Client<hyper_rustls::HttpsConnector<HttpConnector>, Body>;
 
-/// The API server itself.
+/// The client of the real API server.
 #[derive(Clone)]
 pub(super) struct ProxiedApiServerClient {
     address: Uri,
     answering: HttpsClient,
-    /// A connection of their own, so that many watches do not use up the streams of one.
+    /// Watches have their own connections, so they do not use up the streams of the other connection.
     watching: HttpsClient,
 }
 
 impl ProxiedApiServerClient {
-    /// The server of a kubeconfig.
+    /// Makes a client for the server of a kubeconfig.
     pub(super) async fn of(kubeconfig: &Path) -> Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig)
             .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
@@ -99,7 +99,7 @@ impl ProxiedApiServerClient {
         })
     }
 
-    /// Sends a request on; the answer's body is still to come.
+    /// Forwards a request. Returns the answer before its body is complete.
     pub(super) async fn forward(
         &self,
         request: Request<Body>,

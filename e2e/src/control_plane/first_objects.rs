@@ -1,8 +1,7 @@
-//! The objects every bed begins with, and the requests that find out whether it is ready.
+//! The first objects of every bed, and the requests that find out whether the bed is ready.
 //!
-//! Here: the node, the operator's namespace, account and rights.
-//! Elsewhere: when they are created (`crate::control_plane`), how the node behaves
-//! (`testbed/kwok/stages.yaml`).
+//! Here: the node, and the namespace, the service account and the rights of the operator.
+//! Elsewhere: when they are created (`crate::control_plane`), the behaviour of the node (`testbed/kwok/stages.yaml`).
 
 use anyhow::{Context, Result};
 use http::Request;
@@ -14,18 +13,18 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-/// What windlass is installed with.
+/// The rights with which windlass is installed.
 const OWN_RIGHTS: &str = include_str!("../../../deploy/chart/files/base/rbac.yaml");
-/// What stories have it apply.
+/// The rights to apply the objects of stories.
 const APPLIED_RIGHTS: &str = include_str!("../../testbed/rights.yaml");
 
-/// Whether the API server serves, its own post-start work (RBAC defaults) included.
+/// Whether the API server is ready. This includes its work after the start, such as creating the RBAC defaults.
 pub(super) async fn is_api_ready(client: &Client) -> Result<bool> {
     let request = Request::get("/readyz").body(Vec::new())?;
     Ok(client.request_text(request).await? == "ok")
 }
 
-/// Creates what every story may rely on. Can be repeated.
+/// Creates the objects on which every story relies. The call can be repeated.
 pub(super) async fn create(client: &Client) -> Result<bool> {
     let labels = json!({
         "kubernetes.io/os": "linux",
@@ -54,7 +53,7 @@ pub(super) async fn create(client: &Client) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the controllers and kwok have done their first work.
+/// Whether the controllers and kwok have finished their first work.
 pub(super) async fn are_controllers_ready(client: &Client) -> Result<bool> {
     let accounts = Api::<ServiceAccount>::all(client.clone()).list(&Default::default()).await?;
     let has_default = |namespace: &str| {
@@ -69,7 +68,7 @@ pub(super) async fn are_controllers_ready(client: &Client) -> Result<bool> {
     Ok(has_default("default") && has_default("flux-system") && is_ready)
 }
 
-/// A token that the API server issues to a service account for an hour.
+/// Requests a token for a service account from the API server. It is valid for an hour.
 pub(super) async fn request_token(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let request = TokenRequest {
@@ -83,8 +82,7 @@ pub(super) async fn request_token(client: &Client, namespace: &str, name: &str) 
     answer.status.and_then(|status| status.token).context("the API server sent no token")
 }
 
-/// Server-side applies one object of the bed.
-/// Roles and their bindings, as they are installed.
+/// Server-side applies roles and their bindings, in the same way as an installation does.
 async fn put_rights(client: &Client, text: &str) -> Result<()> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("a role is wrong")?;
     for object in documents {

@@ -1,7 +1,7 @@
-//! Kubeconfig files for the test bed: writing and using them.
+//! Writes and reads the kubeconfig files of the test bed.
 //!
-//! Here: their text, and a client made from one.
-//! Elsewhere: whose they are and where they lie (`state_folder`, `crate::control_plane`).
+//! Here: the text of the files, and a client made from one.
+//! Elsewhere: the users and the locations of the files (`state_folder`, `crate::control_plane`).
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use kube::{Client, Config};
 
 use crate::certificate_authority::IssuedCertificate;
 
-/// How a user proves who they are.
+/// The credential of a user.
 pub(super) enum KubeconfigCredential<'a> {
     /// A bearer token.
     Token(&'a str),
@@ -20,7 +20,7 @@ pub(super) enum KubeconfigCredential<'a> {
     Certificate(&'a IssuedCertificate),
 }
 
-/// A kubeconfig with one cluster and one user.
+/// The text of a kubeconfig with one cluster and one user.
 pub(super) fn render(
     server: &str,
     authority: &str,
@@ -59,7 +59,7 @@ current-context: testbed
     )
 }
 
-/// A client that is what the kubeconfig file says. It works only within the current runtime.
+/// Makes a client from a kubeconfig file. The client works only within the current runtime.
 pub async fn client(kubeconfig: &Path) -> Result<Client> {
     let file = Kubeconfig::read_from(kubeconfig)
         .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;

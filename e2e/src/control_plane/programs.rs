@@ -1,6 +1,6 @@
 //! The command lines of the control plane's programs.
 //!
-//! Here: every flag, with its reason where it is not the default of a real cluster.
+//! Here: every flag, with the reason where it differs from a real cluster.
 //! Elsewhere: the order of starting (`crate::control_plane`), the files (`state_folder`).
 
 use std::path::Path;
@@ -17,8 +17,8 @@ pub(super) struct ProgramLaunch {
     pub(super) command: Command,
 }
 
-/// etcd and the API server, then those that need the API server.
-/// `ports`: API server, etcd for clients, etcd for peers, kwok, the issuer of logins.
+/// The programs in the order in which they start: etcd, the API server, and the programs that need the API server. `ports` are
+/// those of the API server, etcd for clients, etcd for peers, kwok, and the issuer of logins.
 pub(super) fn all(
     state: &ControlPlaneStateFolder,
     binaries: &TestbedBinaries,
@@ -27,9 +27,9 @@ pub(super) fn all(
     let [api, etcd, peer, kwok, issuer] = ports;
     let program = |name: &'static str, flags: Vec<String>| -> Result<ProgramLaunch> {
         let mut command = Command::new(binaries.path(name)?);
-        // Memory for time: collecting garbage is much of what the API server does.
+        // Garbage collection is much of the work of the API server. This setting uses more memory to save time.
         command.env("GOGC", "200");
-        // Nothing may be read from, or written to, the home of the developer who runs the tests.
+        // The programs must not read or write the home directory of the developer who runs the tests.
         command.args(flags).current_dir(state.folder()).env("HOME", state.folder());
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "KUBECONFIG"] {
             command.env_remove(proxy);
@@ -45,7 +45,7 @@ pub(super) fn all(
     ])
 }
 
-/// Nothing needs to survive a power failure, so nothing is synced to disk.
+/// The data need not survive a power failure, so etcd does not sync to disk.
 fn etcd_flags(state: &ControlPlaneStateFolder, client: u16, peer: u16) -> Vec<String> {
     vec![
         "--name=testbed".into(),
@@ -63,12 +63,13 @@ fn etcd_flags(state: &ControlPlaneStateFolder, client: u16, peer: u16) -> Vec<St
     ]
 }
 
-/// `ports`: its own, that of etcd, and that of the issuer of logins.
+/// `ports` are those of the API server, etcd, and the issuer of logins.
 fn api_server_flags(state: &ControlPlaneStateFolder, ports: [u16; 3]) -> Result<Vec<String>> {
     let [port, etcd, issuer] = ports;
     let pki = |name: &str| show(&state.pki().join(name));
     let policy = state.pki().join("audit-policy.yaml");
-    // With bodies only what stories compare with Plans: the log of everything would be too long.
+    // The audit log contains bodies only for the resources that stories compare with Plans. With all bodies, the log would be
+    // too long.
     write_private(
         &policy,
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
@@ -89,7 +90,7 @@ fn api_server_flags(state: &ControlPlaneStateFolder, ports: [u16; 3]) -> Result<
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!("--service-account-key-file={}", pki("service-account.pub")),
         format!("--service-account-signing-key-file={}", pki("service-account.key")),
-        // The API server looks for it every ten seconds, until a story serves it.
+        // The API server tries to reach the issuer every ten seconds, until a story starts one.
         format!("--oidc-issuer-url={}", super::issuer_url(issuer)),
         format!("--oidc-client-id={}", super::LOGIN_CLIENT),
         format!("--oidc-ca-file={}", pki("ca.crt")),
@@ -99,19 +100,19 @@ fn api_server_flags(state: &ControlPlaneStateFolder, ports: [u16; 3]) -> Result<
         "--oidc-groups-prefix=oidc:".into(),
         "--authorization-mode=RBAC".into(),
         "--service-cluster-ip-range=10.96.0.0/16".into(),
-        // Loopback is not allowed as an endpoint, and no client calls the API through its Service.
+        // Loopback is not allowed as an endpoint of a Service, and no client calls the API through its Service.
         "--endpoint-reconciler-type=none".into(),
         "--allow-privileged=true".into(),
-        // The node would stay tainted: its lifecycle controller does not run.
+        // Without this flag, the node would stay tainted, because the node lifecycle controller does not run.
         "--disable-admission-plugins=TaintNodesByCondition".into(),
-        // The node's name does not resolve; logs are read from its address.
+        // The name of the node does not resolve, so the API server reads logs from the address of the node.
         "--kubelet-preferred-address-types=InternalIP".into(),
         format!("--audit-policy-file={}", show(&policy)),
         format!("--audit-log-path={}", show(&state.audit_log())),
         "--audit-log-maxsize=200".into(),
         "--audit-log-maxbackup=1".into(),
         "--profiling=false".into(),
-        // Public repositories scale to zero; a replay of their commits has to apply that.
+        // Some public repositories scale workloads to zero. A replay of their commits has to apply that.
         "--feature-gates=HPAScaleToZero=true".into(),
         "--shutdown-delay-duration=0s".into(),
         "--event-ttl=15m".into(),
@@ -131,7 +132,7 @@ fn controller_manager_flags(state: &ControlPlaneStateFolder) -> Vec<String> {
         "--kube-api-qps=300".into(),
         "--kube-api-burst=600".into(),
         "--concurrent-namespace-syncs=20".into(),
-        // No machines, no disks, no metrics: the controllers for them only cost time.
+        // The bed has no real machines, disks or metrics, so controllers for them would only cost time.
         "--controllers=*,-node-lifecycle-controller,-node-ipam-controller,\
          -node-route-controller,-cloud-node-lifecycle-controller,-ttl-controller,\
          -persistentvolume-attach-detach-controller,-horizontal-pod-autoscaler-controller"
@@ -154,8 +155,8 @@ fn scheduler_flags(state: &ControlPlaneStateFolder) -> Result<Vec<String>> {
     Ok(vec![format!("--config={}", show(&config)), "--secure-port=0".into()])
 }
 
-/// kwok also answers for the node's kubelet, so that reading logs works: every container has
-/// printed the same line, except those of [`PRINTED`].
+/// kwok also acts as the kubelet of the node, so reading logs works. Every container has printed the same line, except those of
+/// [`PRINTED`].
 fn kwok_flags(state: &ControlPlaneStateFolder, port: u16) -> Result<Vec<String>> {
     let pki = |name: &str| show(&state.pki().join(name));
     let mut logs = String::new();
@@ -192,8 +193,8 @@ fn kwok_flags(state: &ControlPlaneStateFolder, port: u16) -> Result<Vec<String>>
     ])
 }
 
-/// What containers of these names have printed: windlass (`manager`) about objects of namespace `apps`, and one that tries
-/// to steer a terminal.
+/// The log lines of containers with these names: windlass (`manager`) about objects of the namespace `apps`, and a container
+/// that sends control sequences to the terminal.
 const PRINTED: [(&str, &[&str]); 2] = [
     (
         "manager",

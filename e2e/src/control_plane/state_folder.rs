@@ -1,6 +1,6 @@
-//! The folder in which one control plane lives, and how a detached one is found and ended.
+//! The folder with the files of one control plane. Through it, later commands find and end a detached control plane.
 //!
-//! Here: where each file is, the credentials written into it, the record of processes.
+//! Here: the place of each file, the credentials, and the record of processes.
 //! Elsewhere: starting (`crate::control_plane`), the command line (`crate::cluster_command`).
 
 use std::collections::BTreeMap;
@@ -18,36 +18,36 @@ use super::OPERATOR;
 use super::kubeconfig::{KubeconfigCredential, render};
 use crate::certificate_authority::TestCertificateAuthority;
 
-/// Where files are in memory, on most machines.
+/// The folder of the in-memory file system on most machines.
 const MEMORY_FILE_SYSTEM: &str = "/dev/shm";
 
-/// What has to be free there: as much as etcd may write, and the logs.
+/// The free space that a control plane needs there, in bytes. It covers the writes of etcd and the logs.
 const MIN_MEMORY_BYTES: u64 = 6 << 30;
 
-/// The state folder of one control plane; readable by its owner only.
+/// The state folder of one control plane. Only its owner can read it.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneStateFolder {
     folder: PathBuf,
 }
 
-/// What a detached control plane wrote down about itself.
+/// The record that a detached control plane writes about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlPlaneRecord {
     /// The API server's URL.
     pub server: String,
-    /// Process ids by name; `keeper` is the leader of the process group.
+    /// Process ids by name. `keeper` is the leader of the process group.
     pub processes: BTreeMap<String, u32>,
 }
 
 impl ControlPlaneStateFolder {
-    /// An empty folder among the temporary files.
+    /// Makes an empty folder among the temporary files.
     pub fn temporary() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-testbed-").tempdir()?.keep();
         Self::with_folders(folder)
     }
 
-    /// An empty folder in memory, where the machine has a file system for that with enough room; else among the temporary
-    /// files.
+    /// Makes an empty folder in memory if the machine has an in-memory file system with enough room. Otherwise makes it among
+    /// the temporary files.
     pub(crate) fn in_memory() -> Result<Self> {
         let memory = Path::new(MEMORY_FILE_SYSTEM);
         let free = nix::sys::statvfs::statvfs(memory)
@@ -58,13 +58,13 @@ impl ControlPlaneStateFolder {
         let folder = tempfile::Builder::new().prefix("windlass-testbed-").tempdir_in(memory);
         match folder {
             Ok(folder) => Self::with_folders(folder.keep()),
-            // It may belong to another user.
+            // The folder may belong to another user.
             Err(_) => Self::temporary(),
         }
     }
 
-    /// A new folder for the control plane `name` of this user.
-    /// Fails when it exists, so two that are started at once cannot share it.
+    /// Makes a new folder for the control plane `name` of this user. Fails if the folder exists, so two commands cannot start
+    /// the same control plane at once.
     pub fn create(name: &str) -> Result<Self> {
         let state = Self::open(name)?;
         let parent = state.folder.parent().context("the cache folder has no parent")?;
@@ -77,7 +77,7 @@ impl ControlPlaneStateFolder {
         Self::with_folders(state.folder)
     }
 
-    /// The folder of the control plane `name`, whether it exists or not.
+    /// The folder of the control plane `name`, which may not exist.
     pub fn open(name: &str) -> Result<Self> {
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         ensure!(
@@ -87,7 +87,7 @@ impl ControlPlaneStateFolder {
         Ok(Self { folder: clusters()?.join(name) })
     }
 
-    /// The folder of a kubeconfig, which need not be one that this program wrote.
+    /// The folder of a kubeconfig. Another program may have written it.
     pub fn beside(kubeconfig: &Path) -> Self {
         Self { folder: kubeconfig.parent().unwrap_or_else(|| Path::new(".")).to_owned() }
     }
@@ -116,7 +116,7 @@ impl ControlPlaneStateFolder {
         &self.folder
     }
 
-    /// The administrator's kubeconfig.
+    /// The kubeconfig of the administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
@@ -126,12 +126,12 @@ impl ControlPlaneStateFolder {
         self.folder.join("operator.kubeconfig")
     }
 
-    /// The API server's audit log: one JSON event a line, at level Metadata.
+    /// The audit log of the API server. Each line is a JSON event at the level Metadata.
     pub fn audit_log(&self) -> PathBuf {
         self.folder.join("log/audit.log")
     }
 
-    /// The output of one program.
+    /// The file with the output of one program.
     pub fn log(&self, program: &str) -> PathBuf {
         self.folder.join("log").join(format!("{program}.log"))
     }
@@ -140,7 +140,7 @@ impl ControlPlaneStateFolder {
         self.folder.join("pki")
     }
 
-    /// Writes keys, certificates, tokens, and the kubeconfigs that carry them.
+    /// Writes keys, certificates, tokens, and the kubeconfigs that contain them.
     pub(super) fn write_credentials(
         &self,
         authority: &TestCertificateAuthority,
@@ -160,7 +160,7 @@ impl ControlPlaneStateFolder {
         write_private(&pki.join("api-server.key"), &serving.key)?;
         let signing = rcgen::KeyPair::generate().context("cannot generate a key")?;
         write_private(&pki.join("service-account.key"), &signing.serialize_pem())?;
-        // The API server reads a public key only from a file of its own when the private one is PKCS #8.
+        // If the private key is in PKCS #8, the API server reads the public key only from a separate file.
         write_private(&pki.join("service-account.pub"), &signing.public_key_pem())?;
         let accounts = "system:serviceaccounts,system:serviceaccounts:flux-system";
         let users = [
@@ -189,7 +189,7 @@ impl ControlPlaneStateFolder {
         write_private(&self.folder.join("processes"), &format!("{server}\n{lines}"))
     }
 
-    /// The processes that the record file names; none if no control plane was ever detached here.
+    /// The record of processes. `None` if no control plane was detached in this folder.
     pub fn record(&self) -> Option<ControlPlaneRecord> {
         let text = std::fs::read_to_string(self.folder.join("processes")).ok()?;
         let (server, lines) = text.split_once('\n')?;
@@ -201,17 +201,17 @@ impl ControlPlaneStateFolder {
         Some(ControlPlaneRecord { server: server.to_owned(), processes })
     }
 
-    /// Whether the process is one of this folder's: by now the id may belong to an unrelated process.
+    /// Whether a process belongs to this folder. The id may have passed to an unrelated process.
     pub fn owns(&self, id: u32) -> bool {
         let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         let folder = self.folder.as_os_str().as_bytes();
-        // As a whole path: `dev` must not take the processes of `dev-2` for its own.
+        // The whole path has to match. Otherwise `dev` would claim the processes of `dev-2`.
         line.windows(folder.len() + 1).any(|part| {
             part.starts_with(folder) && part.last().is_some_and(|&end| end == b'/' || end == 0)
         })
     }
 
-    /// Ends a detached control plane and removes its folder. Succeeds when there is none.
+    /// Ends a detached control plane and removes its folder. Succeeds if there is none.
     pub fn stop(&self) -> Result<()> {
         let record = self.record();
         let mut ours: Vec<(String, u32)> =
@@ -219,7 +219,7 @@ impl ControlPlaneStateFolder {
         ours.retain(|(_, id)| self.owns(*id));
         for (name, id) in &ours {
             let id = Pid::from_raw(i32::try_from(*id).context("not a process id")?);
-            // A process that ended meanwhile is what we want.
+            // A process that has already ended is no error.
             if name == "keeper" {
                 killpg(id, Signal::SIGKILL).ok();
             } else {
@@ -256,7 +256,7 @@ pub(crate) fn write_private(path: &Path, content: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A bearer token: the hash of a fresh private key, which cannot be guessed.
+/// A random bearer token. It is the hash of a new private key, so it cannot be guessed.
 fn random_token() -> Result<String> {
     use sha2::Digest;
     let key = rcgen::KeyPair::generate().context("cannot generate a token")?;
@@ -304,7 +304,7 @@ mod tests {
     fn a_folder_owns_processes_by_whole_path_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = ControlPlaneStateFolder { folder: folder.path().join("dev") };
-        // A shell that waits by itself: killing it must not leave a child of its own behind.
+        // A shell that waits by itself, so killing it leaves no child process behind.
         let start = |name: &str| {
             std::process::Command::new("sh")
                 .args(["-c", "read -r _", "sh"])
@@ -315,7 +315,7 @@ mod tests {
         };
         let mut other = start("dev-2");
         let mut own = start("dev");
-        // For a moment after its start a process has no command line yet.
+        // A process has no command line for a moment after its start.
         let line = |id: u32| std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         while line(other.id()).is_empty() || line(own.id()).is_empty() {
             std::thread::yield_now();

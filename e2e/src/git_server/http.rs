@@ -1,7 +1,7 @@
-//! One request to the Git server: access, stalling, and the CGI that answers.
+//! Answers one request to the Git server: access control, holding requests, and running the CGI program.
 //!
 //! Here: the bridge to `git http-backend` (RFC 3875), and the record of requests.
-//! Elsewhere: starting the server (`super`), what is served (`super::repository`).
+//! Elsewhere: starting the server (`super`), the repositories (`super::repository`).
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -24,17 +24,17 @@ use tokio_util::io::ReaderStream;
 use super::repository::isolate;
 use super::{GitReadAccess, GitServerRequest};
 
-/// The most that one push may carry.
+/// The largest body of a push, in bytes.
 const BODY_LIMIT: usize = 256 << 20;
 
-/// What every request needs to know.
+/// The shared state of all requests.
 #[derive(Clone)]
 pub(super) struct GitHttpBackend {
     pub(super) root: PathBuf,
     pub(super) access: GitReadAccess,
     pub(super) requests: Arc<Mutex<Vec<GitServerRequest>>>,
     pub(super) stalling: watch::Receiver<bool>,
-    /// Each request that is not answered yet has one of these.
+    /// Contains one entry for each unanswered request.
     pub(super) waiting: Arc<Mutex<Vec<Weak<()>>>>,
 }
 
@@ -59,7 +59,7 @@ async fn answer(
     let path = match parts.uri.path().strip_prefix("/slow/") {
         Some(path) => {
             let mut stalling = backend.stalling.clone();
-            // Dropped with the request, whether it was answered or the client gave up.
+            // This is dropped with the request, whether the server answered it or the client gave up.
             let waiter = Arc::new(());
             let waiting = Arc::downgrade(&waiter);
             backend.waiting.lock().push(waiting);
@@ -116,7 +116,7 @@ impl GitHttpBackend {
         let mut child = command.spawn().context("cannot start `git http-backend`")?;
         let mut input = child.stdin.take().context("`git` has no input")?;
         tokio::spawn(async move {
-            // `git` may have read enough before the end.
+            // `git` may stop reading before the end of the body.
             input.write_all(&body).await.ok();
         });
         let mut output = BufReader::new(child.stdout.take().context("`git` has no output")?);
@@ -124,7 +124,7 @@ impl GitHttpBackend {
         Ok((status, headers, output, child))
     }
 
-    /// Streams the answer, counting its bytes and keeping the process that makes it.
+    /// Streams the answer and counts its bytes. The process that produces the answer stays alive until the stream ends.
     fn count(&self, output: BufReader<ChildStdout>, index: usize, child: Child) -> Body {
         let requests = Arc::clone(&self.requests);
         let stream = ReaderStream::new(output).inspect(move |chunk| {
@@ -137,7 +137,7 @@ impl GitHttpBackend {
         Body::from_stream(stream)
     }
 
-    /// Notes a request, and returns its place in the list.
+    /// Records a request, and returns its index in the list.
     fn record(&self, parts: &Parts, received: u64, status: StatusCode) -> usize {
         let mut requests = self.requests.lock();
         requests.push(GitServerRequest {
@@ -171,7 +171,7 @@ fn refusal(access: &GitReadAccess) -> Response {
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
 }
 
-/// Reads the header block of a CGI answer; its `Status` line, if any, is the status.
+/// Reads the headers of a CGI answer. A `Status` header sets the HTTP status.
 async fn read_head(output: &mut BufReader<ChildStdout>) -> Result<(StatusCode, HeaderMap)> {
     let mut status = StatusCode::OK;
     let mut headers = HeaderMap::new();

@@ -1,7 +1,7 @@
-//! Making commits in a served repository.
+//! Makes commits in a repository of the Git server.
 //!
-//! Here: commits, deletions, branches and tags, made with the stock `git`.
-//! Elsewhere: serving them (`super::http`, `super::ssh`).
+//! Here: commits, deletions, branches and tags, made with the standard `git`. Elsewhere: serving them (`super::http`,
+//! `super::ssh`).
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// A repository that a story writes to directly and others read over the network.
+/// A repository that a story writes directly and that other programs read over the network.
 ///
-/// Author and times are fixed, so the same commits have the same hashes in every run.
+/// The author and the times are fixed, so the same commits have the same hashes in every run.
 pub struct StoryGitRepository {
     name: String,
     bare: PathBuf,
@@ -27,11 +27,11 @@ impl StoryGitRepository {
         std::fs::create_dir_all(&work)?;
         std::fs::create_dir_all(&bare)?;
         let repository = Self { name: name.to_owned(), bare, work, commits: Cell::new(0) };
-        // Not by `git`, which names a work tree, and that is refused together with `--bare`.
+        // `self.git` names a work tree, which Git does not allow together with `--bare`.
         let mut init = isolate("git");
         init.args(["init", "-q", "--bare", "--initial-branch=main"]).arg(&repository.bare);
         ensure!(init.status().context("cannot start `git`")?.success(), "`git init` failed");
-        // As hosting services are set up: pushes, shallow and partial fetches, fetches by hash.
+        // Hosting services have these settings: they allow pushes, shallow and partial fetches, and fetches by hash.
         for setting in
             ["http.receivepack", "uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"]
         {
@@ -40,18 +40,18 @@ impl StoryGitRepository {
         Ok(repository)
     }
 
-    /// The name, without `.git`.
+    /// The name of the repository, without `.git`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The bare repository's folder.
+    /// The folder of the bare repository.
     pub fn path(&self) -> &Path {
         &self.bare
     }
 
-    /// Writes files (path and content) and commits them to the current branch.
-    /// Returns the commit's hash. An empty list makes an empty commit.
+    /// Writes files, each with its path and content, and commits them to the current branch. Returns the hash of the commit. An
+    /// empty list makes an empty commit.
     pub fn commit(&self, files: &[(&str, &str)], message: &str) -> Result<String> {
         for (path, content) in files {
             let file = self.work.join(path);
@@ -63,7 +63,7 @@ impl StoryGitRepository {
         self.record(message)
     }
 
-    /// Deletes files or folders and commits that.
+    /// Deletes files or folders, and commits the deletion.
     pub fn delete(&self, paths: &[&str], message: &str) -> Result<String> {
         for path in paths {
             self.git(&["rm", "-q", "-r", "--", path])?;
@@ -71,28 +71,27 @@ impl StoryGitRepository {
         self.record(message)
     }
 
-    /// Creates a branch where the current one is, and makes it the one that is committed to.
+    /// Creates a branch at the current commit, and switches to it.
     pub fn branch(&self, name: &str) -> Result<()> {
         self.git(&["checkout", "-q", "-b", name]).map(drop)
     }
 
-    /// Makes another branch the one that is committed to; it is also what the remote's `HEAD`
-    /// names.
+    /// Switches to another branch. The `HEAD` of the remote names this branch, too.
     pub fn switch(&self, name: &str) -> Result<()> {
         self.git(&["checkout", "-q", name]).map(drop)
     }
 
-    /// Names the current commit by an annotated tag, or moves the tag to it.
+    /// Creates an annotated tag for the current commit, or moves the tag to it.
     pub fn tag(&self, name: &str) -> Result<()> {
         self.git(&["tag", "-f", "-a", "-m", name, name]).map(drop)
     }
 
-    /// The hash of a branch, a tag's commit, or `HEAD`.
+    /// The hash of a branch, of the commit of a tag, or of `HEAD`.
     pub fn hash(&self, revision: &str) -> Result<String> {
         self.git(&["rev-parse", "--verify", &format!("{revision}^{{commit}}")])
     }
 
-    /// Runs any `git` command on the repository and returns what it prints, trimmed.
+    /// Runs a `git` command on the repository. Returns its output without surrounding white space.
     pub fn git(&self, arguments: &[&str]) -> Result<String> {
         let time = format!("{} +0000", 1_767_225_600 + self.commits.get());
         let output = isolate("git")
@@ -117,7 +116,7 @@ impl StoryGitRepository {
     }
 }
 
-/// A command that does not read the Git settings of the developer who runs the tests.
+/// A command that ignores the Git settings of the developer who runs the tests.
 pub(super) fn isolate(program: &str) -> Command {
     let mut command = Command::new(program);
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "HTTP_PROXY", "http_proxy"] {

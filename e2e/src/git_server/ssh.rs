@@ -1,7 +1,6 @@
-//! The served repositories over SSH, by the stock OpenSSH server.
+//! Serves the same repositories over SSH, with the standard OpenSSH server.
 //!
-//! Here: keys, configuration, starting `sshd` as the current user.
-//! Elsewhere: the repositories (`super::repository`).
+//! Here: keys, configuration, and starting `sshd` as the current user. Elsewhere: the repositories (`super::repository`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -15,7 +14,7 @@ use crate::process_reaper::ProcessReaper;
 
 const INSTALL: &str = "install the OpenSSH server (Debian: `apt-get install openssh-server`)";
 
-/// An SSH server on loopback that admits one key.
+/// An SSH server on loopback that accepts one key.
 pub struct SshServer {
     port: u16,
     user: String,
@@ -25,7 +24,7 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// Starts `sshd` with keys and settings in `folder`; `reaper` ends it at the latest.
+    /// Starts `sshd` with keys and settings in `folder`. `reaper` ends it at the latest.
     pub(super) fn start(folder: &Path, root: &Path, reaper: &ProcessReaper) -> Result<Self> {
         let sshd = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"];
         let sshd = sshd.into_iter().find(|path| Path::new(path).is_file());
@@ -37,7 +36,7 @@ impl SshServer {
         let output = Command::new("id").arg("-un").output().context("cannot start `id`")?;
         let user = String::from_utf8(output.stdout)?.trim().to_owned();
         if user == "root" {
-            // `sshd` gives up its rights in this folder; service managers create it at boot.
+            // `sshd` uses this folder when it drops its privileges. Service managers usually create it at boot.
             std::fs::create_dir_all("/run/sshd").context("`sshd` needs the folder /run/sshd")?;
         }
         for attempt in 1.. {
@@ -55,7 +54,7 @@ impl SshServer {
                 Err(error) if attempt == 3 => {
                     bail!("{error:#}; its log ends:\n{}", tail(&log, 10))
                 }
-                // Most likely another program took the port.
+                // Another program most likely took the port, so the start is repeated.
                 Err(_) => {}
             }
         }
@@ -77,28 +76,28 @@ impl SshServer {
         Ok(())
     }
 
-    /// The URL to clone from, `ssh://user@127.0.0.1:PORT/…`.
+    /// The URL of a repository, `ssh://user@127.0.0.1:PORT/…`.
     pub fn url(&self, repository: &StoryGitRepository) -> String {
         let path = self.root.join(format!("{}.git", repository.name()));
         format!("ssh://{}@127.0.0.1:{}{}", self.user, self.port, path.display())
     }
 
-    /// The private key that is admitted, in OpenSSH's format.
+    /// The private key that the server accepts, in OpenSSH's format.
     pub fn identity(&self) -> Result<String> {
         self.read("identity")
     }
 
-    /// The public half of [`SshServer::identity`].
+    /// The public key of [`SshServer::identity`].
     pub fn identity_public(&self) -> Result<String> {
         self.read("identity.pub")
     }
 
-    /// The server's host key as a `known_hosts` line.
+    /// The host key of the server, as a line for `known_hosts`.
     pub fn known_hosts(&self) -> Result<String> {
         self.read("known_hosts")
     }
 
-    /// A value for `GIT_SSH_COMMAND` with which the stock `git` gets in.
+    /// A value for `GIT_SSH_COMMAND` with which the standard `git` can log in.
     pub fn git_ssh_command(&self) -> String {
         let file = |name: &str| self.folder.join(name).display().to_string();
         format!(
@@ -122,7 +121,7 @@ impl Drop for SshServer {
     }
 }
 
-/// The permission checks are off because the parent of the temporary folder is not ours.
+/// The permission checks are off, because the parent of the temporary folder belongs to another user.
 fn settings(folder: &Path, port: u16) -> String {
     let file = |name: &str| folder.join(name).display().to_string();
     format!(

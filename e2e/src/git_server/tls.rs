@@ -1,6 +1,6 @@
 //! HTTPS for the Git server.
 //!
-//! Here: a listener that shakes hands before it hands a connection on.
+//! Here: a listener that completes the TLS handshake before it passes a connection on.
 //! Elsewhere: certificates (`crate::certificate_authority`), requests (`super::http`).
 
 use std::io;
@@ -20,11 +20,11 @@ use tokio_rustls::server::TlsStream;
 
 use crate::certificate_authority::TestCertificateAuthority;
 
-/// Names of this machine.
+/// The names of this machine.
 pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1", "localhost"];
 
-/// Shakes hands with a certificate for some names, issued by `authority`; with `is_mutual` only clients with a
-/// certificate of the same authority are accepted.
+/// Makes a TLS acceptor with a certificate for some names, issued by `authority`. With `is_mutual`, it accepts only clients
+/// with a certificate of the same authority.
 pub(crate) fn acceptor(
     authority: &TestCertificateAuthority,
     names: &[&str],
@@ -51,14 +51,14 @@ pub(crate) fn acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Accepts TLS connections; those that cannot agree on TLS are dropped, as any server does.
+/// Accepts TLS connections. Clients that cannot agree on TLS are dropped, as every server does.
 pub(super) struct TlsListener {
     ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
     address: io::Result<SocketAddr>,
 }
 
 impl TlsListener {
-    /// Begins to accept, on the current runtime.
+    /// Starts to accept connections on the current runtime.
     pub(super) fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
         let address = listener.local_addr();
         let (send, ready) = mpsc::channel(16);
@@ -66,7 +66,7 @@ impl TlsListener {
             while let Ok((stream, peer)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 let send = send.clone();
-                // A peer that never finishes its handshake must not hold up the others.
+                // A client that never finishes its handshake must not delay the others.
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
                         send.send((stream, peer)).await.ok();
@@ -85,7 +85,7 @@ impl axum::serve::Listener for TlsListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match self.ready.recv().await {
             Some(accepted) => accepted,
-            // The socket is gone; there is nothing more to accept.
+            // The socket is closed, so no further connection can arrive.
             None => std::future::pending().await,
         }
     }

@@ -1,6 +1,6 @@
-//! The admission policies that come with windlass, in force in the namespace of a story.
+//! Puts the admission policies of windlass into force in the namespace of a story.
 //!
-//! Elsewhere: what they refuse (the stories).
+//! Elsewhere: tests of what the policies refuse (the stories).
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use super::flux::DEFAULT_WAIT_TIMEOUT;
 use super::{Story, StoryObject};
 
 impl Story {
-    /// Creates a policy and its binding from a manifest of `deploy/policies`, for the namespace of the story only. They belong
-    /// to no namespace: delete what is returned at the end. They are in force some time later
-    /// ([`await_refusal`](Self::await_refusal)).
+    /// Creates a policy and its binding from a manifest of `deploy/policies`, for the namespace of the story only. The objects
+    /// are cluster-scoped, so the story has to delete the returned objects at its end. The policy comes into force some time
+    /// later ([`await_refusal`](Self::await_refusal)).
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn enforce(&self, manifest: &str) -> Result<Vec<StoryObject>> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(manifest)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -35,10 +35,11 @@ impl Story {
         Ok(made)
     }
 
-    /// Waits until the API server refuses a request with such words. The request is repeated, so it has to be a dry run.
+    /// Waits until the API server refuses a request with an error that contains a text. The request is repeated, so it has to
+    /// be a dry-run.
     ///
     /// # Errors
-    /// It is not refused, or for another reason.
+    /// The API server accepts the request, or refuses it for another reason.
     pub async fn await_refusal<T>(
         &self,
         words: &str,

@@ -1,6 +1,6 @@
-//! Who wrote what, as the API server's audit log has it.
+//! Finds out from the audit log of the API server which program wrote which object.
 //!
-//! Elsewhere: what is logged (`crate::control_plane`).
+//! Elsewhere: the settings of the audit log (`crate::control_plane`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,19 +14,19 @@ use super::{Story, StoryObject};
 /// How long the API server may take to log a request.
 const LOG_LIMIT: Duration = Duration::from_secs(120);
 
-/// A request that could have changed something, whether it did or not.
+/// A request that could change an object, even if it changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedWriteRequest {
-    /// When the API server received it, RFC 3339 with microseconds: strings compare as times.
+    /// When the API server received the request. It is RFC 3339 with microseconds, so times can be compared as strings.
     pub at: String,
-    /// Who sent it: what its user agent has in parentheses.
+    /// The program that sent the request: the text in parentheses in its user agent.
     pub by: String,
-    /// For example `patch kustomizations/app/status`.
+    /// The request, for example `patch kustomizations/app/status`.
     pub what: String,
 }
 
 impl AuditedWriteRequest {
-    /// Requests that windlass made in a namespace, but those about Leases.
+    /// Reads an audit event. Returns `None` unless it is a write request of windlass in this namespace, and not about a Lease.
     fn of(event: &Value, namespace: &str) -> Option<Self> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let verb = word(&event["verb"]);
@@ -59,8 +59,8 @@ fn creation(event: &Value, namespace: &str) -> Option<String> {
         .then(|| format!("{}/{name}", object["resource"].as_str().unwrap_or_default()))
 }
 
-/// What windlass made of an object by a request that was not a dry-run: `created configmaps/a`, `changed …` or
-/// `removed …`. Its own kinds, their records and Events are left out.
+/// The change that windlass made to an object: `created configmaps/a`, `changed …` or `removed …`. `None` for dry-runs,
+/// subresources, Events, and the kinds and records of windlass.
 fn change(event: &Value, namespace: &str) -> Option<String> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let object = &event["objectRef"];
@@ -86,18 +86,18 @@ fn change(event: &Value, namespace: &str) -> Option<String> {
     Some(format!("{action} {resource}/{name}"))
 }
 
-/// What windlass made of a ConfigMap by a request that was not a dry-run, with what the API server answered.
+/// A change that windlass made to a ConfigMap, with the answer of the API server. Dry-runs do not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedConfigMapWrite {
-    /// When the API server received the request, RFC 3339 with microseconds: strings compare as times.
+    /// When the API server received the request. It is RFC 3339 with microseconds, so times can be compared as strings.
     pub at: String,
-    /// `created`, `changed` or `removed`.
+    /// The change: `created`, `changed` or `removed`.
     pub action: String,
     /// The name of the ConfigMap.
     pub name: String,
-    /// What it has at the key `value` afterwards; `None` if it has none or was removed.
+    /// The value of the key `value` after the change. `None` if the key is missing or the ConfigMap was removed.
     pub value: Option<String>,
-    /// Its resourceVersion afterwards: a request that changed nothing leaves it as it was.
+    /// The resourceVersion after the change. A request that changes nothing keeps the old one.
     pub version: String,
 }
 
@@ -119,8 +119,8 @@ impl AuditedConfigMapWrite {
 }
 
 impl Story {
-    /// What windlass made of ConfigMaps in the story's namespace so far, in the order in which it was received. What left an
-    /// object as it was is not among it.
+    /// The changes that windlass made to ConfigMaps in the namespace of the story, in the order of the requests. Requests that
+    /// changed nothing are left out.
     ///
     /// # Errors
     /// There is no audit log.
@@ -140,7 +140,7 @@ impl Story {
         Ok(writes)
     }
 
-    /// What windlass made of objects in the story's namespace so far, in the order in which it was received.
+    /// The changes that windlass made to objects in the namespace of the story, in the order of the requests.
     ///
     /// # Errors
     /// There is no audit log.
@@ -148,7 +148,7 @@ impl Story {
         Ok(self.timed_changes()?.into_iter().map(|(_, change)| change).collect())
     }
 
-    /// The same, with the time at which each was received, RFC 3339.
+    /// The changes that windlass made to objects in the namespace of the story. Each has the time of its request in RFC 3339.
     ///
     /// # Errors
     /// There is no audit log.
@@ -164,7 +164,7 @@ impl Story {
         Ok(changes.collect())
     }
 
-    /// How often windlass created objects of these resources in the story's namespace, by resource and name.
+    /// How often windlass created objects of these resources in the namespace of the story, by resource and name.
     ///
     /// # Errors
     /// There is no audit log.
@@ -183,11 +183,11 @@ impl Story {
         Ok(counts)
     }
 
-    /// Waits until the log has all requests that were answered before: a request is logged after its answer was sent, so that
-    /// what it changed may be seen earlier. Before requests are counted, so that those of before are not taken for later ones.
+    /// Waits until the log contains all requests that were answered before this call. The API server logs a request after its
+    /// answer. A story calls this before it counts requests, so that it does not count earlier requests.
     ///
     /// # Errors
-    /// There is no audit log, or it does not grow.
+    /// There is no audit log, or the log does not grow.
     pub async fn await_log(&self) -> Result<()> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
@@ -199,12 +199,12 @@ impl Story {
         .await
     }
 
-    /// What windlass wrote in the story's namespace so far, in the order in which it was received.
+    /// The write requests of windlass in the namespace of the story so far, in the order of arrival.
     ///
-    /// Requests are logged once they are answered, so what is under way is not there yet.
+    /// The API server logs a request after its answer, so unanswered requests are missing.
     pub fn writes(&self) -> Result<Vec<AuditedWriteRequest>> {
         let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
-        // Only what is named is read as JSON; the last line may be half written.
+        // Only lines with the name of the namespace are parsed as JSON. The last line may be incomplete.
         let text = std::fs::read_to_string(path)?;
         let named = text.lines().filter(|line| line.contains(&self.namespace));
         let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -1,4 +1,4 @@
-//! How the API server stores objects under a CustomResourceDefinition.
+//! Compares objects with the form in which the API server stores them under a CustomResourceDefinition.
 
 use serde_json::Value;
 

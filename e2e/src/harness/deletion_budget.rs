@@ -1,6 +1,6 @@
-//! The functions with which stories set a deletion budget or have changes wait, and read the Plans of what is held.
+//! The functions with which stories set a deletion budget, make changes wait for approval, and read the Plans of held changes.
 //!
-//! Elsewhere: what Kustomizations apply (`flux`).
+//! Elsewhere: the Kustomizations that apply objects (`flux`).
 
 use anyhow::{Result, ensure};
 use base64::Engine as _;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use super::{Story, StoryObject};
 
-/// The API of Plans.
+/// The API version of Plans.
 const API: &str = "release.windlass.dev/v1alpha1";
 
-/// What a Plan lists, in its order: action and name of each object.
+/// The changes that a Plan lists, in its order. Each text is the action and the name of an object.
 pub fn actions(plan: &Plan) -> Vec<String> {
     let changes = plan.spec.changes.iter().flat_map(|it| &it.objects);
     let line = |it: &PlanChange| {
@@ -28,10 +28,11 @@ pub fn actions(plan: &Plan) -> Vec<String> {
 }
 
 impl Story {
-    /// Creates a PlanPolicy with a budget for the namespace of the story. It belongs to no namespace: delete it at the end.
+    /// Creates a PlanPolicy with a deletion budget for the namespace of the story. The PlanPolicy is cluster-scoped, so the
+    /// story has to delete it at its end.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn plan_policy(&self, budget: Value) -> Result<StoryObject> {
         let labels = json!({"kubernetes.io/metadata.name": self.namespace});
         let spec = json!({"namespaceSelector": {"matchLabels": labels}, "deletionBudget": budget});
@@ -41,20 +42,20 @@ impl Story {
         Ok(StoryObject::of::<PlanPolicy>(&self.namespace))
     }
 
-    /// Has Kustomizations and releases of the story delete what they want, as in Flux: for stories that are about something else. Delete the
-    /// PlanPolicy at the end.
+    /// Turns the deletion budget off for the Kustomizations and releases of the story, so they delete objects as in Flux.
+    /// Stories about other subjects use this. The story has to delete the PlanPolicy at its end.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn without_deletion_budget(&self) -> Result<StoryObject> {
         self.plan_policy(json!({"enabled": false})).await
     }
 
-    /// Creates a PlanPolicy with a mode for the namespace of the story. It belongs to no namespace: delete it at the end. The
-    /// namespace of windlass, which has the key of Plans, is created if the bed has none.
+    /// Creates a PlanPolicy with a mode for the namespace of the story. The PlanPolicy is cluster-scoped, so the story has to
+    /// delete it at its end. If the bed has no namespace of windlass for the key of Plans, this creates it.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn plan_mode(&self, mode: &str) -> Result<StoryObject> {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "flux-system"}});
@@ -67,18 +68,18 @@ impl Story {
         Ok(StoryObject::of::<PlanPolicy>(&self.namespace))
     }
 
-    /// Approves as the administrator of the test bed; gives what the command says.
+    /// Approves a held change as the administrator of the test bed. Returns the output of the command.
     ///
     /// # Errors
-    /// It is refused.
+    /// The command fails.
     pub fn approve(&self, what: &str) -> Result<String> {
         self.windlass_says(&["approve", what, "-n", &self.namespace], true)
     }
 
-    /// Waits until an object waits for the approval of its Plan for a revision; gives that Plan.
+    /// Waits until an object waits for the approval of its Plan for a revision. Returns that Plan.
     ///
     /// # Errors
-    /// It does not come.
+    /// The expected state is not reached in time.
     pub async fn await_pending(&self, target: &StoryObject, revision: &str) -> Result<Plan> {
         let what = format!("{target} to wait for its Plan of {revision}");
         self.await_until(&what, DEFAULT_WAIT_TIMEOUT, async || {
@@ -97,10 +98,10 @@ impl Story {
         .await
     }
 
-    /// Waits until the story has no Plan.
+    /// Waits until the namespace of the story has no Plan.
     ///
     /// # Errors
-    /// One stays.
+    /// An object remains after the time limit.
     pub async fn await_no_plans(&self) -> Result<()> {
         self.await_until("no Plan to be left", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(self.plans().await?.is_empty().then_some(()))
@@ -108,10 +109,10 @@ impl Story {
         .await
     }
 
-    /// Checks that neither Plans nor events of the story have a text, also not as base64.
+    /// Checks that no Plan and no event of the story contains a secret text, either as plain text or as base64.
     ///
     /// # Errors
-    /// One has it.
+    /// A Plan or an event contains the secret.
     pub async fn ensure_unread(&self, secret: &str, target: &StoryObject) -> Result<()> {
         let encoded = BASE64_STANDARD.encode(secret);
         let object = self.expect(target).await?;
@@ -133,16 +134,16 @@ impl Story {
     /// The Plans of the story.
     ///
     /// # Errors
-    /// They cannot be listed.
+    /// The objects cannot be listed.
     pub async fn plans(&self) -> Result<Vec<Plan>> {
         let api = Api::<Plan>::namespaced(self.client.clone(), &self.namespace);
         Ok(api.list(&ListParams::default()).await?.items)
     }
 
-    /// Waits until a Kustomization holds the deletion of so many objects and is Ready with a revision; gives its only Plan.
+    /// Waits until a Kustomization holds the deletion of `count` objects and is Ready with a revision. Returns its only Plan.
     ///
     /// # Errors
-    /// It does not come.
+    /// The expected state is not reached in time.
     pub async fn await_held(&self, name: &str, revision: &str, count: i64) -> Result<Plan> {
         let is_held =
             |object: &DynamicObject| condition(object, "DeletionHeld")["status"] == "True";
@@ -151,10 +152,10 @@ impl Story {
         self.await_plan(count).await
     }
 
-    /// Waits until a release waits because it would delete so many objects; gives its only Plan.
+    /// Waits until a release is held because it would delete `count` objects. Returns its only Plan.
     ///
     /// # Errors
-    /// It does not come.
+    /// The expected state is not reached in time.
     pub async fn await_held_release(&self, target: &StoryObject, count: i64) -> Result<Plan> {
         let plan = self.await_plan(count).await?;
         let command = format!("windlass approve plan/{}", plan.name_any());
@@ -166,7 +167,7 @@ impl Story {
         Ok(plan)
     }
 
-    /// Waits until the story has one Plan, of so many objects.
+    /// Waits until the story has exactly one Plan, with `count` objects.
     async fn await_plan(&self, count: i64) -> Result<Plan> {
         self.await_until(&format!("a Plan of {count}"), DEFAULT_WAIT_TIMEOUT, async || {
             let mut plans = self.plans().await?;
@@ -179,7 +180,7 @@ impl Story {
     /// Waits until a Kustomization holds no deletion, and the story has no Plan.
     ///
     /// # Errors
-    /// One stays.
+    /// An object remains after the time limit.
     pub async fn await_not_held(&self, name: &str) -> Result<()> {
         self.await_free(&StoryObject::kustomization(name)).await
     }
@@ -187,7 +188,7 @@ impl Story {
     /// Waits until an object holds no deletion, and the story has no Plan.
     ///
     /// # Errors
-    /// One stays.
+    /// An object remains after the time limit.
     pub async fn await_free(&self, target: &StoryObject) -> Result<()> {
         let is_free = |object: &DynamicObject| condition(object, "DeletionHeld").is_null();
         self.await_object(target, DEFAULT_WAIT_TIMEOUT, is_free).await?;
@@ -197,7 +198,7 @@ impl Story {
     /// Checks that ConfigMaps exist and are not being deleted.
     ///
     /// # Errors
-    /// One is not there.
+    /// A ConfigMap is missing or is being deleted.
     pub async fn ensure_config_maps(&self, names: &[String]) -> Result<()> {
         for name in names {
             let object = self.expect(&StoryObject::config_map(name)).await?;

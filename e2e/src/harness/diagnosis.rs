@@ -1,7 +1,7 @@
-//! What a failing story shows without being asked.
+//! The information that a failing story prints by itself.
 //!
-//! Here: the status of an object, the events of a namespace, the end of the operator's log.
-//! Elsewhere: when it is shown (`super::story`).
+//! Here: the status of an object, the events of a namespace, and the end of the operator's log. Elsewhere: when it is printed
+//! (`super::story`).
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
-/// An object's generation, deletion and status, as YAML people can read.
+/// The generation, deletion and status of an object, as readable YAML.
 pub(super) fn status(object: &DynamicObject) -> String {
     let mut text = String::new();
     if let Some(generation) = object.metadata.generation {
@@ -26,7 +26,7 @@ pub(super) fn status(object: &DynamicObject) -> String {
     text
 }
 
-/// The events of a namespace, oldest first, and the end of each running operator's log.
+/// The events of a namespace, oldest first, and the end of the log of each running operator.
 pub(super) async fn surroundings(client: &Client, namespace: &str) -> String {
     let mut text = String::from("events:\n");
     let events = Api::<Event>::namespaced(client.clone(), namespace);

@@ -1,11 +1,11 @@
-//! The functions with which stories create Flux's objects and wait for them.
+//! The functions with which stories create objects of Flux and wait for them.
 //!
-//! Here: a repository that is followed, Kustomizations, waiting for what becomes of them, the stock `flux`.
-//! Elsewhere: windlass itself (`super::windlass`), manifests to put into repositories
-//! (`super::manifests`), reading and waiting in general (`super::story`).
+//! Here: a Git repository with its GitRepository, Kustomizations, waiting for their results, the standard `flux` command.
+//! Elsewhere: windlass itself (`super::windlass`), manifests for repositories (`super::manifests`), reading and waiting in
+//! general (`super::story`).
 //!
-//! Intervals and retries are ten minutes long, so whatever happens within a story happened
-//! because something woke windlass.
+//! Intervals and retries are ten minutes long. So everything that happens within a story happens because an event woke
+//! windlass.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,14 +24,14 @@ use super::{Story, StoryObject};
 use crate::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use testbed::oracle::OracleProgram;
 
-/// Within what time everything happens that is not waited for on purpose. Long, because it is
-/// only ever waited for by a story that fails: a machine that compiles meanwhile is many times slower.
+/// The time limit for events that a story expects soon. It is long because only failing stories reach it, and because a machine
+/// that also compiles is many times slower.
 pub const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Longer than any story, so that nothing in it happens because of an interval.
+/// An interval longer than any story, so nothing happens in the story because of an interval.
 pub const NEVER: &str = "10m";
 
-/// Asks for a reconciliation of an object (`flux reconcile`).
+/// The annotation that requests a reconciliation of an object, as `flux reconcile` does.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
 impl StoryObject {
@@ -51,13 +51,14 @@ impl StoryObject {
     }
 }
 
-/// A condition of an object's status; null if there is none of that type.
+/// A condition in the status of an object. Null if the object has no condition of that type.
 pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> &'a Value {
     let conditions = object.data["status"]["conditions"].as_array();
     conditions.into_iter().flatten().find(|it| it["type"] == kind).unwrap_or(&Value::Null)
 }
 
-/// The statuses that `Ready` of an object has from a version on, write by write, until the object is as `is_last` says.
+/// Collects the statuses of the `Ready` condition from a resourceVersion on, one for each write. It ends when the object
+/// satisfies `is_last`.
 pub async fn ready_until<K>(
     api: Api<K>,
     name: &'static str,
@@ -82,7 +83,7 @@ where
     }
 }
 
-/// The ids in the inventory of an object, or of the releases of a Helmfile.
+/// The ids in the inventory of an object, or in the inventories of a Helmfile's releases.
 pub fn inventory(object: &DynamicObject) -> Vec<&str> {
     let status = &object.data["status"];
     let releases = status["releases"].as_array().into_iter().flatten();
@@ -91,26 +92,26 @@ pub fn inventory(object: &DynamicObject) -> Vec<&str> {
     entries.filter_map(|it| it["id"].as_str()).collect()
 }
 
-/// The revision that a commit of the branch `main` has in statuses.
+/// The revision of a commit on the branch `main`, in the format of statuses.
 pub fn revision(sha: &str) -> String {
     format!("main@sha1:{sha}")
 }
 
-/// Files to commit: path and content.
+/// Files to commit, each with its path and content.
 pub type CommitFiles<'a> = [(&'a str, String)];
 
-/// A repository and the GitRepository that follows its branch `main`.
+/// A Git repository, and the GitRepository that follows its branch `main`.
 pub struct FollowedGitRepository<'a> {
     story: &'a Story,
     name: String,
-    /// The server of the repository.
+    /// The server of the Git repository.
     pub server: GitServer,
-    /// The repository.
+    /// The Git repository.
     pub repository: StoryGitRepository,
 }
 
 impl FollowedGitRepository<'_> {
-    /// Commits files and requests a reconciliation of the source; returns the revision.
+    /// Commits files and requests a reconciliation of the source. Returns the revision.
     pub async fn push(&self, files: &CommitFiles<'_>) -> Result<String> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
         let sha = self.repository.commit(&files, "a change")?;
@@ -118,7 +119,7 @@ impl FollowedGitRepository<'_> {
         Ok(revision(&sha))
     }
 
-    /// Deletes files or folders and requests a reconciliation of the source; returns the revision.
+    /// Deletes files or folders and requests a reconciliation of the source. Returns the revision.
     pub async fn remove(&self, paths: &[&str]) -> Result<String> {
         let sha = self.repository.delete(paths, "a removal")?;
         self.story.request(&StoryObject::git_repository(&self.name)).await?;
@@ -127,8 +128,8 @@ impl FollowedGitRepository<'_> {
 }
 
 impl Story {
-    /// Starts a Git server with the files in its only repository, and a GitRepository that
-    /// follows it. Does not wait for it.
+    /// Starts a Git server with one repository that contains the files, and creates a GitRepository for it. Does not wait until
+    /// the source is ready.
     pub async fn follow(
         &self,
         name: &str,
@@ -142,15 +143,14 @@ impl Story {
         Ok(FollowedGitRepository { story: self, name: name.to_owned(), server, repository })
     }
 
-    /// Creates or replaces a GitRepository of the branch `main`. `more` goes over its spec, where
-    /// null removes a field.
+    /// Creates or replaces a GitRepository for the branch `main`. `more` is merged into its spec, and null removes a field.
     pub async fn git_repository(&self, name: &str, url: &str, more: Value) -> Result<()> {
         let spec = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}});
         self.apply_flux("source.toolkit.fluxcd.io/v1", "GitRepository", name, spec, more).await
     }
 
-    /// Creates or replaces a Kustomization that applies all of a GitRepository to the story's
-    /// namespace. `more` goes over its spec, where null removes a field.
+    /// Creates or replaces a Kustomization that applies all manifests of a GitRepository to the namespace of the story. `more`
+    /// is merged into its spec, and null removes a field.
     pub async fn kustomization(&self, name: &str, source: &str, more: Value) -> Result<()> {
         let spec = json!({
             "interval": NEVER,
@@ -183,7 +183,8 @@ impl Story {
         self.apply_value(object).await.map(drop)
     }
 
-    /// Asks windlass to reconcile an object now; returns the token it will have handled.
+    /// Requests a reconciliation of an object. Returns the token that the status contains after windlass has handled the
+    /// request.
     pub async fn request(&self, target: &StoryObject) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let token = format!("request {}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -192,7 +193,7 @@ impl Story {
         Ok(token)
     }
 
-    /// Asks windlass to reconcile an object now, and waits until it has done that; gives the object after it.
+    /// Requests a reconciliation of an object, and waits until windlass has handled it. Returns the object after that.
     pub async fn rerun(&self, target: &StoryObject) -> Result<DynamicObject> {
         let token = self.request(target).await?;
         let is_handled =
@@ -210,7 +211,7 @@ impl Story {
         self.await_applied_within(name, revision, DEFAULT_WAIT_TIMEOUT).await
     }
 
-    /// [`Story::await_applied`], with a time limit.
+    /// Waits with a time limit until a Kustomization is Ready with a revision.
     pub async fn await_applied_within(
         &self,
         name: &str,
@@ -228,8 +229,7 @@ impl Story {
         outcome.with_context(|| format!("{target} was not applied at {revision}"))
     }
 
-    /// Waits until an object is not Ready for this reason, at its newest generation; returns the
-    /// condition's message.
+    /// Waits until an object is not Ready for a reason, at its newest generation. Returns the message of the condition.
     pub async fn await_failure(&self, target: &StoryObject, reason: &str) -> Result<String> {
         let object = self
             .await_object(target, DEFAULT_WAIT_TIMEOUT, |object| {
@@ -244,8 +244,8 @@ impl Story {
         Ok(message.to_owned())
     }
 
-    /// Waits until a Kustomization waits for the health of a revision, and its objects are there: that it waits is
-    /// announced with the inventory.
+    /// Waits until a Kustomization waits for the health of a revision and its objects exist. windlass announces the waiting
+    /// together with the inventory.
     pub async fn await_waiting(&self, name: &str, revision: &str) -> Result<DynamicObject> {
         let target = StoryObject::kustomization(name);
         let outcome = self
@@ -280,7 +280,7 @@ impl Story {
         Ok(object)
     }
 
-    /// Waits until a ConfigMap made by [`super::manifests::config_map`] has a value.
+    /// Waits until a ConfigMap of [`super::manifests::config_map`] has a value.
     pub async fn await_value(&self, name: &str, value: &str) -> Result<DynamicObject> {
         let holds = |object: &DynamicObject| object.data["data"]["value"] == value;
         let outcome =
@@ -288,12 +288,12 @@ impl Story {
         outcome.with_context(|| format!("ConfigMap {name} did not come to hold {value}"))
     }
 
-    /// Reads an object that must be there.
+    /// Reads an object. It is an error if the object does not exist.
     pub async fn expect(&self, target: &StoryObject) -> Result<DynamicObject> {
         self.read(target).await?.with_context(|| format!("there is no {target}"))
     }
 
-    /// The messages of the events about an object, with type and reason: `Normal Reason: message`.
+    /// The events about an object, each as `Type Reason: message`.
     pub async fn events(&self, kind: &str, name: &str) -> Result<Vec<String>> {
         let api = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
@@ -321,18 +321,18 @@ impl Story {
         .await
     }
 
-    /// What the stock `flux` prints, in the story's namespace.
+    /// Runs the standard `flux` in the namespace of the story and returns its output.
     ///
     /// # Errors
-    /// The command fails; the error has its output.
+    /// The command fails. The error contains its output.
     pub fn flux(&self, arguments: &[&str]) -> Result<String> {
         self.flux_in(&self.namespace, arguments)
     }
 
-    /// What the stock `flux` prints, in another namespace.
+    /// Runs the standard `flux` in another namespace and returns its output.
     ///
     /// # Errors
-    /// The command fails; the error has its output.
+    /// The command fails. The error contains its output.
     pub fn flux_in(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
         let home = tempfile::tempdir()?;
         let output = Command::new(OracleProgram::Flux.ensure()?)

@@ -1,6 +1,6 @@
-//! The functions with which stories freeze their namespace, and go past that; admission policies of windlass in a namespace.
+//! The functions with which stories freeze their namespace, bypass a Freeze, and enforce the admission policies of windlass.
 //!
-//! Elsewhere: what Kustomizations apply (`flux`).
+//! Elsewhere: the Kustomizations that apply objects (`flux`).
 
 use anyhow::{Context as _, Result};
 use crds::release::{Freeze, FreezeBypass};
@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 
 use super::{Story, StoryObject};
 
-/// The API of Freezes.
+/// The API version of Freezes.
 const API: &str = "release.windlass.dev/v1alpha1";
 
-/// The ConfigMap with the calendar of a story.
+/// The name of the ConfigMap with the calendar of a story.
 const CALENDAR: &str = "calendar";
 
-/// An iCalendar file with an event of whole days in UTC, from so many days after today to the day before so many.
+/// An iCalendar file with one event of whole days in UTC. The event begins `from` days after today and ends before the day that
+/// is `to` days after today.
 ///
 /// # Errors
 /// There are no such days.
@@ -34,11 +35,11 @@ pub fn calendar_of_days(from: i64, to: i64) -> Result<String> {
 }
 
 impl Story {
-    /// Creates a Freeze for the namespace of the story, which has its name; `more` goes over its spec. It belongs to no
-    /// namespace: delete it at the end.
+    /// Creates a Freeze for the namespace of the story. The Freeze has the name of the namespace, and `more` is merged into its
+    /// spec. It is cluster-scoped, so the story has to delete it at its end.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn freeze(&self, more: Value) -> Result<StoryObject> {
         let labels = json!({"kubernetes.io/metadata.name": self.namespace});
         let mut spec =
@@ -52,29 +53,29 @@ impl Story {
         Ok(StoryObject::of::<Freeze>(&self.namespace))
     }
 
-    /// Creates a Freeze for the namespace of the story at the events of [`Story::write_calendar`].
+    /// Creates a Freeze for the namespace of the story. It is active during the events of [`Story::write_calendar`].
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn freeze_by_calendar(&self) -> Result<StoryObject> {
         let reference = json!({"name": CALENDAR, "namespace": self.namespace, "key": "a.ics"});
         self.freeze(json!({"calendar": {"configMapRef": reference}})).await
     }
 
-    /// Writes the calendar of the Freeze of the story. windlass reads it within a minute.
+    /// Writes the calendar for the Freeze of the story. windlass reads it within a minute.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn write_calendar(&self, text: &str) -> Result<()> {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": CALENDAR}, "data": {"a.ics": text}});
         self.apply_value(object).await.map(drop)
     }
 
-    /// Goes past the Freeze of the story as the administrator of the test bed; gives what the command says.
+    /// Bypasses the Freeze of the story as the administrator of the test bed. Returns the output of the command.
     ///
     /// # Errors
-    /// It is refused.
+    /// The command fails.
     pub fn bypass(&self, what: &str) -> Result<String> {
         let freeze = format!("freeze/{}", self.namespace);
         let place = ["-n", self.namespace.as_str(), "--reason", "incident-1234"];
@@ -82,19 +83,19 @@ impl Story {
         self.windlass_says(&line, true)
     }
 
-    /// The FreezeBypasses of the story.
+    /// The FreezeBypasses in the namespace of the story.
     ///
     /// # Errors
-    /// They cannot be listed.
+    /// The objects cannot be listed.
     pub async fn bypasses(&self) -> Result<Vec<FreezeBypass>> {
         let api = Api::<FreezeBypass>::namespaced(self.client.clone(), &self.namespace);
         Ok(api.list(&ListParams::default()).await?.items)
     }
 
-    /// A FreezeBypass of a user for the Freeze of the story, of which neither that nor the subject exists.
+    /// Makes a FreezeBypass that names a user and the Freeze of the story. The Freeze and the subject do not have to exist.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The FreezeBypass cannot be made.
     pub fn forged_bypass(&self, name: &str, user: &str) -> Result<FreezeBypass> {
         let subject = json!({"group": "g", "kind": "K", "name": "n", "uid": "u", "generation": 1});
         let spec = json!({"freeze": {"name": self.namespace, "uid": "u"}, "subject": subject,
@@ -104,11 +105,11 @@ impl Story {
         serde_json::from_value(object).context("a FreezeBypass")
     }
 
-    /// The admission policy that comes with windlass, in the namespace of the story only; returns once it is in force. Delete
-    /// what is returned at the end.
+    /// Enforces the admission policy for Freezes in the namespace of the story, and waits until it is in force. The story has
+    /// to delete the returned objects at its end.
     ///
     /// # Errors
-    /// The API server's refusal, or it does not come into force.
+    /// The API server refuses the policy, or the policy does not come into force.
     pub async fn enforce_freezes(&self) -> Result<Vec<StoryObject>> {
         let policies = include_str!("../../../deploy/policies/freezes.yaml");
         let made = self.enforce(policies).await?;
@@ -120,10 +121,10 @@ impl Story {
         Ok(made)
     }
 
-    /// The same for the policy of `windlass.dev/skip-order`, which may come into force later.
+    /// Enforces the admission policy for `windlass.dev/skip-order` in the namespace of the story. It may come into force later.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn enforce_skip_order(&self) -> Result<Vec<StoryObject>> {
         let made = self.enforce(include_str!("../../../deploy/policies/skip-order.yaml")).await?;
         Ok(made)

@@ -1,4 +1,4 @@
-//! Commands of windlass, and windlass as it was installed.
+//! Runs commands of windlass, and processes that stand in for the Pods of an installation.
 
 use std::process::Command;
 
@@ -12,16 +12,16 @@ use super::flux::DEFAULT_WAIT_TIMEOUT;
 use super::{Story, StoryObject, WindlassProcess};
 use crate::operator_process;
 
-/// The Deployment of an installation.
+/// The Deployment of an installation in a namespace.
 pub fn deployment(namespace: &str) -> StoryObject {
     StoryObject::new("apps/v1", "Deployment", "windlass-controller").in_namespace(namespace)
 }
 
 impl Story {
-    /// What a command of windlass prints, on both streams.
+    /// Runs a command of windlass. Returns its output from both streams.
     ///
     /// # Errors
-    /// It succeeded or failed, and should not have.
+    /// The command succeeds although `is_success` is false, or it fails although `is_success` is true.
     pub fn windlass_says(&self, arguments: &[&str], is_success: bool) -> Result<String> {
         let output = Command::new(operator_process::binary()?)
             .args(arguments)
@@ -34,8 +34,8 @@ impl Story {
         Ok(text)
     }
 
-    /// Runs a command that installs windlass and waits until a Pod of a workload acts. Pods have no processes here, so that one
-    /// is started meanwhile; it is returned with what the command prints.
+    /// Runs a command that installs windlass and waits until a Pod is active. Pods of the bed run no processes, so this starts
+    /// a process in place of the Pod. Returns the process and the output of the command.
     ///
     /// # Errors
     /// The command fails, or the process does not become ready.
@@ -56,7 +56,7 @@ impl Story {
         tokio::try_join!(ended, self.in_place_of(workload))
     }
 
-    /// A process in place of the Pods of an installation.
+    /// Starts a process in place of the Pods of an installation.
     ///
     /// # Errors
     /// Nothing is installed there, or the process does not become ready.
@@ -64,15 +64,15 @@ impl Story {
         self.in_place_of(&deployment(namespace)).await
     }
 
-    /// A process with the token of an installation's ServiceAccount, the arguments of its workload, and the identity of one of
-    /// its Pods.
+    /// Starts a process with the token of an installation's ServiceAccount, the arguments of its workload, and the identity of
+    /// one of its Pods.
     async fn in_place_of(&self, workload: &StoryObject) -> Result<WindlassProcess> {
         let installed = self.await_object(workload, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         let namespace = installed.metadata.namespace.clone().unwrap_or_default();
         let kubeconfig = self.bed.account_kubeconfig(&namespace, "windlass-controller").await?;
         let container = &installed.data["spec"]["template"]["spec"]["containers"][0];
         let given = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        // Those that name what a Pod has: its volume and its address.
+        // These flags name properties of a Pod: its volume and its address.
         let is_of_pod = |flag: &&str| flag.starts_with("--storage");
         let mut flags: Vec<String> =
             given.skip(1).filter(|flag| !is_of_pod(flag)).map(str::to_owned).collect();
@@ -84,7 +84,7 @@ impl Story {
         WindlassProcess::start(self.bed, &flags).await
     }
 
-    /// The name of a Pod of windlass in a namespace, as soon as there is one that is as young as its workload.
+    /// Waits for a Pod of windlass in a namespace that is not older than its workload. Returns the name of the Pod.
     async fn pod(&self, namespace: &str, since: Option<&Time>) -> Result<String> {
         let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
         let params = ListParams::default().labels("app=windlass-controller");

@@ -1,6 +1,6 @@
-//! The functions with which stories create Lifecycles and answer their events.
+//! The functions with which stories create Lifecycles and answer LifecycleEvents.
 //!
-//! Elsewhere: what they hold (`release`, `flux`).
+//! Elsewhere: the operations that Lifecycles hold (`release`, `flux`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent, LifecyclePhase};
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::flux::DEFAULT_WAIT_TIMEOUT;
 use super::{Story, StoryObject};
 
-/// The API of lifecycles.
+/// The API version of lifecycles.
 pub const API: &str = "lifecycle.windlass.dev/v1alpha1";
 
 impl Story {
-    /// A Lifecycle that only this story has; gives its name. End the story with [`Story::end_lifecycles`].
+    /// Creates a Lifecycle for this story only, and returns its name. The story has to end with [`Story::end_lifecycles`].
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn lifecycle(&self, name: &str, phases: &[&str], more: Value) -> Result<String> {
         let full = format!("{}-{name}", self.namespace);
         let mut spec = json!({"key": name, "phases": phases});
@@ -29,10 +29,10 @@ impl Story {
         Ok(full)
     }
 
-    /// Has a Lifecycle hold all HelmReleases of the story.
+    /// Makes a Lifecycle hold all HelmReleases of the story.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn bind(&self, lifecycle: &str, more: Value) -> Result<StoryObject> {
         let mut spec = json!({"lifecycle": lifecycle, "subjects": [{"kind": "HelmRelease"}]});
         for (key, value) in more.as_object().into_iter().flatten() {
@@ -44,19 +44,19 @@ impl Story {
         Ok(StoryObject::of::<LifecycleBinding>(lifecycle))
     }
 
-    /// The events of the story.
+    /// The LifecycleEvents of the story.
     ///
     /// # Errors
-    /// They cannot be listed.
+    /// The objects cannot be listed.
     pub async fn lifecycle_events(&self) -> Result<Vec<LifecycleEvent>> {
         let api = Api::<LifecycleEvent>::namespaced(self.client.clone(), &self.namespace);
         Ok(api.list(&ListParams::default()).await?.items)
     }
 
-    /// Waits until the one event of the story is of this phase.
+    /// Waits until the only LifecycleEvent of the story has this phase.
     ///
     /// # Errors
-    /// It does not come.
+    /// The expected state is not reached in time.
     pub async fn await_asked(&self, phase: LifecyclePhase) -> Result<LifecycleEvent> {
         self.await_until(
             &format!("a LifecycleEvent of {phase}"),
@@ -70,10 +70,10 @@ impl Story {
         .await
     }
 
-    /// Waits until there is an event of a Lifecycle.
+    /// Waits until a Lifecycle has a LifecycleEvent.
     ///
     /// # Errors
-    /// It does not come.
+    /// The expected state is not reached in time.
     pub async fn await_event_of(&self, lifecycle: &str) -> Result<LifecycleEvent> {
         self.await_until(
             &format!("a LifecycleEvent of {lifecycle}"),
@@ -86,10 +86,10 @@ impl Story {
         .await
     }
 
-    /// Waits until the story has no event.
+    /// Waits until the story has no LifecycleEvent.
     ///
     /// # Errors
-    /// One stays.
+    /// An object remains after the time limit.
     pub async fn await_no_events(&self) -> Result<()> {
         self.await_until("no LifecycleEvent to be left", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(self.lifecycle_events().await?.is_empty().then_some(()))
@@ -97,10 +97,10 @@ impl Story {
         .await
     }
 
-    /// Answers an event as its controller would.
+    /// Answers a LifecycleEvent, as its controller would.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn answer(&self, event: &LifecycleEvent, phase: &str, message: &str) -> Result<()> {
         let name = event.metadata.name.clone().context("an event has a name")?;
         let status = json!({"phase": phase, "answeredBy": "checker", "message": message});
@@ -108,10 +108,10 @@ impl Story {
         self.merge_status(&target, json!({"status": status})).await.map(drop)
     }
 
-    /// Ends a story with Lifecycles, which belong to no namespace.
+    /// Ends a story, and deletes its Lifecycles, which are cluster-scoped.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn end_lifecycles(self) -> Result<()> {
         let api = Api::<Lifecycle>::all(self.client.clone());
         let mut gone = 0;

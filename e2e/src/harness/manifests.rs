@@ -1,19 +1,19 @@
-//! Manifests that stories put into repositories, as YAML strings without a namespace.
+//! Manifests that stories put into repositories, as YAML texts without a namespace.
 //!
-//! Elsewhere: how pods behave that carry the annotation (`testbed/kwok/stages.yaml`).
+//! Elsewhere: the behaviour of Pods with the annotation (`testbed/kwok/stages.yaml`).
 
-/// How the pods of a workload behave.
+/// The behaviour of the Pods of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodBehavior {
-    /// They are ready at once; those of Jobs complete.
+    /// The Pods become ready at once. The Pods of Jobs complete.
     Ready,
-    /// They run and are never ready.
+    /// The Pods run but never become ready.
     Unready,
-    /// They end with an error.
+    /// The Pods end with an error.
     Fail,
-    /// They restart again and again.
+    /// The Pods restart again and again.
     CrashLoop,
-    /// Their image does not exist.
+    /// The image of the Pods does not exist.
     ImagePull,
 }
 
@@ -29,7 +29,7 @@ impl PodBehavior {
     }
 }
 
-/// A PersistentVolumeClaim `claim` that is not bound, and that nothing waits for.
+/// A PersistentVolumeClaim `claim` that stays unbound, and that no Pod uses.
 pub const UNBOUND_CLAIM: &str = r#"
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -62,7 +62,7 @@ data:
     )
 }
 
-/// The label by which a workload finds its pods, and their template, indented for `spec`.
+/// The selector label of a workload and its Pod template, indented for `spec`.
 fn template(name: &str, pods: PodBehavior, restart: &str) -> String {
     let behaviour = pods.annotation();
     format!(
@@ -101,7 +101,7 @@ pub fn deployment(name: &str, pods: PodBehavior) -> String {
     workload("Deployment", name, pods)
 }
 
-/// A Job of one pod that is tried once.
+/// A Job of one Pod without retries.
 pub fn job(name: &str, pods: PodBehavior) -> String {
     let template = template(name, pods, "Never");
     format!(
@@ -109,7 +109,7 @@ pub fn job(name: &str, pods: PodBehavior) -> String {
     )
 }
 
-/// The CRD of the kind `Widget` in a group, with any spec and a status of its own.
+/// The CRD of the kind `Widget` in a group. It allows any spec, and has a status subresource.
 pub fn widget_crd(group: &str) -> String {
     format!(
         "

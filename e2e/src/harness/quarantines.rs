@@ -1,6 +1,7 @@
-//! Results that fail and are rolled back: who asks for that, what is recorded of it, and how a user lifts it.
+//! The functions for stories about failed results that windlass rolls back: requesting a rollback, reading the Quarantine, and
+//! lifting it.
 //!
-//! Elsewhere: rolling a whole change back (`stories::change_sets`).
+//! Elsewhere: rolling back a whole change (`stories::change_sets`).
 
 use anyhow::Result;
 use crds::release::Quarantine;
@@ -11,35 +12,35 @@ use super::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use super::manifests::{PodBehavior, config_map, deployment};
 use super::{Story, StoryObject};
 
-/// The Deployment `web` and the ConfigMap `a`, as files.
+/// The manifests of the Deployment `web` and the ConfigMap `a`, as files.
 pub fn web_and_map(pods: PodBehavior, value: &str) -> [(&'static str, String); 2] {
     [("web.yaml", deployment("web", pods)), ("a.yaml", config_map("a", value))]
 }
 
 impl Story {
-    /// The Quarantines of the story's namespace.
+    /// The Quarantines in the namespace of the story.
     ///
     /// # Errors
-    /// They cannot be listed.
+    /// The objects cannot be listed.
     pub async fn quarantines(&self) -> Result<Vec<Quarantine>> {
         let api = Api::<Quarantine>::namespaced(self.client.clone(), &self.namespace);
         Ok(api.list(&ListParams::default()).await?.items)
     }
 
-    /// Asks that an applier goes back when it fails.
+    /// Sets the annotation with which windlass rolls back an applier after a failure.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn roll_back_failures(&self, target: &StoryObject) -> Result<()> {
         let annotations = json!({"windlass.dev/on-failure": "RollBack"});
         self.merge(target, json!({"metadata": {"annotations": annotations}})).await.map(drop)
     }
 
-    /// The Kustomization `app` of the source `app`, which checks the Deployment `web` and goes back when that fails. `more` goes
-    /// over its spec.
+    /// Creates the Kustomization `app` of the source `app`. It checks the health of the Deployment `web`, and windlass rolls it
+    /// back after a failure. `more` is merged into its spec.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn rolling_back_app(&self, more: Value) -> Result<StoryObject> {
         let app = StoryObject::kustomization("app");
         let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
@@ -53,10 +54,11 @@ impl Story {
         Ok(app)
     }
 
-    /// Waits until a Kustomization is ready and its status has what the newest result was made from, so that it counts as good.
+    /// Waits until a Kustomization is ready and its status records the artifact of the newest result. Only then can windlass
+    /// roll back to this result.
     ///
     /// # Errors
-    /// It does not become so.
+    /// The expected state is not reached in time.
     pub async fn await_good_result(&self, app: &StoryObject) -> Result<DynamicObject> {
         let is_recorded = |object: &DynamicObject| {
             let newest = &object.data["status"]["history"][0];
@@ -66,8 +68,8 @@ impl Story {
         self.await_object(app, DEFAULT_WAIT_TIMEOUT, is_recorded).await
     }
 
-    /// Lifts the Quarantine of a revision, as a user does, and waits until it has failed again. `named` is the object as `windlass`
-    /// names it, such as `ks/app`.
+    /// Lifts the Quarantine of a revision, as a user does, and waits until the revision has failed again. `named` is the
+    /// argument of the command, such as `ks/app`.
     ///
     /// # Errors
     /// The command fails, or the revision does not fail again.

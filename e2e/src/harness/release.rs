@@ -1,7 +1,8 @@
 //! The functions with which stories publish charts, create HelmReleases and wait for them.
 //!
-//! Here: charts in a repository, HelmReleases, what becomes of them, the records that they leave, the stock `helm`.
-//! Elsewhere: the repository's server ([`crate::servers::charts`]).
+//! Here: charts in a repository, HelmReleases and their results, the release records in the cluster, the standard `helm`
+//! command.
+//! Elsewhere: the server of the repository ([`crate::servers::charts`]).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,25 +20,25 @@ use testbed::oracle::OracleProgram;
 
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 
-/// A repository of charts that HelmReleases of a story use.
+/// A repository of charts for the HelmReleases of a story.
 pub struct StoryChartRepository<'s> {
     story: &'s Story,
-    /// Where the charts are.
+    /// The server of the charts.
     pub server: ChartServer,
 }
 
-/// Files of a chart: a path below it and the text.
+/// The files of a chart, each with its path in the chart and its text.
 pub type ChartFileTexts<'f> = [(&'f str, &'f str)];
 
-/// A ConfigMap that holds a value.
+/// The template of a ConfigMap that contains a value.
 pub const CONFIG: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-config}\n\
     data:\n  value: {{ .Values.value | default \"none\" | quote }}\n  chart: {{ .Chart.Version }}\n";
 
-/// A ConfigMap that holds all values as JSON.
+/// The template of a ConfigMap that contains all values as JSON.
 pub const VALUES: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-values}\n\
     data:\n  all: {{ .Values | toJson | quote }}\n";
 
-/// A Deployment `web` whose pods behave as the value `pods` says.
+/// The template of a Deployment `web`. The value `pods` decides how its Pods behave.
 pub fn by_value() -> String {
     let says = "windlass.dev/testbed: {{ .Values.pods | default \"ready\" }}";
     deployment("web", PodBehavior::Ready).replace("windlass.dev/testbed: ready", says)
@@ -56,7 +57,7 @@ impl StoryObject {
 }
 
 impl<'s> StoryChartRepository<'s> {
-    /// A repository without charts, and the HelmRepository `charts` for it.
+    /// Starts a repository without charts, and creates the HelmRepository `charts` for it.
     ///
     /// # Errors
     /// The server cannot be started, or the API server refuses.
@@ -70,26 +71,27 @@ impl<'s> StoryChartRepository<'s> {
         Ok(Self { story, server })
     }
 
-    /// Publishes a version of the chart `app`, and asks for a reconciliation of the repository.
+    /// Publishes a version of the chart `app`, and requests a reconciliation of the repository.
     ///
     /// # Errors
-    /// `helm` fails; the error has its output.
+    /// `helm` fails. The error contains its output.
     pub async fn publish(&self, version: &str, files: &ChartFileTexts<'_>) -> Result<()> {
         let yaml =
             format!("apiVersion: v2\nname: app\nversion: {version}\nappVersion: a{version}\n");
         self.publish_files(&[&[("Chart.yaml", yaml.as_str())], files].concat()).await
     }
 
-    /// Publishes a chart with its `Chart.yaml`.
+    /// Publishes a chart from files that include its `Chart.yaml`.
     ///
     /// # Errors
-    /// `helm` fails; the error has its output.
+    /// `helm` fails. The error contains its output.
     pub async fn publish_files(&self, files: &ChartFileTexts<'_>) -> Result<()> {
         self.server.publish(files)?;
         self.story.request(&StoryObject::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
     }
 
-    /// Waits until everything that was published is known, for stories in which a release must not begin with less.
+    /// Waits until the HelmRepository knows all published charts. Stories need this if a release must not begin with an older
+    /// version.
     ///
     /// # Errors
     /// The repository is not reconciled.
@@ -103,10 +105,10 @@ impl<'s> StoryChartRepository<'s> {
         self.story.await_object(&repository, DEFAULT_WAIT_TIMEOUT, is_seen).await.map(drop)
     }
 
-    /// Releases the chart `app` in whatever version is newest.
+    /// Creates a HelmRelease of the newest version of the chart `app`.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request.
     pub async fn release(&self, name: &str, more: Value) -> Result<StoryObject> {
         let chart = json!({"spec": {"chart": "app", "version": "*",
             "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
@@ -121,16 +123,16 @@ impl<'s> StoryChartRepository<'s> {
     }
 }
 
-/// The newest entry of a HelmRelease's history.
+/// The newest entry in the history of a HelmRelease.
 pub fn newest(object: &DynamicObject) -> &Value {
     &object.data["status"]["history"][0]
 }
 
 impl Story {
-    /// Waits until a HelmRelease is ready with this revision of its release.
+    /// Waits until a HelmRelease is ready with this revision of its Helm release.
     ///
     /// # Errors
-    /// It does not become so.
+    /// The expected state is not reached in time.
     pub async fn await_revision(
         &self,
         target: &StoryObject,
@@ -146,10 +148,10 @@ impl Story {
         outcome.with_context(|| format!("{target} did not become ready with revision {version}"))
     }
 
-    /// Waits until an object is not Ready and its message has this part; gives the message, with its reason before it.
+    /// Waits until an object is not Ready and its message contains a text. Returns the reason and the message.
     ///
     /// # Errors
-    /// It does not become so.
+    /// The expected state is not reached in time.
     pub async fn await_message(&self, target: &StoryObject, part: &str) -> Result<String> {
         let ready_message = |object: &DynamicObject| {
             let ready = condition(object, "Ready");
@@ -163,18 +165,18 @@ impl Story {
         Ok(ready_message(&object).unwrap_or_default())
     }
 
-    /// Runs the stock `helm` 4.2 in the story's namespace.
+    /// Runs the standard `helm` 4.2 in the namespace of the story.
     ///
     /// # Errors
-    /// It cannot be run; what it says is in the output.
+    /// The command cannot be started. If it fails by itself, its messages are in the returned output.
     pub fn helm(&self, arguments: &[&str]) -> Result<Output> {
         self.run_helm(&OracleProgram::Helm.ensure()?, arguments)
     }
 
-    /// Runs the stock `helm` 3.22 in the story's namespace.
+    /// Runs the standard `helm` 3.22 in the namespace of the story.
     ///
     /// # Errors
-    /// It cannot be run, or fails; the error has its output.
+    /// `helm` cannot be run or fails. The error contains its output.
     pub fn helm3(&self, arguments: &[&str]) -> Result<String> {
         let output = self.run_helm(&OracleProgram::Helm3.ensure()?, arguments)?;
         let text = String::from_utf8_lossy(&output.stderr);
@@ -182,10 +184,10 @@ impl Story {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What the stock `helm` prints.
+    /// Runs the standard `helm` and returns its output.
     ///
     /// # Errors
-    /// The command fails; the error has its output.
+    /// The command fails. The error contains its output.
     pub fn helm_says(&self, arguments: &[&str]) -> Result<String> {
         let output = self.helm(arguments)?;
         let text = String::from_utf8_lossy(&output.stderr);
@@ -209,10 +211,10 @@ impl Story {
         command
     }
 
-    /// Runs the stock `helm` 4.2 until `is_reached`, and kills it there, so that it leaves its work unfinished.
+    /// Runs the standard `helm` 4.2 until `is_reached` is true, and then kills it. So `helm` leaves its work unfinished.
     ///
     /// # Errors
-    /// It cannot be run, ends by itself, or does not come so far.
+    /// `helm` cannot be run, ends by itself, or does not reach the state in time.
     pub async fn helm_killed(
         &self,
         arguments: &[&str],
@@ -235,7 +237,7 @@ impl Story {
         Ok(())
     }
 
-    /// Lets the pods of a Job complete that were made to run for ever, once there are any.
+    /// Lets the Pods of a Job complete that were made to run for ever. Waits until the Job has Pods.
     ///
     /// # Errors
     /// There are none, or the API server refuses.
@@ -251,7 +253,7 @@ impl Story {
         for pod in there.await? {
             let name = pod.metadata.name.unwrap_or_default();
             let patched = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-            // One that goes meanwhile is as good.
+            // A Pod that is deleted meanwhile is no error.
             if !matches!(&patched, Err(kube::Error::Api(status)) if status.code == 404) {
                 patched?;
             }
@@ -259,20 +261,20 @@ impl Story {
         Ok(())
     }
 
-    /// What a user can read about a HelmRelease: its status and its events, as one text.
+    /// The status and the events of a HelmRelease, as one text. A user can read them.
     ///
     /// # Errors
-    /// It is not there, or the API server refuses.
+    /// The HelmRelease does not exist, or the API server refuses the request.
     pub async fn all_messages(&self, target: &StoryObject, name: &str) -> Result<String> {
         let object = self.expect(target).await?;
         let events = self.events("HelmRelease", name).await?;
         Ok(format!("{}\n{}", object.data["status"], events.join("\n")))
     }
 
-    /// The history of a release as the stock `helm` shows it: revision, status, chart, description.
+    /// The history of a release as the standard `helm` prints it: revision, status, chart, description.
     ///
     /// # Errors
-    /// `helm` fails; the error has its output.
+    /// `helm` fails. The error contains its output.
     pub fn history(&self, release: &str) -> Result<Vec<String>> {
         let text = self.helm_says(&["history", release, "-o", "json"])?;
         let entries: Vec<Value> = serde_json::from_str(&text)?;
@@ -288,7 +290,7 @@ impl Story {
     }
 }
 
-/// A Job that is a hook of these events; `policies` may be empty.
+/// A Job that is a Helm hook of these events. `policies` may be empty.
 pub fn hook(name: &str, events: &str, weight: i32, policies: &str, pods: PodBehavior) -> String {
     let mut annotations =
         format!("\"helm.sh/hook\": \"{events}\", \"helm.sh/hook-weight\": \"{weight}\"");
@@ -299,7 +301,7 @@ pub fn hook(name: &str, events: &str, weight: i32, policies: &str, pods: PodBeha
     job(name, pods).replacen(&format!("metadata: {{name: {name}}}"), &metadata, 1)
 }
 
-/// A Pod that is a test.
+/// A Pod that is a Helm test.
 pub fn test_pod(name: &str, pods: PodBehavior) -> String {
     let behaviour = match pods {
         PodBehavior::Fail => "fail",

@@ -1,4 +1,4 @@
-//! The ReleaseAudits of a story.
+//! Reads the ReleaseAudits of a story.
 
 use anyhow::{Result, ensure};
 use crds::release::{AuditRevision, ReleaseAudit};
@@ -7,23 +7,23 @@ use kube::api::{Api, ListParams};
 use super::Story;
 use super::flux::DEFAULT_WAIT_TIMEOUT;
 
-/// The audits of the story's namespace, the oldest first.
+/// The audits in the namespace of the story, the oldest first.
 ///
 /// # Errors
-/// They cannot be listed.
+/// The objects cannot be listed.
 pub async fn audits(story: &Story) -> Result<Vec<ReleaseAudit>> {
     let api = Api::<ReleaseAudit>::namespaced(story.client.clone(), &story.namespace);
     let mut all = api.list(&ListParams::default()).await?.items;
-    // ReleaseAudits never change, so their versions are in the order of their creation.
+    // ReleaseAudits never change, so their resourceVersions are in the order of their creation.
     let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
     all.sort_by_key(version);
     Ok(all)
 }
 
-/// Waits until there are so many audits, and returns them.
+/// Waits until there are `count` audits, and returns them.
 ///
 /// # Errors
-/// There are others, or fewer after a while.
+/// There are more audits, or there are still fewer after a while.
 pub async fn await_audits(story: &Story, count: usize) -> Result<Vec<ReleaseAudit>> {
     let found = story
         .await_until(&format!("{count} audits"), DEFAULT_WAIT_TIMEOUT, async || {

@@ -1,8 +1,9 @@
-//! Which requests windlass made in its own name, so that the rights that it is installed with can be compared with those that
-//! it uses.
+//! Records the requests that windlass sends with its own rights. So a check can compare the rights of an installation with the
+//! rights that windlass uses.
 //!
-//! A request is `VERB GROUP/RESOURCE[/SUBRESOURCE]`. One made as a tenant counts as `impersonate /serviceaccounts`: the
-//! other rights that it needs are the tenant's. Elsewhere: the comparison (`cargo xtask test`).
+//! A request is written as `VERB GROUP/RESOURCE[/SUBRESOURCE]`. A request that windlass sends as a tenant counts as
+//! `impersonate /serviceaccounts`, because its other rights are those of the tenant.
+//! Elsewhere: the comparison (`cargo xtask test`).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,13 +16,13 @@ use serde_json::Value;
 
 use crate::control_plane::OPERATOR;
 
-/// The folder that collects them, one file for each process; nothing is collected without.
+/// The environment variable with the folder for the records, one file for each process. Without it, nothing is recorded.
 pub const FOLDER: &str = "WINDLASS_REQUESTS";
 
-/// How far this process has read the audit log, and what it found.
+/// How far this process has read the audit log, and the requests that it found.
 static READ: Mutex<(u64, BTreeSet<String>)> = Mutex::new((0, BTreeSet::new()));
 
-/// Reads what the audit log has since the last time.
+/// Reads the new lines of the audit log since the last call.
 ///
 /// # Errors
 /// The log or the folder cannot be used.
@@ -30,7 +31,7 @@ pub(super) fn collect(log: &Path) -> Result<()> {
     let mut read = READ.lock();
     let (at, found) = &mut *read;
     let mut file = File::open(log).with_context(|| log.display().to_string())?;
-    // A log that became too long was begun anew.
+    // The API server starts a new log when the old one is too long.
     if file.metadata()?.len() < *at {
         *at = 0;
     }
@@ -40,12 +41,12 @@ pub(super) fn collect(log: &Path) -> Result<()> {
     loop {
         line.clear();
         let length = lines.read_line(&mut line)?;
-        // The last line may be half-written.
+        // The last line may be incomplete.
         if !line.ends_with('\n') {
             break;
         }
         *at += u64::try_from(length)?;
-        // Most lines are of others, and reading JSON costs more than searching it.
+        // Most lines are about other users, and searching a line costs less than parsing its JSON.
         if line.contains(OPERATOR) {
             let event: Value = serde_json::from_str(&line)?;
             found.extend(request(&event));
@@ -59,7 +60,7 @@ pub(super) fn collect(log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The request of an audit event, if windlass made it in its own name.
+/// The request of an audit event, if windlass sent it with its own rights.
 fn request(event: &Value) -> Option<String> {
     if event["user"]["username"] != OPERATOR {
         return None;

@@ -1,7 +1,7 @@
-//! One story: a namespace of its own on the shared bed.
+//! One story, with its own namespace on the shared bed.
 //!
-//! Here: applying, reading, waiting and cleaning up.
-//! Elsewhere: the bed (`super::test_bed`), what a failure shows (`super::diagnosis`).
+//! Here: applying, reading, waiting and cleaning up. Elsewhere: the bed (`super::test_bed`), the output after a failure
+//! (`super::diagnosis`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +23,10 @@ use super::flux::DEFAULT_WAIT_TIMEOUT;
 use super::test_bed::TestBed;
 use super::{await_until, diagnosis, requests};
 
-/// The groups whose objects may carry finalizers of a program that has ended.
+/// The API groups whose objects may have finalizers of a program that has ended.
 const OURS: [&str; 3] = [".toolkit.fluxcd.io", "windlass.dev", "apps.mumoshu.github.io"];
 
-/// An object by kind and name, in the story's namespace unless it says otherwise.
+/// An object by kind and name. It is in the namespace of the story unless it names another one.
 #[derive(Debug, Clone)]
 pub struct StoryObject {
     kind: GroupVersionKind,
@@ -35,19 +35,19 @@ pub struct StoryObject {
 }
 
 impl StoryObject {
-    /// For example `StoryObject::new("apps/v1", "Deployment", "web")`.
+    /// Names an object, for example `StoryObject::new("apps/v1", "Deployment", "web")`.
     pub fn new(api_version: &str, kind: &str, name: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
         Self { kind, name: name.to_owned(), namespace: None }
     }
 
-    /// The object `name` of a type that knows its kind.
+    /// Names the object `name` of a Rust type that knows its kind.
     pub fn of<K: Resource<DynamicType = ()>>(name: &str) -> Self {
         Self::new(&K::api_version(&()), &K::kind(&()), name)
     }
 
-    /// The same object of another namespace.
+    /// Names the same object in another namespace.
     #[must_use]
     pub fn in_namespace(self, namespace: &str) -> Self {
         Self { namespace: Some(namespace.to_owned()), ..self }
@@ -62,20 +62,20 @@ impl std::fmt::Display for StoryObject {
 
 /// A story that is running.
 ///
-/// End it with [`Story::end`]. When a story fails before, its namespace stays until the bed goes,
-/// so that a developer who keeps the bed running can inspect it.
+/// A story ends with [`Story::end`]. If it fails earlier, its namespace stays as long as the bed, so a developer who keeps the
+/// bed running can inspect it.
 pub struct Story {
-    /// A client with an administrator's rights.
+    /// A client with the rights of an administrator.
     pub client: Client,
-    /// The namespace that is this story's own.
+    /// The namespace of this story.
     pub namespace: String,
-    /// The bed on which it runs.
+    /// The bed on which the story runs.
     pub bed: &'static TestBed,
     kinds: Mutex<BTreeMap<String, (ApiResource, Scope)>>,
 }
 
 impl Story {
-    /// Creates a namespace whose name begins with `name` and has not been used before.
+    /// Creates a new namespace whose name begins with `name`.
     pub async fn begin(name: &str) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let bed = TestBed::shared().await?;
@@ -91,19 +91,19 @@ impl Story {
             .await
             .with_context(|| format!("cannot create the namespace {namespace}"))?;
         let story = Self { client, namespace, bed, kinds: Mutex::default() };
-        // Pods are refused until the controller manager has made the account they run as.
+        // The API server refuses Pods until the controller manager has created their ServiceAccount.
         let account = StoryObject::new("v1", "ServiceAccount", "default");
         story.await_object(&account, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         Ok(story)
     }
 
-    /// The administrator's kubeconfig.
+    /// The kubeconfig of the administrator.
     pub fn kubeconfig(&self) -> &Path {
         self.bed.kubeconfig()
     }
 
-    /// Server-side applies every document of a YAML text.
-    /// Objects that live in namespaces go to the story's, unless they name one.
+    /// Server-side applies every document of a YAML text. Namespaced objects are created in the namespace of the story, unless
+    /// they name another one.
     pub async fn apply(&self, yaml: &str) -> Result<Vec<DynamicObject>> {
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(yaml).context("the story's YAML is wrong")?;
@@ -129,14 +129,14 @@ impl Story {
         answer.with_context(|| format!("cannot apply {target}"))
     }
 
-    /// Changes an object by a JSON merge patch.
+    /// Changes an object with a JSON merge patch.
     pub async fn merge(&self, target: &StoryObject, patch: Value) -> Result<DynamicObject> {
         let api = self.api(target).await?;
         let answer = api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         answer.with_context(|| format!("cannot change {target}"))
     }
 
-    /// Changes an object's status by a JSON merge patch.
+    /// Changes the status of an object with a JSON merge patch.
     pub async fn merge_status(&self, target: &StoryObject, patch: Value) -> Result<DynamicObject> {
         let api = self.api(target).await?;
         let params = PatchParams::default();
@@ -144,7 +144,7 @@ impl Story {
         answer.with_context(|| format!("cannot change the status of {target}"))
     }
 
-    /// Asks for an object's deletion; it may linger until its finalizers are gone.
+    /// Requests the deletion of an object. The object may remain until its finalizers are removed.
     pub async fn delete(&self, target: &StoryObject) -> Result<()> {
         let api = self.api(target).await?;
         let answer = api.delete(&target.name, &DeleteParams::background()).await;
@@ -152,7 +152,7 @@ impl Story {
         Ok(())
     }
 
-    /// Reads an object of the story's namespace.
+    /// Reads an object in the namespace of the story.
     pub async fn get<K>(&self, name: &str) -> Result<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -163,13 +163,12 @@ impl Story {
         answer.with_context(|| format!("cannot read {} {name}", K::kind(&())))
     }
 
-    /// Reads an object of any kind; none if it does not exist.
+    /// Reads an object of any kind. Returns `None` if it does not exist.
     pub async fn read(&self, target: &StoryObject) -> Result<Option<DynamicObject>> {
         Ok(self.api(target).await?.get_opt(&target.name).await?)
     }
 
-    /// Waits until a status condition has a value, and is about the newest generation where it
-    /// says which one it is about.
+    /// Waits until a status condition has a value. If the condition names a generation, it has to be the newest one.
     pub async fn await_condition(
         &self,
         target: &StoryObject,
@@ -192,8 +191,8 @@ impl Story {
         outcome.with_context(|| format!("{target} did not come to {condition}={status}"))
     }
 
-    /// Waits until an object exists and is as desired; a failure shows how it was last, the
-    /// namespace's events, and the operator's log.
+    /// Waits until an object exists and satisfies a check. A failure prints the last state of the object, the events of the
+    /// namespace, and the operator's log.
     pub async fn await_object(
         &self,
         target: &StoryObject,
@@ -216,7 +215,7 @@ impl Story {
         }
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object no longer exists.
     pub async fn await_gone(&self, target: &StoryObject, timeout: Duration) -> Result<()> {
         self.await_until(&format!("{target} to be gone"), timeout, async || {
             Ok(self.read(target).await?.is_none().then_some(()))
@@ -224,7 +223,7 @@ impl Story {
         .await
     }
 
-    /// [`await_until`], with the namespace's events and the operator's log when it fails.
+    /// Calls [`await_until`]. A failure prints the events of the namespace and the operator's log.
     pub async fn await_until<T>(
         &self,
         what: &str,
@@ -240,7 +239,8 @@ impl Story {
         }
     }
 
-    /// The status of every object of our kinds, the events of the namespace and the end of the operator's log.
+    /// The status of every object of Flux's and windlass's kinds, the events of the namespace, and the end of the operator's
+    /// log.
     pub async fn diagnosis(&self) -> Result<String> {
         let mut text = String::new();
         for resource in self.our_kinds().await? {
@@ -257,19 +257,19 @@ impl Story {
         Ok(text + &diagnosis::surroundings(&self.client, &self.namespace).await)
     }
 
-    /// Our namespaced kinds.
+    /// The namespaced kinds of Flux and windlass.
     async fn our_kinds(&self) -> Result<Vec<ApiResource>> {
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
         let is_ours = |name: &str| OURS.iter().any(|suffix| name.ends_with(suffix));
         let ours = discovery.groups().filter(|group| is_ours(group.name()));
-        // A kind that the preferred version of its group lacks is one of ours, too, such as Alert.
+        // A kind such as Alert counts even if the preferred version of its group does not contain it.
         let all = ours.flat_map(|group| group.resources_by_stability());
         let namespaced = all.filter(|(_, abilities)| abilities.scope == Scope::Namespaced);
         Ok(namespaced.map(|(resource, _)| resource).collect())
     }
 
-    /// Asks for the namespace's deletion and takes the finalizers off our own kinds, since the
-    /// program that would do so may have ended. Does not wait.
+    /// Requests the deletion of the namespace, and removes the finalizers from objects of Flux and windlass. The program that
+    /// would remove them may have ended. Does not wait for the deletion.
     pub async fn end(self) -> Result<()> {
         if let Some(log) = self.bed.audit_log() {
             requests::collect(log)?;
@@ -296,7 +296,7 @@ impl Story {
                 Err(error) if !is_not_found(&error) => {
                     return Err(error).with_context(|| format!("cannot release {name}"));
                 }
-                // Gone already is as good.
+                // An object that no longer exists is no error.
                 _ => {}
             }
         }
@@ -312,7 +312,7 @@ impl Story {
         })
     }
 
-    /// Asks the API server about a kind once a story, and again while it does not know it.
+    /// Discovers a kind once for each story. If the API server does not know the kind, the next call discovers it again.
     async fn resource(&self, kind: &GroupVersionKind) -> Result<(ApiResource, Scope)> {
         let key = format!("{}/{}", kind.api_version(), kind.kind);
         let known = self.kinds.lock().get(&key).cloned();
@@ -320,7 +320,7 @@ impl Story {
             return Ok(known);
         }
         let mut found = discovery::pinned_kind(&self.client, kind).await;
-        // A kind that was just defined is established before it is served; on a busy machine that takes seconds.
+        // A new CRD is established before the API server serves its kind. On a busy machine, that takes seconds.
         for _ in 0..100 {
             if found.is_ok() {
                 break;

@@ -1,12 +1,12 @@
-//! A test that runs another one of its binary in a process with an environment of its own.
+//! Runs another test of the same test binary in a separate process with its own environment.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-/// Runs a test that is ignored otherwise, with these variables and nothing else of the environment but `PATH` and
-/// `TMPDIR`: whether it passed, and what it said. Blocks, on a runtime of many threads.
+/// Runs an otherwise ignored test in a process. Its environment contains only these variables, `PATH` and `TMPDIR`. Returns
+/// whether the test passed, and its output. The call blocks, so it needs a runtime with several threads.
 pub fn run_in_subprocess(
     test: &str,
     variables: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,

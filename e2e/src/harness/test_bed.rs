@@ -1,7 +1,7 @@
 //! The control plane that all stories of a test run share.
 //!
-//! Here: starting it once, or using the one that is named in the environment.
-//! Elsewhere: the control plane (`crate::control_plane`), a story's own namespace (`super::story`).
+//! Here: starting the control plane once, or using the one that the environment names.
+//! Elsewhere: the control plane (`crate::control_plane`), the namespace of a story (`super::story`).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ pub struct TestBed {
     kubeconfig: PathBuf,
     operator_kubeconfig: PathBuf,
     audit_log: Option<PathBuf>,
-    /// Ours to end, unless it was given to us.
+    /// The control plane if this process started it. `None` if the environment named a cluster.
     plane: Option<ControlPlane>,
 }
 
 impl TestBed {
-    /// The bed of this process: started when first asked for, gone when the process ends.
-    /// `$WINDLASS_TEST_KUBECONFIG` names another cluster to use instead.
+    /// The bed of this process. It starts at the first call and ends with the process. `$WINDLASS_TEST_KUBECONFIG` names
+    /// another cluster to use instead.
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<TestBed> = OnceCell::const_new();
         SHARED.get_or_try_init(Self::open).await
@@ -43,7 +43,7 @@ impl TestBed {
         })
     }
 
-    /// A cluster of ours (`cargo xtask cluster up`) has more files beside the kubeconfig.
+    /// A control plane of `cargo xtask cluster up` has further files beside its kubeconfig.
     fn given(kubeconfig: PathBuf) -> Result<Self> {
         anyhow::ensure!(
             kubeconfig.is_file(),
@@ -61,18 +61,17 @@ impl TestBed {
         })
     }
 
-    /// The administrator's kubeconfig.
+    /// The kubeconfig of the administrator.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The kubeconfig for the program under test. On a cluster that is not ours it is the
-    /// administrator's.
+    /// The kubeconfig for the program under test. A given cluster without `operator.kubeconfig` uses that of the administrator.
     pub fn operator_kubeconfig(&self) -> &Path {
         &self.operator_kubeconfig
     }
 
-    /// A kubeconfig with a token of a service account.
+    /// Writes a kubeconfig with a token of a service account.
     ///
     /// # Errors
     /// There is no such account, or the cluster is not ours.
@@ -90,14 +89,14 @@ impl TestBed {
         plane.trusted_issuer(server).await
     }
 
-    /// The API server's audit log, where requests are counted by user agent; not there on a
-    /// cluster that is not ours.
+    /// The audit log of the API server, in which requests are counted by user agent. `None` on a given cluster without such a
+    /// log beside its kubeconfig.
     pub fn audit_log(&self) -> Option<&Path> {
         self.audit_log.as_deref()
     }
 
-    /// A client for the administrator. It works only within the current runtime, so each test
-    /// makes its own.
+    /// Makes a client with the rights of the administrator. It works only within the current runtime, so each test makes its
+    /// own.
     pub async fn client(&self) -> Result<Client> {
         control_plane::client(&self.kubeconfig).await
     }

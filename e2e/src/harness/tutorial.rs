@@ -1,4 +1,4 @@
-//! Commands of a page, run one after the other as a reader would.
+//! Runs the commands of a documentation page one after the other, as a reader would.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::Story;
 use crate::operator_process;
 use testbed::binaries::TestbedBinaries;
 
-/// The commands in the `sh` blocks of a page, in order.
+/// The commands in the `sh` blocks of a page, in their order.
 pub fn commands(page: &str) -> Vec<String> {
     let mut is_inside = false;
     let mut found = Vec::new();
@@ -25,10 +25,10 @@ pub fn commands(page: &str) -> Vec<String> {
 }
 
 impl Story {
-    /// Runs a command of a page in a folder, on the control plane; returns what it prints on both streams.
+    /// Runs a command of a page in a folder, on the control plane. Returns its output from both streams.
     ///
     /// # Errors
-    /// It is neither `kubectl` nor `windlass`, or it failed.
+    /// The command is neither `kubectl` nor `windlass`, or the command failed.
     pub fn typed(&self, command: &str, folder: &Path) -> Result<String> {
         let program = match command.split_whitespace().next() {
             Some("kubectl") => TestbedBinaries::ensure()?.path("kubectl")?.to_owned(),
@@ -36,7 +36,7 @@ impl Story {
             _ => bail!("`{command}` is neither kubectl nor windlass"),
         };
         let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
-        // A shell, as readers have one: quotes count.
+        // Readers use a shell, so quotes in the command matter.
         let output = Command::new("sh")
             .args(["-c", &format!("\"${{PROGRAM}}\" {rest}")])
             .env("PROGRAM", program)
@@ -46,7 +46,7 @@ impl Story {
             .with_context(|| format!("`{name}` cannot be started"))?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text).into_owned();
-        // It found what the page broke.
+        // `windlass why` exits with 1 because it found the problem that the page caused.
         let has_found = command.starts_with("windlass why ") && output.status.code() == Some(1);
         ensure!(output.status.success() || has_found, "`{command}`: {text}");
         Ok(text)

@@ -1,8 +1,8 @@
-//! Widgets, whose definition is `manifests::widget_crd`, as what stories read, write and wait for.
+//! Names the Widgets of a story and their CRD, which is `manifests::widget_crd`.
 
 use super::StoryObject;
 
-/// The definition of the Widgets of a group.
+/// The CRD of the Widgets of a group.
 pub fn crd(group: &str) -> StoryObject {
     let name = format!("widgets.{group}");
     StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)

@@ -1,7 +1,7 @@
-//! windlass as stories run it: on the bed, with its own storage and loopback addresses.
+//! Runs windlass for stories, with its own storage and loopback addresses.
 //!
-//! Here: flags, waiting until it works, the one operator that stories share.
-//! Elsewhere: the process (`crate::operator_process`), the objects it is given (`super::flux`).
+//! Here: flags, waiting until windlass is ready, the one operator that stories share.
+//! Elsewhere: the process (`crate::operator_process`), the objects that it reconciles (`super::flux`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use crate::control_plane::free_ports;
 use crate::operator_process::{self, OperatorProcess};
 use crate::process_usage::cpu_seconds;
 
-/// How long the program may take until it works, on a machine that is busy.
+/// How long windlass may take to become ready on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running windlass.
 #[derive(Debug)]
 pub struct WindlassProcess {
-    /// The process: to be killed, stopped, started again, asked for its log.
+    /// The process. Stories kill it, stop it, start it again, and read its log.
     pub operator: OperatorProcess,
     health: String,
     artifacts: String,
@@ -35,13 +35,13 @@ pub struct WindlassProcess {
 }
 
 impl WindlassProcess {
-    /// Starts windlass on a bed, with more flags, and waits until it works.
-    /// The addresses stay the same over restarts.
+    /// Starts windlass on a bed with additional flags, and waits until it is ready. Its addresses stay the same after a
+    /// restart.
     pub async fn start(bed: &TestBed, more: &[&str]) -> Result<Self> {
         Self::start_with(bed, more, &[]).await
     }
 
-    /// As [`WindlassProcess::start`], with more variables in its environment.
+    /// Starts windlass like [`WindlassProcess::start`], with additional environment variables.
     pub async fn start_with(
         bed: &TestBed,
         more: &[&str],
@@ -59,11 +59,11 @@ impl WindlassProcess {
                 "--log-level=debug".to_owned(),
             ];
             arguments.extend(more.iter().map(|&flag| flag.to_owned()));
-            // Whatever stories fetch from is on this machine.
+            // The servers of stories are on this machine.
             if !more.iter().any(|flag| flag.starts_with("--allow-loopback-sources")) {
                 arguments.push("--allow-loopback-sources".to_owned());
             }
-            // Through a proxy it has another one.
+            // A story that uses a proxy passes its own kubeconfig.
             if !more.iter().any(|flag| flag.starts_with("--kubeconfig")) {
                 arguments.push(format!("--kubeconfig={}", bed.operator_kubeconfig().display()));
             }
@@ -87,12 +87,12 @@ impl WindlassProcess {
         anyhow::bail!("windlass found no free port three times")
     }
 
-    /// Starts windlass for the namespace of one story only.
+    /// Starts a windlass that watches only the namespace of one story.
     pub async fn start_for(story: &Story, more: &[&str]) -> Result<Self> {
         Self::start_for_with(story, more, &[]).await
     }
 
-    /// As [`WindlassProcess::start_for`], with more variables in its environment.
+    /// Starts windlass like [`WindlassProcess::start_for`], with additional environment variables.
     pub async fn start_for_with(
         story: &Story,
         more: &[&str],
@@ -106,40 +106,40 @@ impl WindlassProcess {
         Self::start_with(story.bed, &flags, environment).await
     }
 
-    /// Starts it again after it ended, and waits until it works.
+    /// Starts windlass again after it ended, and waits until it is ready.
     pub async fn resume(&mut self) -> Result<()> {
         self.operator.resume()?;
         self.await_ready().await
     }
 
-    /// The folder of its artifacts.
+    /// The folder of windlass's artifacts.
     pub fn storage(&self) -> PathBuf {
         self.operator.folder().join("storage")
     }
 
-    /// Where it serves artifacts and takes events.
+    /// The address at which windlass serves artifacts and receives events.
     pub fn artifacts(&self) -> &str {
         &self.artifacts
     }
 
-    /// Where it receives webhooks, without a path.
+    /// The address at which windlass receives webhooks, without a path.
     pub fn webhooks(&self) -> &str {
         &self.webhooks
     }
 
-    /// Its metrics as they are now.
+    /// The current metrics of windlass.
     pub async fn metrics(&self) -> Result<String> {
         Ok(reqwest::get(&self.metrics).await?.error_for_status()?.text().await?)
     }
 
-    /// What it answers to a readiness probe: status and text.
+    /// The answer of windlass to a readiness probe: status and text.
     pub async fn readiness(&self) -> Result<(u16, String)> {
         let answer = reqwest::get(&self.health).await?;
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// By how much it delays the answer to a liveness probe: the time until the answer, or the processor time that it used
-    /// meanwhile if that is less, since it is not at fault for other processes of the machine.
+    /// How long windlass delays the answer to a liveness probe. It is the time until the answer, or the processor time that
+    /// windlass used meanwhile if that is less. So other processes of the machine do not count.
     pub async fn liveness_delay(&self) -> Result<Duration> {
         let address = self.health.replace("/readyz", "/healthz");
         let id = self.operator.id().context("windlass has ended")?;
@@ -167,11 +167,12 @@ impl WindlassProcess {
     }
 }
 
-/// What the definitions were when this process had created them: their names and generations. Stories start windlass very
-/// often, and the API server's work for a definition is large.
+/// The names and generations of the CRDs after this process created them. Stories start windlass often, and each CRD causes
+/// much work for the API server.
 static CREATED: Mutex<Option<BTreeMap<String, i64>>> = Mutex::const_new(None);
 
-/// Creates the CustomResourceDefinitions unless they are as this process created them, and waits until they are served.
+/// Creates the CustomResourceDefinitions unless they are still as this process created them. Waits until the API server serves
+/// them.
 ///
 /// # Errors
 /// The API server refuses them, or does not serve them in time.
@@ -192,7 +193,7 @@ pub async fn create_crds(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The generations of definitions that are there and stay.
+/// The generations of the CRDs that exist and are not being deleted.
 async fn generations(
     api: &Api<apiextensions::CustomResourceDefinition>,
     names: &BTreeSet<&str>,
@@ -203,7 +204,7 @@ async fn generations(
     Ok(known.filter(|(name, _)| names.contains(name.as_str())).collect())
 }
 
-/// Creates a definition, and waits until all its versions are served. Gives its name and generation.
+/// Creates a CRD, and waits until the API server serves all its versions. Returns its name and generation.
 async fn create_crd(
     client: &Client,
     api: &Api<apiextensions::CustomResourceDefinition>,
@@ -215,7 +216,7 @@ async fn create_crd(
     for version in crd.spec.versions.iter().filter(|it| it.served) {
         let version = format!("{}/{}", crd.spec.group, version.name);
         await_until(&format!("{name} to be served in {version}"), START_LIMIT, async || {
-            // Only the status of the definition says so itself, and the rest of it is large.
+            // The status of the CRD also says this, but the CRD itself is large.
             let served = client.list_api_group_resources(&version).await?.resources;
             Ok(served.iter().any(|it| it.name == crd.spec.names.plural).then_some(()))
         })
@@ -226,7 +227,7 @@ async fn create_crd(
 
 static SHARED: OnceCell<Mutex<WindlassProcess>> = OnceCell::const_new();
 
-/// Whether a story of this test run has a windlass of its own.
+/// Whether a story of this test run has its own windlass.
 static HAS_OWN: AtomicBool = AtomicBool::new(false);
 
 const TWO: &str = "a story with a windlass of its own is in a process whose stories share one, which would reconcile the \
@@ -234,8 +235,8 @@ const TWO: &str = "a story with a windlass of its own is in a process whose stor
 
 /// The windlass that the stories of a test run share. It watches every namespace.
 ///
-/// Nothing in a story happens because of an interval or a retry: those of dependencies, as those that stories set, are
-/// ten minutes long.
+/// Intervals and retries are ten minutes long, in windlass's dependency checks and in the objects of stories. So nothing in a
+/// story happens because of an interval.
 async fn shared() -> Result<&'static Mutex<WindlassProcess>> {
     ensure!(!HAS_OWN.load(Ordering::Relaxed), TWO);
     SHARED
@@ -247,13 +248,13 @@ async fn shared() -> Result<&'static Mutex<WindlassProcess>> {
 }
 
 impl Story {
-    /// [`Story::begin`], with windlass at work in every namespace.
+    /// Begins a story like [`Story::begin`], with the shared windlass running in every namespace.
     pub async fn with_windlass(name: &str) -> Result<Self> {
         shared().await?;
         Self::begin(name).await
     }
 
-    /// The operator that all stories begun by [`Story::with_windlass`] share; look, don't touch.
+    /// The operator that all stories of [`Story::with_windlass`] share. A story may read its state, but must not change it.
     pub async fn windlass(&self) -> Result<MutexGuard<'static, WindlassProcess>> {
         Ok(shared().await?.lock().await)
     }

@@ -1,7 +1,7 @@
-//! Seeing objects change, each change with the moment at which it arrived.
+//! Watches objects, and records the time at which each change arrived.
 //!
-//! Here: watches of several kinds as one stream, waiting for a change, what was last seen when it does not come.
-//! Elsewhere: what changes are waited for (`tools/demo`, `tools/bench`).
+//! Here: watches of several kinds as one stream, waiting for a change, and the last states if the change does not come.
+//! Elsewhere: the changes that are expected (`tools/demo`, `tools/bench`).
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,10 +20,10 @@ use tokio::task::JoinSet;
 
 use testbed::progress;
 
-/// How much of an object's state a failure shows.
+/// The longest state of an object in a failure message, in characters.
 const MAX_STATE_CHARACTERS: usize = 200;
 
-/// Which objects of a kind are watched.
+/// Selects the objects of a kind that are watched.
 #[derive(Debug, Clone)]
 pub struct WatchSelection {
     resource: ApiResource,
@@ -33,29 +33,29 @@ pub struct WatchSelection {
 }
 
 impl WatchSelection {
-    /// All objects of a kind, such as `apps/v1` and `Deployment`.
+    /// Selects all objects of a kind, such as `apps/v1` and `Deployment`.
     pub fn of(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         Self { resource, namespace: None, name: None, labels: None }
     }
 
-    /// Only those of a namespace.
+    /// Selects only the objects in a namespace.
     pub fn within(self, namespace: &str) -> Self {
         Self { namespace: Some(namespace.to_owned()), ..self }
     }
 
-    /// Only the one of this name.
+    /// Selects only the object with this name.
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
     }
 
-    /// Only those with a label.
+    /// Selects only the objects with a label.
     pub fn labelled(self, selector: &str) -> Self {
         Self { labels: Some(selector.to_owned()), ..self }
     }
 
-    /// Where their requests go.
+    /// The API client for the selected objects.
     pub fn api(&self, client: &Client) -> Api<DynamicObject> {
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
@@ -63,10 +63,11 @@ impl WatchSelection {
         }
     }
 
-    /// A watch of nothing else, and where requests about it go; objects that exist when it begins are not seen again.
+    /// Watches these objects only. Also returns the API client for them. Objects that exist when the watch begins are not
+    /// reported.
     ///
     /// # Errors
-    /// As [`ObjectWatch::begin`].
+    /// The same errors as those of [`ObjectWatch::begin`].
     pub async fn watch_alone(
         &self,
         client: &Client,
@@ -77,7 +78,7 @@ impl WatchSelection {
     }
 
     fn config(&self) -> watcher::Config {
-        // One request for the list and what follows: the watch is open when the list is complete.
+        // One request returns the list and the following changes, so the watch is open when the list is complete.
         let mut config = watcher::Config::default().streaming_lists();
         if let Some(name) = &self.name {
             config = config.fields(&format!("metadata.name={name}"));
@@ -89,42 +90,42 @@ impl WatchSelection {
     }
 }
 
-/// An object as a watch saw it.
+/// An object as a watch reported it.
 #[derive(Debug, Clone)]
 pub struct WatchedObject {
-    /// When it arrived.
+    /// When the change arrived.
     pub at: Instant,
-    /// `Deployment`.
+    /// The kind, such as `Deployment`.
     pub kind: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// Whether it still exists; if not, `object` is how it was last.
+    /// Whether the object still exists. If not, `object` is its last state.
     pub exists: bool,
     object: DynamicObject,
 }
 
 impl WatchedObject {
-    /// Whether it is this object.
+    /// Whether this is the object with a kind and a name.
     pub fn is(&self, kind: &str, name: &str) -> bool {
         self.kind == kind && self.name == name
     }
 
-    /// A value of it by JSON pointer, such as `/spec/replicas`; null where there is none.
+    /// The value at a JSON pointer, such as `/spec/replicas`. Null if there is none.
     pub fn value(&self, pointer: &str) -> &Value {
         self.object.data.pointer(pointer).unwrap_or(&Value::Null)
     }
 
-    /// Its unique id.
+    /// The UID of the object.
     pub fn uid(&self) -> String {
         self.object.uid().unwrap_or_default()
     }
 
-    /// Which write to the cluster made it so: later writes, of any object, have higher numbers.
+    /// The resourceVersion as a number. Later writes to the cluster, of any object, have higher numbers.
     pub fn version(&self) -> u64 {
         self.object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
     }
 
-    /// Whether it is Ready, and says so about its newest generation.
+    /// Whether the object is Ready for its newest generation.
     pub fn is_ready(&self) -> bool {
         let generation = self.object.metadata.generation;
         self.ready().is_some_and(|ready| {
@@ -132,19 +133,19 @@ impl WatchedObject {
         })
     }
 
-    /// Whether it is a Ready Kustomization that has applied a commit.
+    /// Whether the object is a Ready Kustomization that has applied a commit.
     pub fn has_applied(&self, commit: &str) -> bool {
         let revision = self.value("/status/lastAppliedRevision").as_str();
         self.is_ready() && revision.is_some_and(|revision| revision.ends_with(commit))
     }
 
-    /// Whether it is a Ready source whose artifact is of a commit.
+    /// Whether the object is a Ready source whose artifact is from a commit.
     pub fn has_fetched(&self, commit: &str) -> bool {
         let revision = self.value("/status/artifact/revision").as_str();
         self.is_ready() && revision.is_some_and(|revision| revision.ends_with(commit))
     }
 
-    /// Whether it is a Deployment all of whose Pods are of its newest generation and available.
+    /// Whether the object is a Deployment whose Pods are all available and of its newest generation.
     pub fn is_rolled_out(&self) -> bool {
         let number = |pointer: &str| self.value(pointer).as_i64().unwrap_or_default();
         let wanted = number("/spec/replicas");
@@ -154,7 +155,7 @@ impl WatchedObject {
                 .all(|it| number(&format!("/status/{it}")) == wanted)
     }
 
-    /// What its Ready condition says.
+    /// The message of the object's Ready condition.
     pub fn message(&self) -> &str {
         self.ready().and_then(|ready| ready["message"].as_str()).unwrap_or_default()
     }
@@ -163,7 +164,7 @@ impl WatchedObject {
         self.value("/status/conditions").as_array()?.iter().find(|it| it["type"] == "Ready")
     }
 
-    /// What a person needs to know of it, in a line.
+    /// A summary of the object for a person, in one line.
     fn describe(&self) -> String {
         let word = self.ready().and_then(|ready| ready["status"].as_str());
         let data = self.object.data.get("spec").unwrap_or(self.value("/data"));
@@ -180,15 +181,15 @@ impl WatchedObject {
 pub struct ObjectWatch {
     seen: mpsc::UnboundedReceiver<WatchedObject>,
     last: BTreeMap<String, String>,
-    /// Ended when dropped.
+    /// The tasks of the watches, which end when this is dropped.
     _tasks: JoinSet<()>,
 }
 
 impl ObjectWatch {
-    /// Opens a watch for each selection; what exists already is seen first.
+    /// Opens a watch for each selection. Existing objects are reported first.
     ///
     /// # Guarantees
-    /// No change after the return is missed.
+    /// After this call returns, no change is missed.
     pub async fn begin(client: &Client, selections: &[WatchSelection]) -> anyhow::Result<Self> {
         let (tell, seen) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
@@ -207,15 +208,15 @@ impl ObjectWatch {
         Ok(Self { seen, last: BTreeMap::new(), _tasks: tasks })
     }
 
-    /// Forgets what was seen and not yet asked for.
+    /// Discards the changes that were reported but not yet read.
     pub fn forget(&mut self) {
         while self.seen.try_recv().is_ok() {}
     }
 
-    /// The next change.
+    /// Returns the next change.
     ///
     /// # Errors
-    /// When there is none before `deadline`: what was waited for and how everything was last.
+    /// No change arrives before `deadline`. The error contains `what` and the last states of all objects.
     pub async fn next(&mut self, what: &str, deadline: Instant) -> anyhow::Result<WatchedObject> {
         match tokio::time::timeout_at(deadline.into(), self.seen.recv()).await {
             Ok(Some(seen)) => {
@@ -231,10 +232,10 @@ impl ObjectWatch {
         }
     }
 
-    /// Waits for a change of which `is_it` is true.
+    /// Waits for a change for which `is_it` is true.
     ///
     /// # Errors
-    /// As [`ObjectWatch::next`].
+    /// The same errors as those of [`ObjectWatch::next`].
     pub async fn until(
         &mut self,
         what: &str,
@@ -251,10 +252,10 @@ impl ObjectWatch {
         }
     }
 
-    /// Sees to it that nothing of which `is_broken` is true happens for a while.
+    /// Checks for a while that no change makes `is_broken` true.
     ///
     /// # Errors
-    /// `fault` with what happened.
+    /// A change made `is_broken` true. The error contains `fault` and the change.
     pub async fn stays(
         &mut self,
         fault: &str,
@@ -295,7 +296,7 @@ async fn follow(
                 }
                 continue;
             }
-            // After an error the watch is opened again.
+            // After an error, the watch is opened again.
             Ok(Event::Init) | Err(_) => continue,
         };
         let seen =

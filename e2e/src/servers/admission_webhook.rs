@@ -1,4 +1,4 @@
-//! An admission webhook on loopback: it admits, refuses or does not answer, as a story says.
+//! An admission webhook on loopback. A story decides whether it admits requests, refuses them or does not answer.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::tls_proxy::TlsProxyListener;
 /// How the webhook answers an admission review.
 #[derive(Debug, Clone, Default)]
 pub enum WebhookVerdict {
-    /// It is admitted.
+    /// The webhook admits the request.
     #[default]
     Admit,
-    /// It is refused, with this text.
+    /// The webhook refuses the request with this text.
     Refuse(String),
-    /// It is refused, with this text, unless it is a dry-run.
+    /// The webhook refuses the request with this text, unless it is a dry-run.
     RefuseWrites(String),
-    /// It gets no answer.
+    /// The webhook does not answer.
     Hang,
 }
 
@@ -38,7 +38,7 @@ struct WebhookServerState {
     asked: usize,
 }
 
-/// A webhook. Ends when dropped.
+/// A running webhook. It ends when it is dropped.
 #[derive(Debug)]
 pub struct AdmissionWebhookServer {
     front: TlsProxyListener,
@@ -54,7 +54,7 @@ impl Drop for AdmissionWebhookServer {
 }
 
 impl AdmissionWebhookServer {
-    /// Starts one on the current runtime.
+    /// Starts a webhook on the current runtime.
     ///
     /// # Errors
     /// No port, or no certificate.
@@ -70,18 +70,18 @@ impl AdmissionWebhookServer {
         Ok(Self { front, authority, shared: state, stop })
     }
 
-    /// From now on this is what it does.
+    /// Sets how the webhook answers from now on.
     pub fn set(&self, answer: WebhookVerdict) {
         self.shared.lock().answer = answer;
     }
 
-    /// How often it was asked.
+    /// How many reviews the webhook received.
     pub fn asked(&self) -> usize {
         self.shared.lock().asked
     }
 
-    /// Has the API server ask it about ConfigMaps that are written in a namespace, for so many seconds each time. Without
-    /// an answer they are refused.
+    /// Makes a webhook configuration. The API server then asks the webhook about ConfigMap writes in a namespace, and waits
+    /// `seconds` for each answer. Without an answer, it refuses the write.
     pub fn configuration(&self, namespace: &str, seconds: u32) -> Value {
         let authority = STANDARD.encode(self.authority.certificate());
         let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],

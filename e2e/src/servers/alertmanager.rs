@@ -1,6 +1,6 @@
-//! Prometheus's Alertmanager: Debian's `prometheus-alertmanager`.
+//! Prometheus's Alertmanager, from the Debian package `prometheus-alertmanager`.
 //!
-//! Here: running it without receivers of its own, and asking which alerts it has.
+//! Here: running it without receivers, and reading its alerts.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::control_plane::free_ports;
 use crate::harness::await_until;
 use crate::process_reaper::ProcessReaper;
 
-/// A running server. Ends with this process, or when dropped.
+/// A running server. It ends when it is dropped or when this process ends.
 pub struct AlertmanagerServer {
     port: u16,
     client: reqwest::Client,
@@ -21,7 +21,7 @@ pub struct AlertmanagerServer {
 }
 
 impl AlertmanagerServer {
-    /// Starts it.
+    /// Starts the server.
     pub async fn start() -> Result<Self> {
         let package = "prometheus-alertmanager";
         let program = super::installed(&[package, "alertmanager"], package)?;
@@ -46,7 +46,7 @@ impl AlertmanagerServer {
         Ok(server)
     }
 
-    /// The address of its interface.
+    /// The URL of the server.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }

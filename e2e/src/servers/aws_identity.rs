@@ -1,9 +1,9 @@
-//! Where machines and pods of AWS get their credentials, on loopback: the metadata of an instance, the credentials of a
-//! container or pod, the token service (with MinIO's action for users of a directory), and the service with logins for
-//! registries.
+//! Fake AWS services on loopback from which machines and Pods get credentials: instance metadata, container credentials, the
+//! token service, and the registry login service. The token service also has MinIO's action for directory users.
 //!
-//! Each gives the same keys, so that a server which checks signatures shows whether they arrived. The service with logins
-//! checks them itself; it gives the login of our registry, since AWS's has no other double.
+//! All services give the same keys, so a server that verifies signatures shows whether the keys arrived.
+//! The login service verifies signatures itself. It returns the login of the test bed's registry, because there is no fake of
+//! AWS's registry.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -23,19 +23,19 @@ use sha2::{Digest as _, Sha256};
 use super::registry::{PASSWORD, USER};
 use super::s3::{ACCESS, SECRET, hex, hmac};
 
-/// The token that containers must show.
+/// The token that containers must send.
 pub const POD_TOKEN: &str = "token-of-the-pod";
-/// The web identity that is exchanged.
+/// The web identity token that clients exchange for keys.
 pub const WEB_IDENTITY: &str = "token-of-the-service-account";
-/// The user of the directory that keys are given to.
+/// The directory user who gets keys.
 pub const LDAP_USER: &str = "uid=app,dc=example,dc=com";
 /// The password of [`LDAP_USER`].
 pub const LDAP_PASSWORD: &str = "d1rectory & passw0rd";
-/// None: the server takes no keys of a session.
+/// Empty, because the test server accepts no session tokens.
 const SESSION: &str = "";
 const METADATA_TOKEN: &str = "token-of-the-instance";
 
-/// A running server. Ends when dropped.
+/// A running server. It ends when it is dropped.
 #[derive(Debug)]
 pub struct AwsIdentityServer {
     address: SocketAddr,
@@ -46,7 +46,7 @@ pub struct AwsIdentityServer {
 #[derive(Debug, Default)]
 struct AwsIdentityServerState {
     asked: Vec<String>,
-    /// The passwords of the logins that are given before the right one.
+    /// The passwords that the login service returns before the right one.
     stale: Vec<String>,
 }
 
@@ -61,22 +61,22 @@ impl AwsIdentityServer {
         Ok(Self { address, shared, server })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its address.
+    /// The URL of the server.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The requests so far: `<method> <path>`.
+    /// The requests so far, as `<method> <path>`.
     pub fn asked(&self) -> Vec<String> {
         self.shared.lock().asked.clone()
     }
 
-    /// The next logins for registries have these passwords, as if they had been taken back since.
+    /// Makes the next registry logins return these passwords, as if AWS had revoked them meanwhile.
     pub fn give_first(&self, passwords: &[&str]) {
         self.shared.lock().stale = passwords.iter().rev().map(|&it| it.to_owned()).collect();
     }
@@ -154,7 +154,7 @@ async fn answer(
     StatusCode::NOT_FOUND.into_response()
 }
 
-/// Keys for a user of a directory, as MinIO gives them.
+/// The keys for a directory user, in MinIO's format.
 fn of_directory(form: &str, expiration: &impl Display) -> Response {
     let sent: Vec<(String, String)> = url_pairs(form);
     let is_sent = |key: &str, value: &str| sent.iter().any(|(k, v)| k == key && v == value);
@@ -184,7 +184,7 @@ fn url_pairs(form: &str) -> Vec<(String, String)> {
     url.map(|url| url.query_pairs().into_owned().collect()).unwrap_or_default()
 }
 
-/// A login for our registry, as ECR gives it, if the request is signed with our keys.
+/// A login for the test registry in ECR's format, if the request is signed with the test keys.
 fn login(headers: &HeaderMap, target: &str, body: &str, password: &str) -> Response {
     let refused = |kind: &str| {
         let text = json!({"__type": kind, "message": "not for you"}).to_string();
@@ -203,7 +203,7 @@ fn login(headers: &HeaderMap, target: &str, body: &str, password: &str) -> Respo
     json!({"authorizationData": data}).to_string().into_response()
 }
 
-/// Whether a POST to `/` bears the signature of our keys (AWS Signature Version 4).
+/// Whether a POST to `/` is signed with the test keys (AWS Signature Version 4).
 pub(super) fn is_signed(headers: &HeaderMap, body: &str, service: &str) -> bool {
     let header = |name: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()

@@ -1,6 +1,7 @@
-//! A server that speaks the interface of Azure's blobs and checks keys and signatures: Azurite, with everything in memory.
+//! Azurite, a server with the API of Azure Blob Storage. It verifies keys and signatures, and keeps everything in memory.
 //!
-//! Here: running it, putting objects into it, signatures of it, what it was asked. Elsewhere: how it is installed (`binaries`).
+//! Here: running it, uploading objects, making shared access signatures, and reading its requests. Elsewhere: installing it
+//! (`binaries`).
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,13 +22,13 @@ use testbed::binaries::packages;
 /// The account that the server knows.
 pub const ACCOUNT: &str = "shop";
 
-/// Its key.
+/// The key of [`ACCOUNT`].
 pub const KEY: &str = "d2luZGxhc3Mga25vd3MgYSBrZXkgb2YgMzIgYnl0ZXM=";
 
-/// The version of the interface.
+/// The version of the API.
 const VERSION: &str = "2021-12-02";
 
-/// A running server. Ends with this process, or when dropped.
+/// A running server. It ends when it is dropped or when this process ends.
 #[derive(Debug)]
 pub struct AzuriteServer {
     _folder: TempDir,
@@ -64,12 +65,12 @@ impl AzuriteServer {
         Ok(server)
     }
 
-    /// The host and port.
+    /// The host and port of the server.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The URL of the account, as `spec.endpoint` names it.
+    /// The URL of the account, for `spec.endpoint`.
     pub fn url(&self) -> String {
         format!("http://{}/{ACCOUNT}", self.address())
     }
@@ -79,34 +80,35 @@ impl AzuriteServer {
         self.send(Method::PUT, name, Some(("restype", "container")), b"").await
     }
 
-    /// Puts an object into a container.
+    /// Uploads an object to a container.
     pub async fn put(&self, bucket: &str, key: &str, body: impl AsRef<[u8]>) -> Result<()> {
         self.send(Method::PUT, &format!("{bucket}/{key}"), None, body.as_ref()).await
     }
 
-    /// Takes an object out of a container.
+    /// Deletes an object from a container.
     pub async fn delete(&self, bucket: &str, key: &str) -> Result<()> {
         self.send(Method::DELETE, &format!("{bucket}/{key}"), None, b"").await
     }
 
-    /// A shared access signature that allows listing and reading a container for an hour.
+    /// A shared access signature with which a client may list and read a container for an hour.
     pub fn signature(&self, bucket: &str) -> Result<String> {
         let end =
             Timestamp::now().checked_add(1.hour())?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let version = "2018-11-09";
         let resource = format!("/blob/{ACCOUNT}/{bucket}");
-        // Permissions, start, end, what; policy, addresses, protocol; version, kind; snapshot and five headers.
+        // The fields are: permissions, start, end, resource; policy, addresses, protocol; version, resource type; snapshot, and
+        // five headers.
         let text = format!("rl\n\n{end}\n{resource}\n\n\n\n{version}\nc\n\n\n\n\n\n");
         let signature = STANDARD.encode(hmac(&STANDARD.decode(KEY)?, text.as_bytes()));
         let signature = encoded(&signature);
         Ok(format!("sv={version}&sr=c&sp=rl&se={}&sig={signature}", encoded(&end)))
     }
 
-    /// What was asked so far about a container by others: `<method> <path and query>`.
+    /// The requests of other clients about a container so far, as `<method> <path and query>`.
     pub async fn requests(&self, bucket: &str) -> Result<Vec<String>> {
         let log = self.log.read().await?;
         let of = format!("/{ACCOUNT}/{bucket}");
-        // `<address> - - [<time>] "<method> <path and query> HTTP/1.1" <status> <length>`
+        // The format of a log line: `<address> - - [<time>] "<method> <path and query> HTTP/1.1" <status> <length>`
         let asked = log.lines().filter_map(|line| line.split('"').nth(1));
         let asked = asked.filter_map(|asked| asked.strip_suffix(" HTTP/1.1"));
         let is_ours = |asked: &&str| {
@@ -116,8 +118,8 @@ impl AzuriteServer {
         Ok(asked.filter(is_ours).map(str::to_owned).collect())
     }
 
-    /// Sends a request that is signed with the key. Not by the library that the program uses: both would be wrong in the
-    /// same way.
+    /// Sends a request that is signed with the key. It does not use windlass's library, because then both sides could be wrong
+    /// in the same way.
     async fn send(
         &self,
         method: Method,
@@ -138,7 +140,7 @@ impl AzuriteServer {
         let length = if body.is_empty() { String::new() } else { body.len().to_string() };
         let named: String =
             headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-        // The empty lines are headers that are not sent.
+        // The empty lines stand for headers that are not sent.
         let text =
             format!("{method}\n\n\n{length}\n\n\n\n\n\n\n\n\n{named}/{ACCOUNT}{path}{signed}");
         let signature = STANDARD.encode(hmac(&STANDARD.decode(KEY)?, text.as_bytes()));

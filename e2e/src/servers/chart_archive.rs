@@ -1,4 +1,4 @@
-//! Archives of charts as repositories of charts serve them.
+//! Makes chart archives, as chart repositories serve them.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use sha2::{Digest as _, Sha256};
 use sources::charts::LoadedChartFiles;
 use tree::{MemoryTree, RelPath};
 
-/// The archive of a chart.
+/// Packs the archive of a chart.
 ///
 /// # Errors
-/// When a path is none.
+/// A path is not valid in an archive.
 pub fn pack(name: &str, files: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     let files = files.iter().map(|(path, text)| (format!("{name}/{path}"), text.clone()));
     let tree = MemoryTree::from_files(files.collect::<Vec<_>>())?;
@@ -18,7 +18,7 @@ pub fn pack(name: &str, files: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// SHA-256 as an index has it.
+/// The SHA-256 digest, in the format of a repository index.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").ok();

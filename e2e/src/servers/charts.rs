@@ -1,7 +1,7 @@
-//! A chart repository as most are: files behind a web server, made by the real `helm`.
+//! A chart repository: files behind a web server, made by the real `helm`. Most public chart repositories work like this.
 //!
-//! Here: packing charts, their index, serving both and counting what was asked.
-//! Elsewhere: where `helm` comes from ([`testbed::oracle`]).
+//! Here: packing charts, making the index, serving both, and recording the requests. Elsewhere: building `helm`
+//! ([`testbed::oracle`]).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,35 +22,35 @@ use tokio::sync::oneshot;
 
 use testbed::oracle::OracleProgram;
 
-/// Files behind HTTP on loopback. Ends, with its files, when dropped.
+/// A running web server on loopback. It ends, and its files are removed, when it is dropped.
 pub struct ChartServer {
     address: SocketAddr,
     folder: tempfile::TempDir,
     helm: PathBuf,
     asked: Arc<Mutex<Vec<ChartServerRequest>>>,
-    /// The thread ends when this is dropped.
+    /// The thread of the server ends when this sender is dropped.
     _stop: oneshot::Sender<()>,
 }
 
-/// One request and its answer.
+/// One request and the status of its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChartServerRequest {
-    /// The path, with its slash.
+    /// The path, with its leading slash.
     pub path: String,
-    /// The status that was answered.
+    /// The status of the answer.
     pub status: u16,
 }
 
 #[derive(Clone)]
 struct ChartServerBackend {
     root: PathBuf,
-    /// What `Authorization` has to be.
+    /// The required value of the header `Authorization`.
     access: Option<String>,
     asked: Arc<Mutex<Vec<ChartServerRequest>>>,
 }
 
 impl ChartServer {
-    /// Starts a server without charts; with `access` only requests with that user and password may read.
+    /// Starts a server without charts. With `access`, clients need that user name and password.
     ///
     /// # Errors
     /// There is no `helm` and none can be built, or no port is free.
@@ -68,22 +68,22 @@ impl ChartServer {
         let (tell, receiver) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("chart-server".into()).spawn(move || {
             let outcome = run(backend, stopped, &tell);
-            // The receiver is gone once the address was sent; then the server has ended as intended.
+            // The receiver no longer exists after the address was sent. In that case, the server has ended as intended.
             tell.send(outcome.map(|()| None)).ok();
         })?;
         let address = receiver.recv()??.context("the chart server ended before it began")?;
         Ok(Self { address, folder, helm, asked, _stop: stop })
     }
 
-    /// The address of the repository.
+    /// The URL of the repository.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Packs a chart of these files and writes the index anew; URLs in it are relative.
+    /// Packs a chart of these files and writes the index again. The URLs in the index are relative.
     ///
     /// # Errors
-    /// `helm` fails; the error has its output.
+    /// `helm` fails. The error contains its output.
     pub fn publish(&self, files: &[(&str, &str)]) -> Result<()> {
         let chart = tempfile::tempdir_in(self.folder.path())?;
         for (path, text) in files {
@@ -98,24 +98,24 @@ impl ChartServer {
         Ok(())
     }
 
-    /// The folder that is served.
+    /// The folder with the files of the server.
     pub fn served(&self) -> std::path::PathBuf {
         self.folder.path().join("served")
     }
 
-    /// What `helm template NAME CHART` renders.
+    /// Runs `helm template NAME CHART` and returns its output.
     ///
     /// # Errors
-    /// `helm` fails; the error has its output.
+    /// `helm` fails. The error contains its output.
     pub fn render(&self, chart: &Path) -> Result<String> {
         let output = self.helm(&[Path::new("template"), Path::new("release"), chart])?;
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Runs `helm` with a home of its own.
+    /// Runs `helm` with its own home folder.
     ///
     /// # Errors
-    /// The command fails; the error has its output.
+    /// The command fails. The error contains its output.
     pub fn helm(&self, arguments: &[&Path]) -> Result<Output> {
         let home = self.folder.path().join("home");
         let mut command = Command::new(&self.helm);
@@ -126,12 +126,12 @@ impl ChartServer {
         Ok(output)
     }
 
-    /// What was asked since the start or [`ChartServer::forget`].
+    /// The requests since the start or [`ChartServer::forget`].
     pub fn asked(&self) -> Vec<ChartServerRequest> {
         self.asked.lock().clone()
     }
 
-    /// Begins counting anew.
+    /// Starts the record of requests again.
     pub fn forget(&self) {
         self.asked.lock().clear();
     }

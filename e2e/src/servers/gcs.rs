@@ -1,7 +1,7 @@
-//! A server that speaks the interfaces of Google Cloud Storage: fake-gcs-server, with everything in memory.
+//! fake-gcs-server, a server with the API of Google Cloud Storage, which keeps everything in memory.
 //!
-//! It accepts any credentials. Here: running it, putting objects into it, the requests that it got. Elsewhere: how it is
-//! built (`binaries`).
+//! It accepts any credentials. Here: running it, uploading objects, and reading its requests. Elsewhere: building it
+//! (`binaries`).
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,7 +24,7 @@ const FAKE_GCS_SERVER: ProgramSet = ProgramSet {
     advice: GO,
 };
 
-/// A running server. Ends with this process, or when dropped.
+/// A running server. It ends when it is dropped or when this process ends.
 #[derive(Debug)]
 pub struct GcsServer {
     _folder: TempDir,
@@ -59,7 +59,7 @@ impl GcsServer {
         Ok(server)
     }
 
-    /// The host and port, as `spec.endpoint` names them.
+    /// The host and port of the server, for `spec.endpoint`.
     pub fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -69,24 +69,25 @@ impl GcsServer {
         self.send(self.request(Method::POST, "/storage/v1/b").json(&json!({"name": name}))).await
     }
 
-    /// Puts an object into a bucket.
+    /// Uploads an object to a bucket.
     pub async fn put(&self, bucket: &str, key: &str, body: impl AsRef<[u8]>) -> Result<()> {
         let query = format!("uploadType=media&name={}", encoded(key));
         let path = format!("/upload/storage/v1/b/{bucket}/o?{query}");
         self.send(self.request(Method::POST, &path).body(body.as_ref().to_vec())).await
     }
 
-    /// Takes an object out of a bucket.
+    /// Deletes an object from a bucket.
     pub async fn delete(&self, bucket: &str, key: &str) -> Result<()> {
         let key = encoded(key);
         self.send(self.request(Method::DELETE, &format!("/storage/v1/b/{bucket}/o/{key}"))).await
     }
 
-    /// What was asked so far about a bucket by others: `<method> <path and query>`.
+    /// The requests of other clients about a bucket so far, as `<method> <path and query>`.
     pub async fn requests(&self, bucket: &str) -> Result<Vec<String>> {
         let log = self.log.read().await?;
         let of = format!("GET /storage/v1/b/{bucket}/o");
-        // `time=… level=INFO msg="<address> - - [<time>] \"<method> <path and query> HTTP/1.1\" <status> <length>\n"`
+        // The format of a log line: `time=… level=INFO msg="<address> - - [<time>] \"<method> <path and query> HTTP/1.1\"
+        // <status> <length>\n"`
         let asked = log.lines().filter_map(|line| line.split("\\\"").nth(1));
         let asked = asked.filter_map(|asked| asked.strip_suffix(" HTTP/1.1"));
         Ok(asked.filter(|asked| asked.starts_with(&of)).map(str::to_owned).collect())

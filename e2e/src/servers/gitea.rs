@@ -1,7 +1,8 @@
 //! Gitea, with its API, its webhooks, and Git over HTTP and SSH.
 //!
-//! Here: running it with one user, tokens, repositories that are pushed to, requests to its API. TLS is in front of it where
-//! a story wants it (`tls_proxy`). Elsewhere: how it is built (`binaries`), other Git servers (`git_server`).
+//! Here: running it with one user, tokens, repositories, and requests to its API. If a story needs TLS, `tls_proxy` runs in
+//! front of it.
+//! Elsewhere: building it (`binaries`), other Git servers (`git_server`).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,12 +20,12 @@ use crate::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use crate::process_reaper::ProcessReaper;
 use testbed::binaries::{GO, GoBuildRecipe, MissingSourcePart, ProgramSet, module};
 
-/// The user of the server, who may do everything.
+/// The user of the server, who has all rights.
 pub const USER: &str = "walker";
 /// The password of [`USER`].
 const PASSWORD: &str = "g1tea-passw0rd";
 
-/// The module, whose folder also has the templates and texts that the program reads.
+/// The Go module of Gitea. Its folder also contains the templates and texts that the program reads.
 const MODULE: &str = "code.gitea.io/gitea@v1.26.4";
 
 const GITEA: ProgramSet = ProgramSet {
@@ -32,7 +33,7 @@ const GITEA: ProgramSet = ProgramSet {
         name: "gitea",
         module: "gitea",
         package: "code.gitea.io/gitea",
-        // Clients ask for the version; without this it is `development`.
+        // Clients ask for the version. Without this flag, the version is `development`.
         link_flags: "-s -w -X main.Version=1.26.4",
         tags: "sqlite sqlite_unlock_notify",
         lacks: MissingSourcePart::Nothing,
@@ -41,30 +42,30 @@ const GITEA: ProgramSet = ProgramSet {
     advice: GO,
 };
 
-/// A running server. Ends, with its repositories, when dropped or when this process ends.
+/// A running server. It ends, and its repositories are removed, when it is dropped or when this process ends.
 pub struct GiteaServer {
     port: u16,
     ssh_port: u16,
     client: reqwest::Client,
     log: PathBuf,
     _reaper: ProcessReaper,
-    /// What is pushed from here.
+    /// The folder of the local repositories.
     local: TempDir,
 }
 
-/// A repository of [`USER`], and the local one that is pushed to it.
+/// A repository of [`USER`] on the server, and the local repository that is pushed to it.
 pub struct GiteaRepository {
-    /// What is committed to.
+    /// The local repository, in which stories commit.
     pub local: StoryGitRepository,
-    /// Where it is read, without `.git`, as Providers name it.
+    /// The URL for reading, without `.git`, as Providers use it.
     pub url: String,
-    /// Where it is in the API: `repos/<owner>/<name>`.
+    /// The path in the API: `repos/<owner>/<name>`.
     pub path: String,
     remote: String,
 }
 
 impl GiteaRepository {
-    /// Commits files and pushes the current branch; returns the commit.
+    /// Commits files and pushes the current branch. Returns the commit.
     pub fn push(&self, files: &[(&str, String)]) -> Result<String> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
         let commit = self.local.commit(&files, "a change")?;
@@ -88,7 +89,7 @@ impl GiteaServer {
         let run = |arguments: &[&str]| {
             let mut command = Command::new(&program);
             command.arg("--config").arg(&config).args(arguments);
-            // Nothing of it is written to the home of the user who runs the tests.
+            // The server must not write to the home directory of the user who runs the tests.
             command.current_dir(&folder).env("HOME", &folder);
             command
         };
@@ -118,7 +119,7 @@ impl GiteaServer {
         Ok(server)
     }
 
-    /// The address of its API and repositories.
+    /// The URL of the API and of the repositories.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
@@ -133,26 +134,26 @@ impl GiteaServer {
         ([127, 0, 0, 1], self.ssh_port).into()
     }
 
-    /// What it logged so far.
+    /// The log of the server so far.
     pub fn log(&self) -> Result<String> {
         Ok(std::fs::read_to_string(&self.log)?)
     }
 
-    /// A new token with all rights of [`USER`].
+    /// Makes a token with all rights of [`USER`].
     pub async fn token(&self, name: &str) -> Result<String> {
         let path = format!("users/{USER}/tokens");
         let made = self.ask(Method::POST, &path, json!({"name": name, "scopes": ["all"]})).await?;
         made["sha1"].as_str().map(str::to_owned).context("Gitea made no token")
     }
 
-    /// Ends a token.
+    /// Deletes a token.
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.ask(Method::DELETE, &format!("users/{USER}/tokens/{name}"), Value::Null)
             .await
             .map(drop)
     }
 
-    /// Creates an empty public repository, and the local one that is pushed to it.
+    /// Creates an empty public repository, and a local repository that is pushed to it.
     pub async fn repository(&self, name: &str) -> Result<GiteaRepository> {
         let body = json!({"name": name, "private": false, "default_branch": "main"});
         self.ask(Method::POST, "user/repos", body).await?;
@@ -167,9 +168,10 @@ impl GiteaServer {
         })
     }
 
-    /// Opens a pull request of a branch that was pushed, against `main`, and returns its number.
+    /// Opens a pull request from a pushed branch to `main`, and returns its number.
     ///
-    /// Gitea learns of a pushed branch from a queue, so that a request right after the push does not find it.
+    /// Gitea handles a push in a queue, so it may not know the branch right after the push. So this function
+    /// first waits until Gitea knows the branch.
     pub async fn open_pull_request(&self, of: &GiteaRepository, branch: &str) -> Result<String> {
         let path = format!("{}/branches/{branch}", of.path);
         let what = format!("Gitea to know the branch {branch}");
@@ -179,15 +181,15 @@ impl GiteaServer {
         Ok(opened["number"].to_string())
     }
 
-    /// What the API answers to `/api/v1/<path>`.
+    /// The answer of the API to `/api/v1/<path>`.
     pub async fn get(&self, path: &str) -> Result<Value> {
         self.ask(Method::GET, path, Value::Null).await
     }
 
-    /// Asks the API as [`USER`]; `null` where the answer is empty.
+    /// Sends a request to the API as [`USER`]. Returns `null` if the answer is empty.
     ///
     /// # Errors
-    /// The status and the text of an answer that is not a success.
+    /// The answer is not a success. The error contains its status and its text.
     pub async fn ask(&self, method: Method, path: &str, body: Value) -> Result<Value> {
         let url = format!("{}/api/v1/{path}", self.url());
         let mut request = self.client.request(method.clone(), url);
@@ -206,7 +208,7 @@ impl GiteaServer {
     }
 }
 
-/// Features that no story uses are off, so that it starts quickly and sends no requests to the internet.
+/// Features that no story uses are off. So the server starts quickly and sends no requests to the internet.
 fn settings(folder: &Path, assets: &Path, [port, ssh_port]: [u16; 2]) -> String {
     let folder = folder.display();
     let assets = assets.display();

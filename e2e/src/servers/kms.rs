@@ -1,9 +1,9 @@
-//! Services that decrypt data keys, on loopback: the transit engine of Vault, and the key management services of AWS, Google
-//! and Azure, with the logins that they need.
+//! Fake services on loopback that decrypt data keys. They are the transit engine of Vault, and the key management services of
+//! AWS, Google and Azure with their logins.
 //!
-//! There is no other double that checks all of what is documented: paths, headers, tokens and their audiences, signatures,
-//! encryption contexts, algorithms. Elsewhere: AWS's other logins (`aws_identity`), TLS and the clouds' own names
-//! (`tls_proxy`, `forward_proxy`).
+//! No other fake verifies everything that the clouds document: paths, headers, tokens and their audiences, signatures,
+//! encryption contexts, and algorithms.
+//! Elsewhere: the other logins of AWS (`aws_identity`), TLS and the host names of the clouds (`tls_proxy`, `forward_proxy`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,25 +23,25 @@ use super::s3::{ACCESS, SECRET};
 
 /// The token that may use the key `shop` of Vault.
 pub const VAULT_TOKEN: &str = "hvs.token-of-the-shop";
-/// A token that Vault knows, which may use the key `other` only.
+/// A token of Vault that may use only the key `other`.
 pub const OTHER_TOKEN: &str = "hvs.token-of-another";
 /// The secret of the application at Azure.
 pub const AZURE_SECRET: &str = "azure-client-s3cret";
-/// The directory of that.
+/// The directory of the application at Azure.
 pub const AZURE_TENANT: &str = "shop.example";
-/// A token that the machine has at Google.
+/// The access token of the machine at Google.
 pub const MACHINE_TOKEN: &str = "token-of-the-machine";
 /// The ARN of the key at AWS.
 pub const ARN: &str = "arn:aws:kms:eu-west-1:123456789012:key/shop";
-/// The role that may use it.
+/// The AWS role that may use the key.
 pub const ROLE: &str = "arn:aws:iam::123456789012:role/shop";
 /// The key at Google.
 pub const RESOURCE: &str = "projects/shop/locations/global/keyRings/ring/cryptoKeys/shop";
 /// The vault at Azure.
 pub const VAULT_URL: &str = "https://shop.vault.azure.net";
-/// The version of its key.
+/// The version of the key at Azure.
 pub const VERSION: &str = "0123456789abcdef";
-/// The names that the clouds have.
+/// The host names of the clouds.
 pub const NAMES: [&str; 6] = [
     "kms.eu-west-1.amazonaws.com",
     "sts.eu-west-1.amazonaws.com",
@@ -51,11 +51,11 @@ pub const NAMES: [&str; 6] = [
     "login.example",
 ];
 
-/// The token of the session of [`ROLE`].
+/// The session token of [`ROLE`].
 const SESSION: &str = "session-of-the-role";
 const AZURE_TOKEN: &str = "token-for-the-vault";
 
-/// A running server. Ends when dropped.
+/// A running server. It ends when it is dropped.
 #[derive(Debug)]
 pub struct KeyServer {
     address: SocketAddr,
@@ -66,9 +66,9 @@ pub struct KeyServer {
 #[derive(Debug, Default)]
 struct KmsServerState {
     asked: Vec<String>,
-    /// Data keys by what they are encrypted to.
+    /// The data keys, by their encrypted form.
     keys: BTreeMap<String, Vec<u8>>,
-    /// The path of requests that are never answered.
+    /// The path of requests that the server never answers.
     held: Option<String>,
 }
 
@@ -83,27 +83,27 @@ impl KeyServer {
         Ok(Self { address, shared, server })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of Vault.
+    /// The URL of Vault.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on `encrypted` decrypts to `data_key`.
+    /// Makes the server decrypt `encrypted` to `data_key` from now on.
     pub fn seal(&self, encrypted: &str, data_key: &[u8]) {
         self.shared.lock().keys.insert(encrypted.to_owned(), data_key.to_vec());
     }
 
-    /// Requests whose path has this in it are not answered.
+    /// Stops answering requests whose path contains this text.
     pub fn hold(&self, path: &str) {
         self.shared.lock().held = Some(path.to_owned());
     }
 
-    /// The requests since the last call: `<method> <path>`.
+    /// The requests since the last call, as `<method> <path>`.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.lock().asked)
     }
@@ -230,7 +230,7 @@ fn decoded(base64: &str) -> Option<String> {
 fn google(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
     let refused = |status: u16, why: &str| said(status, &json!({"error": {"message": why}}));
     let bearer = header(parts, "authorization").strip_prefix("Bearer ").unwrap_or_default();
-    // A service account signs for itself; the scope is that of all services.
+    // A service account signs the token itself, and the scope covers all services.
     let claims = bearer.split('.').nth(1).and_then(|it| BASE64_URL_SAFE_NO_PAD.decode(it).ok());
     let claims = read(&String::from_utf8_lossy(&claims.unwrap_or_default()));
     let is_account = claims["scope"] == "https://www.googleapis.com/auth/cloud-platform";

@@ -1,6 +1,6 @@
-//! A server of NATS: Debian's `nats-server`.
+//! A NATS server, from the Debian package `nats-server`.
 //!
-//! Here: starting it with one user or without authentication, with and without TLS; what is published on a subject.
+//! Here: starting it with one user or without authentication, with and without TLS, and reading the messages of a subject.
 
 use std::process::Command;
 
@@ -15,12 +15,12 @@ use crate::control_plane::free_ports;
 use crate::harness::await_until;
 use crate::process_reaper::ProcessReaper;
 
-/// Who may publish where only one may.
+/// The user name, if the server requires authentication.
 pub const USER: &str = "windlass";
 /// The password of [`USER`].
 pub const PASSWORD: &str = "n4ts-passw0rd";
 
-/// A running server. Ends with this process, or when dropped.
+/// A running server. It ends when it is dropped or when this process ends.
 pub struct NatsServer {
     port: u16,
     _folder: TempDir,
@@ -52,12 +52,12 @@ impl NatsServer {
         Ok(server)
     }
 
-    /// The host and port.
+    /// The host and port of the server.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Subscribes to a subject; the messages come until the receiver is dropped.
+    /// Subscribes to a subject. Messages arrive until the receiver is dropped.
     pub async fn subscribe(&self, subject: &str) -> Result<mpsc::Receiver<Vec<u8>>> {
         let mut stream = BufReader::new(TcpStream::connect(self.address()).await?);
         let login = json!({"user": USER, "pass": PASSWORD, "verbose": false});
@@ -81,7 +81,7 @@ impl NatsServer {
     }
 }
 
-/// The next message of a subscription: a line with its size, and its bytes.
+/// Reads the next message of a subscription: a line with its size, and then its bytes.
 async fn next(stream: &mut BufReader<TcpStream>) -> Result<Vec<u8>> {
     loop {
         let mut line = String::new();

@@ -1,7 +1,8 @@
-//! An OCI registry: Debian's `docker-registry`, which is the CNCF's distribution 2.8.
+//! An OCI registry from the Debian package `docker-registry`, which is CNCF distribution 2.8.
 //!
-//! Here: starting it open, with a password, over TLS; pushing artifacts to it, as `flux push artifact` would.
-//! It gives no tokens and no referrers: a story that needs those answers writes a server of its own.
+//! Here: starting it without a password, with a password, or over TLS, and pushing artifacts to it as `flux push artifact`
+//! does.
+//! It supports neither tokens nor referrers. A story that needs them writes its own server.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -15,23 +16,23 @@ use crate::certificate_authority::TestCertificateAuthority;
 use crate::control_plane::free_ports;
 use crate::process_reaper::ProcessReaper;
 
-/// Who may pull and push where a password is asked for.
+/// The user who may pull and push if the registry requires a password.
 pub const USER: &str = "walker";
 /// The password of [`USER`].
 pub const PASSWORD: &str = "r3gistry-passw0rd";
-/// [`PASSWORD`] as bcrypt has it, which is all that the registry reads.
+/// [`PASSWORD`] in the bcrypt format, which is the only format that the registry reads.
 const HASHED: &str = "$2y$05$abcdefghijklmnopqrstuuCE1jn9pfL/PEErQye5.cx8EC7GI.arC";
 
-/// The media type of manifests that are pushed.
+/// The media type of pushed manifests.
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// The media type of indexes that are pulled.
+/// The media type of pulled indexes.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// Media types that Flux gives to what it pushes.
+/// The media type of the config that Flux pushes.
 const FLUX_CONFIG: &str = "application/vnd.cncf.flux.config.v1+json";
 /// The media type of a layer with manifests, as Flux pushes it.
 pub const FLUX_LAYER: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 
-/// A registry on loopback. Ends, with all that was pushed, when dropped or when this process ends.
+/// A registry on loopback. It ends, and its content is removed, when it is dropped or when this process ends.
 pub struct RegistryServer {
     host: String,
     authority: Option<TestCertificateAuthority>,
@@ -41,11 +42,11 @@ pub struct RegistryServer {
     _reaper: ProcessReaper,
 }
 
-/// A layer to be pushed.
+/// A layer to push.
 pub struct PushedLayer<'a> {
-    /// What it is.
+    /// The media type of the layer.
     pub media_type: &'a str,
-    /// Its bytes.
+    /// The bytes of the layer.
     pub bytes: Vec<u8>,
 }
 
@@ -55,13 +56,12 @@ impl RegistryServer {
         Self::start_with(None, false).await
     }
 
-    /// Starts a registry for [`USER`] only.
+    /// Starts a registry over plain HTTP that accepts only [`USER`].
     pub async fn start_with_password() -> Result<Self> {
         Self::start_with(None, true).await
     }
 
-    /// Starts a registry for [`USER`] only, over HTTPS, with a certificate that [`RegistryServer::authority`] vouches
-    /// for.
+    /// Starts a registry over HTTPS that accepts only [`USER`]. [`RegistryServer::authority`] has signed its certificate.
     pub async fn start_tls() -> Result<Self> {
         Self::start_with(Some(TestCertificateAuthority::generate()?), true).await
     }
@@ -97,7 +97,7 @@ impl RegistryServer {
             let own = reqwest::Certificate::from_pem(authority.certificate().as_bytes())?;
             client = client.tls_certs_only([own]);
         }
-        // JSON is YAML too.
+        // JSON is valid YAML.
         let path = folder.join("config.yml");
         std::fs::write(&path, config.to_string())?;
         reaper.spawn(Command::new(program).arg("serve").arg(&path), &folder.join("log"))?;
@@ -118,32 +118,32 @@ impl RegistryServer {
         .with_context(|| self.log())
     }
 
-    /// What the registry wrote, its requests among it.
+    /// The log of the registry, which contains its requests.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Host and port.
+    /// The host and port of the registry.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Who vouches for the registry's certificate; none over plain HTTP.
+    /// The certificate authority of the registry. `None` over plain HTTP.
     pub fn authority(&self) -> Option<&TestCertificateAuthority> {
         self.authority.as_ref()
     }
 
-    /// A repository as an OCIRepository names it.
+    /// The URL of a repository, for an OCIRepository.
     pub fn url(&self, repository: &str) -> String {
         format!("oci://{}/{repository}", self.host)
     }
 
-    /// A docker config with credentials for this registry.
+    /// A Docker config with credentials for this registry.
     pub fn docker_config(&self, password: &str) -> String {
         json!({"auths": {&self.host: {"username": USER, "password": password}}}).to_string()
     }
 
-    /// Pushes files as Flux does: one layer, packed by `tar`. Gives the digest of the manifest.
+    /// Pushes files as Flux does, in one layer that `tar` packs. Returns the digest of the manifest.
     pub async fn push_files(
         &self,
         repository: &str,
@@ -155,7 +155,7 @@ impl RegistryServer {
         self.push(repository, tag, &[layer], annotations).await
     }
 
-    /// Pushes layers under a manifest of their own. Gives the digest of the manifest.
+    /// Pushes layers with a new manifest. Returns the digest of the manifest.
     pub async fn push(
         &self,
         repository: &str,
@@ -179,7 +179,8 @@ impl RegistryServer {
         self.push_manifest(repository, tag, &manifest).await
     }
 
-    /// Pushes a manifest or an index, under a tag or, where that is empty, its digest. Gives the digest. What it refers to has to be there.
+    /// Pushes a manifest or an index under a tag, or under its digest if the tag is empty. Returns the digest. The registry
+    /// must already contain everything that the manifest refers to.
     pub async fn push_manifest(
         &self,
         repository: &str,
@@ -196,7 +197,7 @@ impl RegistryServer {
         Ok(digest)
     }
 
-    /// The manifest or index under a tag or a digest.
+    /// Reads the manifest or index of a tag or a digest.
     pub async fn manifest(&self, repository: &str, reference: &str) -> Result<Value> {
         let url = format!("{}/v2/{repository}/manifests/{reference}", self.base());
         let accept = format!("{MANIFEST}, {INDEX}");
@@ -204,7 +205,7 @@ impl RegistryServer {
         Ok(request.send().await?.error_for_status()?.json().await?)
     }
 
-    /// Pushes bytes. Gives their digest.
+    /// Pushes a blob. Returns its digest.
     pub async fn push_blob(&self, repository: &str, bytes: Vec<u8>) -> Result<String> {
         let digest = digest(&bytes);
         let url = format!("{}/v2/{repository}/blobs/uploads/", self.base());
@@ -227,7 +228,7 @@ impl RegistryServer {
         format!("{scheme}://{}", self.host)
     }
 
-    /// Files as a compressed archive.
+    /// Packs files into a compressed archive.
     fn pack(&self, files: &[(&str, &str)]) -> Result<Vec<u8>> {
         let place = tempfile::tempdir_in(&self.folder)?;
         for (path, text) in files {
@@ -261,7 +262,7 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{digits}")
 }
 
-/// The registry's program, on the `PATH` or named by `$WINDLASS_REGISTRY`.
+/// The path of the registry program: `$WINDLASS_REGISTRY`, or a program on the `PATH`.
 fn program() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("WINDLASS_REGISTRY").filter(|it| !it.is_empty()) {
         return Ok(PathBuf::from(given));

@@ -1,6 +1,6 @@
-//! A server that speaks S3 and checks signatures: versitygw over a folder.
+//! versitygw, a server with the S3 API over a folder. It verifies signatures.
 //!
-//! Here: running it, putting objects into it, what it was asked. Elsewhere: how it is built (`binaries`).
+//! Here: running it, uploading objects, and reading its requests. Elsewhere: building it (`binaries`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ use crate::control_plane::{free_ports, tail};
 use crate::process_reaper::ProcessReaper;
 use testbed::binaries::{GO, GoBuildRecipe, ProgramSet};
 
-/// The key that the server knows.
+/// The access key of the server.
 pub const ACCESS: &str = "windlass-access";
-/// Its secret.
+/// The secret of the access key.
 pub const SECRET: &str = "windlass-secret";
-/// The region that the server is in.
+/// The region of the server.
 pub const REGION: &str = "us-east-1";
 
 const VERSITYGW: ProgramSet = ProgramSet {
@@ -32,7 +32,7 @@ const VERSITYGW: ProgramSet = ProgramSet {
     advice: GO,
 };
 
-/// A running server. Ends with this process, or when dropped.
+/// A running server. It ends when it is dropped or when this process ends.
 #[derive(Debug)]
 pub struct S3Server {
     folder: TempDir,
@@ -48,7 +48,7 @@ impl S3Server {
         Self::start_with(None).await
     }
 
-    /// Starts a server; over HTTPS with a certificate of the authority.
+    /// Starts a server. With an authority, it uses HTTPS with a certificate of that authority.
     pub async fn start_with(authority: Option<&TestCertificateAuthority>) -> Result<Self> {
         let program: PathBuf = VERSITYGW.ensure(None)?["versitygw"].clone();
         let folder = tempfile::Builder::new().prefix("windlass-s3-").tempdir()?;
@@ -88,7 +88,7 @@ impl S3Server {
         Ok(server)
     }
 
-    /// The host and port, as `spec.endpoint` names them.
+    /// The host and port of the server, for `spec.endpoint`.
     pub fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -98,20 +98,20 @@ impl S3Server {
         self.send(Method::PUT, name, b"").await
     }
 
-    /// Puts an object into a bucket.
+    /// Uploads an object to a bucket.
     pub async fn put(&self, bucket: &str, key: &str, body: impl AsRef<[u8]>) -> Result<()> {
         self.send(Method::PUT, &format!("{bucket}/{key}"), body.as_ref()).await
     }
 
-    /// Takes an object out of a bucket.
+    /// Deletes an object from a bucket.
     pub async fn delete(&self, bucket: &str, key: &str) -> Result<()> {
         self.send(Method::DELETE, &format!("{bucket}/{key}"), b"").await
     }
 
-    /// An object, as it is stored; none that is not there.
+    /// The stored bytes of an object. `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The object cannot be read.
     pub fn stored(&self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>> {
         match std::fs::read(self.folder.path().join("data").join(bucket).join(key)) {
             Ok(body) => Ok(Some(body)),
@@ -120,11 +120,11 @@ impl S3Server {
         }
     }
 
-    /// What was asked so far about a bucket by others: `<method> <path and query>`.
+    /// The requests of other clients about a bucket so far, as `<method> <path and query>`.
     pub fn requests(&self, bucket: &str) -> Result<Vec<String>> {
         let log = std::fs::read_to_string(self.folder.path().join("access.log"))?;
         let of = format!("/{bucket}");
-        // `- <bucket> [<time>] <address> <user> <id> <operation> <key> <path and query> <status> …`
+        // The format of a log line: `- <bucket> [<time>] <address> <user> <id> <operation> <key> <path and query> <status> …`
         let asked = log.lines().filter_map(|line| {
             let mut words = line.split_once("] ")?.1.split(' ').skip(3);
             let operation = words.next()?;
@@ -157,22 +157,22 @@ impl S3Server {
     }
 }
 
-/// What a path keeps as it is where a signature is over it, beside letters and digits.
+/// The characters that a signed path keeps unencoded, in addition to letters and digits.
 const PATH: &AsciiSet = &VALUE.remove(b'/');
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A path with everything encoded that a signature wants encoded.
+/// Encodes a path as signatures require.
 pub(super) fn path_encoded(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
 
-/// A value in a query, or one segment of a path.
+/// Encodes a value of a query, or one segment of a path.
 pub(super) fn encoded(value: &str) -> String {
     utf8_percent_encode(value, VALUE).to_string()
 }
 
-/// The headers that sign a request (AWS Signature Version 4). Not by the library that the program uses: both would be
-/// wrong in the same way.
+/// The headers that sign a request (AWS Signature Version 4). It does not use windlass's library, because then both sides could
+/// be wrong in the same way.
 fn signed(method: &str, host: &str, path: &str, body: &[u8]) -> BTreeMap<&'static str, String> {
     let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let date = &time[..8];
@@ -199,7 +199,7 @@ fn signed(method: &str, host: &str, path: &str, body: &[u8]) -> BTreeMap<&'stati
     ])
 }
 
-/// HMAC with SHA-256, for keys of no more than a block.
+/// HMAC with SHA-256, for keys that are not longer than a block.
 pub fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let mut block = [0; 64];
     block[..key.len()].copy_from_slice(key);

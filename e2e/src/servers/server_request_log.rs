@@ -1,4 +1,4 @@
-//! The log of a server that writes what it was asked some time after it answered.
+//! Reads the request log of a server that writes the log some time after its answers.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 #[derive(Debug)]
 pub(super) struct ServerRequestLog {
     path: PathBuf,
-    /// The URL below which a path is requested that the server does not have.
+    /// A base URL. The reader requests a path below it that does not exist on the server.
     base: String,
     client: reqwest::Client,
     marks: AtomicUsize,
@@ -22,7 +22,8 @@ impl ServerRequestLog {
         Self { path, base, client, marks: AtomicUsize::new(0) }
     }
 
-    /// The log, up to now: a request of one's own is waited for.
+    /// Reads the log up to now. To know that the log is complete, this function sends its own request and waits until the log
+    /// contains it.
     pub(super) async fn read(&self) -> Result<String> {
         let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
         self.client.get(format!("{}{mark}", self.base)).send().await?;

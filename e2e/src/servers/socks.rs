@@ -1,7 +1,7 @@
-//! A SOCKS 5 proxy that admits every client, or those with a user name and a password: armon's go-socks5, in a program of
-//! ours.
+//! A SOCKS 5 proxy, which is a small program around armon's go-socks5. It accepts every client, or only clients with a user
+//! name and a password.
 //!
-//! Here: running it, and where it was asked to go. Elsewhere: how it is built (`binaries`), HTTP proxies
+//! Here: running it, and reading the requested destinations. Elsewhere: building it (`binaries`), HTTP proxies
 //! (`crate::forward_proxy`).
 
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const SOCKS: ProgramSet = ProgramSet {
     advice: GO,
 };
 
-/// A running proxy. Ends with this process, or when dropped.
+/// A running proxy. It ends when it is dropped or when this process ends.
 #[derive(Debug)]
 pub struct SocksProxyServer {
     address: SocketAddr,
@@ -32,7 +32,7 @@ pub struct SocksProxyServer {
 }
 
 impl SocksProxyServer {
-    /// Starts a proxy; with `user` it admits only clients that send that user name and password.
+    /// Starts a proxy. With `user`, it accepts only clients that send that user name and password.
     pub async fn start(user: Option<(&str, &str)>) -> Result<Self> {
         let program: PathBuf = SOCKS.ensure(None)?["socks"].clone();
         let folder = tempfile::Builder::new().prefix("windlass-socks-").tempdir()?;
@@ -55,13 +55,13 @@ impl SocksProxyServer {
         Ok(Self { address, folder, _reaper: reaper })
     }
 
-    /// Where it listens.
+    /// The address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The destinations of the requests that it admitted: names as they came, which it resolves itself. All that end in
-    /// `.test` are names of this machine.
+    /// The destinations of the accepted requests, with unresolved host names. The proxy resolves them itself, and all names
+    /// that end in `.test` lead to this machine.
     pub fn passed(&self) -> Result<Vec<String>> {
         let log = std::fs::read_to_string(self.folder.path().join("log"))?;
         Ok(log.lines().filter_map(|line| line.strip_prefix("to ")).map(str::to_owned).collect())

@@ -1,7 +1,7 @@
-//! A web server on loopback with files that a story puts there, and the record of who asked for them.
+//! A web server on loopback for files of a story. It records the requests.
 //!
-//! It answers conditional requests (`ETag`). A story may have it answer only requests with the right credentials, or
-//! reject a number of requests with 429.
+//! It answers conditional requests (`ETag`). A story may require credentials, or make the server reject a number of requests
+//! with 429.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-/// A web server. Ends when dropped.
+/// A running web server. It ends when it is dropped.
 #[derive(Debug)]
 pub struct WebServer {
     address: SocketAddr,
@@ -29,13 +29,13 @@ pub struct WebServer {
 #[derive(Debug, Default)]
 struct WebServerState {
     files: BTreeMap<String, Vec<u8>>,
-    /// Where a path leads instead.
+    /// The targets of redirected paths.
     redirects: BTreeMap<String, String>,
-    /// Requests that carried credentials.
+    /// How many requests contained credentials.
     with_credentials: usize,
-    /// What `Authorization` has to be; none if every request is answered.
+    /// The required value of the header `Authorization`. `None` if every request is answered.
     access: Option<String>,
-    /// How many further requests are answered with 429.
+    /// How many further requests the server answers with 429.
     turned_away: usize,
     answers: Vec<(String, StatusCode)>,
 }
@@ -58,22 +58,22 @@ impl WebServer {
         Ok(Self { address, shared, stop })
     }
 
-    /// Has a path lead elsewhere.
+    /// Redirects a path to another URL.
     pub fn redirect(&self, path: &str, to: &str) {
         self.shared().redirects.insert(format!("/{path}"), to.to_owned());
     }
 
-    /// How many requests carried credentials, whatever they were.
+    /// How many requests contained credentials, right or wrong.
     pub fn with_credentials(&self) -> usize {
         self.shared().with_credentials
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on only requests with this `Authorization` are answered.
+    /// From now on, answers only requests with this value of the header `Authorization`.
     pub fn protect(&self, authorization: &str) {
         self.shared().access = Some(authorization.to_owned());
     }
@@ -82,18 +82,18 @@ impl WebServer {
         self.shared.lock()
     }
 
-    /// Puts a file there, or another in its place; returns its URL.
+    /// Stores a file, or replaces it. Returns its URL.
     pub fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) -> String {
         self.shared().files.insert(format!("/{path}"), bytes.into());
         format!("http://{}/{path}", self.address)
     }
 
-    /// The next requests, so many, are answered with 429 and a `Retry-After` of one second.
+    /// Answers the next `requests` requests with 429 and a `Retry-After` of one second.
     pub fn turn_away(&self, requests: usize) {
         self.shared().turned_away = requests;
     }
 
-    /// The paths that were asked for, and how that was answered; forgets them.
+    /// The requested paths and the statuses of their answers since the last call.
     pub fn answers(&self) -> Vec<(String, u16)> {
         let answers = std::mem::take(&mut self.shared().answers);
         answers.into_iter().map(|(path, status)| (path, status.as_u16())).collect()
