@@ -1,8 +1,9 @@
-//! windlass is bootstrapped from a repository that it follows from then on: over SSH and HTTPS, twice, and from one that
-//! `flux bootstrap` made.
+//! Bootstraps windlass from a Git repository that windlass follows from then on. The stories use SSH and HTTPS, run the command
+//! twice, and use a repository that `flux bootstrap` made.
 //!
-//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the files
-//! (`cli/installation/src/bootstrap/layout/tests.rs`), installation without a repository (`installation.rs`).
+//! The stories have their own process, because CRDs and ClusterRoles are cluster-scoped.
+//! Elsewhere: the files (`cli/installation/src/bootstrap/layout/tests.rs`), installing without a repository
+//! (`installation.rs`).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -19,14 +20,14 @@ use serde_json::json;
 
 const PATH: &str = "--path=clusters/one";
 
-/// `windlass bootstrap git` in the namespace of the story.
+/// Runs `windlass bootstrap git` in the namespace of the story.
 async fn bootstrap(story: &Story, url: &str, more: &[&str], is_success: bool) -> Result<String> {
     let url = format!("--url={url}");
     let fixed = ["bootstrap", "git", "-n", &story.namespace, &url];
     let has_path = more.iter().any(|it| it.starts_with("--path="));
     let path: &[&str] = if has_path { &[] } else { &[PATH] };
     let arguments = [&fixed, path, more].concat();
-    // The process that is bootstrapped runs in this one's place, and needs a thread.
+    // While the command runs, this process starts windlass in place of a Pod, and needs a thread for that.
     tokio::task::block_in_place(|| story.windlass_says(&arguments, is_success))
 }
 
@@ -50,7 +51,7 @@ fn key_files(folder: &Path, server: &GitServer) -> Result<(String, String)> {
     Ok((format!("--private-key-file={}", path.display()), ssh.known_hosts()?))
 }
 
-/// A cluster without windlass and without its CRDs: all of it comes from the repository.
+/// Bootstraps a cluster without windlass and without its CRDs. Everything comes from the repository.
 async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<WindlassProcess> {
     let folder = tempfile::tempdir()?;
     let (key, _) = key_files(folder.path(), server)?;
@@ -68,7 +69,7 @@ async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass
         ensure!(output.status.success() && text.contains("windlass follows"), "{text}");
         Ok(())
     };
-    // Pods have no processes here: one with the token of the installation stands in for them.
+    // Pods run no processes here, so a process with the token of the installation takes their place.
     let started = async {
         story.await_object(&deployment(&story.namespace), DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         story.installed(&story.namespace).await
@@ -77,7 +78,7 @@ async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass
     Ok(windlass)
 }
 
-/// An empty repository over SSH: all of it is made, and made once.
+/// Bootstraps from an empty repository over SSH. All files are created, and a second run creates nothing.
 async fn over_ssh(
     story: &Story,
     server: &GitServer,
@@ -96,7 +97,7 @@ async fn over_ssh(
     ensure!(data["identity.pub"].is_string() && data["known_hosts"].is_string(), "{data}");
     ensure!(!known_hosts.is_empty(), "the server has no host key");
 
-    // The repository is followed: what lies beside the manifests is applied, and the manifests are adopted.
+    // windlass follows the repository. It applies files beside its manifests, and adopts its own objects.
     let map = config_map("beside", "1")
         .replace("metadata: {", &format!("metadata: {{namespace: {}, ", story.namespace));
     repository.git(&["checkout", "-q", "-f", "main"])?;
@@ -105,7 +106,7 @@ async fn over_ssh(
     story.await_applied("flux-system", &revision(&second)).await?;
     story.await_value("beside", "1").await?;
 
-    // Again, with the key that the cluster has by now: nothing is written.
+    // A second run uses the key in the cluster, and writes nothing.
     let before = story.expect(&deployment(&story.namespace)).await?;
     let text = bootstrap(story, &url, &[&key], true).await?;
     ensure!(text.contains("the repository is up to date"), "{text}");
@@ -118,7 +119,8 @@ async fn over_ssh(
     Ok(())
 }
 
-/// A repository as `flux bootstrap` leaves it, over HTTPS with a password: its layout stays, its components are replaced.
+/// Bootstraps from a repository of `flux bootstrap`, over HTTPS with a password. The layout stays, and the components are
+/// replaced.
 async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     let namespace = story.namespace.as_str();
     let repository = server.repository("fleet")?;
@@ -147,7 +149,7 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     let wrong = bootstrap(story, &url, &[&ca, "--username=me", "--password=wr0ng"], false).await?;
     ensure!(wrong.contains("git ls-remote") && !wrong.contains("wr0ng"), "{wrong}");
 
-    // A branch that may not be pushed to: nothing reaches the cluster.
+    // The server refuses pushes to the branch, so nothing reaches the cluster.
     let hook = repository.path().join("hooks/pre-receive");
     std::fs::write(&hook, "#!/bin/sh\necho 'main is protected'\nexit 1\n")?;
     std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))?;
@@ -168,14 +170,14 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     );
     let found = story.expect(&deployment(namespace)).await?;
     ensure!(found.metadata.annotations.is_some_and(|it| it["team"] == "a"), "the patch was lost");
-    // What was applied from the other repository goes.
+    // The objects from the other repository are deleted.
     story.await_gone(&StoryObject::config_map("beside"), DEFAULT_WAIT_TIMEOUT).await?;
     let source = story.expect(&StoryObject::git_repository("flux-system")).await?;
     ensure!(source.data["spec"]["url"] == url.as_str(), "{}", source.data["spec"]);
     Ok(())
 }
 
-/// The command names what is in the way, and writes nothing.
+/// The command names the obstacle, and writes nothing.
 async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     let repository = server.repository("refused")?;
     let url = server.url(&repository);
@@ -215,7 +217,7 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     ensure_refused(&url, &[], "windlass migrate from-flux").await?;
     story.delete(&controller).await?;
 
-    // The Pods of windlass would wait for this process, which is not one of them.
+    // The Pods of windlass would wait for this process, because it is none of them.
     let lease = "windlass-leader-election";
     let now = jiff::Timestamp::now();
     story

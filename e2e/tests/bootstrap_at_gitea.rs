@@ -1,8 +1,8 @@
-//! `windlass bootstrap gitea` at a real Gitea: it creates the repository, registers the key, and changes nothing when it is run
-//! again.
+//! `windlass bootstrap gitea` with a real Gitea. The command creates the repository and registers the key. A second run changes
+//! nothing.
 //!
-//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: any other Git server
-//! (`bootstrap.rs`), notifications to Gitea (`services/gitea.rs`).
+//! The stories have their own process, because CRDs and ClusterRoles are cluster-scoped.
+//! Elsewhere: other Git servers (`bootstrap.rs`), notifications to Gitea (`services/gitea.rs`).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use e2e::tls_proxy::TlsProxyListener;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// A Gitea behind TLS, which the command insists on.
+/// A Gitea behind TLS, because the command requires TLS.
 struct GiteaBootstrapSetup {
     story: Story,
     gitea: GiteaServer,
@@ -42,14 +42,14 @@ impl GiteaBootstrapSetup {
         Ok(Self { story, gitea, hostname, ssh_hostname, ca, _front: front })
     }
 
-    /// `windlass bootstrap gitea` for a repository `fleet`.
+    /// Runs `windlass bootstrap gitea` for the repository `fleet`.
     fn bootstrap(&self, token: &str, more: &[&str], is_success: bool) -> Result<String> {
         let token_flag = format!("--token={token}");
         let ca = format!("--ca-file={}", self.ca.path().display());
         let fixed = ["bootstrap", "gitea", "-n", &self.story.namespace, "--repository=fleet"];
         let server = [&*self.hostname, &self.ssh_hostname, &ca, &token_flag];
         let arguments = [&fixed[..], &server[..], &["--path=clusters/one"], more].concat();
-        // The process that is bootstrapped runs in this one's place, and needs a thread.
+        // While the command runs, this process starts windlass in place of a Pod, and needs a thread for that.
         let text =
             tokio::task::block_in_place(|| self.story.windlass_says(&arguments, is_success))?;
         ensure!(!text.contains(token), "the output has the token: {text}");
@@ -62,7 +62,7 @@ impl GiteaBootstrapSetup {
         branch["commit"]["id"].as_str().map(str::to_owned).context("main has no commit")
     }
 
-    /// The ids of the deploy keys, and whether each may only read.
+    /// The ids of the deploy keys, and whether each key is read-only.
     async fn keys(&self, owner: &str) -> Result<Vec<(u64, bool)>> {
         let keys = self.gitea.get(&format!("repos/{owner}/fleet/keys")).await?;
         let keys = keys.as_array().context("Gitea answered with no list")?;
@@ -91,7 +91,7 @@ impl GiteaBootstrapSetup {
     }
 }
 
-/// The repository of a user, which the cluster reads with a key.
+/// Bootstraps with the repository of a user. The cluster reads it with a deploy key.
 async fn with_a_key(scene: &GiteaBootstrapSetup) -> Result<()> {
     let story = &scene.story;
     let gitea = &scene.gitea;
@@ -126,7 +126,7 @@ async fn with_a_key(scene: &GiteaBootstrapSetup) -> Result<()> {
     Ok(())
 }
 
-/// The repository of an organization, which the cluster reads with the token.
+/// Bootstraps with the repository of an organization. The cluster reads it with the token.
 async fn with_the_token(scene: &GiteaBootstrapSetup) -> Result<()> {
     let gitea = &scene.gitea;
     let token = gitea.token("organization").await?;
@@ -142,7 +142,7 @@ async fn with_the_token(scene: &GiteaBootstrapSetup) -> Result<()> {
     ensure!(text.contains("suspended") && text.contains("resumed"), "{text}");
     let spec = scene.spec_of_source().await?;
     ensure!(spec["url"].as_str().is_some_and(|it| it.starts_with("https://")), "{spec}");
-    // The former commit names the former repository: nothing restores that.
+    // The old commit names the old repository, and nothing restores it.
     let source = StoryObject::git_repository("flux-system");
     let before = scene.story.expect(&source).await?.metadata.generation;
     scene.follows("acme", "by-token").await?;
@@ -157,7 +157,7 @@ async fn with_the_token(scene: &GiteaBootstrapSetup) -> Result<()> {
 async fn a_cluster_is_bootstrapped_from_repositories_that_are_created_at_gitea() -> Result<()> {
     let scene = GiteaBootstrapSetup::begin().await?;
     let namespace = &scene.story.namespace;
-    // Pods have no processes here: one with the token of the installation stands in for them.
+    // Pods run no processes here, so a process with the token of the installation takes their place.
     let install = ["install", "-n", namespace];
     let (_, mut windlass) = scene.story.windlass_installs(&install, &deployment(namespace)).await?;
     with_a_key(&scene).await?;

@@ -1,7 +1,7 @@
-//! Buckets on a server that checks signatures: what is fetched, what that costs, which keys may read, which errors result.
+//! Buckets on a server that verifies signatures: the fetched files, the number of requests, the keys that may read, and errors.
 //!
-//! Here: S3. In the folder: who an environment says that one is, Google and Azure. Elsewhere: a Bucket in a cluster
-//! (`tests/stories/bucket.rs`), servers that are out to harm (`sources/tests`).
+//! Here: S3. In the folder: credentials from the environment, Google and Azure. Elsewhere: a Bucket in a cluster
+//! (`tests/stories/bucket.rs`), hostile servers (`sources/tests`).
 
 mod clouds;
 mod environment;
@@ -58,7 +58,7 @@ async fn server() -> Result<(S3Server, RemoteBucket)> {
     Ok((server, remote))
 }
 
-/// The files of an artifact, as a client that downloads it unpacks them.
+/// The files of an artifact, unpacked as a client would do it.
 fn packed(fetched: &BucketFetchResult) -> Result<MemoryTree> {
     let load = |_: &RelPath, body: &_| fetched.load(body);
     let archive = archive::write(Vec::new(), &fetched.contents, load)?;
@@ -137,7 +137,7 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
     ensure!(again.revision() == fetched.revision);
     ensure!(patterns(server.requests(BUCKET)?) == 1, "{:?}", server.requests(BUCKET)?);
 
-    // With a prefix the patterns at the root hold all the same.
+    // With a prefix, the ignore patterns at the root still apply.
     remote.prefix = "apps/".to_owned();
     let listed = list(&remote, None, &fetched.note, &known).await?;
     ensure!(listed.len() == 2, "{listed:?}");
@@ -251,7 +251,7 @@ async fn a_bundle_is_the_artifact_and_costs_one_head_while_it_stays() -> Result<
     Ok(())
 }
 
-/// The token service is a double: no MinIO is to be had here.
+/// The token service is a fake, because MinIO is not available here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_of_a_directory_is_given_keys_once_for_many_runs() -> Result<()> {
     let (server, _) = server().await?;

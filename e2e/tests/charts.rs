@@ -1,6 +1,6 @@
-//! Chart repositories that the real `helm` made, read by `sources`, and charts that the real `helm` reads afterwards.
+//! Chart repositories that the real `helm` made and `sources` reads, and charts that the real `helm` reads afterwards.
 //!
-//! Elsewhere: hostile indexes and servers (`sources`), the objects on a cluster (`stories/helm_chart.rs`).
+//! Elsewhere: hostile indexes and servers (`sources`), the objects in a cluster (`stories/helm_chart.rs`).
 
 use std::io::Read as _;
 use std::path::Path;
@@ -133,7 +133,7 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
         ensure!(error.contains(expected) && !error.contains("hunter2"), "{error}");
     }
     ensure!(with(SECRET, true)?.chart("s3://other/app-1.0.0.tgz", None).await? == archive);
-    // A web server that the index names gets a plain request.
+    // A web server that the index names receives a request without credentials.
     let url = format!("{}/app-1.0.0.tgz", server.url());
     ensure!(repository.chart(&url, None).await? == archive);
     Ok(())
@@ -224,7 +224,7 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
     Ok(())
 }
 
-/// `windlass helmfile` in a folder, with a home of its own; what it prints on standard output, or its error.
+/// Runs `windlass helmfile` in a folder, with its own home folder. Returns its standard output or its error.
 fn helmfile(folder: &Path, arguments: &[&str]) -> Result<std::result::Result<String, String>> {
     let output = Command::new(e2e::operator_process::binary()?)
         .arg("helmfile")
@@ -277,12 +277,12 @@ async fn a_helmfile_renders_charts_of_repositories_and_registries() -> Result<()
     {
         ensure!(rendered.contains(expected), "{expected}: {rendered}");
     }
-    // The index is fetched once, and each archive.
+    // The index and each archive are fetched once.
     server.forget();
     helmfile(folder.path(), &["template"])?.map_err(anyhow::Error::msg)?;
     ensure!(server.asked().len() == 2, "{:?}", server.asked());
 
-    // A lock file chooses, also of what a registry lists.
+    // The lock file chooses the version, also for charts of a registry.
     helmfile(folder.path(), &["deps"])?.map_err(anyhow::Error::msg)?;
     let lock = std::fs::read_to_string(folder.path().join("helmfile.lock"))?;
     ensure!(lock.contains("version: 1.0.0") && lock.contains("version: 1.2.0"), "{lock}");

@@ -1,7 +1,7 @@
-//! The command line on a real control plane: what it prints and how it ends.
+//! The command line with a real control plane: output and exit status.
 //!
-//! All stories share one control plane and one windlass. Elsewhere: which cause is found in which state (tests of the
-//! engine `cause`), the words of each command (its own tests), commands that install (`tests/installation.rs`).
+//! All stories share one control plane and one windlass. Elsewhere: finding causes (tests of the engine `cause`), the texts of
+//! each command (its own tests), commands that install (`tests/installation.rs`).
 
 pub(crate) mod all_commands;
 mod build_and_diff;
@@ -27,7 +27,7 @@ use e2e::harness::Story;
 use e2e::operator_process;
 use serde_json::Value;
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
@@ -35,7 +35,7 @@ pub(crate) struct CommandOutput {
     pub(crate) err: String,
 }
 
-/// Runs `windlass` on the namespace of a story.
+/// Runs `windlass` in the namespace of a story.
 pub(crate) fn windlass(story: &Story, arguments: &[&str]) -> Result<CommandOutput> {
     anywhere(story, &[arguments, &["--namespace", &story.namespace]].concat())
 }
@@ -56,19 +56,19 @@ pub(crate) fn anywhere(story: &Story, arguments: &[&str]) -> Result<CommandOutpu
 }
 
 impl CommandOutput {
-    /// Standard output of a command that ended with this status.
+    /// The standard output of a command, if it ended with this status.
     pub(crate) fn ended(self, code: i32) -> Result<String> {
         ensure!(self.code == Some(code), "{self:?}");
         Ok(self.out)
     }
 
-    /// The same as JSON.
+    /// The standard output as JSON, if the command ended with this status.
     pub(crate) fn json(self, code: i32) -> Result<Value> {
         Ok(serde_json::from_str(&self.ended(code)?)?)
     }
 }
 
-/// Whether the only thing that windlass has written beside an object is who asked for something last.
+/// Whether windlass has written nothing to an object except the name of the last requesting user.
 pub(crate) fn is_asked_for(object: &kube::api::DynamicObject) -> bool {
     let annotations = object.metadata.annotations.iter().flatten();
     annotations.map(|(key, _)| key.as_str()).eq(["windlass.dev/requested-by"])

@@ -1,7 +1,7 @@
-//! Sources that windlass fetches as the machine that it runs on, by what its environment says.
+//! Sources that windlass fetches with the identity of its machine, according to its environment.
 //!
-//! In the folder: what services of clouds and Vault decrypt (`decryption`), for tenants too (`tenants`).
-//! Elsewhere: sources without a cluster, by every way of the environment (`bucket`, `oci.rs`).
+//! In the folder: decryption by services of clouds and Vault (`decryption`), also for tenants (`tenants`). Elsewhere: sources
+//! without a cluster, for all ways of the environment (`bucket`, `oci.rs`).
 
 mod decryption;
 mod encrypted_secrets;
@@ -21,7 +21,7 @@ use tree::{MemoryTree, RelPath};
 
 const API: &str = "source.toolkit.fluxcd.io/v1";
 
-/// The name that a registry of AWS has; the proxy of the environment leads to ours.
+/// The host name of an AWS registry. The proxy in the environment leads it to the test registry.
 const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com";
 
 async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryObject> {
@@ -53,7 +53,7 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
         ("HTTPS_PROXY", &through),
         ("NO_PROXY", "127.0.0.1,localhost"),
     ];
-    // Taken back before its time: another is asked for, and holds for all.
+    // AWS has revoked the token early. windlass requests another one and reuses it.
     identity.give_first(&["0ld-passw0rd"]);
     let windlass = WindlassProcess::start_for_with(&story, &[], &environment).await?;
 
@@ -70,7 +70,7 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
     ensure!(identity.asked() == ["POST /"; 2], "{:?}", identity.asked());
     ensure!(!windlass.operator.log()?.contains("0ld-passw0rd"), "the log has a password");
 
-    // Another registry is recognized by its name, and is sent no credentials.
+    // windlass recognizes another registry by its name, and sends it no credentials.
     let spec = json!({"interval": NEVER, "provider": "aws", "url": registry.url("team/app")});
     let other = apply(&story, "OCIRepository", "other", spec).await?;
     let message = story.await_failure(&other, "URLInvalid").await?;

@@ -1,4 +1,4 @@
-//! The confirmed deletion of a definition: its objects are exported, and `windlass crd restore` creates them again.
+//! The confirmed deletion of a CRD: windlass exports its objects, and `windlass crd restore` creates them again.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-/// Confirms the deletion of a definition; returns its uid.
+/// Confirms the deletion of a CRD. Returns its UID.
 async fn confirm(story: &Story, group: &str) -> Result<String> {
     let uid = story.expect(&crd(group)).await?.metadata.uid.context("no uid")?;
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
@@ -26,7 +26,7 @@ fn kept(object: &DynamicObject) -> Value {
         "status": object.data["status"]})
 }
 
-/// Lets objects go that wait for another controller.
+/// Removes the finalizers of objects that wait for another controller.
 async fn let_go(story: &Story, group: &str, name: &str) -> Result<()> {
     let is_leaving = |it: &DynamicObject| it.metadata.deletion_timestamp.is_some();
     story.await_object(&own(group, name), DEFAULT_WAIT_TIMEOUT, is_leaving).await?;
@@ -39,14 +39,14 @@ fn letter(random: &mut RandomSequence) -> char {
     all.get(random.below(all.len())).copied().map_or('A', char::from)
 }
 
-/// The Secrets of the exports of a definition.
+/// The Secrets of a CRD's exports.
 async fn secrets(story: &Story, uid: &str) -> Result<Vec<String>> {
     let all = Api::<Secret>::namespaced(story.client.clone(), "flux-system");
     let of_it = ListParams::default().labels(&format!("windlass.dev/crd-export={uid}"));
     Ok(all.list_metadata(&of_it).await?.items.into_iter().map(|it| it.name_any()).collect())
 }
 
-/// Deletes the Secrets of the exports of a definition.
+/// Deletes the Secrets of a CRD's exports.
 async fn forget(story: &Story, uid: &str) -> Result<()> {
     for name in secrets(story, uid).await? {
         story.delete(&StoryObject::new("v1", "Secret", &name).in_namespace("flux-system")).await?;
@@ -66,7 +66,7 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "plain")).await?;
-    // An owner that exists: the garbage collector deletes an object whose owner is missing as soon as it knows the kind, also
+    // The owner has to exist. The garbage collector deletes an object with a missing owner as soon as it knows the kind, even
     // before the export.
     let owner = story.expect(&StoryObject::new("v1", "Namespace", &story.namespace)).await?;
     story
@@ -107,12 +107,12 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
         let after = kept(&story.expect(&own(&group, name)).await?);
         ensure!(after == *before, "{after} was {before}");
     }
-    // The next owner has all fields that are restored and can remove them; the status has no owner.
+    // The next owner owns all restored fields and can remove them. The status has no owner.
     let live = story.expect(&own(&group, "held")).await?;
     let managers = live.metadata.managed_fields.unwrap_or_default();
     let managers: Vec<_> = managers.iter().map(|it| (&it.manager, &it.subresource)).collect();
     ensure!(managers == [(&Some("kubectl-windlass".to_owned()), &None)], "{managers:?}");
-    // What exists stays as it is, and what is missing is created.
+    // Existing objects stay as they are, and missing ones are created.
     story.merge(&own(&group, "held"), json!({"spec": {"size": 2}})).await?;
     story.delete(&own(&group, "plain")).await?;
     let again = story.windlass_says(&["crd", "restore", &name, "--export", &uid], true)?;
@@ -121,7 +121,7 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     let other = story.windlass_says(&["crd", "restore", &name, "--export", "other"], false)?;
     ensure!(other.contains("no export other"), "{other}");
 
-    // Into another definition objects are restored on demand only, and never without fields of theirs.
+    // Objects are restored into a different CRD only on demand, and never without some of their fields.
     story.delete(&own(&group, "plain")).await?;
     let closed = json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true,
         "subresources": {"status": {}}, "schema": {"openAPIV3Schema": {"type": "object",
@@ -136,7 +136,7 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
                 ensure!(refused.contains("unknown field \"spec.size\""), "{refused}");
                 return Ok(Some(()));
             }
-            // It was restored by the old schema.
+            // The object was restored with the old schema.
             story.delete(&own(&group, "plain")).await.map(|()| None)
         })
         .await?;
@@ -152,7 +152,7 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted() -> Result<()> {
     let story = Story::with_windlass("guard-too-large").await?;
-    // The budget holds the deletion of a definition before the guard is asked about it.
+    // The deletion budget holds the deletion of a CRD before the CRD guard is asked about it.
     let budget = story.without_deletion_budget().await?;
     let group = format!("{}.test", story.namespace);
     let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
@@ -177,7 +177,7 @@ async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted()
     for name in &names {
         story.expect(&own(&group, name)).await?;
     }
-    // The cause is removed, and the end goes on.
+    // The cause is removed, and the deletion goes on.
     for name in &names[2..] {
         story.delete(&own(&group, name)).await?;
     }

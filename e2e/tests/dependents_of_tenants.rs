@@ -1,6 +1,7 @@
-//! A tenant holds what the platform deletes for a bounded time.
+//! A tenant can delay the platform's deletions only for a limited time.
 //!
-//! In a process of its own, because its windlass has flags of its own. Elsewhere: deletion in order (`stories/reverse_deletion.rs`).
+//! The story has its own process, because its windlass has its own flags. Elsewhere: deletion in order
+//! (`stories/reverse_deletion.rs`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
@@ -40,7 +41,7 @@ async fn a_dependent_of_another_namespace_is_awaited_and_not_for_ever() -> Resul
     platform.await_gone(&base, DEFAULT_WAIT_TIMEOUT).await?;
     platform.await_gone(&StoryObject::config_map("base"), DEFAULT_WAIT_TIMEOUT).await?;
     platform.await_event("Kustomization", "base", "--reverse-delete-timeout").await?;
-    // What an incident is made of.
+    // The data from which an Incident is made.
     let object = tenant.expect(&slow).await?;
     let marks = object.metadata.annotations.unwrap_or_default();
     let held = format!("Kustomization/{}/base", platform.namespace);

@@ -1,11 +1,11 @@
-//! Disasters that are known from clusters with GitOps: what is missing for a moment, or leaves the repository by mistake, is
-//! not deleted.
+//! Disasters that are known from GitOps clusters. Objects that are missing for a moment, or leave the repository by mistake,
+//! are not deleted.
 //!
-//! Each story ends with the uids of the objects, and with the requests that windlass made: none of them is a deletion. Here:
-//! which objects there are, what is lost of them. Elsewhere: the deletion budget itself (`stories/deletion_budget.rs`),
-//! charts that lose objects (`releases`), an API server that is away or slow (`faults.rs`).
+//! At its end, each story compares the UIDs of the objects, and checks that windlass sent no deletion.
+//! Here: the objects, and finding lost ones. Elsewhere: the deletion budget itself (`stories/deletion_budget.rs`), charts that
+//! lose objects (`releases`), an unreachable or slow API server (`faults.rs`).
 //!
-//! In a process of its own, because each story here has a windlass of its own, or Flux's controllers.
+//! The stories have their own process, because each has its own windlass or Flux's controllers.
 
 mod commits;
 mod fetches;
@@ -25,13 +25,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 
-/// How many objects there are: more than the deletion budget allows to delete.
+/// The number of objects. It is larger than the deletion budget allows to delete.
 const COUNT: usize = 12;
 
-/// The Kustomization that applies them.
+/// The Kustomization that applies the objects.
 const ROOT: &str = "root";
 
-/// The ConfigMap that each namespace has.
+/// The ConfigMap that Kubernetes creates in each namespace.
 const OF_KUBERNETES: &str = "kube-root-ca.crt";
 
 /// The name of a ConfigMap.
@@ -39,7 +39,7 @@ fn map(number: usize) -> String {
     format!("map-{number:02}")
 }
 
-/// A file for each ConfigMap, in a folder that ends in `/` or is empty.
+/// A file for each ConfigMap, in a folder that ends with `/` or is empty.
 fn files(folder: &str) -> Vec<(String, String)> {
     (0..COUNT).map(|at| (format!("{folder}{}.yaml", map(at)), config_map(&map(at), "1"))).collect()
 }
@@ -49,7 +49,7 @@ fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
     files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
 }
 
-/// ConfigMaps that are not being deleted, and their uids.
+/// ConfigMaps that are not being deleted, with their UIDs.
 type ConfigMapUids = BTreeMap<String, String>;
 
 /// The ConfigMaps of a namespace.
@@ -61,15 +61,15 @@ async fn uids(story: &Story, namespace: &str) -> Result<ConfigMapUids> {
     Ok(made.map(|it| (it.name_any(), it.uid().unwrap_or_default())).collect())
 }
 
-/// Which ConfigMaps are gone since `before`, or were created again in their place.
+/// The ConfigMaps that were deleted or created again since `before`.
 async fn lost(story: &Story, namespace: &str, before: &ConfigMapUids) -> Result<Vec<String>> {
     let now = uids(story, namespace).await?;
     let lost = before.iter().filter(|(name, uid)| now.get(*name) != Some(*uid));
     Ok(lost.map(|(name, _)| name.clone()).collect())
 }
 
-/// Checks that all objects are the same as before, and that no deletion was requested. Objects of windlass's own groups,
-/// such as Plans, and former records of releases do not count.
+/// Checks that all objects are the same as before, and that windlass requested no deletion. Objects of windlass's own groups,
+/// such as Plans, and old release records do not count.
 async fn ensure_nothing_is_lost(
     story: &Story,
     proxy: &ApiProxy,
@@ -87,7 +87,7 @@ async fn ensure_nothing_is_lost(
     Ok(())
 }
 
-/// windlass behind a proxy that has the list of its writes.
+/// Starts windlass behind a proxy that records its writes.
 async fn windlass(story: &Story) -> Result<(ApiProxy, WindlassProcess)> {
     let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
     let windlass = WindlassProcess::start_for(story, &[&proxy.flag()]).await?;
@@ -101,7 +101,7 @@ async fn await_deletion_held(story: &Story, name: &str) -> Result<()> {
     story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_held).await.map(drop)
 }
 
-/// Requests a reconciliation, and waits until an object is Ready after it.
+/// Requests a reconciliation, and waits until the object is Ready after it.
 async fn reconcile(story: &Story, target: &StoryObject) -> Result<DynamicObject> {
     let token = story.request(target).await?;
     let is_handled = |object: &DynamicObject| {

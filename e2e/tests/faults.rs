@@ -1,8 +1,7 @@
-//! The API server goes, lags, refuses and forgets, and windlass goes on by itself.
+//! The API server is unreachable, slow, refuses requests, or loses its history. windlass recovers by itself.
 //!
-//! In a process of its own, because each story here has a windlass of its own, which talks to the API server through
-//! a proxy of its own. Elsewhere: windlass that dies (`restarts.rs`, `cargo xtask crash`), all of it at random
-//! (`cargo xtask soak`).
+//! The stories have their own process, because each has its own windlass behind its own proxy.
+//! Elsewhere: killing windlass (`restarts.rs`, `cargo xtask crash`), random combinations (`cargo xtask soak`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,13 +20,13 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::json;
 
-/// How long an outage lasts: long enough that every request and watch under way meets it, and its first retries.
+/// How long an outage lasts. Every running request and watch is affected, including its first retries.
 const OUTAGE: Duration = Duration::from_secs(10);
 
-/// Within what time everything is right again once a fault is over.
+/// How long the recovery may take after a fault.
 const RECOVERY: Duration = Duration::from_secs(40);
 
-/// How many objects are applied.
+/// The number of applied objects.
 const COUNT: usize = 40;
 
 fn config_maps(value: &str) -> Vec<(String, String)> {
@@ -40,7 +39,7 @@ fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
     files.iter().map(|(path, text)| (&**path, text.clone())).collect()
 }
 
-/// windlass behind a proxy, with everything applied that the faults then meet.
+/// windlass behind a proxy, with all objects applied before the faults.
 struct FaultTestSetup<'a> {
     story: &'a Story,
     proxy: ApiProxy,
@@ -61,7 +60,8 @@ impl<'a> FaultTestSetup<'a> {
         Ok(Self { story, proxy, windlass, upstream, uids })
     }
 
-    /// Waits until a revision is applied with this value in every object, that none was replaced, and that watches are alive again.
+    /// Waits until a revision is applied with this value in every object. Checks that no object was replaced, and that the
+    /// watches work again.
     async fn ensure_well(&mut self, revision: &str, value: &str) -> Result<()> {
         let story = self.story;
         let app = story.await_applied_within("app", revision, RECOVERY).await?;
@@ -73,7 +73,7 @@ impl<'a> FaultTestSetup<'a> {
         Ok(())
     }
 
-    /// An edit and a deletion by hand are put right, which only a live watch can tell.
+    /// windlass corrects an edit and a deletion by a user. Only a working watch can notice them.
     async fn ensure_corrects_drift(&mut self, value: &str) -> Result<()> {
         let story = self.story;
         story
@@ -91,8 +91,8 @@ impl<'a> FaultTestSetup<'a> {
         Ok(())
     }
 
-    /// Waits for as long as an outage lasts. If the API server only throttles, neither the source nor the Kustomization fails by
-    /// that.
+    /// Waits for the length of an outage. If the API server only throttles requests, neither the source nor the Kustomization
+    /// fails.
     async fn outage(&self, status: u16) -> Result<()> {
         let end = tokio::time::Instant::now() + OUTAGE;
         while tokio::time::Instant::now() < end {
@@ -112,13 +112,13 @@ impl<'a> FaultTestSetup<'a> {
         self.upstream.push(&borrowed(&config_maps(value))).await
     }
 
-    /// Waits until some objects have a value: an apply is under way.
+    /// Waits until some objects have a value, so an apply is running.
     async fn await_begun(&self, value: &str) -> Result<()> {
         self.story.await_value("map-000", value).await.map(drop)
     }
 }
 
-/// The ConfigMaps that windlass owns, by name, with their uids.
+/// The ConfigMaps that windlass owns, by name, with their UIDs.
 async fn owned(story: &Story) -> Result<BTreeMap<String, String>> {
     let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
     let list = api.list(&ListParams::default().labels("kustomize.toolkit.fluxcd.io/name")).await?;
@@ -136,7 +136,7 @@ async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() 
     ensure!(stage.windlass.operator.is_running()?, "windlass ended");
     stage.proxy.heal();
     stage.ensure_well(&revision, "2").await?;
-    // A commit and a drift while the API server is unreachable are handled afterwards, too.
+    // windlass handles a commit and a drift that happen while the API server is unreachable.
     stage.proxy.begin(ApiFault::Gone);
     let revision = stage.push("3").await?;
     story.merge(&StoryObject::config_map("map-003"), json!({"data": {"value": "edited"}})).await?;
@@ -154,18 +154,18 @@ async fn a_slow_api_server_is_waited_for() -> Result<()> {
     stage.proxy.begin(ApiFault::Slow(Duration::from_secs(1)));
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
-    // Forty objects, four at once, a second for each request.
+    // There are forty objects, four at once, and each request takes a second.
     story.await_applied_within("app", &revision, Duration::from_secs(90)).await?;
     stage.proxy.heal();
     stage.ensure_well(&revision, "2").await?;
     story.end().await
 }
 
-/// Some requests are refused during one apply, then all of them for a while during another.
+/// Some requests are refused during one apply, and all requests for a while during another.
 async fn refuse(name: &str, status: u16) -> Result<()> {
     let story = Story::begin(name).await?;
     let mut stage = FaultTestSetup::set(&story).await?;
-    // The source reads it in each run that is requested; the server takes every client.
+    // The source reads the Secret in each requested reconciliation. The server accepts every client.
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git"},
         "stringData": {"username": "story", "password": "story"},
@@ -220,7 +220,7 @@ async fn watches_that_end_begin_again_and_miss_nothing() -> Result<()> {
 async fn a_history_that_was_compacted_is_listed_anew() -> Result<()> {
     let story = Story::begin("compacted").await?;
     let mut stage = FaultTestSetup::set(&story).await?;
-    // No watch delivers these: the watches end before, and cannot resume from where they were.
+    // No watch delivers these changes, because the watches end before and cannot resume.
     stage.proxy.begin(ApiFault::Gone);
     story.merge(&StoryObject::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
     story.delete(&StoryObject::config_map("map-006")).await?;
@@ -274,14 +274,14 @@ async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryObject::kustomization("app")).await?;
-    // As a kubelet does it: the new token first, and the old one is valid for a while no more.
+    // A kubelet does the same: it first writes the new token, and the old one stays valid for a while.
     let second = token(&story).await?;
     ensure!(first != second, "the API server issued the same token twice");
     std::fs::write(&file, &second)?;
     proxy.begin(ApiFault::Revoked(first));
     proxy.end_watches();
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
-    // A token is read again once a minute.
+    // windlass reads the token again once a minute.
     story.await_applied_within("app", &revision, Duration::from_secs(100)).await?;
     story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("a", "2").await?;
@@ -319,7 +319,7 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
         let what = format!("CRD and object to be back, round {round}");
         story.await_until(&what, RECOVERY, are_new).await?;
         story.await_ready(&StoryObject::kustomization("app")).await?;
-        // The watch of a kind that was away is alive again.
+        // The watch of the kind works again.
         story.merge(&one, json!({"spec": {"size": 7}})).await?;
         let is_back = |object: &kube::api::DynamicObject| object.data["spec"]["size"] == 1;
         story.await_object(&one, RECOVERY, is_back).await?;
@@ -330,7 +330,7 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
     story.end().await
 }
 
-/// The answer to the apply comes when the watch has already reported the deletion of the object.
+/// The watch reports the deletion of the object before the answer to the apply arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> Result<()> {
     let story = Story::begin("overtaken").await?;
@@ -348,17 +348,17 @@ async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> 
     story.end().await
 }
 
-/// The API server carries out writes that it does not answer: the next run finds them done, and they are in its audit.
+/// The API server carries out writes without answering. The next reconciliation finds them done, and they are in its audit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_answer_is_lost_is_audited_once() -> Result<()> {
     let story = Story::begin("unanswered").await?;
     let stage = FaultTestSetup::set(&story).await?;
-    // By then statuses were written, and the objects are being applied.
+    // By now, statuses were written and the objects are being applied.
     let mut cut = stage.proxy.cut_at(COUNT / 2, ConnectionCutMoment::After);
     let revision = stage.push("2").await?;
     let lost = cut.wait().await.context("another cut was ordered")?;
     ensure!(lost.contains("/configmaps/"), "{lost}");
-    // Until the request was repeated in vain.
+    // Waits until windlass has repeated the request without success.
     tokio::time::sleep(OUTAGE).await;
     stage.proxy.heal();
     story.await_applied_within("app", &revision, RECOVERY).await?;
@@ -374,7 +374,7 @@ async fn a_write_whose_answer_is_lost_is_audited_once() -> Result<()> {
     story.end().await
 }
 
-/// The gate of removals is asked before each object: the deletions of many take long.
+/// windlass asks the gate for removals before each object, because many deletions take a long time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prune_that_is_suspended_midway_deletes_no_further_object() -> Result<()> {
     let story = Story::begin("prune-suspended").await?;
@@ -404,7 +404,7 @@ async fn a_prune_that_is_suspended_midway_deletes_no_further_object() -> Result<
     story.end().await
 }
 
-/// More than the watches that an API server lets one connection have (100).
+/// More watches than an API server allows for one connection (100).
 const CROWD: usize = 120;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -435,7 +435,7 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
     for name in &names {
         story.await_value(&format!("{name}-map"), "two").await?;
     }
-    // Specs are seen as well: the watches of windlass's own kinds do not wait for others.
+    // windlass also notices changes of specs, because watches of its own kinds do not wait for others.
     for name in &names {
         let from = json!({"substituteFrom": null, "substitute": {"name": format!("{name}-map"), "value": "three"}});
         story
@@ -453,7 +453,7 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
     story.end().await
 }
 
-/// The definition of Freezes, which is that of all stories here: with it, all Freezes go.
+/// The CRD of Freezes, which all stories here share. Deleting it deletes all Freezes.
 static FREEZE_DEFINITION: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
@@ -467,13 +467,13 @@ async fn while_the_watch_of_freezes_is_interrupted_nothing_begins() -> Result<()
     let message = story.await_failure(&app, "FreezesUnknown").await?;
     ensure!(message.contains("it is not known which Freezes deny"), "{message}");
     story.await_value("map-000", "1").await?;
-    // A Freeze that comes meanwhile counts as soon as the watch does.
+    // A Freeze that is created meanwhile counts as soon as the watch works.
     let freeze = story.freeze(json!({})).await?;
     stage.proxy.heal();
     story.await_failure(&app, "Frozen").await?;
     story.await_value("map-000", "1").await?;
 
-    // Deletions by users wait for no Freeze.
+    // Deletions by users do not wait for a Freeze.
     stage.proxy.begin(ApiFault::Unavailable("/freezes".to_owned()));
     story.delete(&app).await?;
     story.await_gone(&app, RECOVERY).await?;
@@ -513,7 +513,7 @@ async fn without_the_definition_of_freezes_there_are_none_and_with_it_they_hold_
             Ok(story.freeze_by_calendar().await.ok())
         })
         .await?;
-    // Its status says that windlass knows it.
+    // The status shows that windlass knows the Freeze.
     let is_known = |object: &DynamicObject| object.data["status"]["calendar"].is_object();
     story.await_object(&freeze, RECOVERY, is_known).await?;
     let third = stage.push("3").await?;

@@ -1,8 +1,8 @@
-//! Images of a real registry: tags are listed, the latest is chosen, and a new one is picked up.
+//! Images of a real registry: windlass lists the tags, chooses the latest, and notices a new one.
 //!
-//! In the folder: commits that use it (`automation`), versions that are not chosen although their tags are the latest
-//! (`guards`), versions that are chosen by what their images are (`content`), tags that failed and are skipped (`quarantines`), a double
-//! of a server with pull requests (`forge`). Elsewhere: pulling from that registry (`oci.rs`), what is chosen of which tags (`engines/image`).
+//! In the folder: commits of chosen tags (`automation`), latest tags that are not chosen (`guards`), choosing by image content
+//! (`content`), failed tags that are skipped (`quarantines`), a fake server with pull requests (`forge`).
+//! Elsewhere: pulling from the registry (`oci.rs`), choosing among tags (`engines/image`).
 
 mod automation;
 mod content;
@@ -41,7 +41,7 @@ async fn repository(story: &Story, image: &str, more: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// A policy for the highest version.
+/// Creates a policy for the highest version.
 async fn policy(story: &Story, name: &str, more: Value) -> Result<()> {
     let mut spec =
         json!({"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}});
@@ -62,7 +62,7 @@ async fn await_latest(story: &Story, name: &str, latest: &Value) -> Result<Dynam
     story.await_object(&policy_target(name), DEFAULT_WAIT_TIMEOUT, has).await
 }
 
-/// Runs `flux` beside the runtime: it waits for windlass.
+/// Runs `flux` outside of the runtime, because it waits for windlass.
 async fn flux(story: &Story, arguments: &[&str]) -> Result<String> {
     tokio::task::block_in_place(|| story.flux(arguments))
 }
@@ -76,7 +76,7 @@ async fn the_latest_tag_is_chosen_and_a_new_one_is_picked_up_after_a_scan() -> R
         push(&registry, tag).await?;
     }
     let digest = push(&registry, "1.1.0").await?;
-    // Both at once: the policy waits for the first scan.
+    // Both are created at once, so the policy waits for the first scan.
     policy(&story, "app", json!({})).await?;
     repository(&story, &image, json!({})).await?;
     let object = story.await_ready(&repository_target()).await?;
@@ -97,7 +97,7 @@ async fn the_latest_tag_is_chosen_and_a_new_one_is_picked_up_after_a_scan() -> R
         json!([["2.0.0-rc.1", "OutsideRange"], ["latest", "NotAVersion"], ["1.0.0", "Lower"]]);
     ensure!(Value::from(reasons) == expected, "{why}");
 
-    // A digest is looked up where the policy says so.
+    // windlass looks up a digest if the policy asks for it.
     policy(&story, "pinned", json!({"digestReflectionPolicy": "IfNotPresent"})).await?;
     await_latest(&story, "pinned", &json!({"name": image, "tag": "1.1.0", "digest": digest}))
         .await?;
@@ -132,7 +132,7 @@ async fn a_registry_with_a_password_is_scanned_once_the_secret_is_right() -> Res
         registry.host()
     );
     ensure!(message.starts_with(&expected), "{message}");
-    // The Secret is watched.
+    // windlass watches the Secret.
     secret(PASSWORD).await?;
     let limit = Duration::from_secs(60);
     story.await_condition(&repository_target(), "Ready", "True", limit).await?;

@@ -1,8 +1,8 @@
-//! windlass is installed, checked, upgraded and taken away by its own commands; a process with the token of the
-//! installation works.
+//! windlass is installed, checked, upgraded and removed by its own commands. A process with the token of the installation
+//! works.
 //!
-//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: the manifests
-//! (`cli/installation/src/install/manifests/tests.rs`); the rights that every other story has are those of the installation, too.
+//! The stories have their own process, because CRDs and ClusterRoles are cluster-scoped. Elsewhere: the manifests
+//! (`cli/installation/src/install/manifests/tests.rs`). All other stories also use the rights of the installation.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn crd() -> StoryObject {
     StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
 }
 
-/// Volumes for the replicas: the bed makes none.
+/// Creates volumes for the replicas, because the bed creates none.
 async fn volumes(story: &Story, names: [&str; 2]) -> Result<()> {
     let api = Api::<PersistentVolume>::all(story.client.clone());
     for name in names {
@@ -39,7 +39,7 @@ async fn volumes(story: &Story, names: [&str; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Every line about an object ends like this.
+/// Checks that every line about an object ends with a text.
 fn ensure_each(text: &str, ending: &str) -> Result<()> {
     let is_of_object = |line: &&str| {
         line.starts_with('✔') && line.contains('/') && !line.contains("windlass acts: ")
@@ -93,7 +93,7 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
 
     story.windlass_says(&with(&["uninstall", "--silent", "--delete-crds"]), true)?;
     story.await_gone(&crd(), DEFAULT_WAIT_TIMEOUT).await?;
-    // What it had applied is still there.
+    // The applied objects still exist.
     story.await_value("map", "1").await?;
     definitions_go(&story).await?;
     kinds_removed(&story).await?;
@@ -104,7 +104,8 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     getting_started(&story).await
 }
 
-/// A process outside of the cluster holds the Lease: an installation refuses before it writes anything, and its dry run says so.
+/// A process outside of the cluster holds the Lease. An installation refuses before it writes anything, and its dry-run says
+/// so.
 async fn led_outside(story: &Story) -> Result<()> {
     let lease = StoryObject::new("coordination.k8s.io/v1", "Lease", "windlass-leader-election");
     let lease = lease.in_namespace("gitops");
@@ -122,7 +123,7 @@ async fn led_outside(story: &Story) -> Result<()> {
     story.merge(&lease, held("")).await.map(drop)
 }
 
-/// A definition with objects goes after them.
+/// Deletes CRDs together with their objects.
 async fn definitions_go(story: &Story) -> Result<()> {
     story
         .await_until("all definitions to be gone", DEFAULT_WAIT_TIMEOUT, async || {
@@ -133,8 +134,8 @@ async fn definitions_go(story: &Story) -> Result<()> {
         .await
 }
 
-/// The kinds are removed while windlass acts, and finalizers are there, as `flux uninstall` finds them where a source that is
-/// gone had them added again: what was applied stays.
+/// The kinds are removed while windlass is running, and finalizers are added again. `flux uninstall` meets this situation. The
+/// applied objects stay.
 async fn kinds_removed(story: &Story) -> Result<()> {
     let install = ["install", "-n", "gitops"];
     let (_, mut windlass) = story.windlass_installs(&install, &deployment("gitops")).await?;
@@ -149,9 +150,9 @@ async fn kinds_removed(story: &Story) -> Result<()> {
     definitions_go(story).await
 }
 
-/// The stock `flux uninstall` beside a process of windlass that goes on, with the rights of an administrator since the roles
-/// go as well: workloads of Kustomizations and of releases stay, as they do with Flux. It knows no StatefulSets: that of a
-/// profile stays, until windlass is uninstalled.
+/// Runs the standard `flux uninstall` while windlass keeps running with an administrator's rights. Workloads of Kustomizations
+/// and releases stay, as with Flux. `flux` ignores StatefulSets, so the StatefulSet of a profile stays until windlass is
+/// uninstalled.
 async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
     let flag = format!("--profile={profile}");
     let install = ["install", &flag, "-n", "gitops"];
@@ -197,12 +198,12 @@ async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
     story.await_gone(&replicas, DEFAULT_WAIT_TIMEOUT).await
 }
 
-/// What the page says can be typed as it stands, and does what it says.
+/// The commands of the documentation page work exactly as written.
 async fn getting_started(story: &Story) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let page = std::fs::read_to_string(root.join("docs/getting-started.md"))?;
     let manifest = std::fs::read_to_string(root.join("docs/getting-started/app.yaml"))?;
-    // Its repository is on the Internet: one with the same directories stands in for it.
+    // The repository of the page is on the Internet. A local one with the same directories takes its place.
     let server = GitServer::start(GitReadAccess::Open)?;
     let repository = server.repository("podinfo")?;
     repository.branch("master")?;
@@ -267,7 +268,7 @@ async fn getting_started(story: &Story) -> Result<()> {
     story.typed("windlass uninstall --silent", folder.path()).map(drop)
 }
 
-/// Each of the other profiles becomes ready in a namespace of its own, and goes again.
+/// Installs each of the other profiles in its own namespace, waits until it is ready, and removes it.
 async fn profiles(story: &Story) -> Result<()> {
     volumes(story, ["volume-a", "volume-b"]).await?;
     for (profile, kind) in [("high-availability", "StatefulSet"), ("lockdown", "Deployment")] {
@@ -286,7 +287,7 @@ async fn profiles(story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// The files of the chart, as a repository has them.
+/// The files of the chart, as in a repository.
 fn chart_files(version: &str) -> Result<Vec<(String, String)>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart");
     let mut files = Vec::new();
@@ -314,11 +315,11 @@ fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
     files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
 }
 
-/// The chart is installed by the stock Helm, then managed and upgraded by the windlass that it installed, and leaves its CRDs
-/// when it goes.
+/// The standard Helm installs the chart. Then the installed windlass manages and upgrades the chart. The CRDs stay when the
+/// chart is removed.
 async fn charted(story: &Story) -> Result<()> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/chart");
-    // The bed has the roles already: every story needs them.
+    // The bed already has the roles, because every story needs them.
     let flags = ["--take-ownership", "--force-conflicts", "--wait"];
     story.helm_says(&[&["install", "windlass", folder][..], &flags].concat())?;
     let namespace = story.namespace.as_str();
@@ -344,13 +345,13 @@ async fn charted(story: &Story) -> Result<()> {
     ensure!(status.success(), "it ended with {status}");
     story.helm_says(&["uninstall", "windlass"])?;
     story.await_gone(&deployment(namespace), DEFAULT_WAIT_TIMEOUT).await?;
-    // Without the CRDs all their objects would go, those of other owners included.
+    // Without the CRDs, all their objects would be deleted, including those of other owners.
     story.expect(&crd()).await?;
     story.expect(&target).await?;
     Ok(())
 }
 
-/// It applies what a source says.
+/// Checks that windlass applies the content of a source.
 async fn works(story: &Story, mut windlass: WindlassProcess) -> Result<()> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;

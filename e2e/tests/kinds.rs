@@ -1,7 +1,7 @@
-//! The CRDs of windlass's own kinds are removed while it runs, and come back.
+//! The CRDs of windlass's own kinds are removed while windlass is running, and then created again.
 //!
-//! In a process of its own, because it removes the kinds from its whole control plane.
-//! Elsewhere: other faults of the API server (`faults.rs`).
+//! The story has its own process, because it removes the kinds from the whole control plane. Elsewhere: other faults of the API
+//! server (`faults.rs`).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-/// How long windlass has to do without a kind: its watches ask again and again, ever more rarely.
+/// How long a kind is missing. The watches try again and again, at growing intervals.
 const ABSENCE: Duration = Duration::from_secs(5);
 
 async fn remove(story: &Story, name: &str) -> Result<()> {
@@ -45,7 +45,7 @@ async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_appl
     let story = Story::begin("kinds").await?;
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    // What it applied is to outlive the Kustomization.
+    // The applied objects have to stay when the Kustomization is deleted.
     let spec = json!({"deletionPolicy": "Orphan"});
     story.kustomization("app", "app", spec.clone()).await?;
     story.await_ready(&StoryObject::kustomization("app")).await?;

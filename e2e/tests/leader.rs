@@ -1,8 +1,8 @@
-//! Several windlasses on one namespace, of which one acts.
+//! Several windlass processes in one namespace, of which one is the leader.
 //!
-//! Each has an identity, which is in its user agent, so that the API server's audit log says who wrote what.
-//! Below: what commands say while no operator is active (`leader/without_operator.rs`). Elsewhere: one windlass that is stopped and started
-//! (`restarts.rs`), several that divide the work (`shards.rs`).
+//! Each process has its own identity in its user agent, so the audit log of the API server shows which process wrote what.
+//! Below: the output of commands while no operator is active (`leader/without_operator.rs`). Elsewhere: stopping and starting
+//! one windlass (`restarts.rs`), dividing the work (`shards.rs`).
 
 mod without_operator;
 
@@ -17,14 +17,14 @@ use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use serde_json::json;
 
-/// An election in which a leader that vanished is followed within seconds.
+/// Election settings with which another process replaces a lost leader within seconds.
 const SHORT: [&str; 3] = [
     "--leader-election-lease-duration=12s",
     "--leader-election-renew-deadline=10s",
     "--leader-election-retry-period=500ms",
 ];
 
-/// An election in which no leader is followed within a story, unless it gives up its Lease.
+/// Election settings with which no process replaces a lost leader during a story, unless the leader releases its Lease.
 const LONG: [&str; 3] = [
     "--leader-election-lease-duration=10m",
     "--leader-election-renew-deadline=5m",
@@ -52,7 +52,7 @@ async fn await_leader(story: &Story, identity: &str) -> Result<LeaseSpec> {
         .await
 }
 
-/// Waits until a process that leads has written something since, which shows that it works.
+/// Waits until a leading process has written something, which shows that it works.
 async fn await_write(story: &Story, identity: &str) -> Result<()> {
     let before = written_by(story, identity)?;
     let is_more = async || Ok((written_by(story, identity)? > before).then_some(()));
@@ -63,14 +63,14 @@ fn written_by(story: &Story, identity: &str) -> Result<usize> {
     Ok(story.writes()?.iter().filter(|write| write.by == identity).count())
 }
 
-/// Who wrote, in turn.
+/// The processes that wrote, in their order.
 fn turns(writes: &[AuditedWriteRequest]) -> Vec<&str> {
     let mut turns: Vec<&str> = writes.iter().map(|write| &*write.by).collect();
     turns.dedup();
     turns
 }
 
-/// Pushes commits without a pause, each of which changes every object.
+/// Pushes commits without a pause. Each commit changes every object.
 async fn load(upstream: &FollowedGitRepository<'_>, count: &AtomicU32) -> Result<()> {
     loop {
         let value = count.fetch_add(1, Ordering::Relaxed).to_string();
@@ -84,7 +84,7 @@ async fn load(upstream: &FollowedGitRepository<'_>, count: &AtomicU32) -> Result
     }
 }
 
-/// The leader hangs, is killed, is asked to stop; each time the other goes on.
+/// The leader hangs, is killed, or is asked to stop. Each time, the other process takes over.
 async fn hand_over(story: &Story, a: &mut WindlassProcess, b: &mut WindlassProcess) -> Result<()> {
     await_write(story, "pod-a").await?;
     a.operator.freeze()?;
@@ -135,7 +135,7 @@ async fn a_standby_is_well_and_neither_writes_nor_serves_artifacts() -> Result<(
     let story = Story::begin("standby").await?;
     let a = start(&story, "pod-a", LONG).await?;
     await_leader(&story, "pod-a").await?;
-    // Starting means to wait for its readiness.
+    // Starting waits until the process is ready.
     let b = start(&story, "pod-b", LONG).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
@@ -145,7 +145,7 @@ async fn a_standby_is_well_and_neither_writes_nor_serves_artifacts() -> Result<(
     {
         let answer = reqwest::get(windlass.artifacts()).await?;
         ensure!(answer.status().as_u16() == status, "{answer:?}");
-        // Every instance accepts events, on the same address as artifacts.
+        // Every process accepts events, on the same address as artifacts.
         let answer = reqwest::Client::new().post(windlass.artifacts()).body("{}").send().await?;
         ensure!(answer.status().as_u16() == 202, "{answer:?}");
         let metrics = windlass.metrics().await?;
@@ -179,7 +179,7 @@ async fn a_leader_that_comes_back_goes_on_at_once_and_one_that_goes_leaves_the_l
 
     let status = a.operator.stop(Duration::from_secs(8))?;
     ensure!(status.success(), "it ended with {status}");
-    // Ten minutes are not waited for: the Lease was given up.
+    // The other process does not wait ten minutes, because the Lease was released.
     let followed = await_leader(&story, "pod-b").await?;
     ensure!(followed.lease_transitions > before.lease_transitions, "{followed:?}");
     let last = upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
@@ -217,7 +217,7 @@ async fn await_excluded(story: &Story, windlass: &WindlassProcess, by: &str) -> 
     Ok(())
 }
 
-/// Nothing was written while it was excluded; it works once it is not.
+/// Checks that windlass wrote nothing while it was excluded, and that it works afterwards.
 async fn await_work(story: &Story, windlass: &WindlassProcess, before: usize) -> Result<()> {
     story.await_ready(&StoryObject::kustomization("app")).await?;
     ensure!(story.writes()?.len() > before, "{:?}", story.writes()?);
@@ -268,13 +268,13 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
         story.namespace
     );
     await_excluded(&story, &a, &by).await?;
-    // Several rounds of its election.
+    // Waits for several rounds of the election.
     tokio::time::sleep(Duration::from_secs(3)).await;
     ensure!(story.writes()?.len() == before, "{:?}", story.writes()?);
     story.merge(&theirs, held("")).await?;
     await_work(&story, &a, before).await?;
 
-    // A leader that loses one of them stops.
+    // A leader that loses one of its Leases stops.
     story.merge(&theirs, held("kustomize-controller-7d9f")).await?;
     let status = a.operator.await_end(DEFAULT_WAIT_TIMEOUT)?;
     ensure!(!status.success(), "it ended with {status}");

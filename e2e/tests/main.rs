@@ -1,7 +1,7 @@
-//! All stories: tests of windlass on a real API server, with real peers.
+//! All stories. A story is a test of windlass on a real API server with real servers.
 //!
-//! Each module is run in a process of its own, with a control plane of its own, by `cargo xtask test`; by hand, one module
-//! at a time: `cargo test -p e2e --features stories releases::`. One binary, since each of them links everything.
+//! `cargo xtask test` runs each module in its own process with its own control plane. By hand, run one module at a time: `cargo
+//! test -p e2e --features stories releases::`. All stories are in one binary, because each links everything.
 
 mod bootstrap;
 mod bootstrap_at_gitea;

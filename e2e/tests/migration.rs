@@ -1,7 +1,8 @@
-//! windlass takes a cluster over from Flux, and gives it back: nothing that is managed is written.
+//! windlass replaces Flux in a cluster, and Flux is restored. The managed objects are not written.
 //!
-//! In a process of its own, because CRDs and ClusterRoles are of the whole cluster. Here Flux is its Deployments, whose
-//! Pods have no processes. Elsewhere: who may act beside whom (`leader.rs`), the real helm-controller (`releases_alone`).
+//! The stories have their own process, because CRDs and ClusterRoles are cluster-scoped. Here, Flux consists of its
+//! Deployments, whose Pods run no processes.
+//! Elsewhere: which operators may run together (`leader.rs`), the real helm-controller (`releases_alone`).
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ fn record() -> StoryObject {
     StoryObject::new("v1", "ConfigMap", "windlass-migration")
 }
 
-/// Flux's Deployments and the Service of its artifacts.
+/// Creates Flux's Deployments and the Service for its artifacts.
 async fn flux(story: &Story) -> Result<()> {
     let labels = json!({"app.kubernetes.io/part-of": "flux"});
     for name in CONTROLLERS {
@@ -72,7 +73,7 @@ async fn await_flux(story: &Story, replicas: [i64; 3]) -> Result<()> {
     Ok(())
 }
 
-/// A Kustomization that applies Flux, as `flux bootstrap` makes it.
+/// Creates a Kustomization that applies Flux, as `flux bootstrap` does.
 async fn bootstrap(story: &Story) -> Result<StoryObject> {
     story
         .kustomization("flux-system", "app", json!({"suspend": true, "path": "./clusters/one"}))
@@ -87,21 +88,21 @@ async fn bootstrap(story: &Story) -> Result<StoryObject> {
     Ok(target)
 }
 
-/// What belongs to an object and must not change.
+/// The fields of an object that must not change.
 async fn identity(story: &Story, target: &StoryObject) -> Result<(Option<String>, Option<String>)> {
     let object = story.expect(target).await?;
     Ok((object.metadata.uid, object.metadata.resource_version))
 }
 
-/// `windlass migrate` in the namespace of the story.
+/// Runs `windlass migrate` in the namespace of the story.
 fn migrate(story: &Story, direction: &str, more: &[&str], is_success: bool) -> Result<String> {
     let here = ["migrate", direction, "-n", story.namespace.as_str()];
     story.windlass_says(&[&here, more].concat(), is_success)
 }
 
-/// What is in the way is named, and nothing is changed, neither by a dry run.
+/// windlass names the obstacles, and changes nothing, also in a dry-run.
 async fn obstacles(story: &Story) -> Result<()> {
-    // What windlass does not support is in the way, and nothing is changed.
+    // A field that windlass does not support is an obstacle, and nothing is changed.
     story
         .kustomization(
             "sealed",
@@ -119,7 +120,7 @@ async fn obstacles(story: &Story) -> Result<()> {
         .await_gone(&StoryObject::kustomization("sealed"), DEFAULT_WAIT_TIMEOUT)
         .await
         .or_else(|_| anyhow::Ok(()))?;
-    // What the deletion budget would hold is listed.
+    // windlass lists the deletions that the deletion budget would hold.
     story.kustomization("data", "app", json!({"suspend": true})).await?;
     let data = StoryObject::kustomization("data");
     let claim = json!([{"id": "shop_data__PersistentVolumeClaim", "v": "v1"}]);
@@ -135,7 +136,7 @@ async fn obstacles(story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// A process outside of the cluster for which the Pods of windlass would wait is in the way, and a dry run says so.
+/// A process outside of the cluster is an obstacle if the Pods of windlass would wait for it. A dry-run says so.
 async fn led_outside(story: &Story) -> Result<()> {
     let now = jiff::Timestamp::now();
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -154,7 +155,7 @@ async fn led_outside(story: &Story) -> Result<()> {
 
 /// A migration that fails is undone.
 async fn undone(story: &Story, system: &StoryObject) -> Result<()> {
-    // Replicas with volumes never become ready here: all of it is undone.
+    // Replicas with volumes never become ready here, so the migration is undone.
     let failing = &["--profile=high-availability", "--timeout=8s"];
     let text = migrate(story, "from-flux", failing, false)?;
     ensure!(text.contains("not ready in time") && text.contains("Flux is as it was"), "{text}");
@@ -170,7 +171,7 @@ async fn undone(story: &Story, system: &StoryObject) -> Result<()> {
     Ok(())
 }
 
-/// Objects of Argo CD are read from the cluster and from files, and nothing is written.
+/// windlass reads objects of Argo CD from the cluster and from files, and writes nothing.
 async fn converted(story: &Story) -> Result<()> {
     let text = story.windlass_says(&["migrate", "from-argocd"], false)?;
     ensure!(text.contains("there is no object of kind Application"), "{text}");
@@ -221,7 +222,7 @@ async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     let story = Story::begin("migration").await?;
     converted(&story).await?;
     let namespace = story.namespace.clone();
-    // What Flux would have applied and reported.
+    // The objects that Flux would have applied, and the statuses that it would have written.
     let mut before = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;

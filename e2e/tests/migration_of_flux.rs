@@ -1,9 +1,9 @@
-//! windlass takes a cluster over from the real controllers of Flux, and gives it back: nothing that is managed is written, and
-//! commits are applied after each.
+//! windlass replaces the real controllers of Flux, and Flux is restored. The managed objects are not written, and both apply
+//! new commits.
 //!
-//! Pods are of kwok here, so a [`NodeSimulator`] runs the processes that Deployments ask for, as a kubelet would. A test binary of its
-//! own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: what is in the way, what is undone
-//! (`migration.rs`).
+//! Pods are simulated by kwok here, so a [`NodeSimulator`] runs the processes of Deployments like a kubelet. The story has its
+//! own process, because CRDs and ClusterRoles are cluster-scoped.
+//! Elsewhere: obstacles and undoing a migration (`migration.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,12 +30,12 @@ const CONTROLLERS: [(&str, OracleProgram); 3] = [
     ("helm-controller", OracleProgram::HelmController),
 ];
 
-/// How often a node reads what it has to run.
+/// How often a node reads which processes it has to run.
 const POLL: Duration = Duration::from_millis(200);
-/// How long all of them take where the machine is busy.
+/// How long each step may take on a busy machine.
 const LONG: Duration = Duration::from_secs(240);
 
-/// Runs a process for each Deployment that wants replicas.
+/// Runs a process for each Deployment with replicas.
 struct NodeSimulator<'s> {
     story: &'s Story,
     flux: BTreeMap<&'static str, OperatorProcess>,
@@ -49,7 +49,7 @@ impl<'s> NodeSimulator<'s> {
         Ok(Self { story, flux: BTreeMap::new(), windlass: None, artifacts: free })
     }
 
-    /// Starts what is wanted and does not run, and stops what runs and is not wanted.
+    /// Starts missing processes, and stops processes that are no longer needed.
     async fn sync(&mut self) -> Result<()> {
         for (name, oracle) in CONTROLLERS {
             let is_wanted = self.wants(&StoryObject::new("apps/v1", "Deployment", name)).await?;
@@ -90,7 +90,7 @@ impl<'s> NodeSimulator<'s> {
         self.story.flux_controller(oracle, if is_of_sources { &storage[..] } else { &[] }).await
     }
 
-    /// Runs `windlass migrate`, while the node goes on.
+    /// Runs `windlass migrate` while the node keeps working.
     async fn migrate(&mut self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(operator_process::binary()?);
         command.arg("migrate").args(arguments).args(["-n", &self.story.namespace]);
@@ -108,7 +108,7 @@ impl<'s> NodeSimulator<'s> {
         Ok(text)
     }
 
-    /// Waits for a state, while the node goes on.
+    /// Waits for a state while the node keeps working.
     async fn until(&mut self, what: &str, is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + LONG;
         loop {
@@ -150,7 +150,7 @@ fn web(number: usize) -> String {
     format!("web-{number}")
 }
 
-/// The manifests of Flux in a repository, as `flux bootstrap` puts them there.
+/// The manifests of Flux in a repository, as `flux bootstrap` writes them.
 fn components(namespace: &str) -> String {
     let mut text = String::new();
     for (name, _) in CONTROLLERS {
@@ -181,7 +181,7 @@ spec: {{selector: {{app: source-controller}}, ports: [{{name: http, port: 80}}]}
     text
 }
 
-/// What is managed: uids and resourceVersions of all objects, and the revisions of all releases.
+/// The UIDs and resourceVersions of all managed objects, and the revisions of all releases.
 async fn stand(story: &Story) -> Result<Vec<(String, Option<String>, Option<String>)>> {
     let maps = (0..KUSTOMIZATIONS).map(map);
     let of_releases = (0..RELEASES).map(|number| format!("{}-config", web(number)));
@@ -246,8 +246,8 @@ async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()>
     let upstream = story.follow("app", &first).await?;
     story.kustomization("flux-system", "app", json!({"path": "./clusters/one"})).await?;
     for number in 0..KUSTOMIZATIONS {
-        // Both have the same Service of artifacts in a cluster. Here they have addresses of their own, and some fetches of Flux
-        // ask windlass, which has stopped.
+        // In a real cluster, both use the same Service for artifacts. Here they have different addresses, so some fetches of
+        // Flux ask windlass, which has stopped.
         let spec = json!({"path": format!("./k{number}"), "retryInterval": "5s"});
         story.kustomization(&map(number), "app", spec).await?;
     }
@@ -274,7 +274,7 @@ async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()>
     ensure!(output.contains("Flux has taken over"), "{output}");
     node.until("Flux running", async || Ok(true)).await?;
     ensure!(node.flux.len() == 3 && node.windlass.is_none(), "windlass runs still: {output}");
-    // Flux reconciles everything once, when it starts.
+    // Flux reconciles every object once when it starts.
     tokio::time::sleep(Duration::from_secs(30)).await;
     node.until("Flux reconciling all", async || have(&story, "2", "1.1.0").await).await?;
     ensure!(stand(&story).await? == before, "Flux wrote to what windlass managed");

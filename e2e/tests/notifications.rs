@@ -1,10 +1,10 @@
-//! Notifications: events are sent to services, and webhooks trigger reconciliations.
+//! Notifications: windlass sends events to services, and webhooks trigger reconciliations.
 //!
-//! Each story has a windlass of its own, which watches that story's namespace only. Services are a server on loopback that
-//! keeps what it is sent (`service.rs`). Below: verdicts about commits (`change_sets.rs`), incidents (`incidents.rs`), each type of Receiver
-//! (`receivers.rs`).
-//! Elsewhere: what each type of service is sent (`cargo xtask conformance`), events that are posted to Flux's
-//! notification-controller (`restarts.rs`).
+//! Each story has its own windlass, which watches only the namespace of the story. The service is a server on loopback that
+//! records its requests (`service.rs`).
+//! Below: verdicts about commits (`change_sets.rs`), Incidents (`incidents.rs`), each type of Receiver (`receivers.rs`).
+//! Elsewhere: the requests to each type of service (`cargo xtask conformance`), events for Flux's notification-controller
+//! (`restarts.rs`).
 
 mod change_sets;
 mod incidents;
@@ -44,7 +44,7 @@ async fn alert(story: &Story, sources: Value, more: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// Notifications that wait in the storage of windlass.
+/// How many notifications wait in the storage of windlass.
 fn waiting(windlass: &WindlassProcess) -> Result<usize> {
     Ok(std::fs::read_dir(windlass.storage().join(".notifications"))?.count())
 }
@@ -159,7 +159,7 @@ async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<
             "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": "a newer image",
             "reason": "Succeeded", "reportingController": "image-reflector-controller"})
     };
-    // The watch of Alerts may be a moment behind.
+    // The watch of Alerts may be slightly late.
     let post = async |namespace: &str, message: &str| {
         let mut body = event(namespace);
         body["message"] = message.into();
@@ -175,7 +175,7 @@ async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<
         Ok(service.sent("ImagePolicy", "Succeeded").pop())
     };
     story.await_until("an event of the same namespace", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
-    // A process that does not lead yet delivers what is posted, but records nothing.
+    // A process that does not lead yet delivers posted events but records nothing.
     let leads = async || Ok(windlass.metrics().await?.contains("windlass_leader 1").then_some(()));
     story.await_until("windlass to lead", DEFAULT_WAIT_TIMEOUT, leads).await?;
     post("elsewhere", "a secret image").await?;
@@ -221,7 +221,7 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
     let after = story.expect(&StoryObject::git_repository("app")).await?.metadata.annotations;
     ensure!(before == after, "a forged request had the repository reconciled");
     let large = reqwest::Client::new().post(&url).body(vec![b' '; (3 << 20) + 1]);
-    // The answer may come, and the connection end, before all of it is sent.
+    // The server may answer and close the connection before it has received everything.
     ensure!(large.send().await.map_or(true, |answer| answer.status() == 413));
 
     let sha = upstream.repository.commit(&[("map.yaml", &config_map("map", "2"))], "second")?;

@@ -1,6 +1,7 @@
-//! Pulling from a real registry: tags, digests, passwords, certificates.
+//! Pulls from a real registry: tags, digests, passwords, certificates.
 //!
-//! Elsewhere: registries that lie or ask for tokens (`sources/src/oci/tests.rs`), OCIRepositories (`stories/oci_repository.rs`).
+//! Elsewhere: registries that lie or require tokens (`sources/src/oci/tests.rs`), OCIRepositories
+//! (`stories/oci_repository.rs`).
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -138,10 +139,10 @@ async fn the_highest_version_is_found_among_tags_and_charts_are_known_by_their_l
     Ok(())
 }
 
-/// A registry by the name that one of AWS has; a proxy leads there.
+/// The address of an AWS registry. A proxy leads it to the test registry.
 const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/app";
 
-/// What a process pulls that has nothing but its environment.
+/// What a process pulls that gets its credentials only from the environment.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by the test below, with an environment of its own"]
 async fn as_the_environment_says() -> Result<()> {
@@ -196,7 +197,7 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     let asked = identity.asked().split_off(1);
     ensure!(is_fine && asked == ["GET /v1/credentials", "POST /"], "{asked:?} {said}");
 
-    // A token that was revoked is replaced, once a run.
+    // windlass replaces a revoked token once in each run.
     for (stale, is_mended) in [(&["0ld-passw0rd"; 1][..], true), (&["0ld-passw0rd"; 3], false)] {
         identity.give_first(stale);
         let before = identity.asked().len();

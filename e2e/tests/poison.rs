@@ -1,8 +1,8 @@
-//! Poison: objects whose every field is nonsense of some sort, and healthy ones beside them that must not notice.
+//! Creates objects with nonsense in all fields, beside healthy objects that must not be affected.
 //!
-//! Here: nonsense made from the schemas of the CRDs, so that a new field is poisoned without a change here.
-//! The seed is fixed, and `WINDLASS_POISON_SEED` sets another.
-//! Elsewhere: poisonous files in repositories (`stories/bad_input.rs`), references across tenants (`tenancy.rs`).
+//! The nonsense is made from the schemas of the CRDs, so new fields are covered automatically. The seed is fixed, and
+//! `WINDLASS_POISON_SEED` sets another one.
+//! Elsewhere: nonsense in the files of repositories (`stories/bad_input.rs`), references across tenants (`tenancy.rs`).
 #![expect(clippy::print_stderr, reason = "the seed that repeats a failure is printed")]
 
 use std::collections::BTreeMap;
@@ -16,16 +16,16 @@ use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::process_usage::resident_mebibytes;
 use serde_json::{Map, Value, json};
 
-/// How many poisonous objects there are, unless the API server refuses too many of a kind.
+/// The number of nonsense objects, unless the API server refuses too many of a kind.
 const COUNT: usize = 559;
 
-/// How many are tried at most; a kind whose schema is strict, such as ArtifactGenerator, needs many attempts.
+/// The maximum number of attempts. A kind with a strict schema, such as ArtifactGenerator, needs many.
 const MOST_ATTEMPTS: usize = 3 * COUNT;
 
-/// How many of a kind the API server has to take, or the nonsense is too wild to say anything.
+/// How many objects of a kind the API server has to accept. With fewer, the test would show nothing.
 const FEWEST: usize = 10;
 
-/// Pseudo-random numbers (splitmix64), the same for the same seed everywhere.
+/// Pseudo-random numbers (splitmix64). The same seed gives the same numbers on every machine.
 struct PseudoRandomNumbers(u64);
 
 impl PseudoRandomNumbers {
@@ -46,7 +46,7 @@ impl PseudoRandomNumbers {
     }
 }
 
-/// Strings that have broken something somewhere.
+/// Strings that have caused failures somewhere.
 const STRINGS: [&str; 44] = [
     "",
     " ",
@@ -101,7 +101,7 @@ fn text(chance: &mut PseudoRandomNumbers) -> Value {
     STRINGS[chance.below(STRINGS.len())].into()
 }
 
-/// Nonsense that a schema might allow; whether it does is for the API server to say.
+/// Nonsense that a schema might allow. The API server decides whether it does.
 fn nonsense(schema: &Value, chance: &mut PseudoRandomNumbers, depth: usize) -> Value {
     if let Some(allowed) = schema["enum"].as_array() {
         return allowed[chance.below(allowed.len())].clone();
@@ -165,7 +165,7 @@ const ANNOTATIONS: [&str; 21] = [
     "windlass.dev/verify-images",
 ];
 
-/// A kind, and a spec of it that works or lacks nothing but a server that answers.
+/// A kind, and a spec of it that works, or would work if its server answered.
 struct TestedKind {
     api_version: String,
     kind: String,
@@ -179,10 +179,10 @@ impl TestedKind {
     }
 }
 
-/// Every kind; one without a base is an error, so that a new one is thought of.
+/// All kinds. A kind without a base spec is an error, so new kinds are not forgotten.
 fn kinds(url: &str) -> Result<Vec<TestedKind>> {
     let crds = crds::all();
-    // No run reads what windlass only writes, and to hold what is healthy is what lifecycles are for.
+    // windlass never reads its own records. Lifecycles are left out, because they are made to hold healthy objects.
     let is_record = |plural: &str| {
         crds::names().any(|it| (it.is_record() || it.is_gate()) && it.plural == plural)
     };
@@ -223,7 +223,7 @@ fn base(kind: &str, url: &str) -> Result<Value> {
         "HTTPArchive" => json!({"interval": "1m", "url": "http://127.0.0.1:1/a.tar.gz"}),
         "HelmChart" => json!({"interval": "1m", "chart": "chart",
             "sourceRef": {"kind": "GitRepository", "name": "app"}}),
-        // It would apply to a namespace that does not exist, so nothing healthy is touched.
+        // The release targets a namespace that does not exist, so no healthy object is affected.
         "HelmRelease" => json!({"interval": "1m", "targetNamespace": "nowhere",
             "chart": {"spec": {"chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}}}}),
         "HelmRepository" => json!({"interval": "1m", "url": "http://127.0.0.1:1/a"}),
@@ -246,7 +246,7 @@ fn base(kind: &str, url: &str) -> Result<Value> {
     })
 }
 
-/// The spec of a kind's sample, for a kind of which nothing has to work here.
+/// The spec of a kind's sample, for a kind whose objects need not work here.
 fn sample(kind: &str) -> Result<Value> {
     let name = format!("{}.yaml", kind.to_lowercase());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples").join(&name);
@@ -256,7 +256,7 @@ fn sample(kind: &str) -> Result<Value> {
     Ok(first["spec"].clone())
 }
 
-/// A spec that works, with one to three fields replaced by nonsense.
+/// A working spec, with one to three fields replaced by nonsense.
 fn poisoned(
     base: &Value,
     schema: &Value,
@@ -297,7 +297,8 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
         let Some(tested) = next else { break };
         let TestedKind { api_version, kind, schema, base } = tested;
         let (mut spec, _) = poisoned(base, schema, &mut chance)?;
-        // Its own namespace is where the healthy ones live, so what it applies goes elsewhere, and its Secrets are its own.
+        // The healthy objects are in the story's own namespace. So this object applies to another namespace, and uses its own
+        // Secrets.
         if base["targetNamespace"].is_string() {
             spec["targetNamespace"] = "nowhere".into();
         }
@@ -319,7 +320,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
         ensure!(enough, "too few of {kind} were taken: {accepted:?}");
     }
 
-    // The healthy ones go on, in the middle of it and afterwards.
+    // The healthy objects keep working, during the test and afterwards.
     for round in 2..5 {
         let revision =
             upstream.push(&[("map.yaml", config_map("map", &round.to_string()))]).await?;
@@ -339,7 +340,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     let resident = resident_mebibytes(id)?;
     ensure!(resident < 200.0, "it uses {resident} MiB");
 
-    // And all of them can be deleted.
+    // All objects can be deleted.
     for target in &created {
         story.delete(target).await.ok();
     }

@@ -1,8 +1,8 @@
-//! Every reference field of every kind: same namespace, other namespace allowed and refused, missing, deleted meanwhile,
-//! forged status.
+//! Every field with a reference, in every kind: same namespace, other namespace allowed or refused, missing object, object
+//! deleted meanwhile, forged status.
 //!
-//! The fields are read from the CRD schemas, so a field that is added without a row fails the first test.
-//! Elsewhere: as whom objects are applied (`tenancy.rs`), nonsense in every field (`poison.rs`).
+//! The fields are read from the CRD schemas, so a new field without a row fails the first test.
+//! Elsewhere: impersonation when applying objects (`tenancy.rs`), nonsense in every field (`poison.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,35 +14,36 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// What a field of a spec means.
+/// The meaning of a field in a spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReferenceFieldKind {
-    /// It names a Secret of the same namespace: there is no way to name another.
+    /// The field names a Secret in the same namespace. It cannot name another namespace.
     Secret,
-    /// It names a ServiceAccount of the same namespace, which is read.
+    /// The field names a ServiceAccount in the same namespace, which windlass reads.
     ReadAccount,
-    /// It names a source; the schema says whether it may be in another namespace.
+    /// The field names a source. The schema says whether it may be in another namespace.
     Source(&'static str),
-    /// It names an object of the same kind that has to be ready, in any namespace.
+    /// The field names an object of the same kind in any namespace. That object has to be ready.
     Dependency,
-    /// It names an object of another kind that has to exist, here a ConfigMap; references to other namespaces may be blocked.
+    /// The field names an object of another kind that has to exist, here a ConfigMap. References to other namespaces may be
+    /// blocked.
     OtherKind,
-    /// It names a ServiceAccount of the same namespace, as which is acted.
+    /// The field names a ServiceAccount in the same namespace, which windlass impersonates.
     Account,
-    /// Objects that are read as the impersonated user; `tenancy.rs` tests it, and `releases/helmfile_operator.rs`.
+    /// windlass reads these objects as the impersonated user. `tenancy.rs` and `releases/helmfile_operator.rs` test this.
     AsAccount,
-    /// The field is unsupported, and the condition names it.
+    /// windlass does not support the field, and the condition names it.
     Unsupported,
-    /// It names nothing that is an object: it selects manifests, or is a part of one.
+    /// The field names no object. It selects manifests, or it is part of a manifest.
     NoObject,
-    /// The controllers do not read it.
+    /// The controllers do not read the field.
     Unread,
-    /// It is read when an event is sent or a webhook comes; `notifications.rs` tests it.
+    /// windlass reads the field when it sends an event or receives a webhook. `notifications.rs` tests this.
     Later,
-    /// Who administers the cluster names any object, and no tenant writes the kind; `releases/lifecycle_checks.rs`,
-    /// `services/pull_request_approval.rs` and `stories/freeze_calendars.rs` test it.
+    /// Cluster administrators write this kind and may name any object, and no tenant writes it. `releases/lifecycle_checks.rs`,
+    /// `services/pull_request_approval.rs` and `stories/freeze_calendars.rs` test this.
     OfPlatform,
-    /// It names an ImageRepository, which says who may have its tags; `images.rs` tests it.
+    /// The field names an ImageRepository, which decides who may use its tags. `images.rs` tests this.
     OfImages,
 }
 
@@ -51,7 +52,7 @@ use ReferenceFieldKind::{
     Secret, Source, Unread, Unsupported,
 };
 
-/// Every field that looks like a reference. A reference has the value that makes it one, with `NAME` for the name.
+/// All fields that look like references. The text is a value that makes the field a reference, with `NAME` for the name.
 const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
     ("Alert", "eventSources[]", Later, ""),
     ("Alert", "providerRef", Later, ""),
@@ -91,7 +92,8 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
     ("ClusterStagedRollout", "waves[]", NoObject, ""),
     ("ExternalArtifact", "sourceRef", Unread, ""),
     ("Freeze", "calendar.configMapRef", OfPlatform, ""),
-    // Compared with the uid of a Freeze that denies and with that of the object of a run; nothing is read by them.
+    // windlass compares these fields with the UID of the denying Freeze and of the reconciled object. It reads no object
+    // through them.
     ("FreezeBypass", "freeze", Unread, ""),
     ("FreezeBypass", "subject", Unread, ""),
     (
@@ -355,7 +357,7 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
     ("Provider", "proxySecretRef", Later, ""),
     ("Provider", "secretRef", Later, ""),
     ("Provider", "serviceAccountName", Later, ""),
-    // Compared with the uid of the applier of a run.
+    // windlass compares the field with the UID of the reconciled applier.
     ("Quarantine", "subject", Unread, ""),
     ("Receiver", "oidcProviders[].variables[]", NoObject, ""),
     ("Receiver", "resources[]", Later, ""),
@@ -378,7 +380,7 @@ const OTHER_KIND: &str =
 
 const OTHER_KIND_WITH_EXPRESSION: &str = r#"{"dependsOn": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "NAME", "readyExpr": "dep.data.a == 'b'"}]}"#;
 
-/// Names by which a field is known to be a reference, besides those that end with `Ref`.
+/// Names of fields that are references, in addition to those that end with `Ref`.
 const NAMES: [&str; 7] = [
     "dependsOn",
     "healthChecks",
@@ -389,7 +391,7 @@ const NAMES: [&str; 7] = [
     "valuesFrom",
 ];
 
-/// The kind of a CRD, with its group where a kind of another group has the same name.
+/// The kind of a CRD. It includes the group if a kind of another group has the same name.
 fn called(crd: &CustomResourceDefinition) -> String {
     let kind = &crd.spec.names.kind;
     let group = &crd.spec.group;
@@ -402,7 +404,7 @@ fn called(crd: &CustomResourceDefinition) -> String {
 /// The schemas of all specs, by kind, and the API versions of the kinds.
 fn schemas() -> Result<BTreeMap<String, (String, Value)>> {
     let crds = crds::all();
-    // No run reads what windlass only writes.
+    // windlass never reads its own records.
     let is_record = |plural: &str| crds::names().any(|it| it.is_record() && it.plural == plural);
     let read = crds.iter().filter(|(_, crd)| !is_record(&crd.spec.names.plural));
     let schemas = read.map(|(_, crd)| {
@@ -416,7 +418,7 @@ fn schemas() -> Result<BTreeMap<String, (String, Value)>> {
     schemas.collect()
 }
 
-/// Where a schema has what looks like a reference, and whether that may name a namespace.
+/// The paths in a schema that look like references, and whether each may name a namespace.
 fn references(schema: &Value) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::new();
     let mut pending = vec![(String::new(), schema.clone())];
@@ -469,7 +471,7 @@ fn every_field_that_looks_like_a_reference_has_a_row_and_its_namespace_is_though
     Ok(())
 }
 
-/// A spec that would work but for a server that does not answer.
+/// A spec that would work if its server answered.
 fn base(kind: &str) -> Value {
     match kind {
         "ArtifactGenerator" => {
@@ -508,10 +510,10 @@ fn base(kind: &str) -> Value {
     }
 }
 
-/// A row as an object, whose reference is called as the object.
+/// A row as an object. The referenced object has the same name as this object.
 struct ReferenceCase {
     field: ReferenceFieldKind,
-    /// Path of the field, as failures report it.
+    /// The path of the field, for failure messages.
     path: &'static str,
     target: StoryObject,
     name: String,
@@ -519,7 +521,7 @@ struct ReferenceCase {
     has_namespace: bool,
 }
 
-/// The objects of all rows with a reference; `tag` makes their names unique.
+/// The objects of all rows with a reference. `tag` makes their names unique.
 fn cases(tag: &str) -> Result<Vec<ReferenceCase>> {
     let schemas = schemas()?;
     let mut cases = Vec::new();
@@ -547,7 +549,7 @@ fn cases(tag: &str) -> Result<Vec<ReferenceCase>> {
 }
 
 impl ReferenceCase {
-    /// What a reference of this row names, as it is created.
+    /// The object that the reference of this row names.
     fn referent(&self) -> Option<Value> {
         let kind = self.object["kind"].as_str().unwrap_or_default();
         let metadata = json!({"name": self.name});
@@ -572,7 +574,7 @@ impl ReferenceCase {
         })
     }
 
-    /// The same with a namespace in the reference.
+    /// The object, with a namespace in the reference.
     fn elsewhere(&self, namespace: &str) -> Result<Value> {
         let text = self.object.to_string();
         let name = format!(r#""name":"{}""#, self.name);
@@ -581,7 +583,7 @@ impl ReferenceCase {
         Ok(serde_json::from_str(&text.replace(&name, &more))?)
     }
 
-    /// What the object says, once it says something.
+    /// Waits until the status of the object contains a condition, and returns it.
     async fn await_status(
         &self,
         story: &Story,
@@ -606,7 +608,7 @@ impl ReferenceCase {
     }
 }
 
-/// Reason and message of `Ready`, if they are about the newest generation of an object.
+/// The reason and message of `Ready`, if they are about the newest generation of an object.
 fn said(object: &DynamicObject) -> String {
     let ready = condition(object, "Ready");
     if ready["observedGeneration"].as_i64() != object.metadata.generation {
@@ -626,7 +628,7 @@ async fn delete(story: &Story, object: &Value) -> Result<()> {
     story.delete(&target).await
 }
 
-/// A repository with a folder of manifests and a chart.
+/// The files of a repository with a folder of manifests and a chart.
 const FILES: [(&str, &str); 2] = [
     ("chart/Chart.yaml", "apiVersion: v2\nname: chart\nversion: 1.0.0\n"),
     ("chart/templates/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-chart}\n"),
@@ -643,7 +645,7 @@ fn files() -> Vec<(&'static str, String)> {
     files.into_iter().chain(more).collect()
 }
 
-/// Runs every case and reports all failures together.
+/// Runs all cases, and reports all failures together.
 async fn all<'c, F: Future<Output = Result<()>>>(
     cases: impl IntoIterator<Item = &'c ReferenceCase>,
     of: impl Fn(&'c ReferenceCase) -> F,
@@ -655,11 +657,12 @@ async fn all<'c, F: Future<Output = Result<()>>>(
     Ok(())
 }
 
-/// Creates the named object in the other namespace, where it must not count, then in the own one, and deletes it again.
+/// Creates the referenced object in the other namespace, where it must not count. Then creates it in the own namespace, and
+/// deletes it again.
 async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     let mut cases = cases("own")?;
     for case in cases.iter_mut().filter(|case| case.path.starts_with("chart.spec.")) {
-        // The HelmChart of a HelmRelease says what becomes of its source and its signature.
+        // The HelmChart of a HelmRelease reports the state of its source and its signature.
         let name = format!("{}-row-{}", story.namespace, case.name);
         case.target = StoryObject::new("source.toolkit.fluxcd.io/v1", "HelmChart", &name);
     }
@@ -703,7 +706,7 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     all(named.iter().copied(), gone).await
 }
 
-/// What is in another namespace, where that may be named and where it may not.
+/// Tests references to another namespace, where they are allowed and where they are not.
 async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()> {
     let cases = cases(if is_refused { "refused" } else { "allowed" })?;
     for case in cases.iter().filter(|case| case.has_namespace) {
@@ -713,7 +716,7 @@ async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()>
     }
     let end = async |case: &ReferenceCase| {
         let is_asked = case.object["spec"].to_string().contains("readyExpr");
-        // A dependency may be in another namespace, but its `readyExpr` may not read it there.
+        // A dependency may be in another namespace, but its `readyExpr` must not read it there.
         let is_denied = is_refused && (case.field != Dependency || is_asked);
         let holds = |text: &str| {
             !text.is_empty()
@@ -727,7 +730,7 @@ async fn elsewhere(story: &Story, other: &Story, is_refused: bool) -> Result<()>
     all(cases.iter().filter(|case| case.has_namespace), end).await
 }
 
-/// The readers of a source whose status is forged: the kind of the source, the kind of the reader, and its spec.
+/// Objects that read from a source with a forged status: the kind of the source, the kind of the reader, and its spec.
 fn readers() -> [(&'static str, &'static str, Value); 8] {
     [
         ("Bucket", "Kustomization", json!({"sourceRef": {"kind": "Bucket", "name": "forged"}})),
@@ -769,7 +772,7 @@ fn readers() -> [(&'static str, &'static str, Value); 8] {
     ]
 }
 
-/// Sources of every kind whose status says that they have another tenant's artifact, and who reads from them.
+/// Creates sources of every kind whose status claims the artifact of another tenant, and objects that read from them.
 async fn forged(story: &Story, other: &Story) -> Result<()> {
     let victim = other.await_ready(&StoryObject::git_repository("app")).await?;
     let artifact = victim.data["status"]["artifact"].clone();
@@ -817,7 +820,7 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
         let found = found.with_context(|| format!("{target} read what {source} has forged"))?;
         ensure!(!said(&found).contains(&digest), "{}", said(&found));
     }
-    // A forged path of its own with a guessed digest reveals nothing either.
+    // A forged path of the own object with a guessed digest reveals nothing either.
     let guess = format!("sha256:{}", "0".repeat(64));
     let guessed = json!({"status": {"artifact": {"path": own("GitRepository"), "digest": guess}}});
     story.merge_status(&StoryObject::git_repository("forged"), guessed).await?;

@@ -1,7 +1,7 @@
-//! What HelmReleases do for their users, on a real control plane with the stock `helm`: one module a user story.
+//! What HelmReleases do for users, on a real control plane with the standard `helm`. Each module is one user story.
 //!
-//! Elsewhere: those that need a windlass of their own (`tests/releases_alone`), stories about all other kinds
-//! (`tests/stories`), the functions that they are written with (`e2e::harness`).
+//! Elsewhere: stories that need their own windlass (`tests/releases_alone`), stories about other kinds (`tests/stories`), the
+//! helpers of stories (`e2e::harness`).
 
 mod adoption;
 mod approvals;

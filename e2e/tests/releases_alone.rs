@@ -1,7 +1,6 @@
-//! HelmReleases with a windlass of their own, since it has other flags than the one that stories share, or is not alone:
-//! one module a topic.
+//! HelmReleases with their own windlass, because it needs other flags or does not run alone. Each module is one topic.
 //!
-//! Elsewhere: what HelmReleases do for their users (`tests/releases`).
+//! Elsewhere: what HelmReleases do for users (`tests/releases`).
 
 mod audits;
 mod deep_values;

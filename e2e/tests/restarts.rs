@@ -1,7 +1,7 @@
-//! windlass is killed, stopped and started again, which no user notices; what depends on its flags.
+//! windlass is killed, stopped and started again without any effect for users. Also tests of its flags.
 //!
-//! In a process of its own, because each story here has a windlass of its own, which watches
-//! that story's namespace only. Below: Freezes (`freezes`). Elsewhere: stories that share one windlass (`stories/main.rs`).
+//! The stories have their own process, because each has its own windlass that watches only the story's namespace.
+//! Below: Freezes (`freezes`). Elsewhere: stories that share one windlass (`stories/main.rs`).
 
 mod freezes;
 
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
-/// Fetches the artifact that a Ready GitRepository names, and checks its digest.
+/// Fetches the artifact of a Ready GitRepository, and checks its digest.
 async fn ensure_fetchable(story: &Story, name: &str) -> Result<()> {
     let object = story.await_ready(&StoryObject::git_repository(name)).await?;
     let artifact = &object.data["status"]["artifact"];
@@ -101,7 +101,7 @@ async fn a_last_good_artifact_that_is_lost_comes_back_from_git() -> Result<()> {
     upstream.push(&web_and_map(PodBehavior::CrashLoop, "2")).await?;
     story.await_failure(&app, "Quarantined").await?;
     story.await_value("a", "1").await?;
-    // As an `emptyDir` is after the Pod was moved.
+    // The storage is empty, like an `emptyDir` after the Pod was moved.
     windlass.operator.kill()?;
     ensure!(path.exists(), "the last good artifact is kept");
     std::fs::remove_dir_all(windlass.storage().join("gitrepository"))?;
@@ -127,7 +127,7 @@ async fn a_release_that_was_rolled_back_stays_so_after_a_restart() -> Result<()>
     story.await_failure(&app, "Quarantined").await?;
     let before = story.history("app")?;
     windlass.operator.kill()?;
-    // Flux would forget the failure, and release the same chart again.
+    // Flux would forget the failure and release the same chart again.
     story.merge(&app, json!({"spec": {"interval": "30m"}})).await?;
     windlass.resume().await?;
     story.await_failure(&app, "Quarantined").await?;
@@ -151,7 +151,7 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
         let id = format!("{}_{name}__ConfigMap", story.namespace);
         ensure!(inventory(&app).contains(&&*id), "{name} is in the cluster and in no inventory");
     }
-    // What it applied so far may leave the repository meanwhile, and must not be left behind.
+    // Objects that were already applied are removed from the repository meanwhile. windlass must still delete them.
     let sha = upstream.repository.delete(&["000.yaml", "001.yaml"], "two less")?;
     windlass.resume().await?;
     story.request(&StoryObject::git_repository("app")).await?;
@@ -216,7 +216,7 @@ async fn killed_between_the_approval_of_a_plan_and_the_first_write_it_applies_ex
     story.await_applied("app", &revision).await?;
     story.await_value("map-000", "2").await?;
     story.await_no_plans().await?;
-    // An approval counts once: the way back is asked for.
+    // An approval counts once, so the way back needs another one.
     let revision = upstream.push(&borrowed(&first)).await?;
     story.await_pending(&app, &revision).await?;
     story.await_value("map-000", "2").await?;
@@ -272,7 +272,7 @@ async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Resul
         let event = story.await_asked(phase).await?;
         windlass.operator.kill()?;
         windlass.resume().await?;
-        // The event is answered while windlass is away the next time.
+        // The event is answered while windlass is stopped again.
         let again = story.await_asked(phase).await?;
         ensure!(again.uid() == event.uid(), "{phase} was asked anew");
         windlass.operator.kill()?;
@@ -327,7 +327,7 @@ async fn a_hold_that_was_ended_while_it_was_away_does_not_end_a_later_suspension
     windlass.operator.kill()?;
     let arguments = ["suspend", "ks/app", "--until", "2s", "--owner", "alice"];
     crate::cli::windlass(&story, &arguments)?.ended(0)?;
-    // Another program resumes it, and suspends it again without an end.
+    // Another program resumes the object, and suspends it again without an end.
     story.merge(&app, json!({"spec": {"suspend": null}})).await?;
     let object = story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     let until =
@@ -357,7 +357,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     ensure!(status.success(), "it ended with {status}");
     windlass.resume().await?;
     ensure_fetchable(&story, "app").await?;
-    // The request is handled by comparing everything, so after it nothing more is to come.
+    // A request compares all objects, so after it, no further correction is expected.
     let after = story.rerun(&StoryObject::kustomization("app")).await?;
     for field in ["inventory", "conditions", "history", "lastAppliedRevision"] {
         let [old, new] = [&before, &after].map(|object| &object.data["status"][field]);
@@ -404,7 +404,7 @@ async fn asked_to_stop_in_the_middle_it_ends_soon_and_well() -> Result<()> {
         story.follow("slow", &[("web.yaml", deployment("web", PodBehavior::Unready))]).await?;
     story.kustomization("web", "slow", json!({"wait": true, "timeout": NEVER})).await?;
     story.await_waiting("web", "main@sha1:").await?;
-    // It waits for pods that never come, and for a server that does not answer.
+    // One object waits for Pods that never become ready, and another for a server that does not answer.
     story
         .git_repository(
             "stalled",
@@ -432,7 +432,7 @@ async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Resul
     std::fs::remove_dir_all(windlass.storage())?;
     windlass.resume().await?;
     await_fetchable(&story, "app").await?;
-    // A Kustomization that found the artifact missing is reconciled once the artifact is back.
+    // A Kustomization that found the artifact missing is reconciled when the artifact is available again.
     let app = StoryObject::kustomization("app");
     let token = story.request(&app).await?;
     let is_well = |object: &DynamicObject| {
@@ -455,13 +455,13 @@ async fn a_storage_that_is_reached_by_another_address_is_reported() -> Result<()
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     ensure_fetchable(&story, "app").await?;
     first.operator.stop(Duration::from_secs(5))?;
-    // The second one serves at other addresses.
+    // The second windlass uses other addresses.
     let _second = WindlassProcess::start_for(&story, &[&storage]).await?;
     await_fetchable(&story, "app").await?;
     story.end().await
 }
 
-/// A server that keeps the bodies that are posted to it, and answers the first request with 503.
+/// A server that records the bodies of requests, and answers the first request with 503.
 async fn events_server(bodies: Arc<Mutex<Vec<Value>>>) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);
@@ -507,7 +507,7 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
     ensure!(done["severity"] == "info" && done["reportingController"] == "kustomize-controller");
     let revision = &metadata["kustomize.toolkit.fluxcd.io/revision"];
     ensure!(*revision == object.data["status"]["lastAppliedRevision"], "{done}");
-    // The same is recorded in the cluster.
+    // The same event is recorded in the cluster.
     let message = done["message"].as_str().unwrap_or_default();
     story.await_event("Kustomization", "app", message).await?;
     story.end().await

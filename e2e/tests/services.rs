@@ -1,8 +1,9 @@
-//! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
-//! their documents demand. In the folder: doubles of chats and Git services (`fake_services`), a real Gitea (`gitea`),
-//! checks of plans that are posted there (`plan_check`), and reviews there that approve deletions (`pull_request_approval`).
+//! Services that Providers use: real NATS and Alertmanager, and fake Event Hubs and Pub/Sub that verify the requirements of
+//! their documentation.
 //!
-//! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance`).
+//! In the folder: fake chats and Git services (`fake_services`), a real Gitea (`gitea`), posting checks of plans there
+//! (`plan_check`), approving deletions by reviews there (`pull_request_approval`).
+//! Elsewhere: deliveries in general (`notifications.rs`), the requests to each type (`cargo xtask conformance`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,7 +33,7 @@ mod pull_request_approval;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
-/// A Provider with the keys of its Secret, and an Alert for all Kustomizations.
+/// Creates a Provider with the keys of its Secret, and an Alert for all Kustomizations.
 async fn provider(story: &Story, spec: Value, keys: &[(&str, &str)]) -> Result<()> {
     let data: BTreeMap<_, _> = keys.iter().copied().collect();
     let secret = json!({
@@ -54,10 +55,10 @@ async fn provider(story: &Story, spec: Value, keys: &[(&str, &str)]) -> Result<(
     story.apply_value(alert).await.map(drop)
 }
 
-/// Applies a ConfigMap by a Kustomization, so that there is an event.
+/// Applies a ConfigMap with a Kustomization, so that there is an event.
 async fn reconciled(story: &Story) -> Result<FollowedGitRepository<'_>> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    // Without an artifact the first event would be that it is missing.
+    // Without an artifact, the first event would report the missing artifact.
     story.await_ready(&StoryObject::git_repository("app")).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryObject::kustomization("app")).await?;
@@ -72,7 +73,7 @@ fn check(event: &Value, story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the Alert says that a notification was given up, for a reason and without a secret.
+/// Waits until the Alert says that windlass gave up a notification, with a reason and without a secret.
 async fn await_given_up(story: &Story, reason: &str, secret: &str) -> Result<()> {
     story.await_event("Alert", "alert", reason).await?;
     let events = story.events("Alert", "alert").await?;
@@ -123,7 +124,7 @@ async fn alertmanager_has_an_alert_of_a_failure() -> Result<()> {
     story.end().await
 }
 
-/// A request that a double was sent.
+/// A request to a fake service.
 #[derive(Clone)]
 struct FakeServiceRequest {
     method: Method,
@@ -138,10 +139,10 @@ impl FakeServiceRequest {
     }
 }
 
-/// What a double answers.
+/// The answer of a fake service.
 type FakeServiceResponse = (StatusCode, &'static str);
 
-/// A service that keeps requests, and answers with the status and body that a function of the request returns.
+/// A service that records requests. A function of the request decides its status and body.
 #[derive(Clone)]
 struct FakeService {
     asked: Arc<Mutex<Vec<FakeServiceRequest>>>,
@@ -160,20 +161,20 @@ impl FakeService {
         Ok((address, double))
     }
 
-    /// Requests that were accepted, or those that were not.
+    /// The requests that were accepted, or those that were rejected.
     fn judged(&self, is_accepted: bool) -> Vec<FakeServiceRequest> {
         let asked = self.asked.lock();
         let is_so = |asked: &&FakeServiceRequest| (self.judge)(asked).0.is_success() == is_accepted;
         asked.iter().filter(is_so).cloned().collect()
     }
 
-    /// The bodies that were accepted with a method.
+    /// The bodies of accepted requests with a method.
     fn accepted(&self, method: &Method) -> Vec<Vec<u8>> {
         let accepted = self.judged(true).into_iter().filter(|asked| asked.method == *method);
         accepted.map(|asked| asked.body).collect()
     }
 
-    /// What was asked, for a person.
+    /// The requests as text.
     fn said(&self) -> String {
         let asked = self.asked.lock();
         let line = |it: &FakeServiceRequest| {
@@ -183,7 +184,7 @@ impl FakeService {
         asked.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Waits for a body that was accepted.
+    /// Waits for the body of an accepted request.
     async fn await_body(&self, story: &Story) -> Result<Vec<u8>> {
         story
             .await_until("a message", DEFAULT_WAIT_TIMEOUT, async || {
@@ -207,7 +208,7 @@ async fn take(
     answer
 }
 
-/// "Send event" of the REST interface of Event Hubs: `POST /{hub}/messages` with a shared access signature of the hub.
+/// Judges "Send event" in the REST API of Event Hubs: `POST /{hub}/messages` with a shared access signature of the hub.
 fn judge_event_hub(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let header = |name: &str| asked.header(name);
     if asked.method != Method::POST || asked.uri.path() != "/events/messages" {
@@ -261,7 +262,7 @@ async fn an_event_hub_takes_a_message_that_its_key_signed() -> Result<()> {
     story.end().await
 }
 
-/// "projects.topics.publish" of Pub/Sub, as its emulator takes it: without a login.
+/// Judges "projects.topics.publish" of Pub/Sub, without a login, like the Pub/Sub emulator.
 fn judge_pubsub(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     if asked.method != Method::POST || path != "/v1/projects/shop/topics/events:publish" {

@@ -1,6 +1,6 @@
-//! Two windlasses that divide the work by labels.
+//! Two windlass processes that divide the objects by labels.
 //!
-//! Elsewhere: several of which only one works (`leader.rs`).
+//! Elsewhere: several processes of which only one works (`leader.rs`).
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
@@ -41,7 +41,7 @@ fn kustomization(story: &Story, path: &str, more: &[&str]) -> Value {
     })
 }
 
-/// The user agents that wrote to an object of ours or its status.
+/// The user agents that wrote to an object of Flux or windlass, or to its status.
 fn authors(story: &Story, what: &str) -> Result<Vec<String>> {
     let writes = story.writes()?.into_iter();
     let mut authors: Vec<String> =
@@ -64,7 +64,7 @@ async fn each_shard_does_its_own_and_reads_what_the_other_has() -> Result<()> {
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, &**text)).collect();
     repository.commit(&files, "first")?;
 
-    // The source and what `web` depends on are of one shard, `web` itself is of the other.
+    // The source and the dependencies of `web` belong to one shard, and `web` itself to the other.
     let url = server.url(&repository);
     let source = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}});
     create(&story, SOURCE, "app", json!({LABEL: "one"}), source).await?;
@@ -89,7 +89,7 @@ async fn each_shard_does_its_own_and_reads_what_the_other_has() -> Result<()> {
         ensure!(authors(&story, what)? == [author], "{what}: {:?}", authors(&story, what)?);
     }
 
-    // An object that moves to the other shard keeps what it applied.
+    // An object that moves to the other shard keeps its applied objects.
     let before = story.expect(&StoryObject::config_map("web")).await?;
     let label = json!({"metadata": {"labels": {LABEL: "one"}}});
     story.merge(&StoryObject::kustomization("web"), label).await?;

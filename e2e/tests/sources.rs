@@ -1,8 +1,8 @@
-//! What holds for every kind of source alike, whatever its protocol: one module a promise, each tested with all kinds; and
-//! what is made of sources (`artifact_generator`).
+//! Guarantees of every kind of source, whatever its protocol. Each module tests one guarantee with all kinds. Also artifacts
+//! that are made from sources (`artifact_generator`).
 //!
-//! In a process of its own, because each story here has a windlass of its own. Elsewhere: what is particular to a kind
-//! (`stories`, `bucket`, `charts.rs`, `oci.rs`), the run that all sources share (`operator/source/src/source.rs`).
+//! The stories have their own process, because each has its own windlass. Elsewhere: details of each kind (`stories`, `bucket`,
+//! `charts.rs`, `oci.rs`), the reconciliation that all sources share (`operator/source/src/source.rs`).
 
 mod access;
 mod artifact_generator;

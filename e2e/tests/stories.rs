@@ -1,8 +1,8 @@
-//! What windlass does for its users, on a real control plane: one module a user story.
+//! What windlass does for its users, on a real control plane. Each module is one user story.
 //!
-//! All stories share one control plane and one windlass, each has a namespace of its own.
-//! Elsewhere: stories that end and restart windlass (`tests/restarts.rs`), stories about the bed
-//! itself (`tests/test_bed.rs`), the functions that they are written with (`e2e::harness`).
+//! All stories share one control plane and one windlass, and each has its own namespace.
+//! Elsewhere: stories that stop and restart windlass (`tests/restarts.rs`), stories about the bed itself (`tests/test_bed.rs`),
+//! the helpers of stories (`e2e::harness`).
 
 mod apply_and_prune;
 mod bad_input;

@@ -1,7 +1,8 @@
-//! Tenants: objects are applied as whom the spec says, where the spec says, and nowhere else.
+//! Tenants: windlass applies objects with the rights of the ServiceAccount in the spec and in the namespace of the spec, and
+//! nowhere else.
 //!
-//! In a process of its own, because each story here has a windlass with flags of its own, which watches that
-//! story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
+//! The stories have their own process, because each has a windlass with its own flags that watches only the story's namespace.
+//! Elsewhere: stories that share one windlass (`stories/main.rs`).
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::stories::image_signatures::ImageSigner;
 
-/// Lets a ServiceAccount of the story's namespace do anything with ConfigMaps there.
+/// Gives a ServiceAccount of the story's namespace all rights for ConfigMaps there.
 async fn allow_config_maps(story: &Story, account: &str) -> Result<()> {
     let name = "config-maps";
     let namespace = &story.namespace;
@@ -58,15 +59,15 @@ async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Re
         "it was applied all the same"
     );
 
-    // The change of its rights wakes it, long before it would be tried again.
+    // The change of the rights wakes the object, long before its retry.
     allow_config_maps(&story, "tenant").await?;
     story.await_ready(&app).await?;
     story.await_value("map", "1").await?;
-    // Drift is seen by windlass's own watch and put back in the tenant's name.
+    // windlass's own watch notices drift, and windlass corrects it with the rights of the tenant.
     story.merge(&StoryObject::config_map("map"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("map", "1").await?;
 
-    // What the tenant may not write keeps the whole stage from being written.
+    // An object that the tenant may not write keeps the whole stage from being written.
     let revision = upstream
         .push(&[
             ("map.yaml", config_map("map", "2")),
@@ -96,7 +97,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
     )?;
     let overlay = format!("resources: [\"{}\"]\n", far.url(&repository));
     let app = StoryObject::kustomization("app");
-    // It creates the CustomResourceDefinitions.
+    // This creates the CustomResourceDefinitions.
     let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("kustomization.yaml", overlay)]).await?;
     {
@@ -106,7 +107,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
         let text = story.await_failure(&app, "BuildFailed").await?;
         ensure!(text.contains("does not resolve to a public address"), "{text}");
         ensure!(far.requests().is_empty(), "it was asked: {:?}", far.requests());
-        // As windlass itself it may.
+        // With its own rights, windlass may apply it.
         story.merge(&app, json!({"spec": {"serviceAccountName": null}})).await?;
         story.await_ready(&app).await?;
         story.merge(&app, json!({"spec": {"serviceAccountName": "tenant"}})).await?;
@@ -186,7 +187,7 @@ async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
     ensure!(text.contains("forbidden"), "{text}");
     ensure!(other.read(&StoryObject::config_map("intruder")).await?.is_none());
 
-    // Nor may it read there: the health of another tenant's object is not reported.
+    // The tenant may not read there either, so the health of another tenant's object is not reported.
     let check = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt",
         "namespace": other.namespace});
     story.kustomization("app", "app", json!({"healthChecks": [check]})).await?;
@@ -213,7 +214,7 @@ async fn under_lockdown_no_object_acts_as_windlass_and_no_reference_leaves_the_n
     let text = story.await_failure(&StoryObject::kustomization("foreign"), "AccessDenied").await?;
     ensure!(text.contains("cross-namespace references have been blocked"), "{text}");
 
-    // A name that is none cannot become part of another user's name.
+    // An invalid name cannot become part of another user's name.
     let spec = json!({"serviceAccountName": "a:b"});
     story.kustomization("odd", "app", spec).await?;
     let text =
@@ -283,7 +284,7 @@ async fn when_the_account_is_gone_a_deleted_kustomization_leaves_its_objects_and
     story.end().await
 }
 
-/// A Secret with a kubeconfig under `value`.
+/// Creates a Secret with a kubeconfig under `value`.
 async fn kubeconfig_secret(story: &Story, name: &str, kubeconfig: &str) -> Result<()> {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
         "stringData": {"value": kubeconfig}});
@@ -334,7 +335,7 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
             .is_ok_and(|m| m.is_none())
     );
 
-    // Drift over there is seen at once, although every interval is ten minutes.
+    // windlass notices drift in the other cluster at once, although every interval is ten minutes.
     let edit = json!({"data": {"value": "edited"}});
     maps.patch("map", &PatchParams::default(), &Patch::Merge(edit)).await?;
     holds("1").await?;
@@ -342,7 +343,7 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
     story.await_applied("app", &revision).await?;
     holds("2").await?;
 
-    // A Secret that is changed to something unusable stops it, and deletes nothing.
+    // If the Secret changes to unusable content, the reconciliation stops and deletes nothing.
     let secrets = Api::<Secret>::namespaced(story.client.clone(), &story.namespace);
     kubeconfig_secret(&story, "remote", "users: [").await?;
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
@@ -405,7 +406,7 @@ async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_delays_no_other_object(
     }
     ensure!(!mark.exists(), "a program of a kubeconfig was run");
 
-    // 192.0.2.0/24 is for documentation: no server answers there.
+    // 192.0.2.0/24 is reserved for documentation, so no server answers there.
     let dead = kubeconfig("{token: t}").replace("127.0.0.1:9", "192.0.2.1:6443");
     kubeconfig_secret(&story, "dead", &dead).await?;
     for at in 0..24 {

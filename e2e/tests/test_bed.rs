@@ -1,7 +1,7 @@
-//! Stories about the test bed itself: that it is real, and that it leaves nothing behind.
+//! Stories about the test bed itself: it is real, and it leaves nothing behind.
 //!
-//! Here: control planes, pods that misbehave on request, the Git server, the proxy before the API server.
-//! Elsewhere: stories about windlass (the other files in this folder).
+//! Here: control planes, Pods that misbehave on request, the Git server, the proxy in front of the API server. Elsewhere:
+//! stories about windlass (the other files in this folder).
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -19,7 +19,7 @@ use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// A bare pod, with or without an annotation for its state.
+/// A bare Pod, with or without an annotation for its state.
 fn pod(name: &str, desired: Option<&str>) -> serde_json::Value {
     let annotations = desired.map(|desired| json!({"windlass.dev/testbed": desired}));
     json!({
@@ -81,7 +81,7 @@ async fn an_unready_pod_runs_but_is_never_ready() -> Result<()> {
     story.apply_value(pod("quick", None)).await?;
     let slow = StoryObject::of::<Pod>("slow");
     story.await_condition(&slow, "Ready", "False", SOON).await?;
-    // The other pod came later, so the bed had its chance to make this one ready.
+    // The other Pod was created later, so the bed had enough time to make this one ready.
     story.await_condition(&StoryObject::of::<Pod>("quick"), "Ready", "True", SOON).await?;
     let object = story.read(&slow).await?.context("the pod is gone")?;
     ensure!(object.data["status"]["phase"] == "Running" && !is_ready(&object), "{object:?}");
@@ -197,7 +197,7 @@ async fn a_second_control_plane_knows_nothing_of_the_first() -> Result<()> {
 #[tokio::test]
 async fn users_are_held_to_their_rights() -> Result<()> {
     let plane = ControlPlane::start().await?;
-    // The operator may do everything, but by RBAC: it is a service account.
+    // The operator has all rights, but only through RBAC, because it is a ServiceAccount.
     let operator = control_plane::client(&plane.operator_kubeconfig()).await?;
     Api::<Namespace>::all(operator).list(&ListParams::default()).await?;
     let stranger = control_plane::client(&plane.user_kubeconfig("jane", None)?).await?;
@@ -213,7 +213,7 @@ async fn users_are_held_to_their_rights() -> Result<()> {
     Ok(())
 }
 
-/// Not a story: what the next one starts in a process of its own and kills.
+/// This is no story. The next story starts it in a separate process and kills that process.
 #[tokio::test]
 #[ignore = "started by another story, which kills it"]
 async fn a_bed_for_another_story() -> Result<()> {
@@ -252,7 +252,7 @@ async fn nothing_is_left_after_a_test_run_is_killed() -> Result<()> {
     run.kill()?;
     run.wait()?;
     let folder_list = folder_list?;
-    // The programs of the control plane and its reaper; `sshd` and the Git server's reaper.
+    // The programs of the control plane and its reaper, and `sshd` and the reaper of the Git server.
     ensure!(before[0] == 6 && before[1] >= 2, "the bed was not there: {before:?}");
     await_until("the bed to go", Duration::from_secs(10), async || {
         let mut folders = folder_list.lines().map(Path::new);
@@ -342,7 +342,7 @@ async fn a_repository_is_cloned_over_ssh() -> Result<()> {
 fn git() -> Command {
     let mut git = Command::new("git");
     git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_TERMINAL_PROMPT", "0");
-    // This variable would win over the settings of a single command.
+    // This variable would override the settings of a single command.
     git.env_remove("GIT_SSL_CAINFO");
     git.stdout(Stdio::null());
     git
@@ -352,7 +352,7 @@ fn clone(url: &str, target: &Path, settings: &[&str]) -> Result<Output> {
     Ok(git().args(settings).args(["clone", "-q", url]).arg(target).output()?)
 }
 
-/// The ids of all processes whose command line names something in `folder`.
+/// The ids of all processes whose command line names a path in `folder`.
 fn processes_of(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let folder = folder.display().to_string();
@@ -383,7 +383,7 @@ async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
         let second = map(name)?;
         let api = &api;
         let request = async move { api.create(&Default::default(), &second).await };
-        // The connection that is lost and the message about the cut come in any order.
+        // The lost connection and the message about the cut come in any order.
         let at = tokio::select! {
             at = cut.wait() => at,
             answer = request => {
@@ -408,7 +408,7 @@ async fn watches_pass_the_proxy_as_they_come_and_end_on_request() -> Result<()> 
     let api = Api::<ConfigMap>::namespaced(client, &story.namespace);
     let version = api.list(&ListParams::default()).await?.metadata.resource_version;
     let version = version.context("a list has a version")?;
-    // The controller manager adds this one to every namespace, at any time.
+    // The controller manager adds this ConfigMap to every namespace at any time.
     let watched = WatchParams::default().fields("metadata.name!=kube-root-ca.crt");
     let mut events = Box::pin(api.watch(&watched, &version).await?);
     for round in 0..3 {
@@ -426,7 +426,7 @@ async fn watches_pass_the_proxy_as_they_come_and_end_on_request() -> Result<()> 
     proxy.end_watches();
     let end = tokio::time::timeout(SOON, events.next()).await?;
     ensure!(end.is_none(), "{end:?}");
-    // The history before this is gone.
+    // The history before this version no longer exists.
     proxy.begin(ApiFault::Compacted(version.parse::<u64>()? + 1));
     let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await?);
     let event = tokio::time::timeout(SOON, events.next()).await?.context("an event")??;

@@ -1,6 +1,6 @@
-//! Buckets of Google and containers of Azure: the same promises as for S3, on fake-gcs-server and Azurite.
+//! Buckets of Google and containers of Azure have the same guarantees as S3. The tests use fake-gcs-server and Azurite.
 //!
-//! fake-gcs-server accepts any credentials, so a double rejects them instead. Elsewhere: logins (`logins`).
+//! fake-gcs-server accepts any credentials, so another fake server rejects them instead. Elsewhere: logins (`logins`).
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl CloudStore {
         }
     }
 
-    /// How many listings were asked for since then, and how many objects.
+    /// How many listings and how many objects were requested since an earlier count.
     async fn asked(&self, before: usize) -> Result<(usize, usize)> {
         let asked = self.requests().await?.split_off(before);
         let is_listing = |it: &&String| it.contains("maxResults=") || it.contains("comp=list");
@@ -149,7 +149,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
     Ok(())
 }
 
-/// Flux's revisions are of the entity tags that Google's metadata and Azure's answers have, quotes and all.
+/// Flux computes revisions from the entity tags in Google's metadata and Azure's answers, including the quotes.
 #[tokio::test(flavor = "multi_thread")]
 async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
     for store in CloudStore::all().await? {
@@ -199,7 +199,7 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
         ensure!(again.revision() == fetched.revision);
         ensure!(store.asked(before).await? == (1, 0), "{:?}", store.requests().await?);
 
-        // With a prefix the patterns at the root hold all the same, and are asked about.
+        // With a prefix, the ignore patterns at the root still apply, and windlass requests them.
         remote.prefix = "apps/".to_owned();
         let before = store.requests().await?.len();
         let listed = list(&remote, None, &fetched.note, &known).await?;
@@ -295,7 +295,7 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
             let error =
                 failure(&RemoteBucket { bucket: name.to_owned(), ..store.remote()? }).await?;
             let is_missing = matches!(error, Error::NoBucket { .. });
-            // To Azurite a name with a slash is not a name of a container.
+            // Azurite treats a name with a slash as no container name.
             ensure!(is_missing || name == "a/b", "{name}: {error:?}");
         }
     }
@@ -325,7 +325,7 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
     Ok(())
 }
 
-/// A store that requires a token of Google's form: it records the tokens, and has one object for those that it accepts.
+/// A fake store that requires a token in Google's format. It records the tokens, and contains one object.
 async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     type ReceivedTokens = Arc<Mutex<Vec<String>>>;
     let answer = async move |State(seen): State<ReceivedTokens>, headers: HeaderMap| {

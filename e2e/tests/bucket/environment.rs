@@ -1,7 +1,7 @@
-//! Which credentials AWS's libraries take from the environment: each way in which it may give them, with a right answer,
-//! with no server at the address, and with a server that accepts the connection and says nothing.
+//! Credentials that AWS's libraries take from the environment. Each way is tested with a right answer, without a server, and
+//! with a server that accepts the connection but never answers.
 //!
-//! Each way has a process of its own. Elsewhere: Google and Azure (`logins`), keys and directories (`bucket.rs`).
+//! Each way has its own process. Elsewhere: Google and Azure (`logins`), keys and directories (`bucket.rs`).
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{BUCKET, remote, server};
 
-/// What a process lists that has nothing but its environment.
+/// What a process lists that gets its credentials only from the environment.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by the tests below, with an environment of its own"]
 async fn as_the_environment_says() -> Result<()> {
@@ -28,14 +28,14 @@ async fn as_the_environment_says() -> Result<()> {
     let known = BucketClientCache::default();
     for _again in 0..2 {
         let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await;
-        // The error as users read it, not its `Debug` form.
+        // The error in the form that users read, instead of its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
     }
     Ok(())
 }
 
-/// The right ones.
+/// The right tokens.
 const TOKENS: (&str, &str) = (POD_TOKEN, WEB_IDENTITY);
 const WRONG: (&str, &str) = ("wr0ng-of-the-pod", "wr0ng-of-the-service-account");
 
@@ -47,8 +47,8 @@ fn file(folder: &TempDir, name: &str, text: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The ways that request credentials from a service at `place`, with tokens of the pod and of the service account: the
-/// name of each, its variables, and how many requests a login takes.
+/// The ways that request credentials from a service at `place`, with the tokens of the Pod and of the service account. Each has
+/// its name, its variables, and the number of requests for a login.
 fn ways(
     folder: &TempDir,
     place: &str,
@@ -80,12 +80,12 @@ fn ways(
             ],
             1,
         ),
-        // The library asks for the region too, with a token of its own.
+        // The library also requests the region, with its own token.
         ("instance", vec![("AWS_EC2_METADATA_SERVICE_ENDPOINT", place.to_owned())], 5),
     ])
 }
 
-/// Runs it with the variables of a way.
+/// Runs the test process with the variables of a way.
 fn run(
     folder: &TempDir,
     endpoint: &str,
@@ -121,7 +121,7 @@ async fn every_way_of_the_environment_is_gone() -> Result<()> {
         let before = identity.asked().len();
         let (is_fine, said) = run(&folder, &server.endpoint(), variables)?;
         let asked = identity.asked().split_off(before);
-        // Credentials are asked for once and not at every run.
+        // The credentials are requested once, and not in every run.
         ensure!(is_fine && asked.len() == requests, "{way}: {asked:?} {said}");
     }
     Ok(())
@@ -142,10 +142,10 @@ async fn a_service_that_gives_no_credentials_is_named() -> Result<()> {
         ("wrong", identity.address(), WRONG, ""),
     ] {
         for (way, mut variables, _) in ways(&folder, &format!("http://{place}"), tokens)? {
-            // Where there is no such place, the machine is taken for none of AWS.
+            // Without such a server, the library concludes that this machine is not in AWS.
             let expected = match (way, what) {
                 ("instance", "unreachable") => "no credentials found in chain".to_owned(),
-                // The metadata service needs neither token, so none is wrong.
+                // The metadata service needs neither token, so neither can be wrong.
                 ("instance", "wrong") => continue,
                 ("web identity" | "web identity at spec.sts", "wrong") => {
                     "No such token".to_owned()

@@ -1,8 +1,8 @@
-//! Logins at Google and Azure, as the environment or a Secret says, at doubles of what only the clouds themselves have.
+//! Logins at Google and Azure with settings from the environment or a Secret. Fake servers stand in for services that only the
+//! clouds have.
 //!
-//! Each way has a process and an environment of its own. Not tested here: the managed identity of a machine at Azure, whose
-//! service has one fixed address, and Google's metadata service being absent, since it is then looked for at such an
-//! address, too.
+//! Each way has its own process and environment. Two cases are not tested, because both services have one fixed address. They
+//! are the managed identity of an Azure machine, and a missing metadata service of Google.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ const SECRET: &str = "right-client-s3cret";
 const WRONG: &str = "wrong-client-s3cret";
 const ASSERTION: &str = "who-the-pod-is";
 
-/// What was asked, by method and path.
+/// The requests so far, by method and path.
 type BucketRequestLog = Arc<Mutex<Vec<String>>>;
 
-/// Metadata of a machine at Google, logins of Azure, and a store of each that takes the tokens of them.
+/// Answers like a Google metadata service, an Azure login service, and a store of each that accepts their tokens.
 async fn answer(State(seen): State<BucketRequestLog>, request: Request) -> (StatusCode, String) {
     let (parts, body) = request.into_parts();
     let header =
@@ -78,7 +78,7 @@ async fn answer(State(seen): State<BucketRequestLog>, request: Request) -> (Stat
     }
 }
 
-/// What a process lists that has nothing but its environment.
+/// What a process lists that gets its credentials only from the cloud.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by the tests below, with an environment of its own"]
 async fn as_the_cloud_says() -> Result<()> {
@@ -107,7 +107,7 @@ async fn as_the_cloud_says() -> Result<()> {
     let known = BucketClientCache::default();
     for _again in 0..2 {
         let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await;
-        // The error as users read it, not its `Debug` form.
+        // The error in the form that users read, instead of its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
     }
@@ -116,13 +116,13 @@ async fn as_the_cloud_says() -> Result<()> {
 
 type EnvironmentVariables = Vec<(&'static str, String)>;
 
-/// The double, over HTTP and TLS.
+/// The fake server, over HTTP and TLS.
 struct FakeCloudLogins {
     address: SocketAddr,
     seen: BucketRequestLog,
     front: TlsProxyListener,
     folder: TempDir,
-    /// The authority of TLS.
+    /// The certificate authority for TLS.
     trusted: String,
 }
 
@@ -148,7 +148,7 @@ impl FakeCloudLogins {
         Ok(path.display().to_string())
     }
 
-    /// Runs the test `as_the_cloud_says` with the identity `who`; the requests that arrived meanwhile come last.
+    /// Runs the test `as_the_cloud_says` with the identity `who`. Returns the requests that arrived meanwhile last.
     fn run(
         &self,
         who: &str,
@@ -194,7 +194,7 @@ async fn every_login_is_made_once_and_reported_when_it_fails() -> Result<()> {
     let unread = clouds.file("unread", "s3cret")?;
     let address = clouds.address;
     let login = clouds.front.address();
-    // The identity, its variables, how many requests the login takes, and a part of the error if it fails.
+    // The identity, its variables, the number of requests for a login, and a part of the expected error.
     type CloudLoginCase = (&'static str, EnvironmentVariables, usize, Option<&'static str>);
     let application = |tenant: &str, secret: &str| application(login, tenant, secret);
     let ways: [CloudLoginCase; 8] = [
@@ -245,7 +245,7 @@ async fn a_service_that_gives_no_token_is_named_by_its_own_address() -> Result<(
         (closed_port, closed_port, "30", "Connection refused"),
         (plain.address(), over_tls.address(), "2", "did not respond within 2s"),
     ] {
-        // Where Google's metadata are not at the place that is named, they are looked for at the one that is not ours.
+        // If Google's metadata are not at the named place, the library tries the real address, which is not ours.
         let google = [("google", vec![("GCE_METADATA_HOST", metadata.to_string())], metadata)];
         let google = google.into_iter().filter(|_| metadata != closed_port);
         let others = [

@@ -1,7 +1,8 @@
-//! Every command that reads a cluster: what it says in an empty namespace, and to users who may not read.
+//! Runs every command that reads a cluster in an empty namespace, and as users without the right to read.
 //!
-//! Here: how a table of commands is run, and that no command is missing from it. Below: the tables (`sweep/tables.rs`).
-//! Elsewhere: the same while no operator is active (`leader::without_operator`), the words of each command (its own tests).
+//! Here: running a table of commands, and checking that no command is missing. Below: the tables (`all_commands/tables.rs`).
+//! Elsewhere: the same commands while no operator is active (`leader::without_operator`), the texts of each command (its own
+//! tests).
 
 mod tables;
 
@@ -21,17 +22,17 @@ use tokio::process::Command;
 /// A command line, and its expected exit status and output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommandLineCase {
-    /// Without the program, and without `--namespace` unless it is for all of them. `{dir}` is a folder with a helmfile, and
-    /// here and below `{ns}` the namespace.
+    /// The arguments without the program. `--namespace` is added unless the command is for all namespaces. `{dir}` stands for a
+    /// folder with a helmfile, and `{ns}` for the namespace, here and in the texts.
     pub(crate) arguments: &'static str,
     pub(crate) code: i32,
-    /// All of these are printed, on either stream.
+    /// Texts that the command has to print, on either stream.
     pub(crate) says: &'static [&'static str],
-    /// None of these is.
+    /// Texts that the command must not print.
     pub(crate) never: &'static [&'static str],
 }
 
-/// A row of a table.
+/// Makes a row of a table.
 pub(crate) const fn row(
     arguments: &'static str,
     code: i32,
@@ -41,14 +42,14 @@ pub(crate) const fn row(
     CommandLineCase { arguments, code, says, never }
 }
 
-/// How many commands run at once.
+/// The number of commands that run at once.
 const AT_ONCE: usize = 6;
 
-/// How long a command may take that waits for no operator.
+/// How long a command may take that does not wait for an operator.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff`, `plan facts` and
-/// `plan --live` ask one.
+/// Commands that need no cluster. They print their input, or they are the operator. `helmfile diff`, `plan facts` and `plan
+/// --live` do need a cluster.
 pub(crate) const ASKS_NO_CLUSTER: [&str; 9] = [
     "bundle",
     "completion",
@@ -85,7 +86,7 @@ impl<'s> CommandLineRunner<'s> {
         Ok(Self { story, kubeconfig: kubeconfig.to_owned(), folder })
     }
 
-    /// Runs all rows, and compares what they come to; no row may say one of `never`.
+    /// Runs all rows and compares the results. No row may print one of the texts in `never`.
     pub(crate) async fn check(&self, rows: &[CommandLineCase], never: &[&str]) -> Result<()> {
         let wrong = stream::iter(rows).map(|row| self.wrong(row, never)).buffered(AT_ONCE);
         let wrong: Vec<Option<String>> = wrong.try_collect().await?;
@@ -94,7 +95,7 @@ impl<'s> CommandLineRunner<'s> {
         Ok(())
     }
 
-    /// What is wrong with what a row comes to.
+    /// Runs a row, and describes how its result differs from the expected one.
     async fn wrong(&self, row: &CommandLineCase, never: &[&str]) -> Result<Option<String>> {
         let filled = |text: &str| {
             let folder = self.folder.path().display().to_string();
@@ -127,7 +128,7 @@ impl<'s> CommandLineRunner<'s> {
     }
 }
 
-/// A repository with a Kustomization that applies itself and a ConfigMap.
+/// A repository with a Kustomization that applies itself, and a ConfigMap.
 fn fleet(folder: &Path, namespace: &str) -> Result<()> {
     let kustomization = json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
@@ -168,7 +169,7 @@ async fn help(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// All commands of the program: `get`, `alerts test`.
+/// All commands of the program, such as `get` and `alerts test`.
 async fn commands() -> Result<Vec<String>> {
     let names = listed(&help(&[]).await?);
     ensure!(names.len() > 30, "the help lists {names:?} only");
@@ -184,10 +185,10 @@ async fn commands() -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Checks that each command has a row, or is one of those that need none.
+/// Checks that each command has a row, or is one of the commands that need none.
 ///
 /// # Errors
-/// One has no row; or one that needs none is not a command.
+/// A command has no row, or a command that needs none does not exist.
 pub(crate) async fn ensure_all_have_rows(rows: &[CommandLineCase], others: &[&str]) -> Result<()> {
     let all = commands().await?;
     let is_of = |line: &str, command: &str| {
@@ -215,7 +216,7 @@ async fn no_command_takes_an_empty_namespace_for_one_where_all_is_well() -> Resu
     story.end().await
 }
 
-/// A kind of another operator, of which there are no objects.
+/// The CRD of another operator's kind without objects.
 fn definition(group: &str, version: &str, kind: &str) -> Value {
     let plural = format!("{}s", kind.to_lowercase());
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -260,7 +261,7 @@ async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
         definitions.push(target);
     }
     let without_rights = account(&story, "without-rights", json!([])).await?;
-    // `ui` ends with success whatever its pages say (`cli::pages`).
+    // `ui` exits with success even if its pages show errors (`cli::pages`).
     let others = [&ASKS_NO_CLUSTER[..], &["ui"]].concat();
     ensure_all_have_rows(tables::MAY_NOT_LOOK, &others).await?;
     ensure!(tables::MAY_NOT_LOOK.iter().all(|row| row.code != 0), "a row succeeds");

@@ -1,4 +1,4 @@
-//! build, diff and `resume --plan` of objects of the cluster, with the artifacts that their sources have.
+//! `build`, `diff` and `resume --plan` for objects of the cluster, with the artifacts of their sources.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -110,7 +110,7 @@ async fn a_shell_completes_names_of_the_cluster() -> Result<()> {
     };
     let kubeconfig = format!("--kubeconfig={}", story.kubeconfig().display());
     let ns = story.namespace.as_str();
-    // A shell does not wait long: on a busy machine there may be no answer in time.
+    // A shell waits only briefly, so on a busy machine there may be no answer in time.
     let answered = async |words: &[&str]| {
         await_until("the cluster to answer in time", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(Some(offered(words)?).filter(|it| !it.trim().is_empty()))

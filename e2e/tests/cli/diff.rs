@@ -1,4 +1,4 @@
-//! diff: what it says is what the next reconciliation changes.
+//! `diff` predicts exactly what the next reconciliation changes.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn secret(password: &str) -> String {
     )
 }
 
-/// The rights to read the compared objects, but not to write them, not even by a dry-run.
+/// The rights to read the compared objects, but not to write them, and not to send dry-runs.
 const READER: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -46,7 +46,7 @@ fn folder(files: &[(&str, &str)]) -> Result<TempDir> {
     Ok(folder)
 }
 
-/// A line for each object, with its fields.
+/// A line for each object, with its changed fields.
 fn lines(changes: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut lines = Vec::new();
@@ -115,11 +115,11 @@ async fn a_push_changes_what_the_diff_of_its_folder_said() -> Result<()> {
     ensure!(lines(&changes) == expected, "{changes:#}");
     let text = diff(next.path(), &[])?.ended(1)?;
     ensure!(text.ends_with("1 created, 2 changed, 1 removed, 1 unchanged, 1 skipped\n"), "{text}");
-    // In base64 both begin alike.
+    // Both values begin with the same base64 text.
     ensure!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
     let refused = diff(next.path(), &["--as", "eve"])?;
     ensure!(refused.code == Some(2) && refused.err.contains("eve"), "{refused:?}");
-    // An object whose dry-run is not allowed counts neither as changed nor as unchanged.
+    // If the user may not send a dry-run of an object, the object counts neither as changed nor as unchanged.
     story.apply(READER).await?;
     let may_read = async || {
         let said = diff(next.path(), &["--as", "reader"])?;
@@ -160,7 +160,7 @@ async fn an_upgrade_changes_what_the_diff_of_its_chart_said() -> Result<()> {
     let after = [("templates/a.yaml", CONFIG), ("templates/new.yaml", new.as_str())];
     charts.publish("1.0.0", &before).await?;
     charts.seen().await?;
-    // However objects are written: merged by the API server, by windlass, or replaced.
+    // The ways of writing objects: the API server merges them, windlass merges them, or they are replaced.
     let merged = json!({"install": {"serverSideApply": false}});
     let mut replaced = merged.clone();
     replaced["upgrade"] = json!({"force": true});

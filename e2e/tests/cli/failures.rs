@@ -1,4 +1,4 @@
-//! `windlass why`: credentials, digests, specs, admission webhooks, images and tests. Other failures are in
+//! `windlass why` for failures of credentials, digests, specs, admission webhooks, images and tests. Other failures are in
 //! `incidents.rs`.
 
 use anyhow::Result;

@@ -1,7 +1,7 @@
-//! `windlass why`: the command that it prints mends the case; and everything that is not ready, by its cause.
+//! The command that `windlass why` prints fixes the failure. `windlass why` also groups everything that is not ready by cause.
 //!
-//! In the folder: Secrets and ConfigMaps that are missing (`secrets`), what was deleted, windows and retries (`runs`), what is
-//! to be corrected in Git or in a spec (`corrections`).
+//! In the folder: missing Secrets and ConfigMaps (`secrets`), deleted objects, change windows and retries (`runs`), corrections
+//! in Git or in a spec (`corrections`).
 
 mod corrections;
 mod runs;
@@ -21,13 +21,13 @@ use testbed::binaries::TestbedBinaries;
 use crate::cli::incidents::await_cause;
 use crate::cli::windlass;
 
-/// The advice that `why` gives for an object.
+/// The advice of `windlass why` for an object.
 pub(crate) fn advice(story: &Story, object: &str) -> Result<Value> {
     Ok(windlass(story, &["why", object, "-o", "json"])?.json(1)?["advice"].clone())
 }
 
-/// Runs the command that `why` prints for an object, with what only the user knows put in. While another attempt is under way
-/// there is no command.
+/// Runs the command that `windlass why` prints for an object, and fills in the values that only the user knows. While another
+/// attempt is running, there is no command.
 pub(super) async fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {
     let mut last = Value::Null;
     let what = format!("`why {object}` to print a command");

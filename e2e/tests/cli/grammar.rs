@@ -1,4 +1,4 @@
-//! Kinds, names, exit statuses, and what a user may not read.
+//! The arguments of commands: kinds, names, exit statuses, and objects that a user may not read.
 
 use anyhow::{Result, ensure};
 use e2e::harness::manifests::config_map;
@@ -106,7 +106,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader-{0}}}
     ensure!(said.err.contains("left out: gitrepositories in namespace"), "{said:?}");
     let said = anywhere(&story, &["get", "ks", "-A", &user])?;
     ensure!(said.code == Some(2) && said.err.contains("use -n"), "{said:?}");
-    // A source that may not be read is not missing, and whether an applied object is well is not known.
+    // A source that the user may not read does not count as missing. The health of an unreadable applied object is unknown.
     let why = windlass(&story, &["why", "ks/app", "-o", "json", &user])?.json(2)?;
     let remarks = why["remarks"].as_array().map(Vec::len);
     let unread = json!([format!("ConfigMap/{}/a", story.namespace)]);

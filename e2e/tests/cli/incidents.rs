@@ -1,4 +1,4 @@
-//! `windlass why`: the first line names the true cause and its object, in many failures. More are in `failures.rs`.
+//! The first line of `windlass why` names the true cause and its object for many failures. More are in `failures.rs`.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::cli::windlass;
 
-/// Waits until the first line of `why`, which has two seconds, has all of some parts; `{ns}` is the namespace.
+/// Waits until the first line of `windlass why` contains all given parts. Each call has two seconds, and `{ns}` stands for the
+/// namespace.
 pub(crate) async fn await_cause(
     story: &Story,
     object: &str,
@@ -38,7 +39,7 @@ pub(crate) async fn await_cause(
     Ok(())
 }
 
-/// A kustomization that a build refuses.
+/// A kustomization that fails to build.
 const BAD_PATCH: &str = "resources: [a.yaml]\npatches: [{target: {kind: ConfigMap}, patch: '[{op: remove, path: /none}]'}]\n";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +63,7 @@ async fn why_names_what_is_wrong_with_sources() -> Result<()> {
         await_cause(&story, &format!("{ks}{name}"), problem, &parts).await?;
     }
 
-    // A source that fails later leaves what it applied ready, and stale.
+    // If a source fails later, its applied objects stay ready but become outdated.
     story.kustomization("stale", "app", json!({})).await?;
     story.await_ready(&StoryObject::kustomization("stale")).await?;
     story.git_repository("app", "http://127.0.0.1:1/app.git", json!({})).await?;
@@ -138,7 +139,7 @@ async fn why_names_holds_and_windows() -> Result<()> {
         json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-reason": "migration"});
     annotate("held", true, hold).await?;
     let past = json!({"windlass.dev/suspended-by": "bob", "windlass.dev/suspended-until": "2020-01-01T00:00:00Z"});
-    // All of it is in a manifest.
+    // A manifest contains the whole release.
     let spec = json!({"interval": NEVER, "prune": true, "targetNamespace": story.namespace, "suspend": true,
         "sourceRef": {"kind": "GitRepository", "name": "app"}});
     let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
@@ -191,7 +192,7 @@ async fn why_names_the_container_the_quota_and_the_volume() -> Result<()> {
     ] {
         await_cause(&story, &format!("ks/{name}"), problem, &parts).await?;
     }
-    // The cause of an applied object is found, too.
+    // `windlass why` also finds the cause of an applied object.
     await_cause(&story, "deployment/crashing", "Container", &["Pod/{ns}/crashing-"]).await?;
 
     let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: small}, spec: {hard: {pods: \"0\"}}}";

@@ -1,5 +1,5 @@
-//! logs: lines of windlass by object and level, lines of what was applied. kwok answers as the kubelet does; what its
-//! containers have printed is in `e2e/src/control_plane/programs.rs`.
+//! `windlass logs`: log lines of windlass by object and level, and log lines of applied objects. kwok stands in for the
+//! kubelet, and `e2e/src/control_plane/programs.rs` contains the log lines.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;

@@ -1,7 +1,6 @@
-//! `windlass ui`: which browser is answered, what its pages say, that they say what the commands print, and that pages which
-//! stay open hear of changes.
+//! `windlass ui`: which browser gets answers, the content of pages compared with the commands, and updates of open pages.
 //!
-//! Elsewhere: how text is escaped, and which requests are refused (unit tests of `web`).
+//! Elsewhere: escaping of texts, and refused requests (unit tests of `web`).
 
 use std::path::Path;
 use std::process::Stdio;
@@ -21,26 +20,26 @@ use tokio::process::{Child, Command};
 use super::all_commands::account;
 use super::windlass;
 
-/// A running `windlass ui`, which ends with this value.
+/// A running `windlass ui`. It ends when this is dropped.
 struct PageServer {
     _process: Child,
     http: Client,
     /// The address without a path.
     base: String,
-    /// The address that was printed.
+    /// The address that the command printed.
     login: String,
-    /// What the browser has that opened it.
+    /// The cookie of the browser that opened the address.
     cookie: String,
 }
 
-/// What was answered.
+/// The answer of the server.
 struct PageReply {
     status: StatusCode,
     text: String,
 }
 
 impl PageServer {
-    /// Starts the server with a kubeconfig, and opens the address that it prints.
+    /// Starts the server with a kubeconfig, and opens the printed address.
     async fn start(story: &Story, kubeconfig: &Path) -> Result<Self> {
         let mut process = Command::new(operator_process::binary()?)
             .args(["ui", "--namespace", &story.namespace])
@@ -68,7 +67,7 @@ impl PageServer {
         Ok(Self { _process: process, http, base, login, cookie })
     }
 
-    /// A page as a browser or a program gets it.
+    /// Reads a page as a browser or as a program.
     async fn read(&self, path: &str, accept: &str) -> Result<PageReply> {
         let request = self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
         let reply = request.header(ACCEPT, accept).send().await?;
@@ -77,7 +76,7 @@ impl PageServer {
         Ok(PageReply { status, text: reply.text().await? })
     }
 
-    /// A page that has all of some texts, and no script.
+    /// Reads a page, and checks that it contains all given texts and no script.
     async fn page(&self, path: &str, says: &[&str]) -> Result<String> {
         let PageReply { status, text } = self.read(path, "text/html").await?;
         ensure!(status == StatusCode::OK, "{path}: {status}\n{text}");
@@ -89,7 +88,7 @@ impl PageServer {
         Ok(text)
     }
 
-    /// Opens a page and keeps it open while something is done; waits for a part of it that then has a text.
+    /// Opens a page and keeps it open while `act` runs. Waits for an updated part that contains a text.
     async fn hears(
         &self,
         path: &str,
@@ -118,7 +117,7 @@ impl PageServer {
         tokio::time::timeout(DEFAULT_WAIT_TIMEOUT, reading).await?
     }
 
-    /// The fields that the form of an action on a page has, as a browser sends them without a script.
+    /// The fields of an action's form on a page, as a browser sends them without a script.
     async fn form(&self, path: &str, action: &str) -> Result<String> {
         let page = self.page(path, &[]).await?;
         let named = format!("name=\"action\" value=\"{action}\"");
@@ -133,7 +132,7 @@ impl PageServer {
         Ok(hidden.collect::<Result<Vec<_>>>()?.join("&"))
     }
 
-    /// Sends a form as a page of an origin does.
+    /// Sends a form with the origin of a page.
     async fn send(&self, fields: &str, origin: &str) -> Result<PageReply> {
         let request = self.http.post(format!("{}/_/act", self.base)).header(COOKIE, &self.cookie);
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
@@ -155,7 +154,7 @@ impl PageServer {
     }
 }
 
-/// Whether an answer lets a browser run nothing, and be framed by none.
+/// Checks that the answer forbids scripts and frames.
 fn forbids_scripts(reply: &Response) -> Result<()> {
     let policy = reply.headers().get("content-security-policy").context("no policy")?.to_str()?;
     ensure!(policy.starts_with("default-src 'none';"), "{policy}");
@@ -164,7 +163,7 @@ fn forbids_scripts(reply: &Response) -> Result<()> {
     Ok(())
 }
 
-/// Objects of which one is ready, one fails with a hostile message, and one is a Secret.
+/// Creates objects: one that is ready, one that fails with a hostile message, and a Secret.
 async fn populate(story: &Story) -> Result<()> {
     story.kustomization("app", "app", json!({"wait": true})).await?;
     let hostile = json!({"path": "./<img src=x onerror=alert(1)>"});
@@ -236,7 +235,7 @@ async fn pages_are_for_the_browser_that_was_opened_and_say_what_commands_print()
     story.end().await
 }
 
-/// The pages of changes and of a commit say what the command prints.
+/// The pages of changes and of a commit show the same as the command.
 async fn shows_changes(story: &Story, server: &PageServer) -> Result<()> {
     let printed = story
         .await_until("the page of changes", DEFAULT_WAIT_TIMEOUT, async || {
@@ -272,7 +271,7 @@ async fn forms_of_pages_do_what_commands_do_and_only_for_what_was_seen() -> Resu
     let without = server.send(&without, &server.base).await?;
     ensure!(without.status == StatusCode::FORBIDDEN, "{}", without.text);
     ensure!(without.text.contains("this form is not of a page"), "{}", without.text);
-    // Reading the address of forms is reading no page.
+    // A GET request to the address of forms does nothing.
     let read = server.read(&format!("/_/act?{fields}"), "text/html").await?;
     ensure!(read.status == StatusCode::NOT_FOUND, "{}", read.text);
     server.page(&page, &["value=\"suspend\""]).await?;
@@ -281,7 +280,7 @@ async fn forms_of_pages_do_what_commands_do_and_only_for_what_was_seen() -> Resu
         .await_until("the object is suspended by its form", DEFAULT_WAIT_TIMEOUT, async || {
             let form = server.form(&page, "suspend").await?;
             let fields = format!("{form}&reason=incident-1&until=2h");
-            // Its status may change between the page and the form.
+            // The status may change between reading the page and sending the form.
             let reply = server.send(&fields, &server.base).await?;
             Ok((reply.status == StatusCode::SEE_OTHER).then_some((fields, reply.text)))
         })
@@ -301,7 +300,7 @@ async fn forms_of_pages_do_what_commands_do_and_only_for_what_was_seen() -> Resu
     story.end().await
 }
 
-/// Other browsers, other names of this machine and what writes are refused.
+/// The server refuses other browsers, other names of this machine, and requests that write.
 async fn refuses_others(server: &PageServer) -> Result<()> {
     let PageServer { http, base, login, cookie, .. } = server;
     let page = format!("{base}/");
@@ -328,7 +327,7 @@ async fn refuses_others(server: &PageServer) -> Result<()> {
     Ok(())
 }
 
-/// What programs get is what `-o json` prints.
+/// Programs get the same JSON that `-o json` prints.
 async fn says_what_commands_print(story: &Story, server: &PageServer, app: &str) -> Result<()> {
     for (path, command) in [
         ("", ["why", "ks/app"]),
@@ -339,7 +338,7 @@ async fn says_what_commands_print(story: &Story, server: &PageServer, app: &str)
     ] {
         let mut printed = windlass(story, &[&command[..], &["-o", "json"]].concat())?.json(0)?;
         let mut page = server.json(&format!("{app}{path}")).await?;
-        // It may say in how many minutes.
+        // The text may contain a number of minutes.
         for value in [&mut printed, &mut page] {
             value.as_object_mut().map(|fields| fields.remove("next"));
         }
@@ -353,7 +352,7 @@ async fn pages_say_what_their_user_may_not_read() -> Result<()> {
     let story = Story::with_windlass("pages-forbidden").await?;
     let kubeconfig = account(&story, "without-rights", json!([])).await?;
     let server = PageServer::start(&story, &kubeconfig).await?;
-    // Who may read and not write sees no form.
+    // A user who may read but not write sees no form.
     let rules =
         json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]);
     let reads = PageServer::start(&story, &account(&story, "reads-only", rules).await?).await?;

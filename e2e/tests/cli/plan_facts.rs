@@ -1,4 +1,4 @@
-//! `windlass plan facts` on a real API server: what is exported of a cluster, what differs later, and what a plan makes of it.
+//! `windlass plan facts` with a real API server: the exported facts, later differences, and their use in a plan.
 //!
 //! Elsewhere: the format (unit tests of `cli/plan`), users without rights (`all_commands`).
 
@@ -37,13 +37,13 @@ async fn apply_map(story: &Story, zone: &str) -> Result<()> {
     story.apply_value(map).await.map(drop)
 }
 
-/// What a file of facts has of ConfigMaps and Secrets: other stories add kinds meanwhile.
+/// The part of a facts file about ConfigMaps and Secrets. Other stories add kinds meanwhile, so the rest may change.
 fn references(facts: &str) -> Option<&str> {
     let (_, rest) = facts.split_once("\nreferences:\n")?;
     Some(rest.split_once("\nscopes:")?.0)
 }
 
-/// What `--check` prints of the namespace of a story.
+/// The output of `--check` about the namespace of a story.
 fn differences(story: &Story, file: &str) -> Result<Vec<String>> {
     let output = windlass(story, &["plan", "facts", "--check", "-o", file])?;
     ensure!(output.code == Some(i32::from(!output.out.is_empty())), "{output:?}");
@@ -58,7 +58,7 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a plan of a repository with this Kustomization prints, in which one file changes.
+/// The plan of a repository with this Kustomization, in which one file changes.
 fn planned(namespace: &str, facts: &Path) -> Result<Value> {
     let repository = tempfile::tempdir()?;
     let at = |path: &str| repository.path().join(path);

@@ -1,7 +1,7 @@
-//! `windlass plan --live` on a real API server: what a commit would change in the cluster as it is, for a user with all
-//! rights and for one with few.
+//! `windlass plan --live` with a real API server. It predicts what a commit changes in the cluster, for a user with all rights
+//! and for one with few.
 //!
-//! Elsewhere: which side an object is on (unit tests of `cli/plan`), users without any rights (`all_commands`).
+//! Elsewhere: the two sides of a comparison (unit tests of `cli/plan`), users without any rights (`all_commands`).
 
 use std::fs;
 use std::path::Path;
@@ -35,12 +35,12 @@ fn map(namespace: &str, name: &str, value: &str) -> String {
         .to_string()
 }
 
-/// The name of the object in another namespace.
+/// The name of the object in the other namespace.
 fn hidden(story: &Story) -> String {
     format!("{}-hidden", story.namespace)
 }
 
-/// A repository whose Kustomization `root` applies `one` and `two`.
+/// The files of a repository whose Kustomization `root` applies `one` and `two`.
 fn files(story: &Story) -> [(&'static str, String); 7] {
     let own = &story.namespace;
     [
@@ -74,7 +74,7 @@ fn checkout(story: &Story) -> Result<TempDir> {
     Ok(folder)
 }
 
-/// What the plan of the work tree says with a kubeconfig, and how it ends.
+/// Plans the work tree with a kubeconfig. Returns the plan and the exit status.
 fn planned(
     story: &Story,
     folder: &TempDir,
@@ -92,7 +92,7 @@ fn planned(
     Ok((plan, output.status.code().unwrap_or_default()))
 }
 
-/// The names of what an applier lists under a field.
+/// The object names that an applier lists in a field.
 fn names(plan: &Value, applier: &str, field: &str) -> Vec<String> {
     let appliers = plan["appliers"].as_array().into_iter().flatten();
     let found = appliers.filter(|it| it["applier"]["name"] == applier);
@@ -158,7 +158,7 @@ async fn a_commit_is_compared_with_the_cluster_as_the_user_sees_it() -> Result<(
     let unread = format!("ConfigMap/{OTHER_NAMESPACE}/{}", hidden(&story));
     ensure!(unknown.contains(&unread), "{partial:#}");
 
-    // Nothing was written, and the object of the other namespace goes with its Kustomization.
+    // Nothing was written. The object in the other namespace will be deleted with its Kustomization.
     story.await_value("changing", "1").await?;
     let root = StoryObject::kustomization("root");
     story.delete(&root).await?;

@@ -1,5 +1,5 @@
-//! `windlass diff` predicts exactly what the next reconciliation changes: which objects, by the audit log of the API server,
-//! and which fields, by the objects before and after.
+//! `windlass diff` predicts exactly what the next reconciliation changes. The audit log of the API server shows which objects
+//! changed, and the objects before and after show which fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,10 +26,10 @@ metadata: {name: reader}
 rules: [{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}]
 ";
 
-/// What a step does to the files: new contents by path; none removes the file.
+/// The changes of files in a step: new contents by path. `None` removes the file.
 type FileEdits = (&'static str, Vec<(&'static str, Option<String>)>);
 
-/// What is predicted: the objects as the audit log calls them, and the fields of those that change.
+/// The predicted changes: the objects as the audit log names them, and the fields of changed objects.
 struct PredictedChanges {
     objects: BTreeSet<String>,
     changed: Vec<(StoryObject, Vec<Value>)>,
@@ -54,7 +54,7 @@ impl PredictedChanges {
         predicted
     }
 
-    /// The changed objects as they should be afterwards, without Secrets, whose values are not shown.
+    /// The expected objects after the changes, without Secrets, because their values are not shown.
     async fn expected(&self, story: &Story) -> Result<Vec<(StoryObject, Value)>> {
         let mut all = Vec::new();
         for (target, fields) in &self.changed {
@@ -86,7 +86,7 @@ fn set(value: &mut Value, path: &str, new: &Value) {
     }
 }
 
-/// An object without what the API server and controllers write.
+/// An object without the fields that the API server and controllers write.
 fn comparable(mut value: Value) -> Value {
     if let Some(fields) = value.as_object_mut() {
         fields.remove("status");
@@ -105,7 +105,7 @@ fn comparable(mut value: Value) -> Value {
     value
 }
 
-/// What windlass did after so many changes; an object that was removed and created was recreated.
+/// What windlass did after the first `before` changes. An object that was removed and created counts as recreated.
 fn done(story: &Story, before: usize) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for change in story.changes()?.into_iter().skip(before) {
@@ -135,7 +135,7 @@ async fn check(
     Ok(())
 }
 
-/// A Deployment with an environment.
+/// A Deployment with an environment variable.
 fn web(replicas: u32, env: &str) -> String {
     let text = deployment("web", PodBehavior::Ready);
     text.replace("replicas: 1", &format!("replicas: {replicas}"))
@@ -188,7 +188,7 @@ fn steps() -> Vec<FileEdits> {
     ]
 }
 
-/// A version of the chart, its files, and a change of the release.
+/// A version of a chart, its files, and a change of the release.
 type ChartUpgrade<'a> = (&'a str, &'a [(&'a str, &'a str)], Value);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! get, tree, trace, events, export, describe, history and stats of objects that work.
+//! `get`, `tree`, `trace`, `events`, `export`, `describe`, `history` and `stats` for healthy objects.
 
 use anyhow::{Result, ensure};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};

@@ -1,4 +1,4 @@
-//! rollback: what it suspends, what it asks for, what it says; and one release of a Helmfile.
+//! `windlass rollback`: its suspension, its request and its output, also for one release of a Helmfile.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
@@ -49,7 +49,7 @@ async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()>
     ensure!(said.code == Some(2) && said.err.contains("`windlass resume`"), "{said:?}");
     ensure!(story.history("app")?.len() == 3);
 
-    // The repository by now says what is installed: nothing is upgraded.
+    // The repository now contains the installed revision, so nothing is upgraded.
     charts.release("app", first).await?;
     windlass(&story, &["resume", "hr/app", "--wait"])?.ended(0)?;
     let object = story.await_ready(&app).await?;
@@ -74,7 +74,7 @@ data: {value: {{ .Values.value | quote }}}
     story.await_revision(&app, 1).await?;
     charts.publish("2.0.0", &[("templates/b.yaml", CONFIG)]).await?;
     story.await_revision(&app, 2).await?;
-    // In the way of the older revision.
+    // This object conflicts with the older revision.
     story.apply(&pinned.replace("{{ .Values.value | quote }}", "other")).await?;
     let said = windlass(&story, &["rollback", "hr/app"])?;
     ensure!(said.code == Some(2) && said.err.contains("the rollback, failed"), "{said:?}");

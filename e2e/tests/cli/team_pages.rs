@@ -1,6 +1,6 @@
-//! `windlass serve --web-only`: users log in at an issuer that the API server trusts, and each sees what RBAC grants to them.
+//! `windlass serve --web-only`: users log in at an issuer that the API server trusts, and each sees what RBAC permits.
 //!
-//! Elsewhere: forged logins, cookies and requests (unit tests of `web`), what pages say (`pages.rs`).
+//! Elsewhere: forged logins, cookies and requests (unit tests of `web`), the content of pages (`pages.rs`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,12 +28,12 @@ use url::Url;
 struct LoginIssuer {
     url: Mutex<String>,
     key: KeyPair,
-    /// The claims of the token that a code gives, once.
+    /// The claims of the token for each code, which can be used once.
     codes: Mutex<BTreeMap<String, Value>>,
 }
 
 impl LoginIssuer {
-    /// Serves an issuer over HTTP; its address is set when that is known.
+    /// Starts an issuer over HTTP. Its address is set after it is known.
     async fn start() -> Result<(Arc<Self>, SocketAddr)> {
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
         let issuer = Arc::new(Self { url: Mutex::default(), key, codes: Mutex::default() });
@@ -65,7 +65,7 @@ async fn configuration(State(issuer): State<Arc<LoginIssuer>>) -> Json<Value> {
 }
 
 async fn keys(State(issuer): State<Arc<LoginIssuer>>) -> Json<Value> {
-    // A sequence of two integers: 256 bytes behind a zero, and 65537.
+    // The key is a sequence of two integers: 256 bytes after a zero byte, and 65537.
     let modulus = issuer.key.der_bytes().get(9..265).unwrap_or_default();
     let n = BASE64_URL_SAFE_NO_PAD.encode(modulus);
     Json(
@@ -82,19 +82,19 @@ async fn token(
     Json(json!({"id_token": token, "token_type": "Bearer"}))
 }
 
-/// Two replicas of pages with one key, and their users.
+/// Two replicas of the web pages with the same key, and their users.
 struct TeamPages {
     issuer: Arc<LoginIssuer>,
     _trusted: TrustedIssuer,
     _replicas: Vec<OperatorProcess>,
-    /// Where the replicas listen.
+    /// The addresses on which the replicas listen.
     addresses: Vec<String>,
-    /// The host and port by which browsers know them.
+    /// The host and port that browsers use.
     host: String,
     http: Client,
 }
 
-/// A browser with the cookies that it was given.
+/// A browser with the cookies that it has received.
 #[derive(Default)]
 struct TestBrowser(BTreeMap<String, String>);
 
@@ -165,14 +165,14 @@ impl TeamPages {
         Ok(request.header(COOKIE, browser.line()).send().await?)
     }
 
-    /// A page, with its status.
+    /// Reads a page, and returns it with its status.
     async fn page(&self, replica: usize, path: &str, browser: &TestBrowser) -> Result<String> {
         let reply = self.get(replica, path, browser).await?;
         let status = reply.status();
         Ok(format!("{status}\n{}", reply.text().await?))
     }
 
-    /// Logs a user in, whom the issuer sends back to another replica than the one where the login began.
+    /// Logs a user in. The issuer sends the browser back to another replica than the one where the login began.
     async fn log_in(&self, user: &str, namespace: &str) -> Result<TestBrowser> {
         let mut browser = TestBrowser::default();
         let first = self.get(0, "/objects?kind=Kustomization", &browser).await?;
@@ -203,7 +203,7 @@ impl TeamPages {
     }
 }
 
-/// Lets a user who has logged in view a namespace.
+/// Allows a user who has logged in to view a namespace.
 async fn allow(story: &Story, user: &str) -> Result<()> {
     let version = "rbac.authorization.k8s.io/v1";
     let subject = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io",
@@ -231,7 +231,7 @@ async fn users_who_log_in_see_what_their_own_rights_show_and_nothing_of_others()
     let list = "/objects?kind=Kustomization";
     let place = format!("/o/ks/{namespace}/payments");
     let object = format!("{place}/yaml");
-    // The API server looks for the issuer every ten seconds until it is there.
+    // The API server looks for the issuer every ten seconds until it finds it.
     let alice = story
         .await_until("what alice may read", DEFAULT_WAIT_TIMEOUT, async || {
             let alice = pages.log_in("alice", namespace).await?;
@@ -245,7 +245,7 @@ async fn users_who_log_in_see_what_their_own_rights_show_and_nothing_of_others()
         ensure!(page.contains("oidc:alice") && page.contains("Log out"), "{page}");
     }
 
-    // The same replicas have read it for alice, which gives bob nothing.
+    // The same replicas have read the page for alice, but bob must not see it.
     let bob = pages.log_in("bob", namespace).await?;
     for path in
         ["/", list, "/objects?q=payments", "/incidents", "/audits", "/approvals", "/calendar"]
@@ -258,7 +258,7 @@ async fn users_who_log_in_see_what_their_own_rights_show_and_nothing_of_others()
     let page = pages.page(0, &object, &bob).await?;
     ensure!(page.starts_with("403") && !page.contains("suspend: true"), "{page}");
 
-    // A right that goes takes the rows with it, also while they are watched.
+    // When the user loses the right, the rows disappear, even while they are watched.
     story.delete(&StoryObject::new("rbac.authorization.k8s.io/v1", "RoleBinding", "alice")).await?;
     story
         .await_until("what alice may not read any more", DEFAULT_WAIT_TIMEOUT, async || {
@@ -271,7 +271,7 @@ async fn users_who_log_in_see_what_their_own_rights_show_and_nothing_of_others()
     story.end().await
 }
 
-/// Other hosts and forms of other sites are refused; a logout ends the session.
+/// The replicas refuse other hosts and forms of other sites. A logout ends the session.
 async fn refuses_and_logs_out(pages: &TeamPages, mut bob: TestBrowser) -> Result<()> {
     let address = pages.addresses.first().context("a replica")?;
     let foreign = pages.http.get(format!("{address}/")).header(HOST, "evil.example");
@@ -285,7 +285,7 @@ async fn refuses_and_logs_out(pages: &TeamPages, mut bob: TestBrowser) -> Result
     ensure!(forged.status() == StatusCode::FORBIDDEN, "{forged:?}");
     let own = logout(format!("http://{}", pages.host)).await?;
     ensure!(own.status() == StatusCode::OK, "{own:?}");
-    // Also for who has kept the cookies.
+    // The session has also ended for someone who kept the cookies.
     let kept = pages.get(0, "/me", &bob).await?;
     ensure!(kept.status() == StatusCode::SEE_OTHER, "{kept:?}");
     bob.keep(&own)?;

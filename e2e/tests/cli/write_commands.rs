@@ -1,4 +1,4 @@
-//! suspend, resume, reconcile and values: what they change, and what they say.
+//! `suspend`, `resume`, `reconcile` and `values`: their changes and their output.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -40,7 +40,7 @@ async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result
     let said = windlass(&story, &["resume", "ks/app"])?;
     ensure!(said.code == Some(0) && said.err.contains("is not suspended"), "{said:?}");
 
-    // Without --owner it is the user; --all is needed for more than one.
+    // Without `--owner`, the owner is the user. Several objects need `--all`.
     let said = windlass(&story, &["suspend", "ks"])?;
     ensure!(said.code == Some(2) && said.err.contains("--all"), "{said:?}");
     windlass(&story, &["suspend", "all", "--all"])?.ended(0)?;
@@ -61,7 +61,7 @@ async fn objects_that_depend_on_each_other_are_resumed_together() -> Result<()> 
     story.kustomization("app", "app", depends).await?;
     story.await_ready(&StoryObject::kustomization("app")).await?;
     windlass(&story, &["suspend", "ks", "--all"])?.ended(0)?;
-    // `app` comes first, and is not ready before `base` is.
+    // `app` comes first, but is not ready before `base`.
     windlass(&story, &["resume", "ks", "--all", "--wait", "--timeout", "1m"])?.ended(0)?;
     for name in ["app", "base"] {
         let object = story.expect(&StoryObject::kustomization(name)).await?;

@@ -1,5 +1,5 @@
-//! Secrets that sops encrypted with keys of Vault, AWS, Google and Azure: decrypted with credentials of a Secret, or as the
-//! machine; what is said where a service refuses or stalls.
+//! Secrets that SOPS encrypted with keys of Vault, AWS, Google and Azure. windlass decrypts them with credentials of a Secret
+//! or with the identity of the machine. The stories also test services that refuse or do not answer.
 //!
 //! Elsewhere: age and OpenPGP (`stories/decryption.rs`), who may not decrypt (`tenants`), the protocols (`e2e::servers::kms`).
 
@@ -19,7 +19,7 @@ use super::encrypted_secrets::{
     of_clouds, of_google, of_vault, put_keys, spec,
 };
 
-/// The double by the names that the clouds have: through a proxy, with certificates that windlass trusts.
+/// The fake services under the host names of the clouds, through a proxy and with certificates that windlass trusts.
 pub(crate) struct FakeKeyClouds {
     pub(crate) server: KeyServer,
     names: ServerHostNames,
@@ -43,12 +43,12 @@ impl FakeKeyClouds {
         WindlassProcess::start_for_with(story, flags, &environment).await
     }
 
-    /// The service opens what was sealed.
+    /// Makes the service decrypt a data key.
     pub(crate) fn know(&self, sealed: &EncryptedDataKey) {
         self.server.seal(&sealed.encrypted, &sealed.data_key);
     }
 
-    /// How often something was asked since the last time.
+    /// How often each request was sent since the last call.
     fn asked(&self) -> BTreeMap<String, usize> {
         let mut asked = BTreeMap::new();
         for line in self.server.asked() {
@@ -113,13 +113,13 @@ async fn what_each_service_encrypted_is_plain_and_a_build_asks_for_it_once() -> 
         ensure_plain(&story, secret).await?;
     }
     let asked = clouds.asked();
-    // A build that one service fails, such as for want of time, is repeated and asks those before it again.
+    // If one service fails, for example with a timeout, the build is repeated and asks the earlier services again.
     let builds = builds(&windlass, "all").await?;
     let what = || format!("{asked:?} in {builds} builds\n{}", windlass.operator.tail(100));
     ensure!(asked.len() == 5, "{}", what());
     ensure!(asked.contains_key("PUT /v1/team/sops/decrypt/shop"), "{}", what());
     for (request, count) in &asked {
-        // The login and the key of each; both of AWS's are at the root of their hosts.
+        // Each service gets a login request and a key request. Both of AWS's requests have the path `/`.
         let each = if request == "POST /" { 2 } else { 1 };
         ensure!((each..=each * builds).contains(count), "{request}: {}", what());
     }
@@ -137,7 +137,7 @@ async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()
     clouds.know(&right);
     let files = [
         ("right/s.yaml", right.secret("right")?),
-        // Another key encrypted it.
+        // Another key encrypted this file.
         ("wrong/s.yaml", of_vault(&address, "shop", "unknown").secret("wrong")?),
         ("machine/s.yaml", of_vault("http://169.254.169.254", "shop", "vault").secret("machine")?),
         ("stalled/s.yaml", of_vault(&address, "stalled", "vault").secret("stalled")?),
@@ -173,7 +173,7 @@ async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()
         story.kustomization(path, "app", spec(path, Some("keys"))).await?;
         await_message(&story, path, wanted).await?;
     }
-    // Meanwhile nothing else waits.
+    // Meanwhile, other objects do not wait.
     story.request(&StoryObject::kustomization("right")).await?;
     story.await_ready(&StoryObject::kustomization("right")).await?;
     ensure_silent(&story, &windlass, &SECRETS).await?;

@@ -1,6 +1,7 @@
-//! Secrets as sops encrypts them, for keys of services; what people and machines can read of what windlass does.
+//! Makes Secrets in the format of SOPS for keys of services, and checks that no output of windlass contains a plain value.
 //!
-//! The sops program encrypts by asking a service; here the data key is chosen, and its encrypted form is what the double knows.
+//! The program sops asks a service to encrypt. Here, the test chooses the data key, and the fake service knows its encrypted
+//! form.
 
 use std::path::Path;
 
@@ -18,17 +19,17 @@ use e2e::servers::kms::{ARN, RESOURCE, ROLE, VAULT_URL, VERSION};
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
-/// What no text may show.
+/// A text that no output may contain.
 pub(crate) const CANARY: &str = "c4nary-pl4in-text";
 
 const MODIFIED: &str = "2026-11-23T00:00:00Z";
 
-/// A key of a service, with a data key that it encrypted.
+/// A data key, encrypted with a key of a service.
 pub(crate) struct EncryptedDataKey {
     pub(crate) data_key: [u8; 32],
-    /// What the service knows it by.
+    /// The encrypted form, by which the service knows the data key.
     pub(crate) encrypted: String,
-    /// Its member of the metadata of a file.
+    /// The entry in the metadata of a file.
     metadata: Value,
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn of_azure() -> EncryptedDataKey {
     })
 }
 
-/// The keys of the clouds, each for who has the right credentials.
+/// The keys of the clouds, each for users with the right credentials.
 pub(crate) fn of_clouds() -> [(&'static str, EncryptedDataKey); 3] {
     [("aws", of_aws(ROLE, "shop")), ("google", of_google("google")), ("azure", of_azure())]
 }
@@ -98,7 +99,7 @@ impl EncryptedDataKey {
         Ok(format!("ENC[AES256_GCM,data:{data},iv:{nonce},tag:{tag},type:str]"))
     }
 
-    /// A file with an encrypted object, of which one member is encrypted.
+    /// A file with an object in which one field is encrypted.
     pub(crate) fn object(&self, mut object: Value, path: [&str; 2], plain: &str) -> Result<String> {
         let [outer, inner] = path;
         object[outer][inner] = json!(self.value(plain, &format!("{outer}:{inner}:"))?);
@@ -127,13 +128,13 @@ pub(crate) fn spec(path: &str, secret: Option<&str>) -> Value {
     json!({"path": path, "retryInterval": "1s", "decryption": decryption})
 }
 
-/// Creates or replaces the Secret that has keys.
+/// Creates or replaces the Secret with the keys.
 pub(crate) async fn put_keys(story: &Story, name: &str, entries: &Value) -> Result<()> {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": entries});
     story.apply_value(secret).await.map(drop)
 }
 
-/// A text of sops, which breaks lines, as one line.
+/// A text of sops with line breaks, as one line.
 pub(crate) fn flat(text: &str) -> String {
     let bare = |line: &str| {
         let line = line.trim_start();
@@ -144,7 +145,7 @@ pub(crate) fn flat(text: &str) -> String {
     lines.join(" ")
 }
 
-/// Waits until a Kustomization says that something failed.
+/// Waits until a Kustomization reports a failure.
 pub(crate) async fn await_message(story: &Story, name: &str, part: &str) -> Result<String> {
     let target = StoryObject::kustomization(name);
     let failure_message = async || {
@@ -157,7 +158,7 @@ pub(crate) async fn await_message(story: &Story, name: &str, part: &str) -> Resu
     story.await_until(part, DEFAULT_WAIT_TIMEOUT, failure_message).await
 }
 
-/// Checks that a Secret in the cluster is plain.
+/// Checks that a Secret in the cluster is decrypted.
 pub(crate) async fn ensure_plain(story: &Story, secret: &str) -> Result<()> {
     let found = story.expect(&StoryObject::new("v1", "Secret", secret)).await?;
     let password = found.data["data"]["password"].as_str().unwrap_or_default();
@@ -165,7 +166,7 @@ pub(crate) async fn ensure_plain(story: &Story, secret: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that nothing of these is in a status, an event, an audit, a metric, the log, the store or a temporary file.
+/// Checks that none of these texts is in a status, an event, an audit, a metric, the log, the storage or a temporary file.
 pub(crate) async fn ensure_silent(
     story: &Story,
     windlass: &WindlassProcess,
@@ -189,14 +190,14 @@ pub(crate) async fn ensure_silent(
     Ok(())
 }
 
-/// All files below a folder.
+/// Reads all files below a folder.
 fn read_all(folder: &Path, into: &mut Vec<(String, String)>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
             read_all(&path, into)?;
         } else if let Ok(bytes) = std::fs::read(&path) {
-            // What was there when it was listed may be gone.
+            // A file may be deleted after it was listed.
             let text = String::from_utf8_lossy(&bytes).into_owned();
             into.push((path.display().to_string(), text));
         }

@@ -1,5 +1,5 @@
-//! Who decrypts with whose key: a tenant with its own only, whatever file it copies and whatever Secret it names; and a plain
-//! text that is nowhere but in the cluster, whatever fails after it was decrypted.
+//! A tenant can decrypt only with its own key, whatever file it copies and whatever Secret it names. A plain value is only in
+//! the cluster, whatever fails after the decryption.
 
 use anyhow::{Result, ensure};
 use e2e::harness::{Story, StoryObject};
@@ -19,7 +19,7 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
     let flags = ["--no-cross-namespace-refs=true"];
     let environment = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
     let windlass = clouds.windlass(&story, &flags, &environment).await?;
-    // The file is the other tenant's, which has the right token; this one copied it.
+    // The file belongs to the other tenant, who has the right token. This tenant has copied the file.
     let theirs = of_vault(&clouds.server.url(), "shop", "vault");
     clouds.know(&theirs);
     let files = [
@@ -56,12 +56,12 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
         ensure!(read.is_none(), "{name}: the Secret of another tenant was decrypted");
         story.delete(&StoryObject::kustomization(name)).await?;
     }
-    // No other namespace can be named.
+    // A spec cannot name another namespace.
     let mut across = spec("app", None);
     across["decryption"]["secretRef"] = json!({"name": "keys", "namespace": other.namespace});
     let rejected = story.kustomization("across", "app", across).await.unwrap_err();
     ensure!(format!("{rejected:#}").contains("namespace"), "{rejected:#}");
-    // The Secret of the spec is that of the namespace, and a change of it is noticed.
+    // The Secret in the spec is that of the own namespace, and windlass notices its changes.
     story.kustomization("app", "app", spec("app", Some("keys"))).await?;
     await_message(&story, "app", &not_found("keys")).await?;
     put_keys(&story, "keys", &json!({"sops.vault-token": VAULT_TOKEN})).await?;
@@ -89,7 +89,7 @@ async fn a_plain_text_is_in_no_output_whatever_fails_after_decryption() -> Resul
     let secret = || object("Secret", "v1", "canary", json!({}));
     let mut undefined = secret();
     undefined["stringData"] = json!({"more": "${undefined}"});
-    // The API server quotes what it does not take.
+    // The API server quotes the values that it rejects.
     let deployment = object(
         "Deployment",
         "apps/v1",

@@ -1,7 +1,6 @@
-//! Commits after which objects are not in the manifests any more: a Kustomization gets another name, a folder is emptied, a
-//! Namespace is removed.
+//! Commits that remove objects from the manifests: a Kustomization is renamed, a folder is emptied, or a Namespace is removed.
 //!
-//! Here: the commits, and what windlass makes of them. Elsewhere: what Flux makes of them (`super::flux`).
+//! Here: the commits, and how windlass reacts. Elsewhere: how Flux reacts (`super::flux`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::FollowedGitRepository;
@@ -14,14 +13,14 @@ use super::{
     reconcile, uids, windlass,
 };
 
-/// A commit by which objects leave the manifests.
+/// A commit that removes objects from the manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitDisaster {
-    /// A Kustomization that another one applies gets another name.
+    /// A Kustomization that another one applies is renamed.
     RenamedKustomization,
-    /// The folder is still there, and has no manifest any more.
+    /// The folder still exists but contains no manifests.
     EmptiedFolder,
-    /// The manifest of a Namespace is removed, and those of the objects in it. One more object in it was made by hand.
+    /// The manifests of a Namespace and of its objects are removed. A user created one more object in it.
     RemovedNamespace,
 }
 
@@ -59,7 +58,7 @@ fn files_in(namespace: &str) -> Vec<(String, String)> {
 }
 
 impl CommitDisaster {
-    /// The namespace of the objects, for a story in this one.
+    /// The namespace of the objects, for a story in this namespace.
     fn place(self, namespace: &str) -> String {
         match self {
             Self::RenamedKustomization | Self::EmptiedFolder => namespace.to_owned(),
@@ -67,7 +66,7 @@ impl CommitDisaster {
         }
     }
 
-    /// The repository before it.
+    /// The files of the repository before the commit.
     fn first(self, namespace: &str) -> Vec<(String, String)> {
         let file = |path: &str, text: String| (path.to_owned(), text);
         match self {
@@ -95,7 +94,7 @@ impl CommitDisaster {
 }
 
 impl<'s> CommitStage<'s> {
-    /// Has everything applied by what reconciles the namespace of the story.
+    /// Lets the operator in the story's namespace apply everything.
     pub(super) async fn set(story: &'s Story, disaster: CommitDisaster) -> Result<Self> {
         let namespace = &story.namespace;
         let upstream = story.follow("app", &borrowed(&disaster.first(namespace))).await?;
@@ -120,7 +119,7 @@ impl<'s> CommitStage<'s> {
         Ok(Self { story, disaster, upstream, place, before })
     }
 
-    /// Commits it; gives the revision.
+    /// Pushes the commit. Returns the revision.
     pub(super) async fn happen(&self) -> Result<String> {
         let mut gone: Vec<String> = (0..COUNT).map(|at| format!("root/{}.yaml", map(at))).collect();
         match self.disaster {
@@ -135,10 +134,10 @@ impl<'s> CommitStage<'s> {
         self.upstream.remove(&gone).await
     }
 
-    /// Deletes what belongs to no namespace.
+    /// Deletes the cluster-scoped objects.
     pub(super) async fn clear(&self) {
         if self.place != self.story.namespace {
-            // In Flux's case it is gone already.
+            // With Flux, the namespace is already deleted.
             self.story.delete(&StoryObject::new("v1", "Namespace", &self.place)).await.ok();
         }
     }
@@ -152,7 +151,7 @@ async fn loses_nothing(name: &str, disaster: CommitDisaster) -> Result<()> {
     story.await_applied(ROOT, &revision).await?;
     await_deletion_held(&story, ROOT).await?;
     if disaster == CommitDisaster::RenamedKustomization {
-        // Both are there, and neither takes the objects from the other.
+        // Both Kustomizations exist, and neither takes the objects from the other.
         story.await_ready(&StoryObject::kustomization("applications")).await?;
         let former = story.expect(&StoryObject::kustomization("apps")).await?;
         ensure!(former.metadata.deletion_timestamp.is_none(), "apps is being deleted");
@@ -179,7 +178,7 @@ async fn a_namespace_that_leaves_the_manifests_loses_no_object_of_any_user() -> 
     loses_nothing("lost-namespace", CommitDisaster::RemovedNamespace).await
 }
 
-/// However few the objects are: a build without objects is beyond the budget.
+/// A build without objects is beyond the budget, however few objects there were.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_of_one_object_that_is_emptied_loses_no_object() -> Result<()> {
     let story = Story::begin("lost-one").await?;
@@ -201,7 +200,7 @@ async fn a_folder_of_one_object_that_is_emptied_loses_no_object() -> Result<()> 
     story.end().await
 }
 
-/// Not even within the budget: a folder that does not exist is an error.
+/// A folder that does not exist is an error, so not even deletions within the budget happen.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_is_moved_away_loses_no_object() -> Result<()> {
     let story = Story::begin("lost-moved").await?;

@@ -1,7 +1,7 @@
-//! Every request of a fetch, of every kind of source, gets every wrong answer: nothing that was applied is deleted, and the
-//! next right answers are enough.
+//! Every request of a fetch, for every kind of source, gets every wrong answer. windlass deletes no applied object, and
+//! recovers with the next right answers.
 //!
-//! Here: which requests and which answers. Elsewhere: the remotes (`crate::sources::upstream`), listings of buckets in
+//! Here: the requests and the answers. Elsewhere: the remote servers (`crate::sources::upstream`), listings of buckets in
 //! detail (`super::listings`), requests to the API server (`super::requests`).
 
 use std::time::{Duration, Instant};
@@ -21,29 +21,29 @@ use crate::sources::upstream::{RelayedUpstream, SourceFetchMethod};
 /// The name of every source.
 const NAME: &str = "app";
 
-/// How many wrong answers the sample of a kind has.
+/// How many wrong answers are tested for each kind in a sample.
 const SAMPLE: usize = 6;
 
-/// Within what time the first wrong answer comes, if the fetch makes that request at all.
+/// How long the story waits for the first wrong answer. A fetch may not send that request at all.
 const FIRST_ANSWER: Duration = Duration::from_secs(3);
 
-/// How long a wrong answer has its consequences, if it has any.
+/// How long the story waits for consequences of a wrong answer.
 const CONSEQUENCES: Duration = Duration::from_secs(2);
 
-/// Which requests get a wrong answer, from this number of the fetch on, and which one.
+/// A wrong answer, and the number of the first request of a fetch that gets it.
 #[derive(Debug, Clone, Copy)]
 struct FaultPoint {
     number: usize,
     fault: ResponseFault,
 }
 
-/// All points of a fetch of so many requests, or some that are spread evenly over them.
+/// All points of a fetch with this number of requests, or an evenly spread sample.
 fn points(requests: usize, sample: Option<usize>) -> Vec<FaultPoint> {
     let of = |number| ResponseFault::ALL.map(|fault| FaultPoint { number, fault });
     let all: Vec<FaultPoint> = (1..=requests).flat_map(of).collect();
     let Some(sample) = sample else { return all };
     let stride = (all.len() / sample.max(1)).max(1);
-    // Each fault comes if the stride shares no divisor with their number.
+    // All faults occur if the stride and their number have no common divisor.
     let stride = if stride.is_multiple_of(ResponseFault::ALL.len()) { stride + 1 } else { stride };
     all.into_iter().step_by(stride).collect()
 }
@@ -94,14 +94,14 @@ impl<'s> FetchStage<'s> {
         self.upstream.publish(self.version).await
     }
 
-    /// The sources that are fetched, in their order.
+    /// The fetched sources, in their order.
     fn targets(&self) -> Vec<StoryObject> {
         let repository = StoryObject::new("source.toolkit.fluxcd.io/v1", "HelmRepository", NAME);
         let before = (self.way == SourceFetchMethod::HelmChart).then_some(repository);
         before.into_iter().chain([self.upstream.target()]).collect()
     }
 
-    /// Has the newest version fetched with right answers and applied.
+    /// Publishes right answers, and waits until the newest version is applied.
     async fn recover(&self) -> Result<()> {
         self.upstream.faults()?.heal();
         for target in self.targets() {
@@ -130,14 +130,14 @@ impl<'s> FetchStage<'s> {
         Ok(())
     }
 
-    /// How many requests a fetch of a new version makes.
+    /// How many requests a fetch of a new version needs.
     async fn count(&mut self) -> Result<usize> {
         self.publish().await?;
         self.recover().await?;
         Ok(self.upstream.faults()?.requests().len())
     }
 
-    /// Fetches a new version with wrong answers, then with right ones.
+    /// Fetches a new version, first with wrong answers and then with right ones.
     async fn survive(&mut self, point: FaultPoint) -> Result<()> {
         self.publish().await?;
         self.upstream.faults()?.answer_from(point.number, point.fault);
@@ -145,7 +145,7 @@ impl<'s> FetchStage<'s> {
             self.story.request(&target).await?;
         }
         let begun = Instant::now();
-        // A fault of lists concerns no other request, and a fetch may need fewer requests than another one did.
+        // A fault of lists affects no other request. A fetch may also need fewer requests than an earlier one.
         while self.upstream.faults()?.given() == 0 && begun.elapsed() < FIRST_ANSWER {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -1,8 +1,7 @@
-//! The same disasters with the real controllers of Flux: what is lost there, as the table of `docs/deletion-budget.md`
-//! has it.
+//! The same disasters with the real controllers of Flux. The lost objects match the table in `docs/deletion-budget.md`.
 //!
-//! If one of these fails after an update of Flux, the table changes with it. Here: what is lost. Elsewhere: the disasters
-//! (`super::commits`, `super::listings`, `super::secrets`), how the controllers are started (`e2e::harness`).
+//! If a story fails after an update of Flux, the table has to change, too. Here: the lost objects. Elsewhere: the disasters
+//! (`super::commits`, `super::listings`, `super::secrets`), starting the controllers (`e2e::harness`).
 
 use std::net::TcpListener;
 
@@ -19,7 +18,7 @@ use super::listings::{CONSEQUENCES, ListingStage, bucket};
 use super::secrets::SecretStage;
 use super::{COUNT, ConfigMapUids, lost};
 
-/// Flux's controllers for the namespace of a story.
+/// Starts Flux's controllers for the namespace of a story.
 async fn controllers(story: &Story) -> Result<Vec<OperatorProcess>> {
     create_crds(&story.client).await?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -34,7 +33,7 @@ async fn controllers(story: &Story) -> Result<Vec<OperatorProcess>> {
     ])
 }
 
-/// Waits until as many objects are lost as are expected; no more are afterwards.
+/// Waits until the expected number of objects is lost, and checks that no more are lost afterwards.
 async fn await_lost(
     story: &Story,
     place: &str,
@@ -62,7 +61,7 @@ async fn ensure_none_is_lost(story: &Story, before: &ConfigMapUids) -> Result<()
     Ok(())
 }
 
-/// Commits a disaster that costs so many objects.
+/// Pushes a disastrous commit that costs `expected` objects.
 async fn loses(name: &str, disaster: CommitDisaster, expected: usize) -> Result<()> {
     let story = Story::begin(name).await?;
     let _flux = controllers(&story).await?;
@@ -84,7 +83,7 @@ async fn flux_deletes_the_objects_of_a_kustomization_that_is_renamed() -> Result
     let stage = CommitStage::set(&story, CommitDisaster::RenamedKustomization).await?;
     stage.happen().await?;
     story.await_gone(&StoryObject::kustomization("apps"), DEFAULT_WAIT_TIMEOUT).await?;
-    // Those that the other Kustomization applied before the former one came to them stay.
+    // The objects stay that the other Kustomization applied before the old one was deleted.
     let lost = lost(&story, &stage.place, &stage.before).await?;
     ensure!(!lost.is_empty(), "Flux lost none of them");
     stage.clear().await;
@@ -106,7 +105,7 @@ async fn flux_deletes_all_objects_of_an_emptied_folder() -> Result<()> {
     ignore = "builds three controllers of Flux: cargo xtask test --thorough"
 )]
 async fn flux_deletes_a_removed_namespace_with_what_others_have_in_it() -> Result<()> {
-    // The one that was made by hand is among them.
+    // The object that a user created is among the lost ones.
     loses("flux-namespace", CommitDisaster::RemovedNamespace, COUNT + 1).await
 }
 
@@ -122,7 +121,7 @@ async fn flux_takes_a_page_for_browsers_for_a_bucket_without_objects() -> Result
     for fault in ResponseFault::ALL {
         stage.list_wrongly(fault).await?;
         let expected = match fault {
-            // Its parser ignores elements that it does not know.
+            // Flux's parser ignores unknown elements.
             ResponseFault::HtmlPage | ResponseFault::EmptyList => COUNT,
             ResponseFault::WithoutLastPage => COUNT - COUNT / 2,
             ResponseFault::Status(_) | ResponseFault::EmptyBody | ResponseFault::Truncated => 0,

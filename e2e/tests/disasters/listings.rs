@@ -1,8 +1,8 @@
-//! A bucket whose listing is wrong: a page for browsers, an error, no objects, half of the objects, half of the text; and a
-//! manifest in whose place a page for browsers comes.
+//! A bucket whose listing is wrong: an HTML page, an error, no objects, half of the objects, or half of the text. Also a
+//! manifest that is replaced by an HTML page.
 //!
-//! Here: the bucket, and what windlass makes of it. Elsewhere: what Flux makes of it (`super::flux`), every request of a
-//! fetch of every source (`super::fetches`).
+//! Here: the bucket, and how windlass reacts. Elsewhere: how Flux reacts (`super::flux`), every request of a fetch of every
+//! source (`super::fetches`).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use super::{
     uids, windlass,
 };
 
-/// The bucket.
+/// The name of the bucket.
 const NAME: &str = "app";
 
-/// What requests of listings have in them.
+/// A text that is part of listing requests.
 const LISTING: &str = "list-type=2";
 
-/// How long an answer has its consequences, if it has any.
+/// How long the story waits for consequences of an answer.
 pub(super) const CONSEQUENCES: Duration = Duration::from_secs(3);
 
-/// Objects that a bucket applies, all of them Ready.
+/// The objects that are applied from a bucket, all of them Ready.
 pub(super) struct ListingStage<'s> {
     story: &'s Story,
     server: S3Server,
-    /// What is between the bucket and the program that fetches.
+    /// The proxy between the bucket and the program that fetches.
     faults: FaultProxy,
-    /// The value of the manifest that changes.
+    /// The value in the manifest that changes.
     changes: Cell<usize>,
     /// The objects.
     pub(super) before: ConfigMapUids,
@@ -48,7 +48,7 @@ pub(super) fn bucket() -> StoryObject {
 }
 
 impl<'s> ListingStage<'s> {
-    /// Has everything applied by what reconciles the namespace of the story.
+    /// Lets the operator in the story's namespace apply everything.
     pub(super) async fn set(story: &'s Story) -> Result<Self> {
         let server = S3Server::start().await?;
         server.bucket(NAME).await?;
@@ -72,14 +72,14 @@ impl<'s> ListingStage<'s> {
         Ok(Self { story, server, faults, changes: Cell::new(1), before })
     }
 
-    /// Has the bucket listed, with a wrong answer; returns when that was given.
+    /// Requests a listing that gets a wrong answer. Returns after the wrong answer was given.
     pub(super) async fn list_wrongly(&self, fault: ResponseFault) -> Result<()> {
         self.faults.answer_containing(LISTING, fault);
         self.story.request(&bucket()).await?;
         self.await_given(fault).await
     }
 
-    /// Changes a manifest, and has a wrong answer come in its place; returns when that was given.
+    /// Changes a manifest whose download gets a wrong answer. Returns after the wrong answer was given.
     pub(super) async fn download_wrongly(&self, fault: ResponseFault) -> Result<()> {
         let key = format!("{}.yaml", map(0));
         self.changes.set(self.changes.get() + 1);
@@ -95,7 +95,7 @@ impl<'s> ListingStage<'s> {
         self.story.await_until(&what, DEFAULT_WAIT_TIMEOUT, is_given).await
     }
 
-    /// Gives right answers from now on, and waits until everything is applied.
+    /// Gives right answers again, and waits until everything is applied.
     pub(super) async fn heal(&mut self) -> Result<()> {
         self.faults.heal();
         reconcile(self.story, &bucket()).await?;
@@ -119,7 +119,7 @@ async fn a_bucket_whose_listing_is_wrong_loses_no_object() -> Result<()> {
     for fault in ResponseFault::ALL {
         stage.list_wrongly(fault).await?;
         match fault {
-            // A bucket may be so.
+            // A real bucket may have this content.
             ResponseFault::EmptyList | ResponseFault::WithoutLastPage => {
                 await_deletion_held(&story, ROOT).await?;
             }

@@ -1,11 +1,11 @@
-//! Every request to the API server gets a wrong answer while windlass starts and reconciles: errors, pages of a proxy, lists
-//! without entries or without their last page. Nothing that was applied is deleted, and right answers and a request are enough
-//! afterwards.
+//! Every request to the API server gets a wrong answer while windlass starts and reconciles. The answers are errors, HTML pages
+//! of a proxy, empty lists, or lists without their last page.
+//! windlass deletes no applied object, and recovers after right answers and a request.
 //!
-//! The requests of a start are counted once without faults; then the request of each number, and its repetitions, get one
-//! wrong answer each time. Which one is the turn of `WINDLASS_FAULT_SEED`: seven seeds are all answers to all requests.
-//! Elsewhere: an API server that gives no right answer for a while (`faults.rs`), windlass that is killed at each write
-//! (`cargo xtask crash`).
+//! The requests of a start are first counted without faults. Then the request with each number, and its repetitions, get one
+//! wrong answer.
+//! `WINDLASS_FAULT_SEED` chooses the answer. Seven seeds cover all answers to all requests.
+//! Elsewhere: an API server that fails for a while (`faults.rs`), killing windlass at each write (`cargo xtask crash`).
 #![expect(clippy::print_stderr, reason = "the seed that repeats a failure is printed")]
 
 use std::time::Duration;
@@ -21,13 +21,13 @@ use serde_json::json;
 
 use super::{COUNT, ConfigMapUids, ROOT, borrowed, ensure_nothing_is_lost, files, uids, windlass};
 
-/// How many requests the sample has.
+/// The number of requests in the sample.
 const SAMPLE: usize = 14;
 
-/// How long a request has its wrong answers: time for a few repetitions.
+/// How long a request gets wrong answers. There is time for a few repetitions.
 const REPETITIONS: Duration = Duration::from_secs(1);
 
-/// The file that each round changes.
+/// The name of the file that each round changes.
 const ROUND: &str = "round";
 
 /// windlass behind a proxy, with a Kustomization, a HelmRelease, and the Secrets that both need.
@@ -36,7 +36,7 @@ struct RequestStage<'s> {
     proxy: ApiProxy,
     windlass: WindlassProcess,
     upstream: FollowedGitRepository<'s>,
-    /// It is fetched from after each start.
+    /// The charts are fetched after each start.
     _charts: StoryChartRepository<'s>,
     release: StoryObject,
     before: ConfigMapUids,
@@ -61,13 +61,13 @@ impl<'s> RequestStage<'s> {
         story.await_ready(&StoryObject::kustomization(ROOT)).await?;
         story.await_ready(&release).await?;
         let before = uids(story, &story.namespace).await?;
-        // Those of the folder, the one of the rounds, and the one of the release.
+        // The objects of the folder, of the rounds, and of the release.
         ensure!(before.len() == COUNT + 2, "{before:?}");
         Ok(Self { story, proxy, windlass, upstream, _charts: charts, release, before, rounds: 0 })
     }
 
-    /// Starts windlass again, with a wrong answer to the request of a number and its repetitions for a while, and has it apply
-    /// a commit. Gives the requests until then.
+    /// Starts windlass again with a wrong answer to the request with a number and its repetitions. Then lets it apply a commit.
+    /// Returns the requests until then.
     async fn play(&mut self, number: usize, fault: ResponseFault) -> Result<Vec<String>> {
         self.windlass.operator.kill()?;
         self.rounds += 1;
@@ -91,11 +91,11 @@ impl<'s> RequestStage<'s> {
         let requests = self.proxy.requests_since_order();
         self.proxy.heal();
         let place = || format!("request {number}, {met:?}, was answered with {fault:?}");
-        // It may end where it cannot start; a kubelet starts it again.
+        // windlass may exit if it cannot start. A kubelet would start it again.
         if !self.windlass.operator.is_running()? {
             self.windlass.operator.resume()?;
         }
-        // What failed comes again at its interval, or on request.
+        // A failed object is retried at its interval or on request.
         let source = StoryObject::git_repository("app");
         for target in [&source, &root, &self.release] {
             self.story.request(target).await?;

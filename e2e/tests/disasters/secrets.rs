@@ -1,7 +1,7 @@
-//! The Secret with the values of a HelmRelease and the variables of a Kustomization vanishes.
+//! The Secret with the values of a HelmRelease and the variables of a Kustomization disappears.
 //!
-//! Here: the objects, and what windlass makes of it. Elsewhere: what Flux makes of it (`super::flux`), values and variables
-//! as such (`releases/values_from.rs`, `stories/substitution.rs`).
+//! Here: the objects, and how windlass reacts. Elsewhere: how Flux reacts (`super::flux`), values and variables in general
+//! (`releases/values_from.rs`, `stories/substitution.rs`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository};
@@ -11,20 +11,20 @@ use serde_json::json;
 
 use super::{COUNT, ConfigMapUids, ROOT, borrowed, ensure_nothing_is_lost, files, uids, windlass};
 
-/// The Secret.
+/// The name of the Secret.
 const NAME: &str = "given";
 
-/// A ConfigMap that the chart has only with a value of the Secret.
+/// The template of a ConfigMap that is rendered only with a value of the Secret.
 const CHOSEN: &str = "{{ if .Values.enabled }}\napiVersion: v1\nkind: ConfigMap\n\
     metadata: {name: {{ .Release.Name }}-chosen}\ndata: {value: chosen}\n{{ end }}\n";
 
-/// A ConfigMap whose name has a variable of the Secret.
+/// A ConfigMap with a variable of the Secret in its name.
 const NAMED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${prefix}-named\n";
 
-/// Objects that need the Secret, all of them Ready.
+/// The objects that need the Secret, all of them Ready.
 pub(super) struct SecretStage<'s> {
     story: &'s Story,
-    /// Their servers end with them.
+    /// The servers end when this is dropped.
     _upstream: FollowedGitRepository<'s>,
     _charts: StoryChartRepository<'s>,
     targets: [StoryObject; 2],
@@ -33,7 +33,7 @@ pub(super) struct SecretStage<'s> {
 }
 
 impl<'s> SecretStage<'s> {
-    /// Has everything applied by what reconciles the namespace of the story.
+    /// Lets the operator in the story's namespace apply everything.
     pub(super) async fn set(story: &'s Story) -> Result<Self> {
         give(story).await?;
         let mut first = files("");
@@ -54,7 +54,7 @@ impl<'s> SecretStage<'s> {
         Ok(Self { story, _upstream: upstream, _charts: charts, targets, before })
     }
 
-    /// Deletes the Secret, and waits until both have failed for that.
+    /// Deletes the Secret, and waits until both objects have failed because of that.
     pub(super) async fn happen(&self) -> Result<()> {
         self.story.delete(&StoryObject::new("v1", "Secret", NAME)).await?;
         for target in &self.targets {
@@ -64,7 +64,7 @@ impl<'s> SecretStage<'s> {
         Ok(())
     }
 
-    /// Creates the Secret again, and waits until both are Ready.
+    /// Creates the Secret again, and waits until both objects are Ready.
     pub(super) async fn heal(&self) -> Result<()> {
         give(self.story).await?;
         for target in &self.targets {

@@ -1,8 +1,10 @@
-//! Automations with a real Git server: what a policy chooses is committed and pushed, by all of a repository together, to a
-//! branch of its own where the spec says so, which has one pull request then, and made anew where another writer was faster.
+//! Automations with a real Git server. windlass commits and pushes the tags that policies choose, for all automations of a
+//! repository together.
 //!
-//! Elsewhere: which values are set where (`engines/image`), what servers answer to a push (`sources/git/tests/git_loopback`),
-//! repositories of other namespaces (`references.rs`).
+//! If the spec names a branch, windlass pushes to that branch and opens one pull request. If another writer was faster, the
+//! commit is made again.
+//! Elsewhere: setting values (`engines/image`), the answers of servers to a push (`sources/git/tests/git_loopback`),
+//! repositories in other namespaces (`references.rs`).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -29,7 +31,7 @@ fn target() -> StoryObject {
     StoryObject::new(GROUP_VERSION, "ImageUpdateAutomation", "app")
 }
 
-/// An image whose tags a policy chooses from, and a repository with a file that is marked by the policy.
+/// An image with a policy for its tags, and a repository with a file that contains the policy's marker.
 struct Images<'s> {
     story: &'s Story,
     registry: RegistryServer,
@@ -52,7 +54,7 @@ impl<'s> Images<'s> {
         format!("kind: Deployment\n\nspec:\n    image:   {image}:{tag} # {policy}\n")
     }
 
-    /// A new tag comes out, and a scan finds it.
+    /// Publishes a new tag, and waits until a scan finds it.
     async fn release(&self, tag: &str) -> Result<()> {
         push(&self.registry, tag).await?;
         self.story.request(&repository_target()).await?;
@@ -63,7 +65,7 @@ impl<'s> Images<'s> {
         self.upstream.repository.git(arguments)
     }
 
-    /// The file of a branch has the image with a tag, and nothing else differs.
+    /// Checks that the file on a branch has the image with a tag, and is otherwise unchanged.
     fn has_tag(&self, branch: &str, tag: &str) -> Result<()> {
         let found = self.git(&["show", &format!("{branch}:{FILE}")])?;
         let expected = Self::file(self.story, &self.image, tag);
@@ -72,7 +74,7 @@ impl<'s> Images<'s> {
     }
 }
 
-/// An image with a first version, which a policy chooses.
+/// Publishes the first version of an image, which a policy chooses.
 async fn published(story: &Story, registry: &RegistryServer) -> Result<String> {
     let image = format!("{}/team/app", registry.host());
     push(registry, "1.0.0").await?;
@@ -98,12 +100,12 @@ async fn annotated_automation(story: &Story, pushes: Value, annotations: Value) 
     story.apply_value(object).await.map(drop)
 }
 
-/// The commit that is pushed after another one.
+/// Waits for a commit after another one.
 async fn await_pushed(story: &Story, before: Option<&str>) -> Result<String> {
     await_pushed_by(story, &target(), before).await
 }
 
-/// The commit that an automation pushes after another one.
+/// Waits for a commit of an automation after another one.
 async fn await_pushed_by(
     story: &Story,
     automation: &StoryObject,
@@ -140,7 +142,7 @@ async fn a_new_tag_is_committed_and_pushed_and_nothing_is_where_nothing_changed(
     let text = format!("pushed commit '{}' to branch 'main'", &first[..7]);
     story.await_event("ImageUpdateAutomation", "app", &text).await?;
 
-    // The policy wakes it.
+    // The policy triggers the automation.
     images.release("1.1.0").await?;
     let second = await_pushed(&story, Some(&first)).await?;
     images.has_tag("main", "1.1.0")?;
@@ -166,7 +168,7 @@ async fn a_freeze_holds_commits_until_a_user_lets_one_begin_or_it_ends() -> Resu
     ensure!(message.starts_with("a commit of the latest images waits: Freeze"), "{message}");
     ensure!(images.upstream.repository.hash("main")? == first, "something was pushed");
 
-    // The bypass is for the revision on which it commits.
+    // The bypass is for the revision on which the automation commits.
     let source = StoryObject::git_repository("app");
     story.request(&source).await?;
     let at_first = |object: &DynamicObject| {
@@ -188,7 +190,7 @@ async fn a_freeze_holds_commits_until_a_user_lets_one_begin_or_it_ends() -> Resu
     story.end().await
 }
 
-/// The command line says what would be committed to a work tree, in which an older tag is, and writes nothing.
+/// The command predicts the commit for a work tree with an older tag, and writes nothing.
 fn planned(story: &Story, images: &Images<'_>) -> Result<()> {
     let work_tree = tempfile::tempdir()?;
     let place = work_tree.path().join(FILE);
@@ -230,7 +232,7 @@ async fn a_push_branch_is_made_continued_and_begun_anew_after_it_was_merged() ->
     let second = await_pushed(&story, Some(&first)).await?;
     ensure!(repository.hash("auto")? == second && repository.hash("auto~1")? == first);
 
-    // It is merged and not deleted, and people go on.
+    // The branch is merged but not deleted, and people continue to commit.
     images.git(&["update-ref", "refs/heads/main", &second])?;
     images.git(&["reset", "-q", "--hard"])?;
     let merged = repository.commit(&[("README.md", "read me")], "more")?;
@@ -249,7 +251,7 @@ async fn a_push_that_loses_against_another_writer_is_repeated_on_top_of_it() -> 
     repository.branch("theirs")?;
     let theirs = repository.commit(&[("README.md", "read me")], "theirs")?;
     repository.switch("main")?;
-    // Another writer comes between the check of the first push and its end.
+    // Another writer pushes between the check of the first push and its end.
     hook(
         repository,
         "test -e raced && exit 0\ntouch raced\n\
@@ -265,7 +267,7 @@ async fn a_push_that_loses_against_another_writer_is_repeated_on_top_of_it() -> 
     story.end().await
 }
 
-/// Has the server run a script before it takes a push.
+/// Makes the server run a script before it accepts a push.
 fn hook(repository: &StoryGitRepository, script: &str) -> Result<()> {
     let hooks = repository.path().join("hooks");
     std::fs::create_dir_all(&hooks)?;
@@ -275,7 +277,7 @@ fn hook(repository: &StoryGitRepository, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// An automation of a folder of its own.
+/// Creates an automation for its own folder.
 async fn folder_automation(story: &Story, name: &str, message: &str) -> Result<StoryObject> {
     automation_of(story, name, &format!("./{name}"), message).await
 }
@@ -296,7 +298,7 @@ async fn automation_of(
     Ok(StoryObject::new(GROUP_VERSION, "ImageUpdateAutomation", name))
 }
 
-/// Three automations of one repository, which is up to date: each has a folder of its own, and two have the same message.
+/// Three automations of one repository that is up to date. Each has its own folder, and two have the same commit message.
 struct SharedRepository<'s> {
     images: Images<'s>,
     automations: [StoryObject; 3],
@@ -408,7 +410,7 @@ async fn what_one_automation_had_set_for_another_is_pushed_where_the_server_decl
     let images = Images { story: &story, registry, image, upstream };
     let repository = &images.upstream.repository;
     let base = repository.hash("main")?;
-    // The first one changes the file, and leaves nothing to change to the second one.
+    // The first automation changes the file, so nothing is left to change for the second.
     let first = automation_of(&story, "first", "./deploy", "frozen").await?;
     let second = automation_of(&story, "second", "./deploy", "welcome").await?;
     for automation in [&first, &second] {
@@ -427,7 +429,7 @@ async fn what_one_automation_had_set_for_another_is_pushed_where_the_server_decl
     story.end().await
 }
 
-/// A Provider for a repository at a forge.
+/// Creates a Provider for a repository on a forge.
 async fn provider(story: &Story, address: &str, token: &str) -> Result<()> {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "forge"},
         "stringData": {"token": token}});
@@ -438,7 +440,7 @@ async fn provider(story: &Story, address: &str, token: &str) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// The newest pull request, once its title has a text.
+/// Waits until the title of the newest pull request contains a text, and returns it.
 async fn await_proposed(story: &Story, forge: &Forge, text: &str) -> Result<Value> {
     let what = format!("a pull request with `{text}` in its title");
     let newest = || forge.pulls().pop();
@@ -484,7 +486,7 @@ async fn a_push_branch_has_one_pull_request_and_a_failure_of_the_forge_repeats_n
     story.rerun(&target()).await?;
     ensure!(repository.hash("auto")? == second && forge.writes() == 2, "nothing differs");
 
-    // A person closes it, which counts for the commits that it has.
+    // A user closes the pull request. This applies to the commits that it contains.
     forge.close_all(&images.git(&["log", "-1", "--format=%cI", "auto"])?);
     let object = story.rerun(&target()).await?;
     let message = condition(&object, "Ready")["message"].to_string();
@@ -539,7 +541,7 @@ async fn a_protected_branch_of_gitea_gets_a_pull_request_and_none_once_it_is_mer
     let main = gitea.get(&format!("{}/branches/main", hosted.path)).await?;
     ensure!(main["commit"]["id"] == base.as_str(), "only people change it");
 
-    // Gitea finds out first whether it can be merged.
+    // Gitea first finds out whether the pull request can be merged.
     let merge = format!("{pulls}/1/merge");
     let what = "the pull request to be merged";
     story

@@ -1,7 +1,7 @@
-//! Versions that are chosen by what their images are: signed by their owner, made for all platforms. What was verified is what
-//! is committed.
+//! Versions that windlass chooses by the content of their images: their owner has signed them, and they support all platforms.
+//! windlass commits exactly the verified image.
 //!
-//! Elsewhere: which signatures count (`engines/signatures`), tags that are too low or too young (`guards`).
+//! Elsewhere: valid signatures (`engines/signatures`), tags that are too low or too young (`guards`).
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -27,7 +27,7 @@ async fn annotate(story: &Story, annotations: Value) -> Result<()> {
     story.merge(&policy_target("app"), patch).await.map(drop)
 }
 
-/// The message of the policy, once it has a text.
+/// Waits until the message of the policy contains a text, and returns the policy.
 async fn await_message(story: &Story, text: &str) -> Result<DynamicObject> {
     let has = |object: &DynamicObject| {
         condition(object, "Ready")["message"].as_str().is_some_and(|it| it.contains(text))
@@ -92,7 +92,7 @@ async fn a_tag_counts_once_its_image_is_signed_and_the_digest_that_was_verified_
     let latest = json!({"name": image, "tag": "1.1.0", "digest": second});
     await_latest(&story, "app", &latest).await?;
 
-    // The tag is moved to what no owner signed.
+    // The tag is moved to an image that no owner signed.
     registry.push_files(REPOSITORY, "1.1.0", &[("a.yaml", "moved")], json!({})).await?;
     let object = story.rerun(&policy_target("app")).await?;
     ensure!(object.data["status"]["latestRef"] == latest, "{:?}", object.data);
@@ -110,7 +110,7 @@ async fn a_tag_counts_once_its_image_is_signed_and_the_digest_that_was_verified_
     let expected = marked(&story, "", &format!("image: {image}:1.1.0@{second}"));
     ensure!(found == expected.trim(), "{found}");
 
-    // The key is revoked: what was verified with it is not written any more, whatever the status says.
+    // The key is revoked. Images that were verified with it are no longer written, whatever the status says.
     story.delete(&StoryObject::new("v1", "Secret", "owner")).await?;
     story.await_failure(&policy_target("app"), "VerificationError").await?;
     let object = story.expect(&policy_target("app")).await?;

@@ -1,6 +1,6 @@
-//! A double of Gitea with the pull requests of one repository, as far as automations use its API.
+//! A fake Gitea with the pull requests of one repository, for automations.
 //!
-//! Elsewhere: what forges are sent (`engines/notify`), a real Gitea (`services/gitea.rs`).
+//! Elsewhere: the requests to forges (`engines/notify`), a real Gitea (`services/gitea.rs`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-/// The token with which requests are accepted.
+/// The token that the server accepts.
 pub(super) const TOKEN: &str = "f0rge-t0ken";
 
 const PULLS: &str = "/api/v1/repos/team/app/pulls";
@@ -34,7 +34,7 @@ struct ForgeState {
 
 type SharedForge = Arc<Mutex<ForgeState>>;
 
-/// The server. Ends when dropped.
+/// A running server. It ends when it is dropped.
 pub(super) struct Forge {
     address: SocketAddr,
     state: SharedForge,
@@ -48,7 +48,7 @@ impl Drop for Forge {
 }
 
 impl Forge {
-    /// Starts one without pull requests on the current runtime.
+    /// Starts a server without pull requests on the current runtime.
     pub(super) async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a forge")?;
         let address = listener.local_addr()?;
@@ -68,12 +68,12 @@ impl Forge {
         format!("http://{}/team/app", self.address)
     }
 
-    /// From now on it fails, or works.
+    /// Sets whether requests fail from now on.
     pub(super) fn fail(&self, is_failing: bool) {
         self.state.lock().is_failing = is_failing;
     }
 
-    /// Its pull requests, the first one first.
+    /// The pull requests, the oldest first.
     pub(super) fn pulls(&self) -> Vec<Value> {
         self.state.lock().pulls.clone()
     }
@@ -83,7 +83,7 @@ impl Forge {
         self.state.lock().writes
     }
 
-    /// A person closes all pull requests.
+    /// Closes all pull requests, as a user would.
     pub(super) fn close_all(&self, at: &str) {
         for pull in &mut self.state.lock().pulls {
             pull["state"] = json!("closed");

@@ -1,4 +1,4 @@
-//! Versions that are not chosen although their tags are the latest: lower ones, and those that are not known for long enough.
+//! Versions that are not chosen although their tags are the latest: lower ones, and those that are too new.
 //!
 //! Elsewhere: the order of tags and times (`engines/image`), each rule (`operator/image`).
 
@@ -33,7 +33,7 @@ async fn a_policy_goes_to_a_lower_version_only_if_that_is_allowed() -> Result<()
     policy(&story, "app", json!({})).await?;
     await_latest(&story, "app", &json!({"name": image, "tag": "1.1.0"})).await?;
 
-    // As if the registry had lost it.
+    // The test pretends that the registry has lost the tag.
     repository(&story, &image, json!({"exclusionList": ["^1\\.1\\.0$"]})).await?;
     let message = story.await_failure(&policy_target("app"), "DowngradeRefused").await?;
     let expected = format!(
@@ -73,7 +73,7 @@ async fn a_tag_counts_once_its_digest_is_known_for_some_time() -> Result<()> {
     let text = story.await_failure(&policy_target("app"), "InvalidDuration").await?;
     ensure!(text.starts_with("annotation windlass.dev/min-age: "), "{text}");
 
-    // It was seen before, and the time comes without another event.
+    // The tag was seen before, and the required age is reached without another event.
     annotate(&story, json!({"windlass.dev/min-age": "5s"})).await?;
     let object = await_latest(&story, "app", &json!({"name": image, "tag": "1.1.0"})).await?;
     ensure!(!message(&object).contains("waiting"), "{:?}", object.data);

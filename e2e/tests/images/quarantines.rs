@@ -1,6 +1,6 @@
-//! A policy skips a tag with which an applier of its namespace failed, so that no automation brings it back.
+//! A policy skips a tag with which an applier of its namespace failed. So no automation commits it again.
 //!
-//! Elsewhere: rollbacks that stay (`stories::quarantine`), that a policy does not go down otherwise (`guards.rs`).
+//! Elsewhere: lasting rollbacks (`stories::quarantine`), policies that refuse lower versions (`guards.rs`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::Story;

@@ -1,7 +1,7 @@
-//! What commands say while statuses are old and no operator is active.
+//! The output of commands while statuses are old and no operator is active.
 //!
-//! There is no windlass here: the story writes the statuses and the Lease, once as a process outside of the cluster does.
-//! Elsewhere: what the same commands say in an empty namespace and to users who may not read (`cli/all_commands.rs`).
+//! No windlass is running here. The story writes the statuses and the Lease, once like a process outside of the cluster.
+//! Elsewhere: the same commands in an empty namespace, and for users who may not read (`cli/all_commands.rs`).
 
 use anyhow::Result;
 use e2e::harness::{Story, StoryObject, create_crds};
@@ -13,18 +13,18 @@ use crate::cli::all_commands::{
     ASKS_NO_CLUSTER, CommandLineCase, CommandLineRunner, ensure_all_have_rows, row,
 };
 
-/// What is said of statuses that may be old.
+/// The remark about statuses that may be old.
 const OLD: &str =
     "no operator holds Lease {ns}/windlass-leader-election since 2020-01-01T00:00:00Z";
 
-/// What is said where Pods of windlass are ready, and none acts.
+/// The message if Pods of windlass are ready but none is the leader.
 const VACANT: &str = "no process holds Lease {ns}/windlass-leader-election since 2020-01-01T00:00:00Z, so nothing is \
     reconciled";
 
-/// What is said where a command waits in vain.
+/// The hint if a command waits without a reaction.
 const SILENCE: &str = "`windlass check` shows whether it runs";
 
-/// Words of an answer that takes old statuses for the present state.
+/// Words of an answer that mistakes old statuses for the current state.
 const ALL_WELL: &[&str] = &[
     "all checks passed",
     "no object is failing",
@@ -100,7 +100,7 @@ const STATUSES: &[CommandLineCase] = &[
     row("migrate to-flux --dry-run", 2, &["did not take over from Flux in namespace {ns}"], &[]),
 ];
 
-/// Commands that conclude nothing from statuses: what they print is in specs, is made from files, or is a record of the past.
+/// Commands that use no statuses. They print specs, results from files, or records of the past.
 const READS_NO_STATUS: &[&str] = &[
     "alerts test",
     "approve",
@@ -117,13 +117,13 @@ const READS_NO_STATUS: &[&str] = &[
     "migrate from-helm-operator",
     "migrate from-helmfile-operator",
     "suspend",
-    // Its pages say how old statuses may be (`cli::pages`).
+    // The pages of `ui` say how old statuses may be (`cli::pages`).
     "ui",
     "uninstall",
     "values",
 ];
 
-/// What is said of a rollback that was requested meanwhile.
+/// The output for a rollback that was requested meanwhile.
 const REQUESTED: &[CommandLineCase] = &[row(
     "why hr/web",
     1,
@@ -131,7 +131,7 @@ const REQUESTED: &[CommandLineCase] = &[row(
     &["it was rolled back"],
 )];
 
-/// What is said while a process holds the Lease that is none of the Pods.
+/// The output while a process outside of the Pods holds the Lease.
 const OUTSIDE: &[CommandLineCase] = &[
     row("logs", 2, &["windlass runs outside of the cluster as 'laptop'"], &["`windlass check`"]),
     row(
@@ -159,7 +159,7 @@ async fn acting_outside(story: &Story, sweep: &CommandLineRunner<'_>) -> Result<
     story.merge(&lease, json!({"spec": gone})).await.map(drop)
 }
 
-/// The Lease of a windlass that went long ago.
+/// The Lease of a windlass that ended long ago.
 async fn lapsed(story: &Story) -> Result<()> {
     let lease: Lease = serde_json::from_value(json!({
         "metadata": {"name": "windlass-leader-election"},
@@ -181,7 +181,7 @@ fn ready(more: Value) -> Value {
     json!({"status": status})
 }
 
-/// Kustomizations that were reconciled once, and one that never was.
+/// Kustomizations that were reconciled once, and one that was never reconciled.
 async fn kustomizations(story: &Story) -> Result<()> {
     story.git_repository("app", "https://127.0.0.1:1/app.git", json!({})).await?;
     story.merge_status(&StoryObject::git_repository("app"), ready(json!({}))).await?;
@@ -226,7 +226,7 @@ async fn release(story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// A windlass whose Pods are there, and whose processes do not act.
+/// A windlass whose Pods exist but whose processes are not active.
 fn workload(replicas: i64) -> Value {
     let labels = json!({"app.kubernetes.io/name": "windlass"});
     let container =

@@ -1,4 +1,4 @@
-//! Verdicts about commits: one event for all that a commit changes, in place of those about its members.
+//! Verdicts about commits: windlass sends one event for everything that a commit changes, instead of events about its members.
 
 use anyhow::{Result, ensure};
 use e2e::harness::manifests::config_map;

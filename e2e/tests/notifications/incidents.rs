@@ -1,4 +1,4 @@
-//! Incidents: one message when a failure begins and one when it ends, whatever else fails because of it.
+//! Incidents: windlass sends one message when a failure begins and one when it ends, whatever else fails because of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ const BROKEN: &str = "kind: [";
 /// How long many Kustomizations may take on a busy machine.
 const LONG: Duration = Duration::from_secs(180);
 
-/// The Alert `alert`, which has incidents of all Kustomizations and GitRepositories, with more annotations.
+/// Creates the Alert `alert` with Incidents for all Kustomizations and GitRepositories. `more` are further annotations.
 async fn alert(story: &Story, more: Value) -> Result<()> {
     let mut annotations = json!({"windlass.dev/incidents": "true"});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -43,7 +43,7 @@ async fn incidents(story: &Story) -> Result<Vec<Incident>> {
     Ok(api.list(&Default::default()).await?.items)
 }
 
-/// Waits for an incident about a subject whose status is as desired.
+/// Waits for an Incident about an object whose status satisfies a check.
 async fn await_incident(
     story: &Story,
     (kind, name): (&str, &str),
@@ -71,7 +71,7 @@ fn is_sent(status: &IncidentStatus, step: IncidentStep) -> bool {
     status.notifications.iter().any(|it| it.state == step)
 }
 
-/// What a service was sent about incidents in a state.
+/// The messages that a service received about Incidents in a state.
 fn about(service: &FakeNotificationService, state: &str) -> Vec<Value> {
     let all = service.sent_to("/hook").into_iter();
     all.filter(|it| it["metadata"]["incidentState"] == state).collect()
@@ -88,7 +88,7 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
     let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
-    // An event that is not a failure is sent as before.
+    // An event that is not a failure is sent as usual.
     service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
 
     upstream.push(&[("map.yaml", BROKEN.to_owned())]).await?;
@@ -122,7 +122,7 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     ensure!(about(&service, "Resolved").len() == 1, "{:?}", about(&service, "Resolved"));
     ensure!(service.sent("Kustomization", "BuildFailed").len() == 1, "an error was sent as well");
 
-    // The same failure is the same incident, opened again.
+    // The same failure opens the same Incident again.
     upstream.push(&[("map.yaml", BROKEN.to_owned())]).await?;
     let is_again = async || Ok((about(&service, "Open").len() == 2).then_some(()));
     story.await_until("the incident to be opened again", LONG, is_again).await?;
@@ -132,7 +132,7 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     story.end().await
 }
 
-/// Writes a value to the ConfigMap `map` whenever windlass has corrected it, and counts these corrections.
+/// Writes a value to the ConfigMap `map` whenever windlass has corrected it, and counts the corrections.
 async fn contend(maps: Api<ConfigMap>, corrections: Arc<AtomicUsize>) {
     let params = PatchParams { field_manager: Some("rival".to_owned()), ..PatchParams::default() };
     let patch = Patch::Merge(json!({"data": {"value": "mine"}}));
@@ -148,7 +148,7 @@ async fn contend(maps: Api<ConfigMap>, corrections: Arc<AtomicUsize>) {
     }
 }
 
-/// Waits until windlass has corrected the ConfigMap of [`contend`] so many times more.
+/// Waits until windlass has corrected the ConfigMap of [`contend`] `more` times.
 async fn corrected(story: &Story, corrections: &AtomicUsize, more: usize) -> Result<()> {
     let wanted = corrections.load(Ordering::Relaxed) + more;
     let ask = async || Ok((corrections.load(Ordering::Relaxed) >= wanted).then_some(()));
@@ -164,7 +164,7 @@ async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_fiel
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    // The pause of corrections is as long, so that both are over at the same time.
+    // The pause between corrections has the same length, so both end at the same time.
     story.kustomization("app", "app", json!({"interval": "10s"})).await?;
     let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
@@ -182,7 +182,7 @@ async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_fiel
     })
     .await?;
 
-    // The interval, a commit and a request correct it at once, and nothing of that ends the contest.
+    // The interval, a commit and a request lead to a correction at once. None of them ends the conflict.
     corrected(&story, &corrections, 2).await?;
     let revision = upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
     let is_attempted = |object: &DynamicObject| {
@@ -195,7 +195,7 @@ async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_fiel
     story.rerun(&app).await?;
     ensure!(about(&service, "Resolved").is_empty(), "{:?}", about(&service, "Resolved"));
 
-    // The conflict ends long before the pause when the field is left to the rival.
+    // The conflict ends long before the pause if the spec leaves the field to the other writer.
     let ignore = json!([{"paths": ["/data/value"], "target": {"kind": "ConfigMap"}}]);
     let ignored = json!({"interval": "10s", "retryInterval": "10m", "ignore": ignore});
     story.kustomization("app", "app", ignored).await?;
@@ -258,7 +258,7 @@ async fn a_source_under_two_hundred_kustomizations_is_one_incident() -> Result<(
     let all = service.sent_to("/hook");
     let is_error = |it: &&Value| it["severity"] == "error";
     ensure!(all.iter().filter(is_error).count() == 1, "errors were sent as well: {all:?}");
-    // No resolved incident is retained.
+    // No resolved Incident is kept.
     let is_gone = async || Ok(incidents(&story).await?.is_empty().then_some(()));
     story.await_until("the incident to be deleted", LONG, is_gone).await?;
     drop(upstream);
@@ -279,12 +279,12 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     await_incident(&story, app, has_opened).await?;
     windlass.operator.kill()?;
     windlass.resume().await?;
-    // The service works again: another failure is sent.
+    // The service works again, so windlass sends another failure.
     story.kustomization("other", "app", json!({})).await?;
     await_incident(&story, ("Kustomization", "other"), has_opened).await?;
     ensure!(about(&service, "Open").len() == 2, "{:?}", about(&service, "Open"));
 
-    // What was not delivered is derived again by a process that has none of the files.
+    // A process without the files of the old one finds out again which messages were not delivered.
     service.answers(503);
     story.kustomization("third", "app", json!({})).await?;
     await_incident(&story, ("Kustomization", "third"), is_open).await?;
@@ -297,7 +297,7 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     ensure!(about(&service, "Open").len() == 3, "{:?}", about(&service, "Open"));
 
     windlass.operator.kill()?;
-    // The failure ends while no windlass observes it.
+    // The failure ends while no windlass is running.
     for name in ["other", "third"] {
         story.delete(&StoryObject::kustomization(name)).await?;
     }
@@ -313,8 +313,8 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     story.end().await
 }
 
-/// PagerDuty demands a routing key, one of its actions, and for a trigger a summary, a source and a severity; a resolve
-/// names the alert by its `dedup_key` (Events API v2).
+/// Checks the requirements of PagerDuty's Events API v2. Each event needs a routing key and an action. A trigger needs a
+/// summary, a source and a severity, and a resolve names the alert by its `dedup_key`.
 fn demanded_by_pagerduty(event: &Value) -> Result<()> {
     let is_text = |value: &Value| value.as_str().is_some_and(|it| !it.is_empty());
     ensure!(is_text(&event["routing_key"]) && is_text(&event["dedup_key"]), "{event}");

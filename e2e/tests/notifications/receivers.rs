@@ -1,8 +1,8 @@
-//! Receivers of every type: a genuine request triggers a reconciliation; forged, replayed and oversized ones, and tokens for
-//! another audience, do not.
+//! Receivers of every type: a genuine request triggers a reconciliation. Forged, replayed and oversized requests do not, and
+//! neither do tokens for another audience.
 //!
-//! Requests are made as the documents of their services say. Elsewhere: every verdict that Flux gives (`cargo xtask
-//! conformance`), tokens (`tokens.rs`), pushes and their effect (`notifications.rs`).
+//! The requests follow the documentation of each service. Elsewhere: the verdicts of Flux (`cargo xtask conformance`), tokens
+//! (`tokens.rs`), pushes and their effect (`notifications.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::notifications::tokens::{
 
 const API: &str = "notification.toolkit.fluxcd.io/v1";
 const TOKEN: &str = "token-of-the-hook";
-/// Longest body that is read.
+/// The longest body that windlass reads, in bytes.
 const LONGEST: usize = 3 << 20;
-/// Longer than the pause between two lists of paths.
+/// A time that is longer than the pause between two lists of paths.
 const LISTED_AGAIN: Duration = Duration::from_millis(300);
 
 /// A request of a webhook.
@@ -40,7 +40,7 @@ impl WebhookRequest {
         Self { headers, body: body.to_string() }
     }
 
-    /// With another value of a header.
+    /// The same request with another value of a header.
     fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value.into()));
@@ -52,13 +52,13 @@ impl WebhookRequest {
         self
     }
 
-    /// With another body under the same signature.
+    /// The same request with another body but the same signature.
     fn saying(mut self, body: &Value) -> Self {
         self.body = body.to_string();
         self
     }
 
-    /// Signed in hexadecimal, behind what stands before a signature.
+    /// Signs the request with a hexadecimal signature after a prefix.
     fn signed(
         self,
         (name, begin): (&'static str, &str),
@@ -79,7 +79,7 @@ impl WebhookRequest {
     }
 }
 
-/// A type of Receivers: what comes from its service, and what does not.
+/// A type of Receivers, with genuine and forged requests.
 struct ReceiverTypeCase {
     name: &'static str,
     spec: Value,
@@ -156,7 +156,7 @@ fn signed() -> Vec<ReceiverTypeCase> {
     ]
 }
 
-/// Types whose requests bear the token of the Receiver, or are known by their path and form only.
+/// Types whose requests contain the token of the Receiver, or are recognized only by their path and form.
 fn unsigned() -> Vec<ReceiverTypeCase> {
     let plain = || WebhookRequest::new(&json!({}));
     let gitlab =
@@ -203,7 +203,7 @@ fn unsigned() -> Vec<ReceiverTypeCase> {
     ]
 }
 
-/// Types whose requests bear a token of an issuer.
+/// Types whose requests contain a token of an issuer.
 fn by_issuers(issuer: &TokenIssuerServer) -> Result<Vec<ReceiverTypeCase>> {
     let stranger = IssuerKeys::generate()?;
     let plain = || WebhookRequest::new(&json!({}));
@@ -249,7 +249,7 @@ fn by_issuers(issuer: &TokenIssuerServer) -> Result<Vec<ReceiverTypeCase>> {
     Ok(vec![oidc, gcr])
 }
 
-/// The types that the definition has.
+/// The types in the CRD.
 fn types() -> Result<BTreeSet<String>> {
     let definition = serde_json::to_value(Receiver::crd())?;
     let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/type/enum";
@@ -257,7 +257,7 @@ fn types() -> Result<BTreeSet<String>> {
     Ok(types.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
 }
 
-/// What requests have annotated, so that the object is reconciled.
+/// The annotation by which a Receiver requests a reconciliation of an object.
 async fn requested(story: &Story, name: &str) -> Result<Option<String>> {
     let object = story.expect(&StoryObject::kustomization(name)).await?;
     let annotations = object.metadata.annotations.unwrap_or_default();
@@ -266,7 +266,7 @@ async fn requested(story: &Story, name: &str) -> Result<Option<String>> {
 
 async fn judge(story: &Story, windlass: &WindlassProcess, kind: &ReceiverTypeCase) -> Result<()> {
     let name = kind.name;
-    // Its source does not exist: the annotation that requests a reconciliation is what counts.
+    // The source does not exist. The story only checks the annotation that requests a reconciliation.
     story.kustomization(name, "none", json!({})).await?;
     let mut spec = kind.spec.clone();
     spec["type"] = json!(name);
@@ -278,7 +278,7 @@ async fn judge(story: &Story, windlass: &WindlassProcess, kind: &ReceiverTypeCas
     let ready = story.await_ready(&StoryObject::new(API, "Receiver", name)).await?;
     let path = ready.data["status"]["webhookPath"].as_str().context("no path")?.to_owned();
     let url = format!("{}{path}", windlass.webhooks());
-    // The request to another path of the type before had the paths listed, which is not done again at once.
+    // The earlier request to another path made windlass list the paths. It does not list them again at once.
     tokio::time::sleep(LISTED_AGAIN).await;
 
     for (what, hook) in &kind.forged {
@@ -288,7 +288,7 @@ async fn judge(story: &Story, windlass: &WindlassProcess, kind: &ReceiverTypeCas
     let (_, genuine) = kind.genuine.first().context("no genuine request")?;
     ensure!(genuine.send(&format!("{url}0")).await? == 404, "{name} at another path");
     let large = WebhookRequest { body: " ".repeat(LONGEST + 1), ..genuine.clone() };
-    // The answer may come, and the connection end, before all of it is sent.
+    // The server may answer and close the connection before it has received everything.
     ensure!(large.send(&url).await.map_or(true, |status| status == 413), "{name}, oversized");
     ensure!(requested(story, name).await?.is_none(), "{name} was reconciled for a forged request");
     for (what, hook) in &kind.genuine {

@@ -1,4 +1,4 @@
-//! A service on loopback, to which notifications are sent.
+//! A service on loopback that receives notifications.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-/// A service that answers with a status and keeps what it answered with success.
+/// A service that answers with a status, and records the requests that it answered with success.
 pub(super) struct FakeNotificationService {
     pub(super) url: String,
     status: Arc<AtomicU16>,
@@ -48,20 +48,20 @@ impl FakeNotificationService {
         self.status.store(status, Ordering::SeqCst);
     }
 
-    /// What it was sent about an object for a reason.
+    /// The messages about an object with a reason.
     pub(super) fn sent(&self, kind: &str, reason: &str) -> Vec<Value> {
         let kept = self.kept.lock();
         let is_it = |it: &&Value| it["involvedObject"]["kind"] == kind && it["reason"] == reason;
         kept.iter().filter(is_it).cloned().collect()
     }
 
-    /// Everything that it was sent at a path.
+    /// All messages to a path.
     pub(super) fn sent_to(&self, path: &str) -> Vec<Value> {
         let kept = self.kept.lock();
         kept.iter().filter(|it| it["path"] == path).cloned().collect()
     }
 
-    /// Waits until it was sent something about an object for a reason.
+    /// Waits for a message about an object with a reason.
     pub(super) async fn awaits(&self, story: &Story, kind: &str, reason: &str) -> Result<Value> {
         let what = format!("a notification of {kind} with {reason}");
         story

@@ -1,4 +1,4 @@
-//! What a leader did not send before it was killed, its successor sends: it has nothing of the other's storage, and finds
+//! A new leader sends the notifications that the killed leader did not send. It has no access to the old storage, and finds
 //! failures in conditions and Incidents.
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::BETA;
 use super::service::FakeNotificationService;
 
-/// A windlass among several, of which the next leads when one was gone for seconds.
+/// Starts one of several windlass processes. Another process takes over a few seconds after the leader is gone.
 async fn start(story: &Story, identity: &str) -> Result<WindlassProcess> {
     let identity = format!("--leader-election-identity={identity}");
     let flags = [
@@ -33,7 +33,7 @@ async fn await_leader(story: &Story, identity: &str) -> Result<()> {
     story.await_until(&format!("{identity} to lead"), DEFAULT_WAIT_TIMEOUT, leads).await
 }
 
-/// A Provider and its Alert, which sends failures of Kustomizations to a path of the service.
+/// Creates a Provider, and an Alert that sends failures of Kustomizations to a path of the service.
 async fn alert(
     story: &Story,
     service: &FakeNotificationService,
@@ -72,7 +72,7 @@ async fn what_a_leader_did_not_send_before_it_was_killed_its_successor_sends() -
     service.answers(200);
     await_leader(&story, "pod-b").await?;
 
-    // The artifact of the other instance is not there yet, which is not a failure.
+    // The artifact of the other process is not available yet, which is not a failure.
     let is_sent = async || Ok(service.sent_to("/events").into_iter().next());
     let event = story.await_until("the failure as an event", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     ensure!(event["reason"] == "BuildFailed" && event["severity"] == "error", "{event}");

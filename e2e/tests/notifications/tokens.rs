@@ -1,4 +1,4 @@
-//! Tokens of an issuer of OpenID Connect and of Google, whose keys are served on loopback.
+//! Tokens of an OpenID Connect issuer and of Google. Their keys are served on loopback.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-/// Who issues tokens for accounts of Google.
+/// The issuer of tokens for Google accounts.
 pub(super) const GOOGLE: &str = "https://accounts.google.com";
 pub(super) const AUDIENCE: &str = "https://hooks.shop.example";
 pub(super) const SUBJECT: &str = "repo:shop/app:ref:refs/heads/main";
 pub(super) const EMAIL: &str = "push@shop.example";
 
-/// Seconds since 1970.
+/// The current time in seconds since 1970.
 pub(super) fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 
-/// The claims of a good token, but for what is changed.
+/// The claims of a valid token, with some changes.
 pub(super) fn claims(issuer: &str, change: Value) -> Value {
     let mut claims = json!({"iss": issuer, "aud": AUDIENCE, "sub": SUBJECT, "email": EMAIL,
         "email_verified": true, "iat": now(), "exp": now() + 600});
@@ -37,12 +37,12 @@ fn encoded(part: &Value) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(part.to_string())
 }
 
-/// A token that says of itself that it is not signed.
+/// A token that claims to be unsigned.
 pub(super) fn unsigned_token(claims: &Value) -> String {
     format!("{}.{}.", encoded(&json!({"alg": "none", "kid": "1"})), encoded(claims))
 }
 
-/// What an issuer signs with.
+/// The signing keys of an issuer.
 pub(super) struct IssuerKeys {
     own: KeyPair,
     google: KeyPair,
@@ -59,14 +59,14 @@ impl IssuerKeys {
         sign(&self.own, "EdDSA", claims)
     }
 
-    /// A token as Google signs them.
+    /// A token that is signed like Google's.
     pub(super) fn google_token(&self, claims: &Value) -> Result<String> {
         sign(&self.google, "RS256", claims)
     }
 
     fn published(&self) -> Result<[Value; 2]> {
         let x = BASE64_URL_SAFE_NO_PAD.encode(self.own.der_bytes());
-        // A sequence of two integers: 256 bytes behind a zero, and 65537.
+        // The key is a sequence of two integers: 256 bytes after a zero byte, and 65537.
         let modulus = self.google.der_bytes().get(9..265).context("no key of 2048 bits")?;
         let n = BASE64_URL_SAFE_NO_PAD.encode(modulus);
         Ok([
@@ -82,7 +82,7 @@ fn sign(key: &KeyPair, algorithm: &str, claims: &Value) -> Result<String> {
     Ok(format!("{signed}.{signature}"))
 }
 
-/// Serves the keys of an issuer, and those of Google. Ends when dropped.
+/// Serves the keys of an issuer and of Google. It ends when it is dropped.
 pub(super) struct TokenIssuerServer {
     pub(super) address: SocketAddr,
     pub(super) url: String,

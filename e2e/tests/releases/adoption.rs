@@ -1,4 +1,4 @@
-//! Releases, objects and records that others made: windlass takes them over, leaves them to their owners, or corrects them.
+//! Releases, objects and records that others made. windlass takes them over, leaves them to their owners, or corrects them.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
@@ -23,12 +23,12 @@ async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<(
     let text = story.await_failure(&other, "StateError").await?;
     ensure!(text.contains(&format!("belongs to HelmRelease {}/app", story.namespace)), "{text}");
     ensure!(story.history("app")?.len() == 1, "the second one did something");
-    // Nor does its deletion.
+    // Deleting the HelmRelease does not delete the object either.
     story.delete(&other).await?;
     story.await_gone(&other, DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(story.history("app")?.len() == 1);
-    // Once the first one is gone the next is alone.
+    // After the first one is deleted, the next one is the only owner.
     let other =
         charts.release("other", json!({"releaseName": "app", "values": {"value": "x"}})).await?;
     story.await_failure(&other, "StateError").await?;
@@ -45,7 +45,7 @@ async fn of_two_that_one_commit_creates_one_installs_the_release_and_the_other_s
 -> Result<()> {
     let story = Story::with_windlass("release-claims-at-once").await?;
     let charts = StoryChartRepository::of(&story).await?;
-    // During the first installation, no status has a history.
+    // During the first installation, the status has no history yet.
     let slow = hook("slow", "pre-install", 0, "", PodBehavior::Unready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
     let manifest = |name: &str| {
@@ -205,7 +205,7 @@ async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() ->
     let story = Story::with_windlass("release-one-chart").await?;
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    // `NAMESPACE/b-app` and `NAMESPACE-b/app`.
+    // The names are `NAMESPACE/b-app` and `NAMESPACE-b/app`.
     let first = charts.release("b-app", json!({})).await?;
     story.await_revision(&first, 1).await?;
     let other = format!("{}-b", story.namespace);
@@ -231,7 +231,7 @@ async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() ->
         labels.get("helm.toolkit.fluxcd.io/name").is_some_and(|it| it == "b-app"),
         "{labels:?}"
     );
-    // The first one goes on, and once it is gone the second has a chart.
+    // The first release keeps working. After it is deleted, the second gets a chart.
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_revision(&first, 2).await?;
     story.delete(&first).await?;

@@ -1,4 +1,5 @@
-//! Users approve an operation by `windlass approve`; the API server rejects approvals without the right or in other names.
+//! Users approve an operation with `windlass approve`. The API server rejects approvals without the right, and approvals in
+//! another user's name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// A user with all rights in the namespace, and the verb on the Lifecycle or not.
+/// A user with all rights in the namespace, with or without the right to approve the Lifecycle.
 async fn user(story: &Story, name: &str, lifecycle: Option<(&str, &str)>) -> Result<PathBuf> {
     let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": story.namespace});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
@@ -41,7 +42,7 @@ async fn user(story: &Story, name: &str, lifecycle: Option<(&str, &str)>) -> Res
     story.bed.account_kubeconfig(&story.namespace, name).await
 }
 
-/// What `windlass` says as a user, and whether it succeeds.
+/// Runs `windlass` as a user. Returns its output, and whether it succeeded.
 fn says(story: &Story, kubeconfig: &Path, arguments: &[&str]) -> Result<(bool, String)> {
     let output = Command::new(e2e::operator_process::binary()?)
         .args(arguments)
@@ -83,7 +84,7 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     ensure!(event.spec.approvals == 2, "{:?}", event.spec);
 
-    // A policy counts some time after it was created.
+    // A policy comes into force some time after its creation.
     let client = e2e::control_plane::client(&mallory).await?;
     let as_mallory = Api::<LifecycleEvent>::namespaced(client, &story.namespace);
     let forged = json!({"status": {"approvals": [{"user": "alice"}, {"user": "bob"}]}});
@@ -93,7 +94,7 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     story.await_refusal("users approve for themselves", request).await?;
     let (done, message) = says(&story, &mallory, &["approve", "hr/app"])?;
     ensure!(!done && message.contains("requires the verb `approve`"), "{message}");
-    // A user with all rights in the namespace neither answers, nor creates or deletes events.
+    // A user with all rights in the namespace may neither answer, create nor delete events.
     let answer = json!({"status": {"phase": "Succeeded", "answeredBy": "alice"}});
     let refused = as_mallory.patch_status(&name, &dry_run, &Patch::Merge(&answer)).await;
     let refused = refused.err().context("it was answered")?.to_string();
@@ -102,7 +103,7 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     let refused = refused.err().context("it was deleted")?.to_string();
     ensure!(refused.contains("only windlass creates"), "{refused}");
 
-    // Nor does a user approve for another one.
+    // A user may not approve in the name of another user either.
     let client = e2e::control_plane::client(&alice).await?;
     let as_alice = Api::<LifecycleEvent>::namespaced(client, &story.namespace);
     let refused = as_alice.patch_status(&name, &dry_run, &Patch::Merge(&forged)).await;
@@ -128,7 +129,7 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     ensure!(users == [full("alice"), full("bob")], "{users:?}");
     ensure!(approvals[0].comment.as_deref() == Some("tested"), "{approvals:?}");
 
-    // One of them rejects the upgrade.
+    // One user rejects the upgrade.
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_asked(LifecyclePhase::PreUpgrade).await?;
     let (done, message) =

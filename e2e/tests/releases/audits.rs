@@ -1,4 +1,4 @@
-//! Each operation has one audit, which says what asked for it and what it changed, and shows no Secret; tenants read it.
+//! Each operation has one audit. The audit names the cause and the changes, and contains no Secret values. Tenants can read it.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     ensure!(names == ["pre-install", "Apply", "Wait"], "{:?}", install.steps);
     ensure!(install.steps.iter().all(|it| it.ended.is_some() && !it.failed), "{:?}", install.steps);
 
-    // Another Secret: the audit names it, and nothing that it holds.
+    // The Secret is replaced. The audit names it but contains none of its values.
     let mut changed = values;
     changed["stringData"]["values.yaml"] = "password: hunter3-hunter3\nkey: key-of-others\n".into();
     let secret = story.apply_value(changed).await?;
@@ -71,7 +71,7 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     let text = serde_json::to_string(&audits(&story).await?)?;
     ensure!(!text.contains("hunter") && !text.contains("key-of"), "{text}");
 
-    // Another chart.
+    // The chart changes.
     charts.publish("1.1.0", &files).await?;
     story.await_revision(&app, 3).await?;
     let upgrade = await_audits(&story, 3).await?.remove(2).spec;
@@ -83,7 +83,7 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     let to = versions(&upgrade.to);
     ensure!(from.as_deref() == Some("1.0.0") && to.as_deref() == Some("1.1.0"), "{from:?} {to:?}");
 
-    // Nothing changes an audit, and the removal of what it is about leaves it.
+    // No user can change an audit, and it stays when its object is deleted.
     let name = audits(&story).await?[0].metadata.name.clone().context("it has a name")?;
     let target = StoryObject::of::<ReleaseAudit>(&name);
     let refused = story.merge(&target, json!({"spec": {"message": "forged"}})).await;
@@ -162,7 +162,7 @@ async fn corrections_of_drift_are_one_audit() -> Result<()> {
         let fields = &correction.spec.changes.objects[0].fields;
         ensure!(*fields == ["/data/value"], "{fields:?}");
     }
-    // One in each stretch of ten minutes, of which the story may have seen two.
+    // There is one audit for each ten minutes, and the story may span two such periods.
     let stretch = |it: &&ReleaseAudit| it.spec.started.as_ref().map(|it| it.0.as_second() / 600);
     let stretches: BTreeSet<_> = corrections.iter().map(stretch).collect();
     ensure!(stretches.len() == corrections.len(), "{} corrections", corrections.len());
@@ -215,7 +215,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     story.await_waiting("apps", &first).await?;
     ensure!(audits(&story).await?.is_empty(), "it waits");
 
-    // Another revision, before this one is healthy.
+    // A new revision arrives before this one is healthy.
     let second = upstream.push(&[("a.yaml", config_map("a", "two"))]).await?;
     story.await_waiting("apps", &second).await?;
     let audit = await_audits(&story, 1).await?.remove(0).spec;
@@ -227,7 +227,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     let text = audit.message.unwrap_or_default();
     ensure!(text.contains("superseded by") && text.contains(&second), "{text}");
 
-    // A suspension.
+    // The user suspends the Kustomization.
     story.merge(&apps, json!({"spec": {"suspend": true}})).await?;
     let audit = await_audits(&story, 2).await?.remove(1).spec;
     ensure!(audit.outcome == AuditOutcome::Stopped, "{audit:?}");
@@ -236,7 +236,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     let text = audit.message.unwrap_or_default();
     ensure!(text.contains("suspended"), "{text}");
 
-    // And the deletion, with an audit of its own.
+    // The deletion has its own audit.
     story.merge(&apps, json!({"spec": {"suspend": false}})).await?;
     let third = upstream.push(&[("a.yaml", config_map("a", "three"))]).await?;
     story.await_waiting("apps", &third).await?;
@@ -262,7 +262,7 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
     let apps = StoryObject::kustomization("apps");
     story.await_ready(&apps).await?;
     await_audits(&story, 1).await?;
-    // The name of the audit of its removal is derived from its status.
+    // The name of the deletion's audit is derived from the status of the object.
     let object = story.expect(&apps).await?;
     let uid = object.metadata.uid;
     let last = &object.data["status"]["history"][0];
@@ -311,12 +311,12 @@ async fn a_tenant_reads_audits_and_neither_creates_nor_deletes_one() -> Result<(
     let kubeconfig = story.bed.account_kubeconfig(&story.namespace, "tenant").await?;
     let client = e2e::control_plane::client(&kubeconfig).await?;
     let as_tenant = Api::<ReleaseAudit>::namespaced(client, &story.namespace);
-    // A policy counts some time after it was created.
+    // A policy comes into force some time after its creation.
     let forged = ReleaseAudit::new("forged", Default::default());
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let request = async || as_tenant.create(&dry_run, &forged).await;
     story.await_refusal("only windlass creates", request).await?;
-    // windlass writes them all the same.
+    // windlass can still write audits.
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;

@@ -1,4 +1,4 @@
-//! A HelmRelease that cannot be released says why, changes nothing, and continues once it is corrected.
+//! A HelmRelease that cannot be released explains why, changes nothing, and continues after it is corrected.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -34,7 +34,7 @@ async fn values_that_the_schema_forbids_are_named() -> Result<()> {
     story.end().await
 }
 
-/// The API server answers 500 then, as if the fault was its own.
+/// The API server answers with 500, as if this was its own fault.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_field_that_is_not_declared_fails_the_release_and_a_corrected_chart_mends_it()
 -> Result<()> {
@@ -48,7 +48,7 @@ async fn a_field_that_is_not_declared_fails_the_release_and_a_corrected_chart_me
     ensure!(text.contains(".spec.replicaz: field not declared in schema"), "{text}");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_ready(&app).await?;
-    // The same in an upgrade, and it can be deleted while it fails.
+    // The same happens in an upgrade, and the release can be deleted while it fails.
     let both = [("templates/a.yaml", CONFIG), ("templates/b.yaml", &misspelt)];
     charts.publish("1.2.0", &both).await?;
     story.await_failure(&app, "UpgradeFailed").await?;
@@ -74,7 +74,7 @@ async fn a_template_that_fails_is_named_without_the_secrets_that_it_quotes() -> 
     story.await_event("HelmRelease", "app", "bad password ****!").await?;
     let messages = story.all_messages(&app, "app").await?;
     ensure!(!messages.contains("hunter2"), "{messages}");
-    // An API server may quote what it refuses, too.
+    // The API server may also quote the values that it rejects.
     let refused = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  \
                    type: {{ .Values.password }}\n  ports: [{port: 80}]\n";
     let odd = json!({"stringData": {"values.yaml": "password: Hunter2_S3cret"}});
@@ -125,7 +125,7 @@ async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Re
     );
     ensure!(text.contains(&named), "{text}");
     ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
-    // Its deletion policy removes the hook.
+    // The deletion policy of the hook removes it.
     story.await_gone(&StoryObject::new("batch/v1", "Job", "endless"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
@@ -175,7 +175,7 @@ async fn a_namespace_that_is_being_deleted_is_reported_and_a_new_one_is_enough()
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&StoryObject::config_map("app-config").in_namespace(&name)).await?;
-    // When it goes with all that was in it, the release goes easily.
+    // If the namespace is deleted with everything in it, the release can be deleted without problems.
     story.delete(&namespace).await?;
     story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&app).await?;
@@ -183,7 +183,7 @@ async fn a_namespace_that_is_being_deleted_is_reported_and_a_new_one_is_enough()
     story.end().await
 }
 
-/// windlass may write them, so a commit or a chart could forge a failure, or the Plan that users approve.
+/// windlass may write these objects. So a commit or a chart could otherwise forge a failure, or the Plan that users approve.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_only_windlass_writes_is_refused_by_all_that_applies() -> Result<()> {
     const HELMFILE: &str = "releases:\n- name: tool\n  chart: ./app\n  hooks:\n  \

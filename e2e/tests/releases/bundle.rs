@@ -1,4 +1,4 @@
-//! A bundle has everything that its helmfile names, so no other server is asked.
+//! A bundle contains everything that its helmfile names, so windlass asks no other server.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
         .args(["bundle", &path(folder.path()), "--output", &bundle])
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The server of the charts is gone.
+    // The server of the charts no longer exists.
     drop(charts);
     let server = WebServer::start().await?;
     let url = server.put("shop.tar.gz", std::fs::read(&bundle)?);
@@ -70,7 +70,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
     story.await_value("web-config", "w").await?;
     story.await_value("own-config", "o").await?;
 
-    // An archive that is not the one that was locked is refused, and what was installed stays.
+    // windlass refuses an archive that differs from the locked one, and the installed release stays.
     let altered = work.path().join("altered");
     std::fs::create_dir(&altered)?;
     let output = Command::new("tar").args(["-xzf", &bundle, "-C"]).arg(&altered).output()?;

@@ -1,4 +1,4 @@
-//! Where charts come from besides a chart template: a HelmChart, a registry, what others offer.
+//! Charts that do not come from a chart template: from a HelmChart, from a registry, and from sources of others.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
@@ -19,7 +19,7 @@ async fn release(story: &Story, name: &str, kind: &str) -> Result<StoryObject> {
     Ok(StoryObject::helm_release(name))
 }
 
-/// The packed chart `app` of a version.
+/// The packed archive of a version of the chart `app`.
 async fn packed(charts: &StoryChartRepository<'_>, version: &str) -> Result<Vec<u8>> {
     let url = format!("{}/app-{version}.tgz", charts.server.url());
     Ok(reqwest::get(url).await?.error_for_status()?.bytes().await?.to_vec())
@@ -58,7 +58,7 @@ async fn a_chart_of_a_registry_has_the_digest_of_its_artifact_in_its_version() -
     let charts = StoryChartRepository::of(&story).await?;
     let registry = RegistryServer::start().await?;
     let push = async |label: &str| {
-        // The same version twice, as when a developer moves a tag.
+        // The same version is published twice, as if a developer moved a tag.
         let text = format!("{CONFIG}  label: {label}\n");
         charts.publish("1.0.0", &[("templates/a.yaml", &text)]).await?;
         let layer = PushedLayer { media_type: CHART, bytes: packed(&charts, "1.0.0").await? };

@@ -1,4 +1,4 @@
-//! What the stock `helm` loses where windlass loses nothing: the other side of the table in `docs/crds.md`.
+//! Situations in which the standard `helm` loses data but windlass does not. They are one side of the table in `docs/crds.md`.
 //!
 //! Elsewhere: windlass in the same situations (`crd_guard`).
 
@@ -27,7 +27,7 @@ fn path(chart: &TempDir) -> Result<&str> {
     chart.path().to_str().context("no text")
 }
 
-/// The release `app` of a first chart, and an object of a user.
+/// Installs the release `app` with a first chart, and creates an object of a user.
 async fn installed(story: &Story, group: &str, files: &[(&str, &str)]) -> Result<()> {
     let first = chart("1.0.0", files)?;
     story.helm_says(&["install", "app", path(&first)?])?;
@@ -64,7 +64,7 @@ async fn helm_makes_objects_invalid_by_a_narrower_schema() -> Result<()> {
     let size = std::sync::atomic::AtomicU32::new(5);
     story
         .await_until("the object to be invalid", DEFAULT_WAIT_TIMEOUT, async || {
-            // Another value each time: what does not change is not validated.
+            // Each write has another value, because the API server does not validate unchanged objects.
             let size = size.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let changed = json!({"spec": {"size": size}});
             Ok(story.merge(&own(&group, "mine"), changed).await.err().map(drop))
@@ -87,7 +87,7 @@ async fn helm_fails_in_the_middle_when_a_stored_version_is_dropped() -> Result<(
     let output = story.helm(&["upgrade", "app", path(&second)?])?;
     let message = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success() && message.contains("storedVersions"), "{message}");
-    // The objects of kinds that come before are written already.
+    // The objects of earlier kinds are already written.
     let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.1.0", "{:?}", config.data);
     story.helm_says(&["uninstall", "app"])?;
@@ -119,7 +119,7 @@ async fn helm_deletes_all_objects_when_it_rolls_back_to_before_the_definition() 
     story.helm_says(&["rollback", "app", "1"])?;
     story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
 
-    // The same by itself, after an upgrade that fails.
+    // The same happens without a user's rollback, after an upgrade that fails.
     let bad = deployment("web", PodBehavior::CrashLoop);
     let third = chart("1.2.0", &[("templates/crd.yaml", &definition), ("templates/d.yaml", &bad)])?;
     let flags = ["upgrade", "app", path(&third)?, "--rollback-on-failure", "--timeout", "15s"];

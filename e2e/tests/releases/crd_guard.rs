@@ -1,4 +1,4 @@
-//! Definitions of kinds that come with charts: no upgrade, move, rollback or uninstall breaks objects that exist.
+//! CRDs that come with charts: no upgrade, move, rollback or uninstallation breaks existing objects.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -9,7 +9,7 @@ use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// The definition whose Widgets are at most so large.
+/// A CRD that limits the size of Widgets.
 fn narrow(group: &str, maximum: u8) -> String {
     let open = "spec: {type: object, x-kubernetes-preserve-unknown-fields: true}";
     let size = format!("size: {{type: integer, maximum: {maximum}}}");
@@ -64,7 +64,7 @@ async fn an_upgrade_that_narrows_a_schema_under_live_objects_writes_nothing() ->
             "something of the release was written"
         );
 
-        // The object is changed, and the upgrade goes on.
+        // The object is changed, and the upgrade continues.
         story.merge(&own(&group, &name), json!({"spec": {"size": 3}})).await?;
         story.request(&app).await?;
         story.await_ready(&app).await?;
@@ -92,7 +92,7 @@ async fn a_chart_that_moves_its_definition_to_crds_loses_no_object() -> Result<(
     story.await_revision(&app, 1).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let before = story.expect(&crd(&group)).await?.metadata.uid;
-    // Also without a single object it is not deleted and created again.
+    // The CRD is not deleted and created again, even without any objects.
     publish("1.1.0", "crds/crd.yaml").await?;
     story.await_revision(&app, 2).await?;
     ensure!(story.expect(&crd(&group)).await?.metadata.uid == before, "it was created again");
@@ -132,7 +132,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let marks = [live.labels.unwrap_or_default(), live.annotations.unwrap_or_default()];
     ensure!(marks.iter().flatten().all(|(key, _)| !key.contains("helm")), "{marks:?}");
 
-    // Its end is confirmed: the objects of others are exported, and restored.
+    // The user confirms the deletion of the CRD. windlass exports the objects of others, and they are restored.
     let again = charts.release("app", json!({})).await?;
     story.await_ready(&again).await?;
     let uid = story.expect(&crd(&group)).await?.metadata.uid.unwrap_or_default();
@@ -151,7 +151,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let secret = StoryObject::new("v1", "Secret", &format!("crd-export-{export}-0"));
     story.delete(&secret.in_namespace("flux-system")).await?;
 
-    // Without objects the definition is deleted with its release, which has all of its fields. It had no owner.
+    // Without objects, the CRD is deleted with the release, which owns all its fields. The CRD had no owner.
     story.delete(&own(&group, "theirs")).await?;
     let strict = json!({"install": {"disableTakeOwnership": true}});
     let again = charts.release("app", strict).await?;
@@ -211,8 +211,8 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     ensure!(value_of_chart(&story).await? == "1.0.0", "the rest of it was not rolled back");
     let object = story.expect(&own(&group, "large")).await?;
     ensure!(object.data["spec"]["size"] == 10, "{:?}", object.data);
-    // The spec names the old chart again, to which the release was rolled back: the CRD that the rollback left is not drift,
-    // and everything else is corrected.
+    // The spec names the old chart again, to which the release was rolled back. The CRD that the rollback left unchanged does
+    // not count as drift, and all other drift is corrected.
     let old = json!({"spec": {"chart": {"spec": {"version": "1.0.0"}}}});
     story.merge(&app, old).await?;
     story.await_revision(&app, 3).await?;
@@ -303,7 +303,7 @@ async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<
     let is_upgraded = async || Ok((value_of_chart(&story).await? == "1.1.0").then_some(()));
     story.await_until("the upgrade", DEFAULT_WAIT_TIMEOUT, is_upgraded).await?;
     story.await_ready(&app).await?;
-    // The rest of the release is corrected, twice: what is compared after the definition, and all of it on request.
+    // windlass corrects the rest of the release twice: objects after the CRD, and everything on request.
     let edited = json!({"data": {"chart": "edited"}});
     story.merge(&StoryObject::config_map("app-config"), edited).await?;
     story.await_until("the correction", DEFAULT_WAIT_TIMEOUT, is_upgraded).await?;
@@ -343,7 +343,7 @@ async fn a_rollback_to_before_the_definition_loses_no_object() -> Result<()> {
     story.expect(&own(&group, "mine")).await?;
     ensure!(value_of_chart(&story).await? == "1.0.0", "the rest of it was not rolled back");
 
-    // A first installation that fails is removed, and leaves the definition likewise.
+    // A first installation that fails is removed, and the CRD stays in that case, too.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let remediation = json!({"retries": 0, "remediateLastFailure": true});

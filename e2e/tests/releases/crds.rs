@@ -1,4 +1,4 @@
-//! Kinds that a chart brings along are defined by policy, and its own objects of those kinds come after.
+//! CRDs in charts are handled according to the policy, and objects of their kinds are created afterwards.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, inventory};
@@ -15,7 +15,7 @@ fn crd(group: &str) -> StoryObject {
     )
 }
 
-/// What the CRD says of its kind's short names.
+/// The short names in the CRD.
 async fn short_names(story: &Story, group: &str) -> Result<serde_json::Value> {
     Ok(story.expect(&crd(group)).await?.data["spec"]["names"]["shortNames"].clone())
 }
@@ -63,7 +63,7 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     // An object that is not a CRD is left out.
     ensure!(story.read(&StoryObject::config_map("no-crd")).await?.is_none());
 
-    // By default an existing CRD stays as it is; then it is replaced; then not changed.
+    // By default, an existing CRD stays unchanged. Then the policy is to replace it, and then to skip it.
     publish("1.1.0", "wb").await?;
     story.await_revision(&app, 2).await?;
     ensure!(short_names(&story, &group).await? == json!(["wa"]));
@@ -80,7 +80,7 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     story.await_revision(&app, 4).await?;
     ensure!(short_names(&story, &group).await? == json!(["wb"]));
 
-    // A CRD outlives its release, and with it what others made of its kind.
+    // A CRD stays after its release is deleted, and so do objects of others.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&crd(&group)).await?;
@@ -113,7 +113,7 @@ async fn a_kind_that_went_is_no_obstacle_to_a_chart_without_it() -> Result<()> {
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.expect(&config).await?.data["data"]["value"] == "x");
-    // Also a release with such an object can go.
+    // A release with such an object can also be deleted.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.read(&config).await?.is_none());

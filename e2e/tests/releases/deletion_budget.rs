@@ -1,7 +1,7 @@
-//! Operations of releases that would delete more than the budget allows wait until a user approves them.
+//! An operation of a release that would delete more than the budget allows waits until a user approves it.
 //!
-//! Elsewhere: Kustomizations, PlanPolicies and who may approve (`stories::deletion_budget`), a kill between approval and upgrade
-//! (`restarts`).
+//! Elsewhere: Kustomizations, PlanPolicies and the right to approve (`stories::deletion_budget`), killing windlass between
+//! approval and upgrade (`restarts`).
 
 use anyhow::{Result, ensure};
 use crds::release::Plan;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::helmfiles::{CHART, applied, follow_chart, keep, release, releases, states};
 
-/// A template of a StatefulSet with claims.
+/// The template of a StatefulSet with volume claims.
 fn database() -> String {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
         "spec": {"replicas": 0, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
@@ -29,7 +29,7 @@ fn stateful_set() -> StoryObject {
     StoryObject::new("apps/v1", "StatefulSet", "db")
 }
 
-/// Waits for nothing but the API server.
+/// A spec with which the release does not wait for its objects.
 fn without_wait() -> Value {
     json!({"install": {"disableWait": true}, "upgrade": {"disableWait": true}})
 }
@@ -57,18 +57,18 @@ async fn a_chart_that_drops_a_stateful_set_with_claims_deletes_nothing_before_a_
     ensure!(ready["status"] == "Unknown" && ready["reason"] == "DeletionBudgetExceeded", "{ready}");
     ensure!(condition(&object, "Released")["status"] == "True", "the former revision is there");
     story.await_event("HelmRelease", "app", "would delete 1 object").await?;
-    // It is not Ready, so `why` ends with 1.
+    // The release is not Ready, so `windlass why` exits with 1.
     let why = story.windlass_says(&["why", "hr/app", "-n", &story.namespace], false)?;
     ensure!(why.contains("windlass approve plan/"), "{why}");
     let shown = story.windlass_says(&["get", "plans", "-n", &story.namespace], true)?;
     ensure!(shown.contains("1 deletion of HelmRelease/app wait for approval"), "{shown}");
-    // No record, no hook, no object.
+    // There is no new record, no hook, and no new object.
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     ensure!(story.read(&StoryObject::config_map("before")).await?.is_none(), "a hook has run");
     let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
 
-    // An approval of one version is not for another one.
+    // An approval of one version does not apply to another.
     let plan = format!("plan/{}", first.name_any());
     charts.publish("1.2.0", &without).await?;
     let is_newer = |object: &DynamicObject| {
@@ -104,14 +104,14 @@ async fn a_chart_that_has_the_objects_again_or_keeps_them_is_not_held() -> Resul
     story.await_revision(&app, 2).await?;
     story.await_free(&app).await?;
 
-    // What is to stay is not deleted.
+    // An object with the keep annotation is not deleted.
     let kept = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     story.merge(&stateful_set(), kept).await?;
     charts.publish("1.3.0", &with[..1]).await?;
     story.await_revision(&app, 3).await?;
     story.expect(&stateful_set()).await?;
 
-    // Another budget releases what is held.
+    // A larger budget allows the held operation.
     charts.publish("1.4.0", &with).await?;
     story.await_revision(&app, 4).await?;
     let removed = json!({"metadata": {"annotations": {"helm.sh/resource-policy": null}}});
@@ -156,7 +156,7 @@ async fn an_object_that_an_approval_keeps_stays_in_the_cluster_without_the_relea
     ensure!(kept.uid == before && kept.deletion_timestamp.is_none(), "{kept:?}");
     let policy = kept.annotations.as_ref().and_then(|it| it.get("helm.sh/resource-policy"));
     ensure!(policy.is_some_and(|it| it == "keep"), "{:?}", kept.annotations);
-    // A chart that has it again takes it over as any other object, so that it is held when it leaves again.
+    // If a chart contains the object again, the release takes it over. So its next removal is held again.
     charts.publish("1.2.0", &with).await?;
     story.await_revision(&app, 3).await?;
     let again = story.expect(&stateful_set()).await?.metadata;
@@ -168,7 +168,7 @@ async fn an_object_that_an_approval_keeps_stays_in_the_cluster_without_the_relea
     story.windlass_says(&keeping, true)?;
     story.await_revision(&app, 4).await?;
     story.await_free(&app).await?;
-    // It is not part of the release any more.
+    // The object no longer belongs to the release.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&stateful_set()).await?;
@@ -190,7 +190,7 @@ async fn a_release_that_leaves_a_helmfile_stays_until_a_user_approves_and_the_ot
     ensure!(plan.spec.subject.kind == "Helmfile" && plan.spec.subject.release == of, "{plan:?}");
     ensure!(plan.spec.rules == ["a release is uninstalled"], "{:?}", plan.spec.rules);
     story.await_event("Helmfile", "shop", "the uninstall of release db waits").await?;
-    // The others go on, and the Plan stays.
+    // The other releases continue, and the Plan stays.
     let last = [release("web", "w2", &[])];
     let revision = upstream.push(&[("helmfile.yaml", releases(&last))]).await?;
     story.await_value("web-config", "w2").await?;
@@ -209,7 +209,7 @@ async fn a_release_that_leaves_a_helmfile_stays_until_a_user_approves_and_the_ot
     let object = applied(&story, &shop, &revision).await?;
     ensure!(states(&object) == ["web Ready"], "{:?}", states(&object));
     story.await_free(&shop).await?;
-    // With the Helmfile go all others.
+    // Deleting the Helmfile deletes all other releases.
     story.delete(&shop).await?;
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await

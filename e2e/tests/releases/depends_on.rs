@@ -1,4 +1,4 @@
-//! Objects of one kind wait for those of another, and for single releases of a Helmfile (`windlass.dev/depends-on`).
+//! Objects wait for objects of other kinds, and for single releases of a Helmfile (`windlass.dev/depends-on`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -35,7 +35,7 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
         .await_object(&front, DEFAULT_WAIT_TIMEOUT, |object| says(object).contains(&missing))
         .await?;
 
-    // One release is there and another one fails: who needs the first goes on, who needs all waits.
+    // One release exists and another fails. An object that needs the first continues, and an object that needs all waits.
     let broken = CONFIG.replace("{{ .Chart.Version }}", "{{ required \"no size\" .Values.size }}");
     let helmfile = "releases:\n- {name: db, chart: ./app}\n- {name: web, chart: ./broken}\n";
     let upstream = follow_chart(
@@ -63,7 +63,7 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
     story.await_ready(&shop).await?;
     story.await_value("all", "1").await?;
 
-    // The condition names the path of a cycle across kinds; the annotation ends the cycle.
+    // The condition names the path of a dependency cycle across kinds. Changing the annotation ends the cycle.
     depend(&story, &shop, json!("HelmRelease/front")).await?;
     let text = story.await_failure(&shop, "DependencyCycle").await?;
     let path = format!("Helmfile/{place}/shop → HelmRelease/{place}/front → Helmfile/{place}/shop");

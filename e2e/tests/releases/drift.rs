@@ -1,4 +1,4 @@
-//! A change to an object of a release is noticed at once: it is reported or corrected, unless it is ignored.
+//! windlass notices a change of a release's object at once. It reports or corrects the change, unless the change is ignored.
 
 use anyhow::{Context as _, Result, ensure};
 use crds::helm::HelmRelease;
@@ -33,11 +33,11 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
             story.read(&config).await
         })
         .await?;
-    // What is ignored stays.
+    // An ignored field stays.
     story.merge(&config, json!({"data": {"chart": "mine"}})).await?;
     story.rerun(&app).await?;
     ensure!(story.expect(&config).await?.data["data"]["chart"] == "mine");
-    // Without the rule the field has the chart's value again, although the manifest is as it was.
+    // Without the ignore rule, the field gets the value of the chart again, although the manifest is unchanged.
     story.merge(&app, json!({"spec": {"driftDetection": {"ignore": null}}})).await?;
     story
         .await_object(&config, DEFAULT_WAIT_TIMEOUT, |object| {
@@ -138,7 +138,7 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
     ensure!(message.contains(rule), "{ready}");
     ensure!(message.ends_with("}} to spec.driftDetection.ignore"), "{ready}");
     story.await_event("HelmRelease", "app", "'rival'").await?;
-    // A request has it corrected at once, and the release is contested all the same.
+    // A request leads to a correction at once, but the release still counts as contested.
     let version = contested.metadata.resource_version.context("it has a version")?;
     let releases = Api::<HelmRelease>::namespaced(story.client.clone(), &story.namespace);
     let is_ignored = |object: &HelmRelease| {
@@ -157,7 +157,7 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
                 && condition(object, "Ready")["reason"] == "Contested"
         })
         .await?;
-    // The conflict ends long before the pause when the field is left to the rival.
+    // The conflict ends long before the pause if the field is left to the other writer.
     let patch = json!({"data": {"value": "mine"}});
     api.patch("app-config", &rival, &Patch::Merge(patch)).await?;
     let ignore = json!([{"paths": ["/data/value"]}]);

@@ -1,4 +1,4 @@
-//! The stock `flux` 2.9 shows HelmReleases and Kustomizations and does with them what it does where Flux keeps them.
+//! The standard `flux` 2.9 shows HelmReleases and Kustomizations and works on them, as it does in a cluster with Flux.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::cli::windlass;
 
-/// Runs `flux` beside the runtime: it waits for windlass.
+/// Runs `flux` outside of the runtime, because it waits for windlass.
 async fn flux(story: &Story, arguments: &[&str]) -> Result<String> {
     tokio::task::block_in_place(|| story.flux(arguments))
 }
@@ -40,7 +40,7 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
     let exported = flux(&story, &["export", "helmrelease", "app"]).await?;
     ensure!(exported.contains("kind: HelmRelease"), "{exported}");
 
-    // The source first, which has a new version that nothing announced.
+    // First the source, which has a new version without a notification.
     charts.server.publish(&[
         ("Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\n"),
         ("templates/a.yaml", CONFIG),
@@ -89,7 +89,7 @@ async fn a_hold_that_the_stock_flux_ends_does_not_end_its_next_suspension() -> R
         |object: &DynamicObject| !object.annotations().contains_key("windlass.dev/suspended-until");
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_bare).await?;
     flux(&story, &["suspend", "kustomization", "app"]).await?;
-    // When a hold has ended that began later and is longer, the first would have ended, too.
+    // When this later and longer suspension ends, an earlier one would have ended, too.
     windlass(&story, &["suspend", "gitrepo/app", "--until", "26s"])?.ended(0)?;
     let has_ended = |object: &DynamicObject| object.data["spec"]["suspend"] != true;
     let source = StoryObject::git_repository("app");
@@ -99,7 +99,7 @@ async fn a_hold_that_the_stock_flux_ends_does_not_end_its_next_suspension() -> R
     story.end().await
 }
 
-/// A HelmRelease of the newest chart `app`, as people commit it.
+/// A HelmRelease of the newest chart `app`, as users commit it.
 const COMMITTED: &str = "\
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease
@@ -161,13 +161,13 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
         text.contains("value: \"2\"") && text.contains(&format!("namespace: {space}")),
         "{text}"
     );
-    // It ends with an error where there is a difference, as `diff` does.
+    // The command exits with an error if there are differences, like `diff`.
     let text = flux(&story, &["diff", "kustomization", "all", "--path", path]).await;
     let text = text.err().context("no difference was found")?.to_string();
     ensure!(text.contains(&format!("ConfigMap/{space}/own drifted")), "{text}");
     ensure!(!text.contains(&format!("HelmRelease/{space}/app drifted")), "{text}");
 
-    // The repository first, which has a new commit that nothing announced.
+    // First the repository, which has a new commit without a notification.
     let sha = upstream.repository.commit(&[("own.yaml", &config_map("own", "3"))], "a change")?;
     let text = flux(&story, &["reconcile", "kustomization", "all", "--with-source"]).await?;
     ensure!(text.contains(&format!("applied revision main@sha1:{sha}")), "{text}");

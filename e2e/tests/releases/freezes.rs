@@ -1,6 +1,6 @@
 //! Freezes hold operations on releases, and rollbacks that users request.
 //!
-//! Elsewhere: Kustomizations, and who may go past a Freeze (`stories::freezes`).
+//! Elsewhere: Kustomizations, and who may bypass a Freeze (`stories::freezes`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -40,7 +40,7 @@ async fn an_upgrade_and_a_requested_rollback_wait_for_the_end_of_a_freeze_or_for
         })
         .await?;
 
-    // A user deletes it.
+    // A user deletes the HelmRelease.
     story.merge(&app, json!({"spec": {"suspend": false}})).await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
@@ -54,7 +54,7 @@ async fn an_upgrade_and_a_requested_rollback_wait_for_the_end_of_a_freeze_or_for
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_of_a_helmfile_wait_for_the_end_of_a_freeze_or_for_a_user() -> Result<()> {
     let story = Story::with_windlass("helmfile-freeze").await?;
-    // Else the release that leaves the helmfile waits for approval, too.
+    // Otherwise, the release that is removed from the helmfile would wait for approval, too.
     let policy = story.without_deletion_budget().await?;
     let of = |value: &str, more: &[String]| {
         let web = [release("web", value, &[])];
@@ -71,7 +71,7 @@ async fn releases_of_a_helmfile_wait_for_the_end_of_a_freeze_or_for_a_user() -> 
     story.await_ready(&shop).await?;
     let freeze = story.freeze(json!({"kinds": ["Helmfile"]})).await?;
     let made = story.enforce_freezes().await?;
-    // One release is changed, and another one left the helmfile.
+    // One release changes, and another one is removed from the helmfile.
     let second = upstream.push(&[("helmfile.yaml", of("w2", &[]))]).await?;
     let message = story.await_failure(&shop, "Frozen").await?;
     ensure!(message.contains(&second), "{message}");

@@ -1,4 +1,5 @@
-//! Hooks of helmfiles that apply manifests: around the operation on their release, in the name of the account.
+//! Hooks of helmfiles that apply manifests. They run around the operation on their release, with the rights of the
+//! ServiceAccount.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -49,13 +50,13 @@ async fn manifests_of_hooks_are_applied_before_and_after_their_release() -> Resu
     }
     ensure!(versions.is_sorted(), "{versions:?}");
 
-    // What they name is applied again where it changes, and makes no revision.
+    // A changed manifest of a hook is applied again, without a new release revision.
     let revision = upstream.push(&[("hooks/app.yaml", config_map("before", "2"))]).await?;
     applied(&story, &shop, &revision).await?;
     story.await_value("before", "2").await?;
     ensure!(story.history("app")?.len() == 1, "the release was upgraded");
 
-    // Programs and events that belong to no operation are refused by name.
+    // windlass refuses programs and events that belong to no operation, and names them.
     for (hook, parts) in [
         (
             "{name: sweep, events: [presync], command: rm, args: [-rf]}",
@@ -83,7 +84,7 @@ async fn a_hook_is_applied_in_the_name_of_the_account_of_its_helmfile() -> Resul
     let mut files = files("1");
     files.push(("hooks/app.yaml", service.to_owned()));
     files.remove(2);
-    // The account may create no namespaces.
+    // The ServiceAccount may create no namespaces.
     let helmfile = format!("helmDefaults: {{createNamespace: false}}\n{HOOKS}");
     files.retain(|(path, _)| *path != "helmfile.yaml");
     files.push(("helmfile.yaml", helmfile));
@@ -127,7 +128,7 @@ fn crd(group: &str) -> StoryObject {
 async fn what_is_of_a_definition_of_a_hook_comes_when_its_kind_is_served() -> Result<()> {
     let story = Story::with_windlass("helmfile-hooks-crds").await?;
     let group = format!("{}.example.com", story.namespace);
-    // In the same hook, in the next one, and in the chart.
+    // The objects are in the same hook, in the next one, and in the chart.
     let first = format!("{}---\n{}", widget_crd(&group), widget(&group, "first"));
     let files = [
         ("app/Chart.yaml", CHART.to_owned()),
@@ -151,7 +152,7 @@ async fn what_is_of_a_definition_of_a_hook_comes_when_its_kind_is_served() -> Re
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     let events = story.events("Helmfile", "shop").await?;
     ensure!(!events.iter().any(|it| it.contains("failed")), "{events:#?}");
-    // What hooks changed has an audit of its own, before that of the release.
+    // The changes of hooks have their own audit, before that of the release.
     let audits = audits(&story).await?;
     let summaries: Vec<String> = audits
         .iter()
@@ -200,7 +201,7 @@ async fn hooks_have_limits_of_time_and_objects_and_wait_for_windows() -> Result<
 
     story.merge(&shop, json!({"spec": {"timeout": null}})).await?;
 
-    // While a release is under way a closed window holds what only hooks would change.
+    // While a release is being processed, a closed window holds changes that only hooks would make.
     let slow = "- {name: slow, chart: ./slow, wait: true, values: [{pods: unready}]}\n";
     upstream.push(&[("helmfile.yaml", release("app", slow))]).await?;
     let is_under_way = |object: &DynamicObject| {

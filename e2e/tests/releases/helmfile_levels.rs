@@ -1,5 +1,5 @@
-//! Helmfiles of many releases in levels of needs, from Git and from S3: the order in which they come and go, and what the
-//! stock programs say of them.
+//! Helmfiles with many releases in levels of needs, from Git and S3. The stories check the order of installation and removal,
+//! and compare with the standard programs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::releases::helmfiles::{CHART, applied, keep, release, releases, row, s
 
 const LEVELS: usize = 5;
 
-/// How many releases a level has.
+/// The number of releases in each level.
 const WIDTH: usize = 4;
 
 fn name(prefix: &str, level: usize, at: usize) -> String {
@@ -32,7 +32,7 @@ fn names(prefix: &str, level: usize) -> Vec<String> {
     (0..WIDTH).map(|at| name(prefix, level, at)).collect()
 }
 
-/// A helmfile whose releases need all of the level below; those of the top come first in the file.
+/// A helmfile whose releases need all releases of the level below. The top level comes first in the file.
 fn file(prefix: &str, levels: usize, value_of_first: &str) -> String {
     let mut all = Vec::new();
     for level in (0..levels).rev() {
@@ -54,7 +54,7 @@ fn files(prefix: &str, levels: usize, value_of_first: &str) -> [(&'static str, S
     ]
 }
 
-/// Whether each level was complete before the next one began.
+/// Checks that each level was complete before the next one began.
 async fn came_in_order(story: &Story, prefix: &str) -> Result<()> {
     let mut before = 0;
     for level in 0..LEVELS {
@@ -70,7 +70,7 @@ async fn came_in_order(story: &Story, prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// The names of so many ConfigMaps that go after a version of the API server, in their order.
+/// The names of `number` ConfigMaps that were deleted since a resourceVersion, in their order.
 async fn gone_since(story: &Story, version: &str, number: usize) -> Result<Vec<String>> {
     let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
     let events = maps.watch(&WatchParams::default().timeout(60), version).await?;
@@ -96,7 +96,7 @@ async fn twenty_releases_in_five_levels_come_from_git_in_order_and_leave_in_reve
     let object = story.await_ready(&shop).await?;
     ensure!(states(&object).len() == LEVELS * WIDTH, "{:?}", states(&object));
     came_in_order(&story, "g").await?;
-    // The stock helm reads every release.
+    // The standard `helm` reads every release.
     let listed = story.helm_says(&["list", "--short", "--max", "100"])?;
     ensure!(listed.split_whitespace().count() == LEVELS * WIDTH, "{listed}");
     for name in (0..LEVELS).flat_map(|level| names("g", level)) {
@@ -159,7 +159,7 @@ async fn twenty_releases_in_five_levels_come_from_s3_in_order() -> Result<()> {
     story.end().await
 }
 
-/// The manifests that the real helmfile renders of a release.
+/// The manifests of a release that the real helmfile renders.
 fn real_template(folder: &Path, namespace: &str, name: &str) -> Result<String> {
     let mut path = Vec::new();
     for oracle in [OracleProgram::Helm, OracleProgram::Kustomize] {
@@ -190,7 +190,7 @@ async fn what_is_installed_is_what_the_real_helmfile_renders() -> Result<()> {
         metadata: {name: patched-config}\n    data: {more: patched}\n\
         - name: plain\n  namespace: NAMESPACE\n  chart: ./manifests\n  jsonPatches:\n  - target: {version: v1, kind: ConfigMap, name: plain-config}\n    \
         patch: [{op: replace, path: /data/value, value: patched}]\n";
-    // Patches write a namespace that a release names, and the one of `--namespace`, but not the one of the Helmfile.
+    // Patches write the namespace of the release and that of `--namespace`, but not that of the Helmfile.
     let text = text.replace("NAMESPACE", &story.namespace);
     let files: BTreeMap<&str, String> = BTreeMap::from([
         ("app/Chart.yaml", CHART.to_owned()),

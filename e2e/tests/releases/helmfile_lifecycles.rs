@@ -1,6 +1,6 @@
-//! Lifecycles hold the releases of a Helmfile, each by itself; what needs one that waits comes later.
+//! Lifecycles hold each release of a Helmfile separately. Releases that need a waiting one come later.
 //!
-//! Elsewhere: the phases and outcomes, which are those of a HelmRelease (`lifecycles.rs`).
+//! Elsewhere: the phases and outcomes, which are the same as for a HelmRelease (`lifecycles.rs`).
 
 use anyhow::{Result, ensure};
 use crds::lifecycle::{LifecycleBinding, LifecyclePhase};
@@ -46,7 +46,7 @@ async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
     ensure!(states(&object) == ["db Ready", "web Ready"], "{:?}", states(&object));
     story.await_no_events().await?;
 
-    // A bad answer fails one of them; the other one is upgraded.
+    // A negative answer fails one release, and the other one is upgraded.
     let all = [release("web", "w2", &[]), release("db", "d2", &[])];
     let second = upstream.push(&[("helmfile.yaml", releases(&all))]).await?;
     let events = story
@@ -68,7 +68,7 @@ async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
     let failed = audits(&story).await?;
     let failed = failed.iter().filter(|it| it.spec.outcome == AuditOutcome::Failed);
     ensure!(failed.count() >= 1);
-    // Without the binding it is released by the next attempt.
+    // Without the binding, the next attempt releases it.
     story.delete(&StoryObject::of::<LifecycleBinding>(&check)).await?;
     story.request(&shop).await?;
     applied(&story, &shop, &second).await?;

@@ -1,4 +1,4 @@
-//! The resources of helmfile-operator apply unchanged; and helmfiles at addresses are fetched anew.
+//! Resources of helmfile-operator work unchanged, and helmfiles at addresses are fetched again.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,8 +16,7 @@ const API: &str = "apps.mumoshu.github.io/v1alpha1";
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 
-/// A helmfile as the helmfile of that time reads it: a template without `.gotmpl`, with environments and releases in one
-/// part, and with a key of Helm 2.
+/// A helmfile in an old format: a template without `.gotmpl`, environments and releases in one part, and a key of Helm 2.
 const HELMFILE: &str = "environments:\n  default:\n    values: [{tier: low}]\n\
     helmDefaults: {tillerless: true}\n\
     releases:\n- name: myapp\n  chart: ./app\n  \
@@ -92,12 +91,12 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     ensure!(name.is_some_and(|it| it == "myapp"), "{labels:?}");
     let revision = object.data["status"]["lastAppliedRevision"].as_str().unwrap_or_default();
     ensure!(revision.starts_with("master@sha1:"), "{revision}");
-    // Drift is put back, which helmfile-operator does not do.
+    // windlass corrects drift, unlike helmfile-operator.
     story
         .merge(&StoryObject::config_map("myapp-config"), json!({"data": {"value": "edited"}}))
         .await?;
     await_value(&story, "FOO-BAR-low").await?;
-    // Without a change there is no revision; what the branch has by then is taken.
+    // Without a change there is no new revision. A new commit on the branch is used.
     story.request(&target).await?;
     story.await_ready(&target).await?;
     ensure!(story.history("myapp")?.len() == 1);
@@ -105,7 +104,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     story.request(&target).await?;
     await_value(&story, "FOO-BAR-high").await?;
 
-    // Fields without effect are named; a changed spec counts, which it does not in helmfile-operator.
+    // windlass names fields without effect. A changed spec has an effect, unlike in helmfile-operator.
     let mut more = spec.clone();
     more["image"] = json!({"repository": "quay.io/examplecom/example", "tag": "v1.2.3"});
     more["command"] = json!("helmfile-applier");
@@ -120,7 +119,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     };
     story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_named).await?;
 
-    // A service account without rights changes nothing.
+    // A ServiceAccount without rights changes nothing.
     more["serviceAccountName"] = json!("without-rights");
     more["values"]["foo"] = json!("QUX");
     apply(&more).await?;
@@ -138,7 +137,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     story.end().await
 }
 
-/// Its releases stay when it goes, and windlass's own kind takes them over without a revision.
+/// The releases stay when this object is deleted, and a Helmfile of windlass takes them over without a new revision.
 async fn goes_over_to_windlass(story: &Story, target: &StoryObject, source: &str) -> Result<()> {
     let revisions = story.history("myapp")?.len();
     story.delete(target).await?;
@@ -152,7 +151,7 @@ async fn goes_over_to_windlass(story: &Story, target: &StoryObject, source: &str
     story.await_ready(&own_target).await?;
     ensure!(story.history("myapp")?.len() == revisions, "the release was upgraded");
 
-    // The status names a reference that does not exist, and what was installed stays.
+    // The status names a reference that does not exist, and the installed releases stay.
     let gone = own.to_string().replace("ref=master", "ref=gone");
     story.apply_value(serde_json::from_str(&gone)?).await?;
     let text = story.await_failure(&own_target, "ArtifactFailed").await?;

@@ -1,4 +1,4 @@
-//! What uninstalls releases of a Helmfile, and what does not: selectors that are narrowed, suspensions, lifecycles of hooks.
+//! What uninstalls releases of a Helmfile and what does not: narrower selectors, suspensions, and lifecycles of hooks.
 
 use anyhow::{Result, ensure};
 use crds::lifecycle::LifecyclePhase;
@@ -30,13 +30,13 @@ async fn releases_that_selectors_leave_out_stay_until_another_helmfile_selects_t
     story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_narrowed).await?;
     story.await_event("Helmfile", "shop", "selectors or its condition leave it out").await?;
     story.expect(&StoryObject::config_map("db-config")).await?;
-    // The other one takes it over as it is.
+    // The other Helmfile takes the release over unchanged.
     let back = keep(&story, "back", json!({"selectors": ["tier=back"]})).await?;
     let object = story.await_ready(&back).await?;
     ensure!(states(&object) == ["db Ready"], "{:?}", states(&object));
     ensure!(row(&object, "db")?["revision"] == 1, "{:?}", row(&object, "db")?);
     ensure!(story.history("db")?.len() == 1, "{:?}", story.history("db")?);
-    // With the first one goes only what is its own.
+    // Deleting the first Helmfile deletes only its own releases.
     story.delete(&shop).await?;
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_gone(&StoryObject::config_map("web-config"), DEFAULT_WAIT_TIMEOUT).await?;

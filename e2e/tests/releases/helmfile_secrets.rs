@@ -1,8 +1,7 @@
-//! Encrypted files of helmfiles: their plain values are in releases, and nowhere else.
+//! Encrypted files of helmfiles: the plain values are in the releases, and in no other place.
 //!
-//! The files were encrypted by sops; `e2e/conformance/helmfile` has them with their keys, and what helmfile makes of them.
-//! Elsewhere: which files may be encrypted, and in which formats (engine `helmfile`), kinds of keys
-//! (`stories/decryption.rs`).
+//! sops encrypted the files. `e2e/conformance/helmfile` contains them with their keys and with the output of helmfile.
+//! Elsewhere: supported files and formats (engine `helmfile`), kinds of keys (`stories/decryption.rs`).
 
 use std::path::Path;
 
@@ -12,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::releases::helmfiles::{applied, keep, row};
 
-/// What the encrypted files hide, but for that of a user.
+/// The plain values of the encrypted files, except that of a user.
 const PLAIN: [&str; 4] =
     ["canary-of-environment", "canary-of-release", "canary-of-reference", "canary-of-rotation"];
 
 /// A recorded case.
 struct HelmfileSecretsCase {
     files: Vec<(String, String)>,
-    /// The keys of the files at the top, and of those in `rotated`.
+    /// The keys of the top-level files, and of those in `rotated`.
     keys: [String; 2],
 }
 
@@ -61,13 +60,13 @@ fn decryption() -> Value {
     json!({"decryption": {"provider": "sops", "secretRef": {"name": "sops-keys"}}})
 }
 
-/// The values of the release, which its chart writes down.
+/// The values of the release, which its chart writes into an object.
 async fn values(story: &Story) -> Result<String> {
     let map = story.expect(&StoryObject::config_map("a")).await?;
     map.data["data"]["values"].as_str().map(str::to_owned).context("no values")
 }
 
-/// Nothing that was encrypted is in the status, in events or in the log.
+/// Checks that no decrypted value is in the status, in events or in the log.
 async fn is_hidden(story: &Story, target: &StoryObject, keys: &[String]) -> Result<()> {
     let status = story.expect(target).await?.data["status"].to_string();
     let events = story.events("Helmfile", "shop").await?.join("\n");
@@ -86,7 +85,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
     let [first, second] = &recorded.keys;
     let upstream = story.follow("shop", &recorded.files()).await?;
 
-    // Each message says what is missing, and the right key is taken at once.
+    // Each message names what is missing, and the right key is used at once.
     let shop = keep(&story, "shop", json!({})).await?;
     story
         .await_message(&shop, "name the Secret with the keys in `spec.decryption.secretRef`")
@@ -107,7 +106,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
     }
     is_hidden(&story, &shop, &recorded.keys).await?;
 
-    // Another key for the files, then in the Secret.
+    // The files get another key first, and then the Secret.
     let rotated = recorded.file("rotated/environment.yaml")?.to_owned();
     let revision = upstream.push(&[("secrets/environment.yaml", rotated)]).await?;
     story.await_message(&shop, "add a key that decrypts it to the Secret").await?;
@@ -118,7 +117,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
     ensure!(plain.contains("canary-of-rotation"), "{plain}");
     is_hidden(&story, &shop, &recorded.keys).await?;
 
-    // A template that quotes a secret does not show it.
+    // An error of a template that quotes a secret does not show the secret.
     let helmfile = recorded.file("helmfile.yaml.gotmpl")?.to_owned();
     let quoting = format!("{helmfile}\n# {{{{ fail (printf \"it is %s\" .Values.password) }}}}\n");
     upstream.push(&[("helmfile.yaml.gotmpl", quoting)]).await?;

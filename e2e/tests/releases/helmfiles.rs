@@ -1,4 +1,4 @@
-//! Helmfiles in Git become releases: in the order of their needs, kept, put right, pruned.
+//! Helmfiles in Git become releases. They are installed in the order of their needs, kept, corrected after drift, and pruned.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn helmfile(name: &str) -> StoryObject {
     StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", name)
 }
 
-/// A release of the chart in the repository, with a value, that needs others.
+/// A release of the chart in the repository with a value. `needs` are the releases that it needs.
 pub(super) fn release(name: &str, value: &str, needs: &[&str]) -> String {
     format!(
         "- name: {name}\n  chart: ./app\n  values: [{{value: {value:?}}}]\n  needs: {needs:?}\n"
@@ -28,14 +28,14 @@ pub(super) fn releases(all: &[String]) -> String {
     format!("releases:\n{}", all.concat())
 }
 
-/// The row of a release.
+/// The status row of a release.
 pub(super) fn row<'o>(object: &'o DynamicObject, name: &str) -> Result<&'o Value> {
     let rows = object.data["status"]["releases"].as_array();
     let mut rows = rows.into_iter().flatten();
     rows.find(|row| row["name"] == name).with_context(|| format!("no row of {name}"))
 }
 
-/// The names of the rows with their states, in order.
+/// The names of the status rows with their states, in order.
 pub(super) fn states(object: &DynamicObject) -> Vec<String> {
     let rows = object.data["status"]["releases"].as_array();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ pub(super) fn states(object: &DynamicObject) -> Vec<String> {
         .collect()
 }
 
-/// A repository with the chart, and with files beside it.
+/// Makes a repository with the chart, and with further files.
 pub(super) async fn follow_chart<'s>(
     story: &'s Story,
     files: &[(&str, String)],
@@ -55,7 +55,7 @@ pub(super) async fn follow_chart<'s>(
     story.follow("shop", &[&chart[..], files].concat()).await
 }
 
-/// Creates or replaces a Helmfile of a GitRepository. `more` goes over its spec.
+/// Creates or replaces a Helmfile for a GitRepository. `more` is merged into its spec.
 pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<StoryObject> {
     let mut spec = json!({"interval": NEVER, "prune": true,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}});
@@ -101,14 +101,14 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     let live = story.expect(&StoryObject::config_map("db-config")).await?;
     let labels = live.metadata.labels.clone().unwrap_or_default();
     ensure!(labels.get("helmfile.windlass.dev/name").is_some_and(|it| it == "shop"), "{labels:?}");
-    // What it needs was there first.
+    // The needed release was installed first.
     let mut begun = Vec::new();
     for name in ["db", "web", "cache"] {
         let config = story.expect(&StoryObject::config_map(&format!("{name}-config"))).await?;
         begun.push(config.metadata.resource_version.context("it has a version")?.parse::<u64>()?);
     }
     ensure!(begun.is_sorted(), "{begun:?}");
-    // The stock helm sees them, and manifests are those of the chart.
+    // The standard `helm` sees the releases, and the manifests are those of the chart.
     let listed = story.helm_says(&["list", "--short"])?;
     ensure!(listed.split_whitespace().collect::<Vec<_>>() == ["cache", "db", "web"], "{listed}");
     let manifest = story.helm_says(&["get", "manifest", "db"])?;
@@ -127,20 +127,20 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     for name in ["db", "cache"] {
         ensure!(story.history(name)?.len() == 1, "{name} was upgraded");
     }
-    // Drift is put back.
+    // Drift is corrected.
     story
         .merge(&StoryObject::config_map("db-config"), json!({"data": {"value": "edited"}}))
         .await?;
     story.await_value("db-config", "d1").await?;
     story.delete(&StoryObject::config_map("web-config")).await?;
     story.await_value("web-config", "w2").await?;
-    // What left the file is uninstalled.
+    // A release that was removed from the file is uninstalled.
     let revision = upstream.push(&[("helmfile.yaml", releases(&second[..2]))]).await?;
     let object = applied(&story, &shop, &revision).await?;
     ensure!(states(&object) == ["db Ready", "web Ready"], "{:?}", states(&object));
     story.await_gone(&StoryObject::config_map("cache-config"), DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(!story.helm_says(&["list", "--short"])?.contains("cache"));
-    // So are all others with the Helmfile.
+    // All other releases are uninstalled with the Helmfile.
     story.delete(&shop).await?;
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_gone(&StoryObject::config_map("db-config"), Duration::ZERO).await?;
@@ -149,7 +149,7 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     story.end().await
 }
 
-/// Waits until the row of a release is in a state, and gives its message.
+/// Waits until the status row of a release has a state. Returns its message.
 async fn await_state(
     story: &Story,
     target: &StoryObject,
@@ -187,13 +187,13 @@ async fn a_release_that_fails_holds_up_those_that_need_it_and_no_other() -> Resu
         story.read(&StoryObject::config_map("web-config")).await?.is_none(),
         "web was installed"
     );
-    // Nothing leaves while something fails.
+    // Nothing is uninstalled while a release fails.
     let fewer = releases(&all[..2]).replacen("./app", "./broken", 1);
     upstream.push(&[("helmfile.yaml", fewer)]).await?;
     story.await_failure(&shop, "ReleaseFailed").await?;
     story.expect(&StoryObject::config_map("other-config")).await?;
     let revision = upstream.push(&[("helmfile.yaml", releases(&all[..2]))]).await?;
-    // A release that leaves its helmfile waits for approval.
+    // A release that was removed from its helmfile waits for approval.
     story.await_condition(&shop, "DeletionHeld", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.windlass_says(&["approve", "helmfile/shop", "-n", place], true)?;
     let object = applied(&story, &shop, &revision).await?;
@@ -221,7 +221,7 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
     story.await_condition(&shop, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     await_state(&story, &shop, "back", "Progressing").await?;
     await_state(&story, &shop, "front", "Waiting").await?;
-    // Suspended in the middle, it stops and nothing else begins; resumed, it is done again.
+    // After a suspension during the work, no further release begins. After the Helmfile is resumed, the work is repeated.
     story.merge(&shop, json!({"spec": {"suspend": true}})).await?;
     story
         .await_until("the install to stop", DEFAULT_WAIT_TIMEOUT, async || {
@@ -266,13 +266,13 @@ async fn one_release_is_suspended_while_the_others_go_on() -> Result<()> {
     applied(&story, &shop, &revision).await?;
     ensure!(value_of(&story, "web").await? == "2");
     ensure!(value_of(&story, "db").await? == "1", "a suspended release was changed");
-    // The whole is suspended: nothing happens until it is resumed.
+    // The whole Helmfile is suspended, so nothing happens until it is resumed.
     story.merge(&shop, json!({"spec": {"suspend": true, "suspendedReleases": null}})).await?;
     let revision = upstream.push(&[("helmfile.yaml", all("3"))]).await?;
     story.merge(&shop, json!({"spec": {"suspend": false}})).await?;
     applied(&story, &shop, &revision).await?;
     ensure!(value_of(&story, "db").await? == "3");
-    // A release that is suspended until a time goes on by itself.
+    // A release that is suspended until a time continues by itself.
     let until = jiff::Timestamp::now().saturating_add(std::time::Duration::from_secs(3))?;
     let held = json!({"suspendedReleases": [{"name": "web", "until": until.to_string()}]});
     story.merge(&shop, json!({"spec": held})).await?;
@@ -306,13 +306,13 @@ async fn what_the_stock_helm_installed_is_adopted_and_releases_of_others_stay_th
     let whose = format!("belongs to HelmRelease {}/theirs", story.namespace);
     ensure!(text.contains(&whose), "{text}");
     ensure!(value_of(&story, "theirs").await? == "theirs");
-    // What was adopted is put right, too.
+    // Drift of an adopted release is also corrected.
     story
         .merge(&StoryObject::config_map("db-config"), json!({"data": {"value": "edited"}}))
         .await?;
     story.await_value("db-config", "d").await?;
     ensure!(story.history("db")?.len() == 1);
-    // The other way round.
+    // Now the other direction.
     let second = charts.release("second", json!({"releaseName": "db"})).await?;
     let text = story.await_failure(&second, "StateError").await?;
     ensure!(text.contains(&format!("belongs to Helmfile {}/shop", story.namespace)), "{text}");

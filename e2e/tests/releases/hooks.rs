@@ -1,4 +1,4 @@
-//! Hooks run once each, in their order, and are deleted by policy; a hook that fails fails its operation.
+//! Hooks run once each, in their order, and are deleted according to their policy. A failed hook fails its operation.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -7,7 +7,7 @@ use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-/// The hooks in the newest record of a release: name and phase, in the order of their starts.
+/// The hooks in the newest record of a release, with name and phase, in the order of their starts.
 fn ran(story: &Story, release: &str) -> Result<Vec<(String, String)>> {
     let text = story.helm_says(&["status", release, "-o", "json"])?;
     let status: Value = serde_json::from_str(&text)?;
@@ -125,7 +125,7 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     let history = story.history("app")?;
     ensure!(history.len() == 1 && history[0].starts_with("1 | failed | app-1.0.0"), "{history:?}");
 
-    // The failure is not final: a change starts another attempt.
+    // The failure is not final, because a change starts another attempt.
     let mended = hook("migrate", "pre-install,pre-upgrade", 0, "", PodBehavior::Ready);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &mended)]).await?;
     story.await_revision(&app, 2).await?;

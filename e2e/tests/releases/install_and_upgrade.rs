@@ -1,4 +1,4 @@
-//! A chart is installed, upgraded by values and by a new version, read by the stock `helm`, and removed.
+//! A chart is installed, upgraded with new values and with a new version, read by the standard `helm`, and removed.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, inventory};
@@ -78,7 +78,7 @@ async fn values_wait_for_the_version_that_they_came_with() -> Result<()> {
     story.await_revision(&app, 1).await?;
     let next = json!({"chart": {"spec": {"version": "1.1.0"}}, "values": {"value": "two"}});
     story.merge(&app, json!({"spec": next})).await?;
-    // There is no such version yet, and the artifact is still that of the former one.
+    // The version does not exist yet, and the artifact is still that of the old version.
     let text = story.await_message(&app, "is not ready").await?;
     ensure!(text.starts_with("SourceNotReady: "), "{text}");
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);

@@ -1,4 +1,4 @@
-//! The stock `helm` 4.2 and 3.22 read and act on what windlass leaves behind, and windlass takes over what they made.
+//! The standard `helm` 4.2 and 3.22 can use the releases of windlass, and windlass takes over their releases.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -7,7 +7,7 @@ use e2e::harness::release::{CONFIG, StoryChartRepository, newest, test_pod};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-/// A chart that was packed, as a file that `helm` reads.
+/// A packed chart, as a file that `helm` reads.
 async fn packed(
     charts: &StoryChartRepository<'_>,
     version: &str,
@@ -55,7 +55,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     story.helm_says(&["rollback", "app", "1", "--force-conflicts"])?;
     let config = StoryObject::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "one");
-    // The next run undoes what a user did with `helm`.
+    // The next reconciliation undoes changes that a user made with `helm`.
     story.request(&app).await?;
     let object = story.await_revision(&app, 4).await?;
     ensure!(newest(&object)["status"] == "deployed", "{}", newest(&object));
@@ -88,7 +88,7 @@ async fn releases_of_both_helms_are_taken_over_as_they_are() -> Result<()> {
         ensure!(text.starts_with("Adopted release "), "{ready}");
         let history = story.history(name)?;
         ensure!(history == ["1 | deployed | app-1.0.0 | Install complete"], "{history:?}");
-        // From here on it is a release like any other; one of Helm 3 stays merged by the client.
+        // From now on, it is an ordinary release. A release of Helm 3 is still merged by the client.
         story.merge(&release, json!({"spec": {"values": {"value": "by-windlass"}}})).await?;
         story.await_revision(&release, 2).await?;
         let config = StoryObject::config_map(&format!("{name}-config"));

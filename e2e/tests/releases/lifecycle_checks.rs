@@ -1,6 +1,7 @@
-//! What windlass itself answers: it waits for a time, an object, a web server or a Job, and watches metrics of a canary.
+//! Checks that windlass itself answers: waiting for a time, an object, a web server or a Job, and watching the metrics of a
+//! canary.
 //!
-//! Elsewhere: what others answer (`lifecycles.rs`, `lifecycle_handlers.rs`), users (`approvals.rs`).
+//! Elsewhere: answers of other controllers (`lifecycles.rs`, `lifecycle_handlers.rs`), users (`approvals.rs`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
@@ -21,7 +22,7 @@ fn measured(value: &str) -> String {
     .to_string()
 }
 
-/// Waits until an event says something.
+/// Waits until a LifecycleEvent contains a text.
 async fn await_said(story: &Story, event: &LifecycleEvent, text: &str) -> Result<()> {
     let name = event.metadata.name.clone().context("an event has a name")?;
     let is_said = |object: &DynamicObject| {
@@ -65,7 +66,7 @@ async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
     let install = await_audits(&story, 1).await?.remove(0).spec;
     ensure!(answers(&install) == ["Promote Succeeded by windlass: measured 0.01"], "{install:?}");
 
-    // While nothing is measured nothing is decided.
+    // While there is no measurement, nothing is decided.
     prometheus.put("prom/api/v1/query", "<html>starting</html>");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     let event = story.await_asked(LifecyclePhase::Promote).await?;
@@ -135,7 +136,7 @@ async fn an_installation_waits_for_a_time_an_object_a_server_and_a_job() -> Resu
     story.end_lifecycles().await
 }
 
-/// The template of a Job, whose Pod is `ready` (and completes) or fails with `fail`.
+/// The template of a Job. With `ready`, its Pod completes, and with `fail`, its Pod fails.
 fn job(pods: &str) -> Value {
     let container = json!({"name": "main", "image": "example.com/app:1"});
     json!({"metadata": {"labels": {"check": "load"}}, "spec": {"backoffLimit": 0, "template": {
@@ -161,7 +162,7 @@ async fn a_job_is_made_as_the_tenant_and_a_failed_one_stops_the_upgrade() -> Res
     await_said(&story, &event, &user).await?;
     let phase = story.lifecycle_events().await?.remove(0).status.and_then(|it| it.phase);
     ensure!(phase == Some(LifecycleState::Running), "{phase:?}");
-    // Once it may, the Job is made, and fails.
+    // After it has the right, windlass creates the Job, and the Job fails.
     super::tenants::allow_in(&story, "batch", &["jobs"]).await?;
     let text = story.await_message(&app, "failed at PreUpgrade").await?;
     ensure!(text.contains("BackoffLimitExceeded"), "{text}");

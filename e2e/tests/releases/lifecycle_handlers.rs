@@ -1,4 +1,5 @@
-//! How others answer: a controller, and a shell script with kubectl. Neither has more rights than the page says.
+//! Other programs answer LifecycleEvents: a controller, and a shell script with kubectl. They have only the rights that the
+//! documentation names.
 
 use std::process::Command;
 
@@ -35,7 +36,7 @@ async fn a_controller_and_a_shell_script_answer_for_their_lifecycles() -> Result
     story.end_lifecycles().await
 }
 
-/// An installation that both let continue, and an upgrade that the controller does not.
+/// Makes an installation that both programs allow, and an upgrade that the controller does not allow.
 async fn releases(story: &Story, charts: &StoryChartRepository<'_>) -> Result<()> {
     let app = charts.release("app", json!({})).await?;
     story.await_asked(LifecyclePhase::PostInstall).await?;

@@ -1,6 +1,6 @@
-//! Lifecycles hold a HelmRelease at its phases: another controller lets it continue, makes it fail, or does not answer.
+//! Lifecycles hold a HelmRelease at its phases. Another controller allows the operation, fails it, or does not answer.
 //!
-//! Elsewhere: users who approve (`approvals.rs`), windlass killed meanwhile (`e2e/tests/restarts.rs`).
+//! Elsewhere: users who approve (`approvals.rs`), killing windlass meanwhile (`e2e/tests/restarts.rs`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// Waits until the object says that it waits for a lifecycle.
+/// Waits until the object reports that it waits for a lifecycle.
 async fn await_pending(story: &Story, app: &StoryObject, event: &LifecycleEvent) -> Result<()> {
     let name = event.name_any();
     let is_pending = |object: &DynamicObject| {
@@ -39,7 +39,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     story.bind(&check, json!({"parameters": {"rate": "200"}})).await?;
     let app = charts.release("app", json!({})).await?;
 
-    // Before the installation nothing is there, not even a record.
+    // Before the installation, nothing exists, not even a record.
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     await_pending(&story, &app, &event).await?;
     ensure!(story.history("app").is_err(), "there is a record");
@@ -56,11 +56,11 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     ensure!(shown.contains("PreInstall of HelmRelease/app"), "{shown}");
     story.answer(&event, "Succeeded", "quota found").await?;
 
-    // After it the objects are there, and it is not ready.
+    // After the installation, the objects exist, but the release is not ready.
     let event = story.await_asked(LifecyclePhase::PostInstall).await?;
     await_pending(&story, &app, &event).await?;
     story.expect(&StoryObject::config_map("app-config")).await?;
-    // Progress is not an answer.
+    // A progress report is no answer.
     story.answer(&event, "Running", "half way").await?;
     story.answer(&event, "Succeeded", "").await?;
     let promote = story.await_asked(LifecyclePhase::Promote).await?;
@@ -124,7 +124,7 @@ async fn a_bad_answer_before_an_upgrade_writes_nothing_and_counts_as_a_failure()
     let twice = story.answer(&event, "Failed", "").await;
     let twice = format!("{:#}", twice.err().context("it was answered twice")?);
     ensure!(twice.contains("an answer is final"), "{twice}");
-    // A suspension waits, also with an answer.
+    // A suspended object waits, even with an answer.
     ensure!(story.lifecycle_events().await?.len() == 1);
     story.merge(&app, json!({"spec": {"suspend": false}})).await?;
     story.await_revision(&app, 2).await?;
@@ -211,7 +211,7 @@ async fn a_newer_revision_cancels_what_waits_and_deletion_ends_it() -> Result<()
     story.answer(&newer, "Succeeded", "").await?;
     let promote = story.await_asked(LifecyclePhase::Promote).await?;
 
-    // The same after the upgrade, where objects are there already.
+    // The same happens after the upgrade, when the objects already exist.
     charts.publish("1.3.0", &[("templates/a.yaml", CONFIG)]).await?;
     let event = story.await_asked(LifecyclePhase::PreUpgrade).await?;
     ensure!(version(&event) == "1.3.0" && event.spec.operation != promote.spec.operation);
@@ -219,7 +219,7 @@ async fn a_newer_revision_cancels_what_waits_and_deletion_ends_it() -> Result<()
     ensure!(audits[1].spec.outcome == AuditOutcome::Stopped, "{:?}", audits[1].spec);
     ensure!(answered(&audits[1].spec.lifecycles) == ["PreUpgrade Succeeded"]);
 
-    // Deletion ends the wait.
+    // Deleting the HelmRelease ends the wait.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_no_events().await?;
@@ -235,7 +235,7 @@ async fn a_namespace_requires_a_lifecycle_and_break_glass_does_not_release_it() 
     let required = json!({"required": {"namespaceSelector": {"matchLabels": labels}}});
     story.lifecycle("required", &["PreInstall"], required).await?;
     let own = story.lifecycle("own", &["PreInstall"], json!({})).await?;
-    // Lower ones come first.
+    // Lower orders come first.
     story.bind(&own, json!({"order": -1})).await?;
     let app = charts.release("app", json!({})).await?;
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;

@@ -1,7 +1,7 @@
-//! Upgrades of which the client merges the objects: windlass makes of what others changed what both versions of the stock
-//! `helm` make of it.
+//! Upgrades in which the client merges the objects. windlass merges changes of others in the same way as both versions of the
+//! standard `helm`.
 //!
-//! Elsewhere: answers of Kubernetes' library to merges, kind by kind (`engines/apply/src/three_way_merge.rs`).
+//! Elsewhere: results of Kubernetes' merge library, kind by kind (`engines/apply/src/three_way_merge.rs`).
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use e2e::harness::release::StoryChartRepository;
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-/// The API server asks these webhooks about nothing that exists.
+/// The API server never calls these webhooks, because they match no existing object.
 const WEBHOOKS_TEMPLATE: &str = "
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -48,7 +48,7 @@ imagePullSecrets:
 - name: {{ if eq .Chart.Version \"1.0.0\" }}former{{ else }}later{{ end }}
 ";
 
-/// It has no Pods.
+/// The Deployment has no Pods.
 const DEPLOYMENT_TEMPLATE: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -89,7 +89,7 @@ fn objects(story: &Story, release: &str) -> [StoryObject; 3] {
     ]
 }
 
-/// Changes the objects of a release as other clients do.
+/// Changes the objects of a release in the same way as other clients.
 async fn inject(story: &Story, release: &str, bundle: &str) -> Result<()> {
     let [webhooks, account, deployment] = objects(story, release);
     let mut all = story.expect(&webhooks).await?.data["webhooks"].clone();
@@ -113,7 +113,7 @@ async fn inject(story: &Story, release: &str, bundle: &str) -> Result<()> {
     Ok(())
 }
 
-/// A ServiceAccount that may do anything, since windlass itself may not write webhooks.
+/// Creates a ServiceAccount with all rights, because windlass itself may not write webhooks.
 async fn administrator(story: &Story) -> Result<&'static str> {
     const NAME: &str = "administrator";
     let metadata = json!({"name": NAME});
@@ -128,7 +128,7 @@ async fn administrator(story: &Story) -> Result<&'static str> {
     Ok(NAME)
 }
 
-/// The objects of a release as they are, without metadata and status, and with another word for its name.
+/// The live objects of a release, without metadata and status, and with the release name replaced.
 async fn live(story: &Story, release: &str) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for target in objects(story, release) {
@@ -175,7 +175,7 @@ async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
         let wanted = live(&story, release).await?;
         ensure!(merged == wanted, "{release} has {wanted:#?}, and by-windlass {merged:#?}");
     }
-    // They are merged, and neither replaced nor left as they were.
+    // The objects are merged, and neither replaced nor left unchanged.
     let [webhooks, account, deployment] = merged.as_slice() else { bail!("{merged:?}") };
     let webhook = &webhooks["webhooks"][0];
     ensure!(webhook["clientConfig"]["caBundle"] == bundle && webhook["timeoutSeconds"] == 2);

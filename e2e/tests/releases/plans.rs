@@ -1,4 +1,4 @@
-//! Where a policy asks for it, an operation of a release waits before anything of it is written until a user approves it.
+//! If a policy requires it, an operation of a release waits for a user's approval before it writes anything.
 //!
 //! Elsewhere: Kustomizations (`stories::plans`), deletions beyond a budget (`deletion_budget`).
 
@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 
 use super::helmfiles::{applied, follow_chart, keep, release, releases};
 
-/// A value that is in Secrets only.
+/// A value that only Secrets contain.
 const CANARY: &str = "canary-71c0aa52e8";
 
-/// A Secret that a chart makes of a value.
+/// The template of a Secret with a value.
 const LOGIN: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData:\n  password: {{ .Values.password | quote }}\n";
 
 /// A hook that runs before operations.
 const HOOK: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: before\n  annotations:\n    helm.sh/hook: pre-install,pre-upgrade\n";
 
-/// Waits for nothing but the API server.
+/// A spec with which the release does not wait for its objects.
 fn without_wait() -> Value {
     json!({"install": {"disableWait": true}, "upgrade": {"disableWait": true}})
 }
@@ -46,7 +46,7 @@ async fn an_installation_and_an_upgrade_wait_until_a_user_approves_each() -> Res
     let hooks = plan.spec.changes.clone().unwrap_or_default().hooks;
     ensure!(hooks == ["pre-install: ConfigMap/before"], "{hooks:?}");
     story.ensure_unread(CANARY, &app).await?;
-    // No record, no hook, no object.
+    // There is no record, no hook, and no object.
     let record = StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v1");
     let config = StoryObject::config_map("app-config");
     for target in [&record, &config, &StoryObject::config_map("before")] {
@@ -58,7 +58,7 @@ async fn an_installation_and_an_upgrade_wait_until_a_user_approves_each() -> Res
     story.await_no_plans().await?;
     let before = story.expect(&config).await?;
 
-    // An approval of one version is not for another one.
+    // An approval of one version does not apply to another.
     charts.publish("1.1.0", &files).await?;
     let first = story.await_pending(&app, "app@1.1.0").await?;
     charts.publish("1.2.0", &files).await?;
@@ -90,14 +90,14 @@ async fn a_chart_that_renders_something_else_each_time_cannot_be_approved() -> R
     ensure!(message.contains("(/data/token)"), "{message}");
     ensure!(story.plans().await?.is_empty(), "a Plan was written");
     ensure!(story.read(&StoryObject::config_map("random")).await?.is_none(), "it was written");
-    // Neither can one whose hook has the time.
+    // A release whose hook contains the current time cannot be approved either.
     let hook = format!("{HOOK}data:\n  at: {{{{ now | date \"15:04:05\" | quote }}}}\n");
     charts.publish("1.1.0", &[("templates/h.yaml", hook.as_str())]).await?;
     let message = story.await_message(&app, "app@1.1.0 cannot be approved").await?;
     ensure!(message.contains("ConfigMap/before (/data/at)"), "{message}");
     ensure!(story.plans().await?.is_empty(), "a Plan was written");
     ensure!(story.read(&StoryObject::config_map("before")).await?.is_none(), "it was written");
-    // Where no approval is needed, it is released.
+    // Without the policy, no approval is needed, and windlass releases the chart.
     story.delete(&policy).await?;
     story.await_revision(&app, 1).await?;
     story.end().await

@@ -1,4 +1,4 @@
-//! What the spec changes in rendered manifests, in which of them, and that another spec is another revision.
+//! The spec changes rendered manifests: which manifests change, and that a new spec makes a new revision.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::manifests::{PodBehavior, deployment};
@@ -81,7 +81,7 @@ async fn other_post_renderers_or_metadata_are_another_revision() -> Result<()> {
     let live = story.expect(&web).await?;
     ensure!(image(&live) == "example.com/app:1" && label(&live, "team").is_none());
 
-    // One that cannot be built is named by its place.
+    // A post-renderer that cannot be built is named by its position.
     let bad = json!([{"kustomize": {}}, {"kustomize": {"patches": [{"patch": "kind: [", "target": {"kind": "ConfigMap"}}]}}]);
     story.merge(&app, json!({"spec": {"postRenderers": bad}})).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;

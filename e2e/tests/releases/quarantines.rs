@@ -1,7 +1,7 @@
-//! A release that fails as often as its spec allows is quarantined: it is not released again, whatever else changes, before its
-//! chart or values do or a user lifts that.
+//! A release that has failed as often as its spec allows is quarantined. It is not released again until its chart or values
+//! change, or a user lifts the Quarantine.
 //!
-//! Elsewhere: the same of Kustomizations (`stories::quarantine`), remediation itself (`remediation`, `remedies`).
+//! Elsewhere: the same for Kustomizations (`stories::quarantine`), remediation itself (`remediation`, `remedies`).
 
 use anyhow::{Result, ensure};
 use crds::release::QuarantineAction;
@@ -38,7 +38,7 @@ async fn a_chart_that_failed_is_not_released_again_until_a_user_lifts_that() -> 
     ensure!(quarantine.spec.action == QuarantineAction::RollBack, "{:?}", quarantine.spec);
     ensure!(quarantine.spec.result.images == ["example.com/app:2"], "{:?}", quarantine.spec);
 
-    // Flux forgets failures with each change of the spec, and releases the same again.
+    // Flux forgets failures after each change of the spec, and releases the same again.
     story.merge(&app, json!({"spec": {"interval": "30m"}})).await?;
     let token = story.request(&app).await?;
     let is_handled = |object: &DynamicObject| {

@@ -1,4 +1,4 @@
-//! When objects are ready: by expressions of the spec, by Helm 3's list of kinds; what fails is named.
+//! When objects are ready: according to expressions in the spec, or to Helm 3's list of kinds. Failing objects are named.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -82,7 +82,7 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
     let config = StoryObject::config_map("app-config");
     story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |it| it.data["data"]["value"] == "x").await?;
-    // Meanwhile the wait observes its objects for the first time, and finds `a` ready.
+    // Meanwhile, the wait observes its objects for the first time, and finds `a` ready.
     story.history("app")?;
     is("a", "Starting").await?;
     is("b", "Up").await?;
@@ -136,7 +136,7 @@ async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_el
     story.merge_status(&widget, json!({"status": {"phase": "Up"}})).await?;
     story.await_revision(&poller, 1).await?;
 
-    // A Deployment is of those kinds, and awaited.
+    // A Deployment is one of those kinds, so windlass waits for it.
     let web = by_value().replace("web", "{{ .Release.Name }}");
     charts.publish("1.1.0", &[("templates/d.yaml", &web)]).await?;
     story.await_revision(&legacy, 2).await?;

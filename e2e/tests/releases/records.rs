@@ -1,4 +1,4 @@
-//! Records that are larger than a Secret may be: in parts, read again, and nothing of them is left behind.
+//! Records that are too large for a Secret are stored in several parts. They can be read again, and no part is left behind.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -12,7 +12,7 @@ use serde_json::json;
 const PART_OF: &str = "windlass.dev/release-part-of";
 const OWNER: &str = "windlass.dev/release-owner";
 
-/// A text that does not get shorter by packing.
+/// A text that does not get shorter by compression.
 fn noise(length: usize) -> String {
     let mut seed = 1u64;
     let mut next = || {
@@ -22,7 +22,7 @@ fn noise(length: usize) -> String {
     (0..length).map(|_| next()).collect()
 }
 
-/// To which revisions the other parts of records belong that are there.
+/// The revisions to which further parts of existing records belong.
 async fn parts(story: &Story) -> Result<Vec<String>> {
     let secrets = Api::<Secret>::namespaced(story.client.clone(), &story.namespace);
     let found = secrets.list_metadata(&ListParams::default().labels(PART_OF)).await?;
@@ -47,7 +47,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     let now = parts(&story).await?;
     ensure!(now == ["app.v1"], "{now:?}");
 
-    // A part that windlass left when it ended between two writes; one of another owner; one of another release.
+    // A part that windlass left when it ended between two writes, a part of another owner, and a part of another release.
     let own = object.uid().unwrap_or_default();
     for (name, owner, of) in [
         ("left", own.as_str(), "app.v9"),
@@ -63,11 +63,11 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     story.await_revision(&app, 2).await?;
     let now = parts(&story).await?;
     ensure!(now == ["app.v1", "app.v2", "app.v8", "web.v1"], "{now:?}");
-    // It is read again: nothing more happens.
+    // windlass reads the record again, and nothing more happens.
     story.rerun(&app).await?;
     story.await_revision(&app, 2).await?;
 
-    // A revision that fits is one Secret, and what is too old goes with its parts.
+    // A revision that fits into one Secret has no parts. An old revision is deleted with its parts.
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_revision(&app, 3).await?;
     let now = parts(&story).await?;

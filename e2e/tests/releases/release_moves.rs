@@ -1,4 +1,4 @@
-//! Where a release is and what it is called: what moves is removed there and installed here.
+//! A release whose namespace or name changes is removed from the old place and installed in the new one.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -41,7 +41,7 @@ async fn a_release_goes_where_its_target_namespace_says() -> Result<()> {
     story.expect(&config(&one)).await?;
     let made = story.expect(&namespace(&one)).await?;
     ensure!(made.metadata.labels.is_some_and(|it| it.get("name") == Some(&one)));
-    // The records are where the HelmRelease is.
+    // The records are in the namespace of the HelmRelease.
     story.expect(&record(&format!("{one}-app"), 1)).await?;
 
     story.merge(&app, json!({"spec": {"targetNamespace": two}})).await?;
@@ -50,7 +50,7 @@ async fn a_release_goes_where_its_target_namespace_says() -> Result<()> {
     story.expect(&config(&two)).await?;
     ensure!(story.read(&config(&one)).await?.is_none(), "it is still where it was");
     ensure!(story.read(&record(&format!("{one}-app"), 1)).await?.is_none());
-    // Nothing asked for the deletion of the namespace.
+    // No user asked for the deletion of the namespace, so it stays.
     story.expect(&namespace(&one)).await?;
     for name in [&one, &two] {
         story.delete(&namespace(name)).await?;

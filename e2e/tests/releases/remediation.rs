@@ -1,4 +1,4 @@
-//! A failed operation is undone by a rollback or a removal, or is retried; the history says so.
+//! A failed operation is undone by a rollback or a removal, or it is retried. The history shows it.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -46,7 +46,7 @@ async fn a_failed_upgrade_is_rolled_back() -> Result<()> {
     );
     ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
 
-    // Another version is another try.
+    // Another version is a new attempt.
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG), ("templates/d.yaml", &good)]).await?;
     let object = story.await_revision(&app, 4).await?;
     ensure!(condition(&object, "Remediated").is_null(), "{:?}", object.data);

@@ -1,4 +1,4 @@
-//! Rollbacks: what they run, to what they go, and what is done where there is nothing to go back to.
+//! Rollbacks: the hooks that they run, the revision that they restore, and what happens if there is no such revision.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -60,7 +60,7 @@ async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_reported(
     let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
     ensure!(story.history("app")?.len() == 2, "{:?}", story.history("app")?);
-    // A better version is another try.
+    // A better version is a new attempt.
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
     let object = story.await_revision(&app, 3).await?;
     ensure!(condition(&object, "Stalled").is_null(), "{:?}", object.data);
@@ -100,7 +100,7 @@ async fn a_revision_that_was_deleted_by_hand_is_no_target_and_no_end() -> Result
     let job = StoryObject::new("batch/v1", "Job", "slow");
     story.await_object(&job, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.delete(&StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v1")).await?;
-    // The hook is gone without an outcome, so its upgrade failed.
+    // The hook is deleted before it has ended, so its upgrade failed.
     story.delete(&job).await?;
     let again = |it: &DynamicObject| newest(it)["version"] == 3;
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, again).await?;

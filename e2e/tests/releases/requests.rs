@@ -1,4 +1,4 @@
-//! What users ask for by annotations, and releases that wait for others.
+//! Requests of users by annotations, and releases that wait for others.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
         Ok(object)
     };
     stalled(3).await?;
-    // A request to reconcile starts no further attempt, a reset does.
+    // A request to reconcile starts no further attempt, but a reset does.
     story.rerun(&app).await?;
     stalled(3).await?;
     story.merge(&app, asked(RESET_AT, "two")).await?;
@@ -50,7 +50,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, reset).await?;
     let object = stalled(4).await?;
     ensure!(object.data["status"]["upgradeFailures"] == 1, "{:?}", object.data);
-    // So does force, whatever the count.
+    // A forced request also starts an attempt, whatever the failure count is.
     story.merge(&app, asked(FORCE_AT, "three")).await?;
     let forced = |it: &kube::api::DynamicObject| {
         it.data["status"]["lastHandledForceAt"] == "three"
@@ -75,7 +75,7 @@ async fn a_release_waits_for_those_it_depends_on() -> Result<()> {
     let late = charts.release("late", late).await?;
     let text = story.await_failure(&app, "DependencyNotReady").await?;
     ensure!(text.contains(&format!("{}/base", story.namespace)), "{text}");
-    // The dependency exists and is suspended; then it is under way.
+    // The dependency exists but is suspended. Later it is being reconciled.
     let base = charts.release("base", json!({"suspend": true, "values": {"slow": true}})).await?;
     story.rerun(&app).await?;
     story.await_failure(&app, "DependencyNotReady").await?;
@@ -103,7 +103,7 @@ async fn a_chain_of_ten_is_ready_within_a_minute_whatever_the_intervals() -> Res
     let story = Story::with_windlass("release-chain").await?;
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    // The last one first, so that each waits.
+    // The last release is created first, so each one has to wait.
     for at in (0..10).rev() {
         let depends = match at {
             0 => json!([]),

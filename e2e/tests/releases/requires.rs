@@ -1,4 +1,4 @@
-//! A HelmRelease writes nothing before the Helm releases that it requires are deployed, by windlass or by `helm`.
+//! A HelmRelease writes nothing until the Helm releases that it requires are deployed, by windlass or by `helm`.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -13,7 +13,7 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     let other = Story::with_windlass("release-requires-target").await?;
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.5.0", &[("templates/a.yaml", CONFIG)]).await?;
-    // Its records and those of what it requires are in its own namespace, wherever its objects are.
+    // The records of the release and of its required releases are in its own namespace. Its objects may be in another one.
     let spec = json!({"suspend": true, "targetNamespace": other.namespace, "releaseName": "app"});
     let app = charts.release("app", spec).await?;
     let requires = json!({"metadata": {"annotations": {"release.windlass.dev/requires": "db >=1.5.0"}},
@@ -31,7 +31,7 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, has_message(&text)).await?;
     ensure!(other.read(&StoryObject::config_map("app-config")).await?.is_none());
     ensure!(story.history("app").is_err(), "nothing is stored");
-    // The helm program installs it.
+    // The program `helm` installs the required release.
     let chart = tempfile::tempdir()?;
     std::fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: db\nversion: 1.4.0\n")?;
     let folder = chart.path().display().to_string();

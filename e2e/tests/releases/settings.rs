@@ -1,4 +1,4 @@
-//! How objects are merged, what is kept of the past, what is waited for and cleaned up: as the spec says.
+//! Settings of the spec: how objects are merged, how much history is kept, what windlass waits for, and what it cleans up.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -27,14 +27,14 @@ async fn where_the_server_does_not_merge_we_do() -> Result<()> {
     };
     ensure!(live.metadata.managed_fields.iter().flatten().all(is_update), "the server merged");
     story.merge(&config, json!({"data": {"theirs": "y"}})).await?;
-    // By default an upgrade goes on as the installation did.
+    // By default, an upgrade merges in the same way as the installation.
     story.merge(&app, json!({"spec": {"values": {"extra": false, "value": "z"}}})).await?;
     story.await_revision(&app, 2).await?;
     let live = story.expect(&config).await?;
     let wanted = json!({"chart": "1.0.0", "theirs": "y", "value": "z"});
     ensure!(live.data["data"] == wanted, "{:?}", live.data);
     ensure!(live.metadata.managed_fields.iter().flatten().all(is_update), "the server merged");
-    // The server takes over, and still knows which fields were ours.
+    // The API server now merges, and still knows which fields belong to windlass.
     let spec = json!({"upgrade": {"serverSideApply": "enabled"}, "values": {"extra": true}});
     story.merge(&app, json!({"spec": spec})).await?;
     story.await_revision(&app, 3).await?;
@@ -70,7 +70,7 @@ async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() ->
         .await_gone(&StoryObject::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
         .await?;
     story.expect(&StoryObject::config_map("app-config")).await?;
-    // Without that setting they stay.
+    // Without that setting, the objects stay.
     story
         .merge(&app, json!({"spec": {"upgrade": {"timeout": "2s", "cleanupOnFail": false}}}))
         .await?;
@@ -111,7 +111,7 @@ async fn nothing_is_waited_for_and_no_more_is_kept_than_the_spec_says() -> Resul
     let history = story.history("app")?;
     ensure!(history.last().is_some_and(|it| it.starts_with("4 | uninstalled")), "{history:?}");
 
-    // The history that was kept is not a release any more: a new release is installed over it.
+    // The kept history is no longer a release, so a new release is installed over it.
     let app = charts.release("app", spec).await?;
     story.await_revision(&app, 5).await?;
     story.end().await
@@ -130,7 +130,7 @@ async fn values_are_kept_hooks_left_out_and_schemas_passed_over_where_the_spec_s
         ("templates/o.yaml", odd),
     ];
     charts.publish("1.0.0", &files).await?;
-    // Where the server merges it refuses unknown fields itself.
+    // If the API server merges, it refuses unknown fields itself.
     let without =
         json!({"disableHooks": true, "disableOpenAPIValidation": true, "serverSideApply": false});
     let install = json!({"disableHooks": true, "serverSideApply": false});
@@ -286,12 +286,12 @@ async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
     ensure!(owned[0].kind == "HelmRelease" && owned[0].controller.is_none(), "{owned:?}");
     let role = StoryObject::of::<ClusterRole>(&story.namespace);
     ensure!(owners(&story.expect(&role).await?).is_empty(), "owner references cross no namespaces");
-    // They are not drift, and the garbage collector follows them.
+    // Owner references are no drift, and the garbage collector follows them.
     story.rerun(&app).await?;
     ensure!(story.history("app")?.len() == 2);
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     story.delete(&app).await?;
-    // It learns of new kinds from time to time only.
+    // The garbage collector learns of new kinds only from time to time.
     story.await_gone(&config, DEFAULT_WAIT_TIMEOUT * 2).await?;
     story.delete(&role).await?;
     story.end().await

@@ -1,4 +1,4 @@
-//! Suspended releases are left as they are, also in the middle of something; what is newer ends a wait.
+//! windlass leaves suspended releases unchanged, even in the middle of an operation. A newer change ends a wait.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// A wait that ends because of something newer does so within this time; it would last for ten minutes.
+/// How soon a wait ends because of a newer change. Otherwise, it would last for ten minutes.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn suspend(it: bool) -> serde_json::Value {
     json!({"spec": {"suspend": it}})
 }
 
-/// Waits until the newest revision says that it was stopped by a suspension.
+/// Waits until the newest revision says that a suspension stopped it.
 async fn await_stopped(story: &Story, revision: usize) -> Result<()> {
     let line = format!(
         "{revision} | failed | app-1.1.0 | Upgrade \"app\" failed: suspended during the upgrade"
@@ -61,7 +61,7 @@ async fn an_upgrade_stops_behind_the_hook_during_which_it_is_suspended() -> Resu
     let job = |name: &str| StoryObject::new("batch/v1", "Job", name);
     story.await_object(&job("slow"), DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
-    // What was begun comes to its end, and nothing new begins.
+    // A started operation is completed, and no new one begins.
     story.let_complete("slow").await?;
     await_stopped(&story, 2).await?;
     ensure!(story.read(&job("next")).await?.is_none(), "a hook began while it was suspended");
@@ -93,12 +93,12 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     story.await_revision(&app, 1).await?;
     charts.publish("1.1.0", &[("templates/d.yaml", &web(PodBehavior::Unready))]).await?;
     story.await_condition(&app, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
-    // Before there is a record nothing has begun that could stop.
+    // Without a record, no operation has begun that could be stopped.
     let record = StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v2");
     story.await_object(&record, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
     await_stopped(&story, 2).await?;
-    // It says where it stopped, and that nothing is under way any more.
+    // The status says where the operation stopped, and that nothing is running any more.
     let is_settled = |it: &DynamicObject| {
         let ready = condition(it, "Ready");
         ready["status"] == "False" && condition(it, "Reconciling").is_null()
@@ -106,7 +106,7 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_settled).await?;
     let text = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
     ensure!(text.contains("suspended during the upgrade"), "{text}");
-    // A new version is not observed while it is suspended.
+    // windlass does not notice a new version while the release is suspended.
     charts.publish("1.2.0", &[("templates/d.yaml", &web(PodBehavior::Ready))]).await?;
     let chart = StoryObject::helm_chart(&format!("{}-app", story.namespace));
     story
@@ -143,11 +143,11 @@ async fn a_wait_ends_when_there_is_something_newer() -> Result<()> {
             condition(it, "Ready")["status"] == "True" && newest(it)["version"] == version
         }
     };
-    // An installation by new values.
+    // An installation is replaced because of new values.
     waits(1).await?;
     story.merge(&app, json!({"spec": {"values": {"pods": "ready"}}})).await?;
     story.await_object(&app, AT_ONCE, is_done(2)).await?;
-    // An upgrade by a new chart.
+    // An upgrade is replaced because of a new chart.
     story.merge(&app, json!({"spec": {"values": {"pods": "unready"}}})).await?;
     waits(3).await?;
     let mended = deployment_that_is_ready();

@@ -1,4 +1,5 @@
-//! Releases are made as the service account of the spec; the condition names that account and what it may not do.
+//! windlass releases with the rights of the ServiceAccount in the spec. The condition names the ServiceAccount and the missing
+//! right.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -8,12 +9,12 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// Lets the account `tenant` do anything with these resources of the story's namespace.
+/// Gives the ServiceAccount `tenant` all rights for these resources in the story's namespace.
 pub(crate) async fn allow(story: &Story, resources: &[&str]) -> Result<()> {
     allow_in(story, "", resources).await
 }
 
-/// The same with resources of a group, for which there is a Role of its own.
+/// Gives the ServiceAccount `tenant` all rights for these resources of an API group, with a separate Role.
 pub(crate) async fn allow_in(story: &Story, group: &str, resources: &[&str]) -> Result<()> {
     let name = format!("tenant{group}");
     let rules = json!([{"apiGroups": [group], "resources": resources, "verbs": ["*"]}]);
@@ -60,7 +61,7 @@ async fn a_missing_right_of_the_account_is_reported_and_a_new_right_is_enough() 
     allow(&story, &["secrets", "configmaps"]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&StoryObject::config_map("app-config")).await?;
-    // The account that installed the release removes it; without the account the removal is not allowed.
+    // The ServiceAccount that installed the release also removes it. Without the ServiceAccount, the removal fails.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
@@ -87,7 +88,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
     let text = story.await_message(&app, "app-config").await?;
     ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
     ensure!(other.read(&StoryObject::config_map("app-config")).await?.is_none());
-    // Nor may a template read there.
+    // A template may not read in another namespace either.
     let peeks = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: peeked}\ndata:\n  \
                  found: {{ (lookup \"v1\" \"ConfigMap\" .Values.there \"kube-root-ca.crt\") | toJson | quote }}\n";
     charts.publish("1.1.0", &[("templates/a.yaml", peeks)]).await?;

@@ -1,4 +1,4 @@
-//! Tests of charts are run after each revision, filtered by name, and their failure counts or does not.
+//! windlass runs the tests of charts after each revision, filters them by name, and may ignore their failure.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -75,7 +75,7 @@ async fn a_failed_test_is_undone_unless_the_remediation_ignores_it() -> Result<(
     let history = story.history("strict")?;
     ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
 
-    // The failure is reported all the same.
+    // The failure is still reported.
     let text = story.await_failure(&lenient, "TestFailed").await?;
     ensure!(text.contains("lenient-probe"), "{text}");
     let object = story.expect(&lenient).await?;

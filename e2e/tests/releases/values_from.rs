@@ -1,4 +1,4 @@
-//! Values come from ConfigMaps and Secrets, change with them, and what Secrets hold is shown nowhere.
+//! Values come from ConfigMaps and Secrets and change with them. No output shows the values of Secrets.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -61,7 +61,7 @@ async fn values_are_put_together_in_their_order_and_follow_their_objects() -> Re
     )
     .await?;
 
-    // Each change is an upgrade, without a request.
+    // Each change leads to an upgrade without a request.
     config(&story, "base", json!({"values.yaml": "a: new\nc: base\n", "flag": "off"})).await?;
     story.await_revision(&app, 2).await?;
     let set = json!({"flag": "off", "token": "t0ken,x={odd}"});
@@ -74,7 +74,7 @@ async fn values_are_put_together_in_their_order_and_follow_their_objects() -> Re
     story.await_revision(&app, 3).await?;
     let set = json!({"flag": "off", "token": "t0ken-2"});
     await_values(&story, json!({"a": "new", "b": "s3cret-c", "c": "inline", "set": set})).await?;
-    // What was optional is there now.
+    // The optional ConfigMap now exists.
     config(&story, "nowhere", json!({"values.yaml": "d: late\n"})).await?;
     story.await_revision(&app, 4).await?;
     let messages = story.all_messages(&app, "app").await?;

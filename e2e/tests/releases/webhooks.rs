@@ -1,5 +1,5 @@
-//! Admission webhooks of others: the condition has the words in which they reject an object, which is retried as the spec
-//! says, and a webhook that does not answer holds up no other release.
+//! Admission webhooks of others. The condition contains the text with which a webhook rejects an object, and the spec decides
+//! about retries. A webhook that does not answer delays no other release.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -15,7 +15,7 @@ fn configuration(story: &Story) -> StoryObject {
     StoryObject::new("admissionregistration.k8s.io/v1", kind, &story.namespace)
 }
 
-/// Has the API server ask a webhook about ConfigMaps, and waits until it does.
+/// Makes the API server call a webhook for ConfigMaps, and waits until it does.
 async fn register(story: &Story, webhook: &AdmissionWebhookServer, seconds: u32) -> Result<()> {
     story.apply_value(webhook.configuration(&story.namespace, seconds)).await?;
     story

@@ -1,4 +1,4 @@
-//! How long ReleaseAudits are kept, where they are archived, and that they can be turned off.
+//! How long windlass keeps ReleaseAudits, where it archives them, and how to turn them off.
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::{AuditOperation, ReleaseAudit};
@@ -20,7 +20,7 @@ async fn old_audits_are_deleted_and_audits_can_be_turned_off() -> Result<()> {
     story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
     story.await_revision(&app, 2).await?;
     await_audits(&story, 2).await?;
-    // They are deleted at the start, and from time to time.
+    // windlass deletes old audits at its start, and from time to time.
     windlass.operator.kill()?;
     windlass.resume().await?;
     let left = story
@@ -57,7 +57,7 @@ async fn audits_are_archived_before_they_are_deleted() -> Result<()> {
     story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
     story.await_revision(&app, 2).await?;
     let before = await_audits(&story, 2).await?;
-    // Without the bucket nothing is deleted.
+    // Without the bucket, windlass deletes no audit.
     windlass.operator.kill()?;
     windlass.resume().await?;
     story

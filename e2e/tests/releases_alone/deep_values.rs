@@ -1,4 +1,4 @@
-//! A HelmRelease whose values are nested too deeply to decode: its condition says so, and other HelmReleases reconcile.
+//! A HelmRelease whose values are nested too deeply to decode. Its condition says so, and other HelmReleases are reconciled.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -8,7 +8,7 @@ use http::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What is read of an object, without its spec.
+/// The fields of an object that are read, without its spec.
 #[derive(Deserialize)]
 struct StatusOnlyObject {
     #[serde(default)]
@@ -20,7 +20,8 @@ fn values(depth: usize) -> String {
     format!(r#"{{"spec":{{"values":{values}}}}}"#)
 }
 
-/// Sends a request about a HelmRelease of the story, and reads the answer as text: no client reads what is so deep.
+/// Sends a request about a HelmRelease of the story, and returns the answer as text. No client can decode values that are so
+/// deep.
 async fn send(story: &Story, method: Method, name: &str, body: String) -> Result<String> {
     let namespace = &story.namespace;
     let path =
@@ -70,7 +71,7 @@ async fn values_nested_too_deeply_are_reported_on_their_release_and_affect_no_ot
     send(&story, Method::PATCH, "deep", values(300)).await?;
     await_unreadable(&story, "deep").await?;
     story.await_event("HelmRelease", "deep", "levels deep").await?;
-    // A release that depends on it waits, whatever it was before.
+    // A release that depends on it waits, whatever its previous state was.
     let after = charts.release("after", json!({"dependsOn": [{"name": "deep"}]})).await?;
     story.await_condition(&after, "Ready", "False", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge(&well, json!({"spec": {"values": {"value": "2"}}})).await?;
@@ -81,7 +82,7 @@ async fn values_nested_too_deeply_are_reported_on_their_release_and_affect_no_ot
     story.merge(&well, json!({"spec": {"values": {"value": "3"}}})).await?;
     story.await_revision(&well, 3).await?;
 
-    // Mended it is released again, and so is who waited for it.
+    // After the values are corrected, it is released again, and so is the waiting release.
     send(&story, Method::PATCH, "deep", r#"{"spec":{"values":{"a":null,"value":"2"}}}"#.into())
         .await?;
     story.await_revision(&deep, 2).await?;

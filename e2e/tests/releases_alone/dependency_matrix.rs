@@ -1,8 +1,8 @@
-//! Each kind that applies depends on each of them, and on a source: it is applied after what it depends on, and deleted before
-//! it, by the order of the requests in the audit log of the API server.
+//! Each applier kind depends on each applier kind and on a source. An object is applied after its dependency and deleted before
+//! it. The audit log of the API server shows the order.
 //!
-//! All pairs are applied, and removed again, by one commit. Elsewhere: what is said while an object waits
-//! (`stories/dependencies.rs`), deletions by users, which dependents are awaited (`stories/reverse_deletion.rs`).
+//! One commit applies all pairs, and another one removes them. Elsewhere: the messages of waiting objects
+//! (`stories/dependencies.rs`), deletions by users, and which dependents delay a deletion (`stories/reverse_deletion.rs`).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::lifecycle_matrix::{CHART, HELMFILE, ReleaseKind};
 
-/// How long a step of a pair may take, with all others beside it.
+/// How long a step of a pair may take while all others run beside it.
 const PATIENCE: Duration = DEFAULT_WAIT_TIMEOUT.saturating_mul(2);
 
 const SOURCE_API: &str = "source.toolkit.fluxcd.io/v1";
@@ -25,7 +25,7 @@ const SOURCE_API: &str = "source.toolkit.fluxcd.io/v1";
 const KINDS: [ReleaseKind; 3] =
     [ReleaseKind::Kustomization, ReleaseKind::HelmRelease, ReleaseKind::Helmfile];
 
-/// What another object depends on.
+/// The kind of the dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NeededKind {
     Applier(ReleaseKind),
@@ -80,7 +80,7 @@ impl KindPair {
         }
     }
 
-    /// Both objects.
+    /// Both objects of the pair.
     fn objects(&self, namespace: &str, url: &str) -> [Value; 2] {
         let name = self.needed_name();
         let needed = match self.needed {
@@ -96,7 +96,7 @@ impl KindPair {
         [dependent, needed]
     }
 
-    /// The files of both, below the folder of the Kustomization that applies them.
+    /// The files of both objects, below the folder of the Kustomization that applies them.
     fn files(&self, namespace: &str, url: &str) -> [(String, String); 2] {
         self.objects(namespace, url).map(|object| {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -104,7 +104,7 @@ impl KindPair {
         })
     }
 
-    /// Checks that what is needed was made before what needs it, and removed after it.
+    /// Checks that the dependency was created before the dependent and removed after it.
     fn ensure_order(&self, log: &AuditedOrder) -> Result<()> {
         let config = format!("{}-config", self.name());
         let needed = format!("{}-config", self.needed_name());
@@ -115,7 +115,7 @@ impl KindPair {
                 ensure!(created(&needed)? < created(&config)?, "it was applied too early");
                 removed < log.first_change(&format!("removed configmaps/{needed}"))?
             }
-            // Its own finalizer may wait for what needs it.
+            // The finalizer of the object itself may wait for the dependent.
             NeededKind::GitRepository => {
                 removed < log.last_request(&format!("gitrepositories/{}", self.needed_name()))?
             }
@@ -125,7 +125,7 @@ impl KindPair {
     }
 }
 
-/// What windlass did, with the times at which the API server received it.
+/// What windlass did, with the times of the requests.
 struct AuditedOrder {
     changes: Vec<(String, String)>,
     requests: Vec<AuditedWriteRequest>,
@@ -144,7 +144,7 @@ impl AuditedOrder {
         found.map(|(at, _)| at.as_str()).with_context(|| format!("windlass never `{wanted}`"))
     }
 
-    /// The last request about an object or its status, by which it goes if it is gone.
+    /// The last request about an object or its status. If the object was deleted, this request completed the deletion.
     fn last_request(&self, object: &str) -> Result<&str> {
         let found = self.requests.iter().rfind(|it| it.what.contains(object));
         found.map(|it| it.at.as_str()).with_context(|| format!("windlass never wrote {object}"))

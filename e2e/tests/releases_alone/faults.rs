@@ -1,5 +1,5 @@
-//! An API server that refuses a part of all requests, conflicts among them: releases come to their end all the same,
-//! and no hook runs twice. One that falls silent in the middle of many writes: each is audited once.
+//! An API server that refuses a part of all requests, including with conflicts. Releases still complete, and no hook runs
+//! twice. Also an API server that stops answering during many writes: each write is audited once.
 //!
 //! Elsewhere: a program that ends at every write (`cargo xtask crash`).
 
@@ -16,7 +16,7 @@ use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use serde_json::json;
 
-/// How long the API server is silent: until a request that was under way was repeated in vain.
+/// How long the API server does not answer. In this time, a running request is repeated without success.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// How many objects are written one after the other.
@@ -32,8 +32,8 @@ fn config_maps(value: &str) -> String {
     maps.join("---\n")
 }
 
-/// Has the API server fall silent after a write of one of the objects: it carries the write out and does not answer it. By
-/// then statuses were written. `begin` has the objects written.
+/// Makes the API server stop answering after a write of one of the objects. It carries out the write without an answer. By
+/// then, statuses were written. `begin` starts the writes of the objects.
 async fn silenced(proxy: &ApiProxy, begin: impl Future<Output = Result<()>>) -> Result<()> {
     let mut cut = proxy.cut_at(COUNT / 2, ConnectionCutMoment::After);
     begin.await?;
@@ -45,7 +45,8 @@ async fn silenced(proxy: &ApiProxy, begin: impl Future<Output = Result<()>>) -> 
     Ok(())
 }
 
-/// Waits until all objects have a value, and each change of one is in an audit of the operation. None is in two.
+/// Waits until all objects have a value, and each change is in an audit of the operation. Checks that no change is in two
+/// audits.
 async fn await_audited_once(story: &Story, value: &str, operation: AuditOperation) -> Result<()> {
     for at in 0..COUNT {
         story.await_value(&map_name(at), value).await?;
@@ -91,7 +92,7 @@ async fn refused(name: &str, status: u16) -> Result<()> {
     };
     publish(1).await?;
     proxy.begin(ApiFault::Refusing { status, percent: 5 });
-    // What fails without a trace in storage is tried again, however often it is.
+    // A failure without a trace in the storage is always retried.
     let app = charts.release("app", json!({"install": {"remediation": {"retries": -1}}})).await?;
     let is_ready = |version: i64| {
         move |object: &kube::api::DynamicObject| {
@@ -131,7 +132,7 @@ async fn a_correction_of_drift_whose_answer_is_lost_is_audited_once() -> Result<
     charts.publish("1.0.0", &[("templates/a.yaml", config_maps("1").as_str())]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
-    // All of it has drifted when the first of it is corrected.
+    // All objects have drifted before the first one is corrected.
     for at in 0..COUNT {
         let map = StoryObject::config_map(&map_name(at));
         story.merge(&map, json!({"data": {"value": "edited"}})).await?;

@@ -1,5 +1,5 @@
-//! Flux's helm-controller before windlass and after it: each takes over what the other released as it is, without an
-//! upgrade. A label says which of the two reconciles a HelmRelease, as with shards.
+//! Flux's helm-controller and windlass replace each other. Each takes over the releases of the other without an upgrade. A
+//! label decides which of them reconciles a HelmRelease, as with shards.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
@@ -13,20 +13,20 @@ use testbed::oracle::OracleProgram;
 
 const LABEL: &str = "sharding.fluxcd.io/key";
 
-/// A windlass that leaves what is labelled to Flux.
+/// Starts a windlass that leaves labelled objects to Flux.
 async fn windlass(story: &Story) -> Result<WindlassProcess> {
     WindlassProcess::start_for(story, &[&format!("--watch-label-selector={LABEL} notin (flux)")])
         .await
 }
 
-/// Flux's controller for what is labelled.
+/// Starts Flux's controller for labelled objects.
 async fn helm_controller(story: &Story) -> Result<OperatorProcess> {
     let selector = format!("--watch-label-selector={LABEL} in (flux)");
     let flags = ["--watch-all-namespaces=false", selector.as_str()];
     story.flux_controller(OracleProgram::HelmController, &flags).await
 }
 
-/// Labels a HelmRelease for one of the two, requests a reconciliation, and waits until it is done.
+/// Labels a HelmRelease for one of them, requests a reconciliation, and waits until it is done.
 async fn give(story: &Story, app: &StoryObject, to: Option<&str>) -> Result<DynamicObject> {
     story.merge(app, json!({"metadata": {"labels": {LABEL: to}}})).await?;
     let token = story.request(app).await?;
@@ -40,8 +40,7 @@ async fn give(story: &Story, app: &StoryObject, to: Option<&str>) -> Result<Dyna
     outcome.with_context(|| format!("{app} was not reconciled after it was given to {to:?}"))
 }
 
-/// What must stay as it is when another controller takes over: what the status says of the release, its records, its
-/// objects.
+/// The data that must not change when another controller takes over: the release in the status, its records, and its objects.
 async fn stand(story: &Story, object: &DynamicObject, name: &str) -> Result<Value> {
     let status = &object.data["status"];
     let said = [
@@ -71,7 +70,8 @@ async fn stand(story: &Story, object: &DynamicObject, name: &str) -> Result<Valu
     Ok(json!({"status": said, "versions": versions, "helm": story.history(name)?}))
 }
 
-/// A chart with a hook and a test, and two HelmReleases for it: a plain one, and one with all that has a digest.
+/// Creates a chart with a hook and a test, and two HelmReleases for it. One is plain, and the other uses all fields with a
+/// digest.
 async fn begin(
     story: &Story,
     charts: &StoryChartRepository<'_>,
@@ -132,7 +132,7 @@ async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Re
         let writes = story.writes()?;
         ensure!(!writes.iter().any(|it| it.what.ends_with(&record)), "{writes:#?}");
         ensure!(before == after, "windlass changed {name}:\n{before:#}\n{after:#}");
-        // From here on it is a release like any other.
+        // From now on, it is an ordinary release.
         story.merge(app, json!({"spec": {"values": {"value": "two"}}})).await?;
         let object = story.await_revision(app, 2).await?;
         ensure!(object.data["status"]["history"][1]["status"] == "superseded", "{:?}", object.data);
@@ -173,7 +173,7 @@ async fn what_windlass_released_is_taken_over_by_flux_as_it_is() -> Result<()> {
         let before = stand(&story, &story.expect(app).await?, name).await?;
         let after = stand(&story, &give(&story, app, Some("flux")).await?, name).await?;
         ensure!(before == after, "helm-controller changed {name}:\n{before:#}\n{after:#}");
-        // And the removal is Flux's, with windlass gone for good but for its sources.
+        // Flux removes the release. Only the sources of windlass still run.
         story.delete(app).await?;
         story.await_gone(app, DEFAULT_WAIT_TIMEOUT).await?;
         story

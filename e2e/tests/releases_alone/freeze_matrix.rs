@@ -1,8 +1,8 @@
-//! A Freeze and what may begin an operation on a HelmRelease or a Helmfile: a changed spec, approvals of Plans and of lifecycles,
-//! drift, the deletion by a user; and the commands that say what it holds.
+//! A Freeze, and everything that may start an operation on a HelmRelease or a Helmfile. The triggers are a changed spec,
+//! approvals of Plans and lifecycles, drift, and the deletion by a user. Also the commands that show what a Freeze holds.
 //!
-//! All cases are played side by side under one Freeze. Elsewhere: new revisions, requested rollbacks, prunes, users who go past
-//! a Freeze (`releases/freezes.rs`), Kustomizations (`stories/freeze_triggers.rs`).
+//! All cases run in parallel under one Freeze. Elsewhere: new revisions, requested rollbacks, prunes, bypassing a Freeze
+//! (`releases/freezes.rs`), Kustomizations (`stories/freeze_triggers.rs`).
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use serde_json::{Value, json};
 
 use super::lifecycle_matrix::{CHART, HELMFILE, ReleaseKind, SEEN};
 
-/// How long a step of a case may take, with all others beside it.
+/// How long a step of a case may take while all others run beside it.
 const PATIENCE: Duration = DEFAULT_WAIT_TIMEOUT.saturating_mul(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FreezeTrigger {
-    /// Other values.
+    /// The values change.
     Spec,
-    /// The approval of a Plan that waited before.
+    /// A Plan that waited before is approved.
     Plan,
-    /// The answer of an event that waited before.
+    /// A LifecycleEvent that waited before is answered.
     Lifecycle,
-    /// A change in the cluster, which the Freeze leaves as well.
+    /// An object in the cluster changes, and the Freeze leaves it unchanged.
     Drift,
-    /// A user deletes the object, which passes.
+    /// A user deletes the object, which a Freeze allows.
     Deletion,
 }
 
@@ -41,7 +41,7 @@ struct TriggerCase {
     trigger: FreezeTrigger,
 }
 
-/// Helmfiles correct no drift, and deletions of HelmReleases by users have a story.
+/// Helmfiles correct no drift. Deletions of HelmReleases by users have their own story.
 const CASES: [TriggerCase; 8] = [
     TriggerCase { kind: ReleaseKind::HelmRelease, trigger: FreezeTrigger::Spec },
     TriggerCase { kind: ReleaseKind::HelmRelease, trigger: FreezeTrigger::Plan },
@@ -66,7 +66,7 @@ impl TriggerCase {
         format!("{}-config", self.name())
     }
 
-    /// The object with a value. What waits for approval is not its installation.
+    /// The object with a value. Only later changes wait for approval, not its installation.
     fn object(self, namespace: &str, value: &str) -> Value {
         let mut object = self.kind.object(namespace, &self.name(), value);
         match self.trigger {
@@ -91,7 +91,7 @@ impl TriggerCase {
         story.await_object(&config, PATIENCE, has_value).await.map(drop)
     }
 
-    /// The Plan for which it waits.
+    /// Waits for the Plan of the object.
     async fn await_plan(self, story: &Story) -> Result<Plan> {
         let name = self.name();
         let what = format!("a Plan of {name}");
@@ -107,7 +107,7 @@ impl TriggerCase {
             .await
     }
 
-    /// The event whose answer it awaits.
+    /// Waits for the LifecycleEvent of the object.
     async fn await_asked(self, story: &Story) -> Result<LifecycleEvent> {
         let name = self.name();
         let what = format!("{name} to be asked about");
@@ -121,7 +121,7 @@ impl TriggerCase {
             .await
     }
 
-    /// Installs it, and has what it does next wait for an answer where a case is about that.
+    /// Installs the object. If the case is about an approval, the next change waits for an answer.
     async fn prepare(self, story: &Story) -> Result<()> {
         self.desire(story, "one").await?;
         story.await_object(&self.target(), PATIENCE, is_ready).await?;
@@ -135,7 +135,7 @@ impl TriggerCase {
                 let check = story.lifecycle(&name, &["PreUpgrade"], json!({})).await?;
                 let subjects = json!([{"kind": format!("{:?}", self.kind), "name": name}]);
                 story.bind(&check, json!({"subjects": subjects})).await?;
-                // windlass learns of bindings by a watch of its own, which may be behind that of the object.
+                // windlass watches bindings separately, so it may notice a binding later than the object.
                 tokio::time::sleep(SEEN).await;
                 self.desire(story, "two").await?;
                 self.await_asked(story).await.map(drop)
@@ -144,7 +144,7 @@ impl TriggerCase {
         }
     }
 
-    /// Does what would begin an operation without the Freeze, and waits until the object says that it is held.
+    /// Triggers an operation, and waits until the object says that the Freeze holds it.
     async fn pull(self, story: &Story) -> Result<()> {
         let target = self.target();
         match self.trigger {
@@ -168,7 +168,8 @@ impl TriggerCase {
                 return story.await_gone(&target, PATIENCE).await;
             }
         }
-        // It is held since the Freeze was seen: only a run after the trigger says that this changes nothing.
+        // The object has been held since windlass noticed the Freeze. Only a reconciliation after the trigger shows that the
+        // trigger changes nothing.
         let token = story.request(&target).await?;
         let is_held = |object: &DynamicObject| {
             object.data["status"]["lastHandledReconcileAt"] == token.as_str() && is_frozen(object)
@@ -176,7 +177,7 @@ impl TriggerCase {
         story.await_object(&target, PATIENCE, is_held).await.map(drop)
     }
 
-    /// The value that its ConfigMap has while the Freeze denies.
+    /// The value of its ConfigMap while the Freeze denies changes.
     fn frozen_value(self) -> Option<&'static str> {
         match self.trigger {
             FreezeTrigger::Drift => Some("by hand"),
@@ -185,7 +186,7 @@ impl TriggerCase {
         }
     }
 
-    /// The value that it has afterwards.
+    /// The value of its ConfigMap after the Freeze.
     fn final_value(self) -> &'static str {
         if self.trigger == FreezeTrigger::Drift { "one" } else { "two" }
     }
@@ -196,7 +197,7 @@ fn is_ready(object: &DynamicObject) -> bool {
     ready["status"] == "True" && ready["observedGeneration"].as_i64() == object.metadata.generation
 }
 
-/// Whether an object waits, or its drift is not corrected.
+/// Whether an object waits for the end of the Freeze, or its drift is not corrected.
 fn is_frozen(object: &DynamicObject) -> bool {
     let is_said = |kind: &str| condition(object, kind)["reason"] == "Frozen";
     is_said("Ready") || is_said("windlass.dev/Freeze")
@@ -217,7 +218,7 @@ async fn whatever_begins_an_operation_on_a_release_waits_for_the_end_of_a_freeze
 
     let kinds = json!(["HelmRelease", "Helmfile"]);
     let freeze = story.freeze(json!({"driftCorrection": "Deny", "kinds": kinds})).await?;
-    // What has nothing new says that the Freeze is seen.
+    // Objects without a change show that windlass has noticed the Freeze.
     for case in CASES.into_iter().filter(|it| it.trigger == FreezeTrigger::Drift) {
         story.request(&case.target()).await?;
         story.await_object(&case.target(), PATIENCE, is_frozen).await?;

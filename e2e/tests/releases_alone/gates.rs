@@ -1,4 +1,4 @@
-//! Feature gates of Flux's helm-controller that change what is released.
+//! Feature gates of Flux's helm-controller that affect releases.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
@@ -50,7 +50,7 @@ async fn names_are_looked_up_and_digests_are_no_part_of_versions_where_gates_say
     let found = config.data["data"]["found"].as_str().unwrap_or_default();
     ensure!(["127.0.0.1", "::1"].contains(&found), "{:?}", config.data);
 
-    // A tag that was moved is the same version, so nothing is upgraded.
+    // A moved tag is the same version, so nothing is upgraded.
     let second = push("two").await?;
     story.request(&source).await?;
     let is_moved = |it: &DynamicObject| {

@@ -1,6 +1,6 @@
-//! Every phase with every outcome, of a HelmRelease, a Helmfile and a Kustomization.
+//! Every lifecycle phase with every outcome, for a HelmRelease, a Helmfile and a Kustomization.
 //!
-//! A windlass of its own is killed in the middle of all of them. Elsewhere: what else follows from an answer
+//! The stories have their own windlass, which is killed in the middle of all cases. Elsewhere: further effects of an answer
 //! (`releases/lifecycles.rs`, `releases/helmfile_lifecycles.rs`, `stories/lifecycles.rs`).
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// How many cases are played at once.
+/// How many cases run at once.
 const AT_ONCE: usize = 16;
 
-/// Within what time windlass sees a new binding.
+/// How soon windlass notices a new binding.
 pub(super) const SEEN: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(super) const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
@@ -41,7 +41,7 @@ impl ReleaseKind {
         }
     }
 
-    /// An object that makes the ConfigMap `NAME-config` with a value, from the GitRepository `shop`.
+    /// An object that creates the ConfigMap `NAME-config` with a value, from the GitRepository `shop`.
     pub(super) fn object(self, namespace: &str, name: &str, value: &str) -> Value {
         let source = json!({"kind": "GitRepository", "name": "shop"});
         let (api, spec) = match self {
@@ -72,15 +72,15 @@ enum ReleaseOutcome {
     Succeeded,
     Failed,
     TimedOut,
-    /// Something newer comes while it waits.
+    /// A newer change arrives while the object waits.
     Newer,
-    /// It is suspended while it waits, and answered meanwhile.
+    /// The object is suspended while it waits, and answered meanwhile.
     Suspended,
-    /// Its windlass is killed while it waits.
+    /// windlass is killed while the object waits.
     Killed,
 }
 
-/// One object that a Lifecycle of its own holds at one phase.
+/// An object that its own Lifecycle holds at one phase.
 #[derive(Debug, Clone)]
 struct HeldPhaseCase {
     kind: ReleaseKind,
@@ -91,7 +91,7 @@ struct HeldPhaseCase {
 const INSTALL: [&str; 2] = ["PreInstall", "PostInstall"];
 const UPGRADE: [&str; 3] = ["PreUpgrade", "PostUpgrade", "Promote"];
 const DELETE: [&str; 2] = ["PreDelete", "PostDelete"];
-/// Of HelmReleases only.
+/// Phases of HelmReleases only.
 const ROLLBACK: [&str; 2] = ["PreRollback", "PostRollback"];
 
 /// An object that the API server refuses, in a revision that is rolled back.
@@ -103,7 +103,7 @@ fn cases(kind: ReleaseKind, outcomes: &[ReleaseOutcome]) -> Vec<HeldPhaseCase> {
     let phases = INSTALL.iter().chain(&UPGRADE).chain(&DELETE).chain(rollbacks);
     let all = phases.flat_map(|phase| {
         let is_removal = DELETE.contains(phase);
-        // Nothing is newer than a removal, and what is suspended goes without one.
+        // No change is newer than a removal, and a suspended object is deleted without a removal.
         let is_none =
             |it: &ReleaseOutcome| matches!(it, ReleaseOutcome::Newer | ReleaseOutcome::Suspended);
         let its = outcomes.iter().filter(move |it| !is_removal || !is_none(it));
@@ -134,7 +134,7 @@ impl HeldPhaseCase {
         self.kind.target(&self.name())
     }
 
-    /// The object with a value, and more in its spec.
+    /// The object with a value, and with further fields in its spec.
     fn object(&self, namespace: &str, value: &str) -> Value {
         let mut object = self.kind.object(namespace, &self.name(), value);
         if self.is_rollback() {
@@ -158,7 +158,7 @@ impl HeldPhaseCase {
         let lifecycle = story.lifecycle(&name, &[self.phase], json!({"timeout": timeout})).await?;
         let subjects = json!([{"kind": format!("{:?}", self.kind), "name": name}]);
         story.bind(&lifecycle, json!({"subjects": subjects})).await?;
-        // windlass learns of bindings by a watch of its own, which may be behind that of the object.
+        // windlass watches bindings separately, so it may notice a binding later than the object.
         tokio::time::sleep(SEEN).await;
         let wanted = self.wanted();
         match DELETE.contains(&self.phase) {
@@ -180,7 +180,7 @@ impl HeldPhaseCase {
                 story.answer(&event, "Failed", "no quota").await?;
                 self.await_message(story, "no quota").await?;
                 if self.phase == "PreDelete" {
-                    // A removal is attempted again, with another event; that of a Kustomization at its interval.
+                    // windlass tries a removal again, with another event. For a Kustomization, it does so at the interval.
                     story.request(&self.target()).await?;
                     let again = self.await_asked(story, Some(&event)).await?;
                     story.answer(&again, "Succeeded", "").await?;
@@ -193,7 +193,7 @@ impl HeldPhaseCase {
                 let is_installed =
                     self.phase == "PostInstall" && self.kind != ReleaseKind::Kustomization;
                 if is_installed || self.is_rollback() {
-                    // What is installed by then is upgraded.
+                    // The installed version is then upgraded.
                     return self.await_end(story, "three").await;
                 }
                 let again = self.await_asked(story, Some(&event)).await?;
@@ -207,12 +207,12 @@ impl HeldPhaseCase {
                 story.merge(&target, json!({"spec": {"suspend": false}})).await?;
                 self.await_end(story, wanted).await
             }
-            // The rest comes after the kill.
+            // The rest of the case follows after the kill.
             ReleaseOutcome::Killed => Ok(()),
         }
     }
 
-    /// The rest of the case, once windlass runs again.
+    /// The rest of the case, after windlass runs again.
     async fn finish(&self, story: &Story, before: &LifecycleEvent) -> Result<()> {
         let event = self.await_asked(story, None).await?;
         ensure!(event.uid() == before.uid(), "{self:?} was asked anew");
@@ -220,7 +220,7 @@ impl HeldPhaseCase {
         self.await_end(story, self.wanted()).await.with_context(|| format!("{self:?}"))
     }
 
-    /// Waits for an event of the object other than `not`.
+    /// Waits for a LifecycleEvent of the object other than `not`.
     async fn await_asked(
         &self,
         story: &Story,
@@ -265,7 +265,7 @@ impl HeldPhaseCase {
         story.await_value(&format!("{}-config", self.name()), "one").await.map(drop)
     }
 
-    /// Waits for a message in the status, or in an event: an object that was removed by then has no status any more.
+    /// Waits for a message in the status or in an event, because a removed object has no status.
     async fn await_message(&self, story: &Story, text: &str) -> Result<()> {
         let kind = format!("{:?}", self.kind);
         let name = self.name();
@@ -279,7 +279,7 @@ impl HeldPhaseCase {
         story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, has_message).await.map(drop)
     }
 
-    /// Waits until the object has the value `wanted`, or is gone, and has no open event.
+    /// Waits until the object has the value `wanted` or is deleted, and has no open LifecycleEvent.
     async fn await_end(&self, story: &Story, wanted: &str) -> Result<()> {
         match DELETE.contains(&self.phase) {
             true => {
@@ -304,12 +304,12 @@ impl HeldPhaseCase {
             .await
     }
 
-    /// After a failure nothing goes on by itself; without the binding a removal does.
+    /// After a failure, the object does not continue by itself. Without the binding, a removal continues.
     async fn let_go(&self, story: &Story, lifecycle: &str) -> Result<()> {
         story.delete(&StoryObject::of::<LifecycleBinding>(lifecycle)).await?;
         if DELETE.contains(&self.phase) {
             story.request(&self.target()).await.map(drop).or_else(|error| {
-                // It may be gone by now.
+                // The object may be deleted by now.
                 let text = format!("{error:#}");
                 if text.contains("not found") { Ok(()) } else { Err(error) }
             })?;
@@ -345,7 +345,7 @@ async fn play_all(kind: ReleaseKind) -> Result<()> {
     let played = stream::iter(&all).map(|case| case.play(&story)).buffer_unordered(AT_ONCE);
     played.try_collect::<()>().await?;
 
-    // All phases wait when it is killed.
+    // All phases wait when windlass is killed.
     let all = cases(kind, &[ReleaseOutcome::Killed]);
     let played = stream::iter(&all).map(|case| case.play(&story)).buffer_unordered(AT_ONCE);
     played.try_collect::<()>().await?;
@@ -358,7 +358,7 @@ async fn play_all(kind: ReleaseKind) -> Result<()> {
     let finished = stream::iter(&all).map(|case| case.finish(&story, &before[&case.name()]));
     finished.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     let twice = story.creations(&["lifecycleevents", "releaseaudits"])?;
-    // The removal of a Kustomization that a lifecycle refused is the same attempt when it is asked for again.
+    // If a lifecycle refused the removal of a Kustomization, a further request belongs to the same attempt.
     let is_again = |name: &str| name.starts_with("lifecycleevents/failed-predelete-");
     let twice = twice.into_iter().filter(|(name, count)| *count > 1 && !is_again(name));
     let twice: Vec<_> = twice.collect();

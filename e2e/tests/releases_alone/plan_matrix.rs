@@ -1,8 +1,9 @@
-//! Every kind and mode with every outcome of a Plan: nothing is written that was not in an approved Plan, as the API server's
-//! audit log has it.
+//! Every kind and mode with every outcome of a Plan. According to the audit log of the API server, windlass writes only what an
+//! approved Plan contains.
 //!
-//! One windlass for all cases is killed while Plans wait, after they were approved, and once it begins to write. Elsewhere: what
-//! a Plan says and what else replaces it (`stories/plans.rs`, `releases/plans.rs`), who may approve (`stories/plan_rights.rs`).
+//! One windlass for all cases is killed while Plans wait, after their approval, and when it begins to write.
+//! Elsewhere: the content of Plans, and what replaces a Plan (`stories/plans.rs`, `releases/plans.rs`), who may approve
+//! (`stories/plan_rights.rs`).
 
 use std::time::Duration;
 
@@ -21,13 +22,13 @@ use serde_json::{Value, json};
 
 use super::lifecycle_matrix::{CHART, HELMFILE, ReleaseKind};
 
-/// How many cases are played at once.
+/// How many cases run at once.
 const AT_ONCE: usize = 16;
 
-/// How long a step of a case may take, with all others beside it.
+/// How long a step of a case may take while all others run beside it.
 const PATIENCE: Duration = DEFAULT_WAIT_TIMEOUT.saturating_mul(2);
 
-/// What the first value has besides: without it, every change to another value removes an object, which is destructive.
+/// An object that only the first value has. So every change to another value removes an object, which is destructive.
 const EXTRA: &str = "{{ if eq .Values.value \"one\" }}\napiVersion: v1\nkind: ConfigMap\n\
     metadata: {name: {{ .Release.Name }}-extra}\ndata: {value: {{ .Values.value | quote }}}\n{{ end }}\n";
 
@@ -44,20 +45,20 @@ enum CaseMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PlanOutcome {
     Approved,
-    /// Approved while it is suspended, and then something else is desired.
+    /// The Plan is approved while the object is suspended, and then the desired state changes.
     ChangedAfterApproval,
     Rejected,
-    /// Something else is desired while it waits.
+    /// The desired state changes while the object waits.
     Superseded,
-    /// windlass is killed while it waits.
+    /// windlass is killed while the object waits.
     KilledAtPlan,
-    /// It is approved while windlass is away.
+    /// The Plan is approved while windlass is not running.
     KilledAtApproval,
-    /// windlass is killed as soon as something of these cases is written.
+    /// windlass is killed as soon as it writes an object of these cases.
     KilledAtFirstWrite,
 }
 
-/// The outcomes that one windlass plays without being killed.
+/// The outcomes that one windlass handles without being killed.
 const PLAYED: [PlanOutcome; 4] = [
     PlanOutcome::Approved,
     PlanOutcome::ChangedAfterApproval,
@@ -68,7 +69,7 @@ const PLAYED: [PlanOutcome; 4] = [
 const KILLED: [PlanOutcome; 3] =
     [PlanOutcome::KilledAtPlan, PlanOutcome::KilledAtApproval, PlanOutcome::KilledAtFirstWrite];
 
-/// One object whose change from `one` to another value waits for a Plan, or does not.
+/// An object whose change from `one` to another value waits for a Plan, or does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PlanCase {
     kind: ReleaseKind,
@@ -78,20 +79,20 @@ struct PlanCase {
 
 /// An approval that was given.
 struct GivenApproval {
-    /// When it was sent, as the audit log has times.
+    /// When the approval was sent, in the time format of the audit log.
     at: String,
     plan: Plan,
-    /// The value that the Plan was of.
+    /// The value in the approved Plan.
     value: &'static str,
 }
 
-/// A case and the Plan for which it waits.
+/// A case, and the Plan for which it waits.
 struct WaitingCase<'c> {
     case: &'c PlanCase,
     plan: Plan,
 }
 
-/// All cases of some outcomes. Where nothing waits, there is neither an approval nor a rejection.
+/// All cases with some outcomes. In a mode without Plans, there is neither an approval nor a rejection.
 fn cases(outcomes: &[PlanOutcome]) -> Vec<PlanCase> {
     let modes = [CaseMode::Automatic, CaseMode::ApproveDestructive, CaseMode::Approve];
     let mut all = Vec::new();
@@ -139,7 +140,7 @@ impl PlanCase {
         format!("{}-extra", self.name())
     }
 
-    /// The object with a value. The first one is made before anything has to wait.
+    /// The object with a value. The first value is installed before anything has to wait.
     fn object(&self, namespace: &str, value: &str) -> Value {
         let mut object = self.kind.object(namespace, &self.name(), value);
         if value != "one" && self.mode != CaseMode::Automatic {
@@ -168,7 +169,7 @@ impl PlanMatrix<'_> {
         self.story.apply_value(case.object(&self.story.namespace, value)).await.map(drop)
     }
 
-    /// The first value, without a Plan.
+    /// Installs the first value, without a Plan.
     async fn install(&self, case: &PlanCase) -> Result<()> {
         self.desire(case, "one").await?;
         self.await_ready(case).await?;
@@ -184,7 +185,7 @@ impl PlanMatrix<'_> {
         self.story.await_object(&case.target(), PATIENCE, is_ready).await.map(drop)
     }
 
-    /// The only Plan of the object, once it waits for it and not for the one of before.
+    /// Waits for the only Plan of the object, other than `not`.
     async fn await_plan(&self, case: &PlanCase, not: Option<&Plan>) -> Result<Plan> {
         let what = format!("a Plan of {}", case.name());
         self.story
@@ -207,7 +208,7 @@ impl PlanMatrix<'_> {
         Ok(plans)
     }
 
-    /// Checks that the first value is all that there is, also as a record of Helm.
+    /// Checks that only the first value exists, also in Helm's records.
     async fn ensure_unwritten(&self, case: &PlanCase) -> Result<()> {
         for name in [case.config(), case.extra()] {
             let object = self.story.expect(&StoryObject::config_map(&name)).await?;
@@ -219,7 +220,8 @@ impl PlanMatrix<'_> {
         Ok(())
     }
 
-    /// Approves as the administrator, without the command: that would take longer than the operation, and other stories run it.
+    /// Approves a Plan as the administrator. It does not use the command, which would take longer than the operation. Other
+    /// stories run the command.
     async fn approve(&self, plan: Plan, value: &'static str) -> Result<()> {
         let name = plan.name_any();
         let at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
@@ -229,7 +231,7 @@ impl PlanMatrix<'_> {
         self.story.merge_status(&StoryObject::of::<Plan>(&name), status).await.map(drop)
     }
 
-    /// Rejects, and checks that this stays.
+    /// Rejects a Plan, and checks that the rejection stays.
     async fn reject(&self, case: &PlanCase, plan: &Plan) -> Result<()> {
         let story = self.story;
         let named = format!("plan/{}", plan.name_any());
@@ -246,7 +248,7 @@ impl PlanMatrix<'_> {
         story.await_object(&target, PATIENCE, is_rejected).await?;
         let refused = story.windlass_says(&approve, false)?;
         ensure!(refused.contains("is rejected by admin, which is final"), "{refused}");
-        // Nor does an approval count that is written beside it.
+        // An approval that is written beside the rejection does not count.
         let approvals = json!([{"user": "admin", "groups": ["system:masters"]}]);
         let status = json!({"status": {"approvals": approvals}});
         story.merge_status(&StoryObject::of::<Plan>(&plan.name_any()), status).await?;
@@ -277,7 +279,7 @@ impl PlanMatrix<'_> {
             .await
     }
 
-    /// Plays a case until windlass is to be killed. Where nothing waits, that is before the change.
+    /// Runs a case until windlass has to be killed. In a mode without Plans, this is before the change.
     async fn begin(&self, case: &PlanCase) -> Result<()> {
         match case.mode {
             CaseMode::Automatic => self.install(case).await,
@@ -285,7 +287,7 @@ impl PlanMatrix<'_> {
         }
     }
 
-    /// Plays a case to its end, or until windlass is to be killed.
+    /// Runs a case to its end, or until windlass has to be killed.
     async fn play(&self, case: &PlanCase) -> Result<()> {
         self.play_steps(case).await.with_context(|| format!("{case:?}"))
     }
@@ -306,7 +308,7 @@ impl PlanMatrix<'_> {
             PlanOutcome::ChangedAfterApproval => {
                 let target = case.target();
                 self.story.merge(&target, json!({"spec": {"suspend": true}})).await?;
-                // The rest is not written before the suspension is seen.
+                // The story continues only after windlass has noticed the suspension.
                 self.await_suspended(&target).await?;
                 self.approve(plan.clone(), "two").await?;
                 self.desire(case, "three").await?;
@@ -329,7 +331,7 @@ impl PlanMatrix<'_> {
         self.await_end(case).await
     }
 
-    /// A suspended object is not Unknown, as one is that waits.
+    /// Unlike a waiting object, a suspended one is not Unknown.
     async fn await_suspended(&self, target: &StoryObject) -> Result<()> {
         let is_suspended = |object: &DynamicObject| {
             condition(object, "Ready")["status"] != "Unknown"
@@ -338,7 +340,7 @@ impl PlanMatrix<'_> {
         self.story.await_object(target, PATIENCE, is_suspended).await.map(drop)
     }
 
-    /// Approves the Plan that replaced another one, which was for something else.
+    /// Approves the Plan that replaced another one with another content.
     async fn approve_another(&self, case: &PlanCase, not: &Plan) -> Result<()> {
         let plan = self.await_plan(case, Some(not)).await?;
         let is_open =
@@ -348,7 +350,7 @@ impl PlanMatrix<'_> {
         self.approve(plan, "three").await
     }
 
-    /// Whether a write is what an approval was for, which came before it.
+    /// Whether an earlier approval covers a write.
     fn is_approved(&self, write: &AuditedConfigMapWrite) -> bool {
         let id = format!("{}_{}__ConfigMap", self.story.namespace, write.name);
         let action = match write.action.as_str() {
@@ -365,7 +367,7 @@ impl PlanMatrix<'_> {
         })
     }
 
-    /// Checks each write of the audit log.
+    /// Checks each write in the audit log.
     async fn ensure_only_approved_writes(&self, all: &[PlanCase]) -> Result<()> {
         self.story.await_log().await?;
         let writes = self.story.config_map_writes()?;
@@ -385,7 +387,7 @@ impl PlanMatrix<'_> {
                 ensure!(self.is_approved(write), "{case:?}: no approved Plan has {write:?}");
             }
         }
-        // Nothing else was written, but for the key of the digests.
+        // Apart from the key for digests, nothing else was written.
         let other = self.story.changes()?.into_iter().filter(|change| {
             !change.contains(" configmaps/")
                 && !change.contains(" leases/")
@@ -396,11 +398,11 @@ impl PlanMatrix<'_> {
         Ok(())
     }
 
-    /// The Plan of each of some cases, which wait since before windlass was killed: it is the same, and nothing was written.
+    /// Checks that a case still waits for the same Plan as before windlass was killed, and that nothing was written.
     async fn ensure_waiting(&self, case: &PlanCase, before: &Plan) -> Result<()> {
         let target = case.target();
         let token = self.story.request(&target).await?;
-        // As with Flux, a release that waits says only at its end that it handled a request.
+        // As with Flux, a waiting release reports only at its end that it handled a request.
         if case.kind == ReleaseKind::Kustomization {
             let is_handled = |object: &DynamicObject| {
                 object.data["status"]["lastHandledReconcileAt"] == token.as_str()
@@ -428,7 +430,7 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-/// Plays cases in which windlass is killed, whose Plans wait.
+/// Runs cases in which windlass is killed, and whose Plans wait.
 async fn play_kills(
     matrix: &PlanMatrix<'_>,
     windlass: &mut WindlassProcess,
@@ -443,7 +445,7 @@ async fn play_kills(
         let found = waiting.iter().find(|it| it.case == case);
         found.map(|it| it.plan.clone()).context("a Plan of the case")
     };
-    // While they wait.
+    // windlass is killed while the cases wait.
     windlass.operator.kill()?;
     windlass.resume().await?;
     let again = stream::iter(&waiting).map(|it| matrix.ensure_waiting(it.case, &it.plan));
@@ -454,7 +456,7 @@ async fn play_kills(
     for case in of(PlanOutcome::KilledAtPlan) {
         matrix.await_end(case).await?;
     }
-    // While they are approved.
+    // windlass is killed while the Plans are approved.
     windlass.operator.kill()?;
     for case in of(PlanOutcome::KilledAtApproval) {
         matrix.approve(plan_of(case)?, "two").await?;
@@ -464,7 +466,7 @@ async fn play_kills(
     for case in of(PlanOutcome::KilledAtApproval) {
         matrix.await_end(case).await?;
     }
-    // As soon as something of them is written.
+    // windlass is killed as soon as it writes an object of these cases.
     let first: Vec<&PlanCase> = of(PlanOutcome::KilledAtFirstWrite).collect();
     for case in &first {
         match case.mode {

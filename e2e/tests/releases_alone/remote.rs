@@ -1,4 +1,4 @@
-//! Releases in another cluster, which may go.
+//! Releases in another cluster, which may be deleted.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
@@ -10,12 +10,12 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-/// What a spec's `kubeConfig` says of a control plane, in a Secret of the story's namespace.
+/// The `kubeConfig` of a spec for a control plane, with its Secret in the story's namespace.
 async fn kubeconfig(story: &Story, plane: &ControlPlane) -> Result<Value> {
     secret(story, "remote", std::fs::read_to_string(plane.operator_kubeconfig())?).await
 }
 
-/// The same of a text, by the name of its Secret.
+/// Writes a kubeconfig into a Secret with a name. Returns the `kubeConfig` of a spec.
 async fn secret(story: &Story, name: &str, text: String) -> Result<Value> {
     story
         .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
@@ -45,7 +45,7 @@ async fn a_release_in_another_cluster_is_complete_and_its_end_delays_no_other() 
     let here = StoryObject::config_map("far-config").in_namespace("default");
     ensure!(story.read(&here).await?.is_none(), "it is here");
 
-    // An object that a user deletes there comes back.
+    // windlass restores an object that a user deletes there.
     maps.delete("far-config", &Default::default()).await?;
     await_until("the ConfigMap in the other cluster", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("far-config").await?.map(drop))
@@ -128,8 +128,8 @@ fn rows(object: &DynamicObject) -> Vec<String> {
     rows.into_iter().flatten().map(line).collect()
 }
 
-/// Another context of the same cluster has the same records: nothing there is uninstalled, whether the helmfile names it
-/// instead or besides.
+/// Another context of the same cluster has the same records. So nothing there is uninstalled, whether the helmfile uses it
+/// instead or in addition.
 async fn moves(
     story: &Story,
     (shop, there): (&StoryObject, &Value),
@@ -154,7 +154,8 @@ async fn moves(
     Ok(())
 }
 
-/// Of two contexts of one cluster, the one that has a release keeps it, and the other changes nothing, at every run.
+/// If two contexts lead to the same cluster, the one that owns a release keeps it. The other one changes nothing in any
+/// reconciliation.
 async fn two_kubeconfigs(
     story: &Story,
     (shop, plane): (&StoryObject, &ControlPlane),
@@ -168,7 +169,7 @@ async fn two_kubeconfigs(
         let all = secrets.list_metadata(&labels).await?.items;
         Ok(all.iter().map(|it| format!("{:?}", it.metadata.resource_version)).collect())
     };
-    // The same kubeconfig in other bytes.
+    // The same kubeconfig with other bytes.
     let text = std::fs::read_to_string(plane.operator_kubeconfig())?;
     let there = secret(story, "north", format!("# north\n{text}")).await?;
     story.merge(shop, json!({"spec": {"kubeContexts": {"north": there}}})).await?;
@@ -185,7 +186,7 @@ async fn two_kubeconfigs(
     story.await_object(shop, DEFAULT_WAIT_TIMEOUT, has_message).await?;
     story.rerun(shop).await?;
     ensure!(records().await? == before, "its records were written: {:?}", records().await?);
-    // Without the second it goes on, and nothing is uninstalled.
+    // Without the second context, the release continues, and nothing is uninstalled.
     upstream.push(&[("helmfile.yaml", one)]).await?;
     let is_one = |object: &DynamicObject| {
         rows(object).len() == 3 && condition(object, "Ready")["status"] == "True"
@@ -195,7 +196,7 @@ async fn two_kubeconfigs(
     Ok(())
 }
 
-/// Releases of clusters that cannot be used fail, and no others: these are upgraded, uninstalled and deleted.
+/// Releases in unusable clusters fail, but others do not. The others are upgraded, uninstalled and deleted.
 async fn dead_clusters(
     story: &Story,
     (shop, plane): (&StoryObject, &ControlPlane),
@@ -238,8 +239,8 @@ async fn dead_clusters(
     Ok(())
 }
 
-/// All releases of a Helmfile with `spec.kubeConfig` are in that cluster. It waits for releases of another Helmfile, each in
-/// its own cluster.
+/// All releases of a Helmfile with `spec.kubeConfig` are in that cluster. The Helmfile waits for releases of another Helmfile,
+/// each in its own cluster.
 async fn far(story: &Story, there: &Value, maps: &Api<ConfigMap>) -> Result<()> {
     let own = &story.namespace;
     let needs = format!("Helmfile/shop#{own}/app, Helmfile/shop#south/{own}/app");
@@ -266,7 +267,8 @@ async fn far(story: &Story, there: &Value, maps: &Api<ConfigMap>) -> Result<()> 
     Ok(())
 }
 
-/// A deleted Helmfile uninstalls its releases wherever it can, and is gone once the others cannot be uninstalled any more.
+/// A deleted Helmfile uninstalls all releases that it can. When the remaining clusters are gone for good, the Helmfile is
+/// deleted.
 async fn ends(story: &Story, shop: &StoryObject, maps: &Api<ConfigMap>) -> Result<()> {
     let own = &story.namespace;
     story.delete(shop).await?;
@@ -283,7 +285,7 @@ async fn ends(story: &Story, shop: &StoryObject, maps: &Api<ConfigMap>) -> Resul
     story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_left).await?;
     story.delete(&StoryObject::new("v1", "Secret", "dead")).await?;
     story.await_gone(shop, DEFAULT_WAIT_TIMEOUT).await?;
-    // The event is recorded beside the run, and so perhaps after it.
+    // The event is recorded in parallel with the reconciliation, and may come later.
     let lost = format!("unable to uninstall release dead/{own}/other");
     story.await_event("Helmfile", "shop", &lost).await?;
     let event_texts = story.events("Helmfile", "shop").await?;
@@ -296,7 +298,8 @@ async fn ends(story: &Story, shop: &StoryObject, maps: &Api<ConfigMap>) -> Resul
     Ok(())
 }
 
-/// Drift in the other cluster is corrected, a change there is not a revision here, and what left the helmfile goes there.
+/// windlass corrects drift in the other cluster. A change there makes no revision here, and a release that was removed from the
+/// helmfile is uninstalled there.
 async fn changed_there(
     story: &Story,
     shop: &StoryObject,
@@ -335,7 +338,7 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), &story.namespace);
     let there = kubeconfig(&story, &plane).await?;
     let own = story.namespace.clone();
-    // The same namespace and name in both clusters, and a release here that needs one there.
+    // Both clusters have the same namespace and name, and a release here needs one there.
     let file = |context: &str, value: &str, more: &str| {
         format!(
             "releases:\n- {{name: front, namespace: {own}, chart: ./app, needs: [{context}/{own}/app]}}\n\

@@ -1,5 +1,5 @@
-//! The largest objects that are accepted: whatever they cost, liveness probes are answered meanwhile; and the status of the
-//! largest Helmfiles fits.
+//! The largest accepted objects: whatever they cost, windlass answers liveness probes meanwhile. The statuses of the largest
+//! Helmfiles stay within their limits.
 //!
 //! In the folder: sources, policies of images and Lifecycles (`largest_sources`).
 
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 
-/// How late an answer to a probe may be because of windlass: the Deployment gives it a second.
+/// The longest delay of a probe's answer because of windlass. The Deployment allows one second.
 const LATEST: Duration = Duration::from_secs(1);
 
-/// How many releases each of two files has.
+/// The number of releases in each of two files.
 const EACH: usize = 600;
 
 fn names(prefix: &str, number: usize) -> Vec<String> {
@@ -45,13 +45,13 @@ async fn create(story: &Story, more: Value) -> Result<StoryObject> {
     Ok(StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop"))
 }
 
-/// How many rows have a state.
+/// The number of status rows with a state.
 fn in_state(object: &DynamicObject, state: &str) -> usize {
     let rows = object.data["status"]["releases"].as_array();
     rows.into_iter().flatten().filter(|row| row["state"] == state).count()
 }
 
-/// By how much windlass delays the latest answer to a probe until something has come about.
+/// The longest delay of a probe's answer by windlass, until a check succeeds.
 async fn latest_until(
     windlass: &WindlassProcess,
     done: impl Future<Output = Result<()>>,
@@ -85,14 +85,14 @@ async fn probes_are_answered_while_a_helmfile_of_many_suspended_releases_is_reco
     let suspended: Vec<Value> = first.iter().chain(&second).map(|it| json!({"name": it})).collect();
     let shop = create(&story, json!({"suspendedReleases": suspended})).await?;
     let is_suspended = |object: &DynamicObject| {
-        // Those of the second file wait for those of the first one, which are not there.
+        // The releases of the second file wait for those of the first one, which do not exist.
         in_state(object, "Suspended") == EACH && in_state(object, "Waiting") == EACH
     };
     let done =
         async { story.await_object(&shop, 4 * DEFAULT_WAIT_TIMEOUT, is_suspended).await.map(drop) };
     let latest = latest_until(&windlass, done).await?;
     ensure!(latest < LATEST, "windlass delayed an answer to a probe by {latest:?}");
-    // All of them leave at once.
+    // All releases are removed at once.
     story.delete(&shop).await?;
     let latest = latest_until(&windlass, story.await_gone(&shop, 4 * DEFAULT_WAIT_TIMEOUT)).await?;
     ensure!(latest < LATEST, "windlass delayed an answer to a probe by {latest:?}");
@@ -133,7 +133,7 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
         .filter(|row| row["state"] == "Waiting")
         .filter_map(|row| row["message"].as_str())
         .collect();
-    // What does not fit is cut, and says so.
+    // A text that does not fit is shortened, and says so.
     let is_bounded = |it: &&str| it.ends_with("and 127 more") || it.ends_with('…');
     ensure!(!messages.is_empty() && messages.iter().all(is_bounded), "{messages:?}");
     story.end().await
@@ -143,19 +143,19 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
 struct LargestObject {
     target: StoryObject,
     object: Value,
-    /// A part of the message of its condition `Ready` at last; none for a kind without a status.
+    /// A part of the last message of its condition `Ready`. `None` for a kind without a status.
     message: Option<&'static str>,
 }
 
 impl LargestObject {
-    /// Of an API version, a kind and a name.
+    /// Makes an object from an API version, a kind and a name.
     fn new([api, kind, name]: [&str; 3], spec: Value, message: Option<&'static str>) -> Self {
         let metadata = json!({"name": name});
         let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
         Self { target: StoryObject::new(api, kind, name), object, message }
     }
 
-    /// Applies it, and waits until it is reconciled.
+    /// Applies the object, and waits until it is reconciled.
     async fn reconcile(self, story: &Story) -> Result<()> {
         story.apply_value(self.object).await?;
         let is_done = |object: &DynamicObject| {
@@ -166,7 +166,7 @@ impl LargestObject {
     }
 }
 
-/// Reconciles objects one after the other: probes are answered meanwhile.
+/// Reconciles objects one after the other, and checks that probes are answered meanwhile.
 async fn reconcile_each(
     story: &Story,
     windlass: &WindlassProcess,
@@ -183,7 +183,7 @@ async fn reconcile_each(
     Ok(())
 }
 
-/// Texts that do not repeat each other, by names.
+/// Different texts by name.
 fn texts(prefix: &str, count: usize) -> Value {
     let mut random = e2e::random_sequence::RandomSequence::new(7);
     let mut text = || (0..4).map(|_| format!("{:016x}", random.number())).collect::<String>();
@@ -191,7 +191,7 @@ fn texts(prefix: &str, count: usize) -> Value {
     Value::Object(all.collect())
 }
 
-/// An Alert that many objects and patterns are compared with for each event; of a spec that a request can hold.
+/// An Alert that windlass compares with many objects and patterns for each event. Its spec is as large as a request allows.
 fn alert() -> LargestObject {
     let source = |at: usize| json!({"kind": "Kustomization", "name": format!("none-{at}")});
     let mut sources: Vec<Value> = (0..10_000).map(source).collect();
@@ -201,7 +201,7 @@ fn alert() -> LargestObject {
     LargestObject::new([NOTIFICATION_API, "Alert", "all"], spec, None)
 }
 
-/// A Receiver of as many resources as there may be, each with a filter.
+/// A Receiver with the maximum number of resources, each with a filter.
 fn receiver() -> LargestObject {
     let resource = |at: usize| {
         json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "*",
@@ -213,7 +213,7 @@ fn receiver() -> LargestObject {
     LargestObject::new(HOOK_RECEIVER, spec, Some("Receiver initialized for path"))
 }
 
-/// A Kustomization with as many dependencies as there may be, and with many variables for many objects.
+/// A Kustomization with the maximum number of dependencies, and with many variables for many objects.
 fn kustomization(namespace: &str) -> LargestObject {
     let is_ready =
         "dep.status.conditions.filter(it, it.type == 'Ready').all(it, it.status == 'True')";
@@ -224,14 +224,14 @@ fn kustomization(namespace: &str) -> LargestObject {
     LargestObject::new([KUSTOMIZE_API, "Kustomization", "many"], spec, Some("Applied revision"))
 }
 
-/// A Kustomization of as many objects as a build may have, of a kind that does not exist: nothing is applied.
+/// A Kustomization with the maximum number of objects in a build. Their kind does not exist, so nothing is applied.
 fn wide_kustomization(namespace: &str) -> LargestObject {
     let spec = json!({"interval": NEVER, "prune": true, "path": "./wide", "targetNamespace": namespace,
         "sourceRef": {"kind": "GitRepository", "name": "app"}});
     LargestObject::new([KUSTOMIZE_API, "Kustomization", "wide"], spec, Some("no matches for kind"))
 }
 
-/// A HelmRelease with values of its own and of ConfigMaps, each as large as an object can be.
+/// A HelmRelease with its own values and those of ConfigMaps, each as large as possible.
 fn release() -> LargestObject {
     let chart = json!({"spec": {"chart": "app", "version": "*",
         "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
@@ -250,13 +250,13 @@ const KUSTOMIZE_API: &str = "kustomize.toolkit.fluxcd.io/v1";
 const HOOK_RECEIVER: [&str; 3] = ["notification.toolkit.fluxcd.io/v1", "Receiver", "hook"];
 const NOTIFICATION_API: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
-/// How many ConfigMaps with values a release has.
+/// The number of ConfigMaps with values for a release.
 const VALUES_CONFIG_MAPS: usize = 3;
 
-/// How many objects are applied.
+/// The number of applied objects.
 const APPLIED_OBJECTS: usize = 1_000;
 
-/// How many objects are only built: the most that a build may have.
+/// The number of objects that are only built. It is the maximum of a build.
 const BUILT_OBJECTS: usize = 50_000;
 
 /// The files of the Kustomizations.
@@ -305,7 +305,7 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
     let digest = "digest: {{ .Values | toJson | sha256sum }}\n";
     let template = format!("{CONFIG}  {digest}");
     charts.publish("1.0.0", &[("templates/a.yaml", &template)]).await?;
-    // The events of all others are compared with the Alert.
+    // windlass compares the events of all other objects with the Alert.
     let all = [
         alert(),
         receiver(),

@@ -1,6 +1,6 @@
-//! Freezes and windlass that ends: between the record of a FreezeBypass and the operation, and without the file of a calendar.
+//! Freezes while windlass is killed: between the record of a FreezeBypass and its operation, and without the calendar file.
 //!
-//! Elsewhere: Freezes while windlass runs (`stories::freezes`), an interrupted watch and a definition that goes (`faults`).
+//! Elsewhere: Freezes while windlass is running (`stories::freezes`), an interrupted watch and a deleted CRD (`faults`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::FreezeBypass;
@@ -25,7 +25,7 @@ async fn killed_after_the_record_of_a_bypass_it_performs_the_operation_once() ->
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     story.await_failure(&app, "Frozen").await?;
 
-    // What the kill leaves is a record without an operation.
+    // After the kill, there is a record without an operation.
     windlass.operator.kill()?;
     story.bypass("ks/app")?;
     let bypass = story.bypasses().await?.pop().context("it was created")?;
@@ -40,7 +40,7 @@ async fn killed_after_the_record_of_a_bypass_it_performs_the_operation_once() ->
     let target = StoryObject::of::<FreezeBypass>(&name);
     story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_ended).await?;
 
-    // It is over, also after another kill.
+    // The bypass is used up, even after another kill.
     windlass.operator.kill()?;
     windlass.resume().await?;
     upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;

@@ -1,6 +1,8 @@
-//! Doubles of services that cannot be run here: each answers with success only to what the document demands that it names.
+//! Fake services for those that cannot run here. Each accepts only requests that meet the requirements of the named
+//! documentation.
 //!
-//! Elsewhere: services that run here (`services.rs`), PagerDuty (`notifications`), all that Flux sends (`cargo xtask conformance`).
+//! Elsewhere: services that run here (`services.rs`), PagerDuty (`notifications`), all requests that Flux sends (`cargo xtask
+//! conformance`).
 
 use anyhow::{Context as _, Result, ensure};
 use axum::http::{Method, StatusCode};
@@ -21,8 +23,9 @@ fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-/// Slack, "Sending messages using incoming webhooks" and "Secondary message attachments"; Mattermost, "Incoming webhooks", takes
-/// the same: JSON with `text` or `attachments`, whose texts and fields are texts, and whose `short` is a boolean.
+/// Judges by Slack's "Sending messages using incoming webhooks" and "Secondary message attachments". Mattermost's "Incoming
+/// webhooks" has the same rules. The JSON has `text` or `attachments`, whose texts and fields are texts, and whose `short` is a
+/// boolean.
 pub(crate) fn slack(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let message = body(asked);
     let attachments = message["attachments"].as_array().cloned().unwrap_or_default();
@@ -41,7 +44,7 @@ pub(crate) fn slack(asked: &FakeServiceRequest) -> FakeServiceResponse {
     }
 }
 
-/// Discord, "Execute Slack-compatible webhook": the same at `/slack`.
+/// Judges by Discord's "Execute Slack-compatible webhook", which has Slack's rules at the path `/slack`.
 pub(crate) fn discord(asked: &FakeServiceRequest) -> FakeServiceResponse {
     match asked.uri.path().ends_with("/slack") {
         true => slack(asked),
@@ -64,8 +67,8 @@ fn is_element(it: &Value) -> bool {
     }
 }
 
-/// Microsoft, "Create incoming webhooks with Workflows": a message with Adaptive Cards, of which each has a type, a version and
-/// a body of elements.
+/// Judges by Microsoft's "Create incoming webhooks with Workflows". A message contains Adaptive Cards, each with a type, a
+/// version and a body of elements.
 pub(crate) fn teams(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let message = body(asked);
     let is_card = |it: &Value| {
@@ -82,14 +85,14 @@ pub(crate) fn teams(asked: &FakeServiceRequest) -> FakeServiceResponse {
     }
 }
 
-/// The commit at the end of a path, if it is one.
+/// The commit in a path between two texts, if it is a commit.
 fn is_commit(path: &str, before: &str, after: &str) -> bool {
     let commit = path.strip_prefix(before).and_then(|path| path.strip_suffix(after));
     commit.is_some_and(|it| it.len() == 40 && it.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// GitHub, "REST API endpoints for commit statuses": a list, and a status with one of four states and a description of at most
-/// 140 characters.
+/// Judges by GitHub's "REST API endpoints for commit statuses". There is a list, and a status with one of four states and a
+/// description of at most 140 characters.
 pub(crate) fn github(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     let status = body(asked);
@@ -110,7 +113,8 @@ pub(crate) fn github(asked: &FakeServiceRequest) -> FakeServiceResponse {
     }
 }
 
-/// GitLab, "Commits API", "Set commit pipeline status": the project is one element of the path, the token a header.
+/// Judges by GitLab's "Commits API", "Set commit pipeline status". The project is one element of the path, and the token is in
+/// a header.
 pub(crate) fn gitlab(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     let status = body(asked);
@@ -131,7 +135,7 @@ pub(crate) fn gitlab(asked: &FakeServiceRequest) -> FakeServiceResponse {
     }
 }
 
-/// Gitea, its Swagger document: `/version`, `repoListStatuses` and `repoCreateStatus`.
+/// Judges by Gitea's Swagger document: `/version`, `repoListStatuses` and `repoCreateStatus`.
 pub(crate) fn gitea(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     let status = body(asked);
@@ -158,7 +162,7 @@ pub(crate) fn gitea(asked: &FakeServiceRequest) -> FakeServiceResponse {
 type FakeServiceEntry =
     (&'static str, &'static str, fn(&FakeServiceRequest) -> FakeServiceResponse);
 
-/// Type, path of the address, and the double.
+/// The type, the path of the address, and the fake service.
 const SERVICES: [FakeServiceEntry; 8] = [
     ("slack", "/services/T0/B0/x", slack),
     ("rocket", "/hooks/x", slack),
@@ -197,7 +201,7 @@ async fn services_accept_what_their_documents_demand() -> Result<()> {
     story.await_ready(&StoryObject::kustomization("app")).await?;
     upstream.push(&[("map.yaml", "kind: [".to_owned())]).await?;
     for (name, double) in doubles {
-        // What is applied, or finished, and what fails.
+        // One event about success, and one about a failure.
         let is_both = async || Ok((double.accepted(&Method::POST).len() >= 2).then_some(()));
         let awaited = story
             .await_until(&format!("two messages to {name}"), DEFAULT_WAIT_TIMEOUT, is_both)

@@ -1,7 +1,6 @@
-//! A real Gitea: it has statuses of commits and comments on pull requests, and its webhooks trigger reconciliations.
+//! A real Gitea: windlass sets commit statuses and comments on pull requests, and webhooks of Gitea trigger reconciliations.
 //!
-//! Elsewhere: a double of it that every run has (`fake_services`), its place in `windlass bootstrap`
-//! (`bootstrap_at_gitea.rs`).
+//! Elsewhere: a fake Gitea that runs every time (`fake_services`), `windlass bootstrap` with Gitea (`bootstrap_at_gitea.rs`).
 
 use std::time::Instant;
 
@@ -17,23 +16,23 @@ use crate::services::{await_given_up, provider};
 
 const RECEIVER: &str = "notification.toolkit.fluxcd.io/v1";
 
-/// A list that the API answers with.
+/// A list in an answer of the API.
 async fn list(gitea: &GiteaServer, path: &str) -> Result<Vec<Value>> {
     gitea.get(path).await?.as_array().cloned().with_context(|| format!("{path} is no list"))
 }
 
-/// Has windlass fetch what was pushed.
+/// Makes windlass fetch the pushed commit.
 async fn fetched(story: &Story) -> Result<()> {
     story.request(&StoryObject::git_repository("app")).await.map(drop)
 }
 
-/// Follows the branch `main`.
+/// Creates a GitRepository for the branch `main`.
 async fn follow(story: &Story, hosted: &GiteaRepository) -> Result<()> {
     story.git_repository("app", &format!("{}.git", hosted.url), json!({})).await?;
     story.kustomization("app", "app", json!({})).await
 }
 
-/// Waits until a commit has exactly one status, and checks what it says.
+/// Waits until a commit has exactly one status, and checks its content.
 async fn await_status(
     story: &Story,
     gitea: &GiteaServer,
@@ -71,7 +70,7 @@ async fn gitea_has_the_status_of_each_commit_and_a_revoked_token_is_reported() -
     let success = ("success", "reconciliation succeeded");
     await_status(&story, &gitea, (&hosted, &good), success).await?;
 
-    // The same once more: there is no second status.
+    // The same event again makes no second status.
     story.request(&StoryObject::kustomization("app")).await?;
     let bad = hosted.push(&[("map.yaml", "kind: [".to_owned())])?;
     fetched(&story).await?;
@@ -112,7 +111,7 @@ async fn a_pull_request_at_gitea_has_one_comment_which_later_events_edit() -> Re
     let branch = json!({"ref": {"branch": "change"}});
     story.git_repository("app", &format!("{}.git", hosted.url), branch).await?;
     story.kustomization("app", "app", json!({"suspend": true})).await?;
-    // What a ResourceSet says about the pull request of which it makes a preview.
+    // The annotation that a ResourceSet sets for the pull request of a preview.
     let annotations = json!({"event.toolkit.fluxcd.io/change_request": number});
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
     story.merge(&StoryObject::kustomization("app"), patch).await?;
@@ -154,7 +153,7 @@ async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
         "stringData": {"token": "secret-token"}});
     story.apply_value(secret).await?;
-    // Gitea signs as GitHub does, and names its events so, too.
+    // Gitea uses the signatures and event names of GitHub.
     let receiver = json!({"apiVersion": RECEIVER, "kind": "Receiver", "metadata": {"name": "hook"},
         "spec": {"type": "github", "events": ["push"], "secretRef": {"name": "token"},
             "resources": [{"kind": "GitRepository", "name": "app"}]}});

@@ -1,6 +1,6 @@
-//! `windlass plan check` at a real Gitea: one comment of a pull request, and the status of its last commit.
+//! `windlass plan check` with a real Gitea: one comment on a pull request, and the status of its last commit.
 //!
-//! No cluster is read. Elsewhere: what other forges are sent (`engines/notify/src/tests/pull_request_checks.rs`).
+//! The command reads no cluster. Elsewhere: the requests to other forges (`engines/notify/src/tests/pull_request_checks.rs`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// Variables by which a CI says what its job is about: this may be one.
+/// Variables in which a CI describes its job. The tests themselves may run in a CI.
 const CI_VARIABLES: [&str; 4] = ["GITHUB_ACTIONS", "GITEA_ACTIONS", "FORGEJO_ACTIONS", "GITLAB_CI"];
 
-/// A pull request at Gitea, and a folder for clones and plans.
+/// A pull request on Gitea, and a folder for clones and plans.
 struct PlannedPullRequest {
     gitea: GiteaServer,
     hosted: GiteaRepository,
@@ -35,7 +35,7 @@ fn succeeded(output: &Output, what: &str) -> Result<()> {
 }
 
 impl PlannedPullRequest {
-    /// The pull request, and its first commit.
+    /// Opens the pull request. Also returns its first commit.
     async fn open() -> Result<(Self, String)> {
         let gitea = GiteaServer::start().await?;
         let hosted = gitea.repository("fleet").await?;
@@ -49,7 +49,7 @@ impl PlannedPullRequest {
         Ok((Self { gitea, hosted, number, token, folder }, first))
     }
 
-    /// A program that neither a proxy nor a CI concerns.
+    /// A command without the environment variables of proxies and CIs.
     fn command(program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         for name in CI_VARIABLES {
@@ -59,7 +59,7 @@ impl PlannedPullRequest {
         command
     }
 
-    /// What the job without a token prints of a commit, once Gitea knows that it is the last one.
+    /// Runs the job without a token for a commit, after Gitea knows that it is the last one. Returns the file with the plan.
     async fn plan(&self, commit: &str) -> Result<PathBuf> {
         let path = format!("{}/pulls/{}", self.hosted.path, self.number);
         let what = format!("the pull request to have {commit}");
@@ -82,7 +82,7 @@ impl PlannedPullRequest {
         Ok(path)
     }
 
-    /// What the job with the token posts, and says on stderr.
+    /// Runs the job with the token, which posts the plan. Returns its standard error.
     async fn check(&self, plan: &Path, commit: &str, more: &[&str]) -> Result<String> {
         let mut windlass = Self::command(operator_process::binary()?);
         windlass.args(["plan", "check"]).arg(plan).args(["--forge", "gitea", "--commit", commit]);
@@ -154,7 +154,7 @@ async fn a_pull_request_at_gitea_has_one_comment_of_its_plan_and_a_status() -> R
     ensure!(said.contains("comment updated"), "{said}");
     let status = pull.status(&second, "windlass/plan").await?;
     ensure!(status["status"] == "failure", "{status}");
-    // A run for the former commit is late.
+    // A job for the previous commit is late.
     let said = pull.check(&plan, &first, &[]).await?;
     ensure!(said.contains("another commit"), "{said}");
     let comments = pull.comments(MARKER).await?;

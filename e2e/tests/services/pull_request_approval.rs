@@ -1,7 +1,7 @@
-//! Plans that a reviewed pull request approves, at a real Gitea: what its reviewers saw is deleted without a further question,
-//! and anything else waits for a user.
+//! Plans that a reviewed pull request approves, with a real Gitea. windlass deletes what the reviewers saw without another
+//! question, and everything else waits for a user.
 //!
-//! Elsewhere: what other forges are sent, and wrong answers (`engines/notify/src/tests/pull_request_reviews.rs`).
+//! Elsewhere: the requests to other forges, and wrong answers (`engines/notify/src/tests/pull_request_reviews.rs`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::Plan;
@@ -18,7 +18,7 @@ const REVIEWER: &str = "alice";
 /// An account that the PlanPolicy does not name.
 const STRANGER: &str = "mallory";
 
-/// A repository at Gitea whose folder `app` is applied, and a PlanPolicy by which each deletion waits for a review.
+/// A repository on Gitea whose folder `app` is applied, and a PlanPolicy that requires a review for each deletion.
 struct ReviewedFleet {
     story: Story,
     gitea: GiteaServer,
@@ -33,7 +33,7 @@ fn file(name: &str) -> String {
 }
 
 impl ReviewedFleet {
-    /// The fleet with these ConfigMaps, applied.
+    /// Creates the repository with these ConfigMaps, and waits until they are applied.
     async fn begin(name: &str, maps: &[&str]) -> Result<Self> {
         let story = Story::begin(name).await?;
         let gitea = GiteaServer::start().await?;
@@ -65,14 +65,14 @@ impl ReviewedFleet {
         Ok(Self { story, gitea, hosted, policy, _windlass: windlass })
     }
 
-    /// Begins a branch where `main` is at Gitea.
+    /// Creates a branch at the current `main` of Gitea.
     fn branch(&self, name: &str) -> Result<()> {
         let local = &self.hosted.local;
         local.git(&["fetch", "-q", &format!("{}.git", self.hosted.url), "main"])?;
         local.git(&["checkout", "-q", "-B", name, "FETCH_HEAD"]).map(drop)
     }
 
-    /// Opens a pull request that deletes a ConfigMap; gives its path in the API.
+    /// Opens a pull request that deletes a ConfigMap. Returns its path in the API.
     async fn propose(&self, map: &str) -> Result<String> {
         let branch = format!("remove-{map}");
         self.branch(&branch)?;
@@ -82,7 +82,7 @@ impl ReviewedFleet {
         Ok(format!("{}/pulls/{number}", self.hosted.path))
     }
 
-    /// Approves a pull request; gives the path of the review in the API.
+    /// Approves a pull request. Returns the path of the review in the API.
     async fn approve(&self, pull: &str, account: &str) -> Result<String> {
         let review = json!({"event": "APPROVED", "body": "as it should be"});
         let path = format!("{pull}/reviews?sudo={account}");
@@ -90,9 +90,9 @@ impl ReviewedFleet {
         Ok(format!("{pull}/reviews/{}", made["id"]))
     }
 
-    /// Merges a pull request, and has windlass fetch what it became.
+    /// Merges a pull request, and makes windlass fetch the result.
     async fn merge(&self, pull: &str) -> Result<String> {
-        // Gitea finds out first whether it can be merged.
+        // Gitea first finds out whether the pull request can be merged.
         let path = format!("{pull}/merge");
         self.story
             .await_until("the pull request to be merged", DEFAULT_WAIT_TIMEOUT, async || {
@@ -112,7 +112,7 @@ impl ReviewedFleet {
         self.story.await_applied("app", revision).await.map(drop)
     }
 
-    /// Waits until the only Plan says with this reason that no pull request approves it; gives the message.
+    /// Waits until the only Plan says with this reason that no pull request approves it. Returns the message.
     async fn await_refused(&self, revision: &str, reason: &str) -> Result<String> {
         self.story.await_held("app", revision, 1).await?;
         let what = format!("a Plan with the reason {reason}");
@@ -132,7 +132,7 @@ impl ReviewedFleet {
         Ok(condition.message.clone())
     }
 
-    /// Checks that a ConfigMap was not deleted, and deletes it as a user approves.
+    /// Checks that a ConfigMap was not deleted, and then deletes it with the approval of a user.
     async fn approve_as_user(&self, map: &str, revision: &str) -> Result<()> {
         self.story.ensure_config_maps(&[map.to_owned()]).await?;
         self.story.windlass_says(&["approve", "ks/app", "-n", &self.story.namespace], true)?;
@@ -155,7 +155,7 @@ async fn what_a_reviewed_pull_request_at_gitea_showed_is_deleted_without_a_furth
     let merged = fleet.merge(&pull).await?;
     fleet.await_deleted("one", &merged).await?;
 
-    // Another merge between does not count where the build reads nothing of it.
+    // Another merge in between does not matter if the build reads none of its files.
     let pull = fleet.propose("two").await?;
     fleet.approve(&pull, REVIEWER).await?;
     fleet.branch("main")?;
@@ -169,7 +169,7 @@ async fn what_a_reviewed_pull_request_at_gitea_showed_is_deleted_without_a_furth
 #[cfg_attr(not(feature = "thorough"), ignore = "builds gitea: cargo xtask test --thorough")]
 async fn a_user_is_asked_about_what_the_reviewers_at_gitea_did_not_see() -> Result<()> {
     let fleet = ReviewedFleet::begin("unreviewed", &["one", "two", "three"]).await?;
-    // Another merge between changes the result.
+    // Another merge in between changes the result.
     let pull = fleet.propose("one").await?;
     fleet.approve(&pull, REVIEWER).await?;
     fleet.branch("main")?;
@@ -179,7 +179,7 @@ async fn a_user_is_asked_about_what_the_reviewers_at_gitea_did_not_see() -> Resu
     ensure!(message.contains("app/other.yaml"), "{message}");
     fleet.approve_as_user("one", &merged).await?;
 
-    // A deletion that was merged without a review, and a reviewed pull request after it that does not show it.
+    // A deletion is merged without a review, and a later reviewed pull request does not show it.
     fleet.branch("main")?;
     fleet.hosted.local.delete(&[&file("two")], "a deletion without a review")?;
     fleet.hosted.push(&[("CHANGES.md", "two is removed".to_owned())])?;
@@ -194,7 +194,7 @@ async fn a_user_is_asked_about_what_the_reviewers_at_gitea_did_not_see() -> Resu
     fleet.story.await_value("kept", "2").await?;
     fleet.approve_as_user("two", &merged).await?;
 
-    // A commit without a pull request.
+    // This commit has no pull request.
     fleet.branch("main")?;
     fleet.hosted.local.delete(&[&file("three")], "a deletion without a pull request")?;
     let pushed = fleet.hosted.push(&[("CHANGES.md", "three is removed".to_owned())])?;
@@ -210,7 +210,7 @@ async fn a_user_is_asked_about_what_the_reviewers_at_gitea_did_not_see() -> Resu
 async fn comments_statuses_and_reviews_at_gitea_that_do_not_count_approve_nothing() -> Result<()> {
     let fleet = ReviewedFleet::begin("forged", &["one"]).await?;
     let pull = fleet.propose("one").await?;
-    // The author cannot approve at Gitea, and says so in a comment and a commit status.
+    // The author cannot approve on Gitea. A comment and a commit status say so.
     ensure!(fleet.approve(&pull, USER).await.is_err(), "the author approves");
     let number = pull.rsplit('/').next().context("no number")?;
     let comment = json!({"body": "<!-- windlass plan -->\n### Plan: approved by alice"});
@@ -230,7 +230,7 @@ async fn comments_statuses_and_reviews_at_gitea_that_do_not_count_approve_nothin
     ensure!(message.contains("it has 0 of "), "{message}");
     fleet.story.ensure_config_maps(&["one".to_owned()]).await?;
 
-    // A status that another client writes approves nothing, and is corrected.
+    // A status that another client writes approves nothing, and windlass corrects it.
     let plans = fleet.story.plans().await?;
     let plan = plans.first().and_then(|it| it.metadata.name.as_deref()).context("no Plan")?;
     let forged = json!({"status": {"pullRequest": {"number": 1, "headCommit": head, "mergeCommit": head,
@@ -247,7 +247,7 @@ async fn comments_statuses_and_reviews_at_gitea_that_do_not_count_approve_nothin
         })
         .await?;
 
-    // Users read why it waits.
+    // Users can read why the object waits.
     let app = StoryObject::kustomization("app");
     let says_it = |object: &kube::api::DynamicObject| {
         let message = condition(object, "DeletionHeld")["message"].to_string();

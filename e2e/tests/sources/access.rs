@@ -1,8 +1,8 @@
-//! Every kind by every protocol and every authentication method: with right and wrong credentials, with no server at the
-//! address, and with a server that accepts the connection and says nothing.
+//! Every kind of source with every protocol and every authentication method. The cases are right and wrong credentials, no
+//! server, and a server that accepts the connection but never answers.
 //!
-//! A kind has a list of [`AccessTableCell`]s, which are objects of one namespace. Here: how cells are made and
-//! compared. In the folder: the kinds, and ways through a proxy (`proxies`).
+//! Each kind has a list of [`AccessTableCell`]s, whose objects are in one namespace. Here: making and comparing the cells. In
+//! the folder: the kinds, and proxies (`proxies`).
 
 mod bucket;
 mod clouds;
@@ -30,16 +30,16 @@ const USER: &str = "walker";
 const PASSWORD: &str = "r1ght-passw0rd";
 const WRONG: &str = "wr0ng-passw0rd";
 
-/// Keys of Secrets whose values are secrets, whatever they are.
+/// The keys of Secrets whose values are always secret.
 const SECRET: [&str; 6] =
     ["accountKey", "sasKey", "serviceaccount", "secretkey", "password", "bearerToken"];
 
-/// Secrets that no status, event or log may show, in whatever form they were given.
+/// Secret texts that no status, event or log may show, in whatever form they were given.
 const SECRETS_NEVER_SHOWN: [&str; 5] =
     [PASSWORD, WRONG, registry::PASSWORD, s3::SECRET, aws_identity::LDAP_PASSWORD];
 
-/// `spec.timeout` of the objects of a cell: short only where nothing but the timeout ends a fetch, since a machine that is
-/// busy may need more than that for one that works.
+/// The `spec.timeout` of the objects in a cell. It is short only where nothing but the timeout ends a fetch. Other fetches may
+/// need more time on a busy machine.
 fn timeout(cell: &str) -> &'static str {
     match cell.contains("stalled") {
         true => "2s",
@@ -47,31 +47,31 @@ fn timeout(cell: &str) -> &'static str {
     }
 }
 
-/// What a cell is about; the name of its objects is made of it.
+/// The subject of a cell. The name of its objects is derived from it.
 struct AccessTableCell {
     name: String,
     is_tls: bool,
-    /// Host and port.
+    /// The host and port of the server.
     server: String,
-    /// Data of Secrets, by the field of the spec that names them; a dot leads into a field.
+    /// The data of Secrets, by the field of the spec that names the Secret. A dot leads into a nested field.
     secrets: Vec<(&'static str, Value)>,
-    /// Without it the object becomes Ready.
+    /// The expected failure. `None` if the object becomes Ready.
     failure: Option<AccessFailure>,
 }
 
-/// Why it does not become Ready.
+/// Why an object does not become Ready.
 #[derive(Clone, Copy)]
 struct AccessFailure {
     reason: &'static str,
-    /// A part of the message.
+    /// A text that the message contains.
     says: &'static str,
 }
 
-/// What the failures of a kind are called.
+/// The condition reasons of a kind's failures.
 struct KindFailureReasons {
     refused: AccessFailure,
     untrusted: AccessFailure,
-    /// Without a certificate of one's own; servers end the connection then, each in its way.
+    /// The reason without a client certificate. Servers close the connection in different ways.
     unknown: &'static str,
     unreachable: AccessFailure,
     stalled: AccessFailure,
@@ -79,22 +79,22 @@ struct KindFailureReasons {
     proxy_unreachable: AccessFailure,
 }
 
-/// The objects of a cell by their name, where its server is, and the fields of the spec that name Secrets. The last one is
-/// observed.
+/// Makes the objects of a cell from their name, the address of the server, and the fields of the spec that name Secrets. The
+/// last object is observed.
 type AccessCellObjects = dyn Fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>;
 
-/// A kind, as its table needs it.
+/// A kind, with the data for its table.
 struct AccessSubject {
     kind: (&'static str, &'static str),
     /// The field for certificates.
     certificates: &'static str,
-    /// Secrets that every cell has.
+    /// The Secrets of every cell.
     always: Vec<(&'static str, Value)>,
     failures: KindFailureReasons,
     objects: Box<AccessCellObjects>,
 }
 
-/// Where the server of a cell is.
+/// The address of a cell's server.
 #[derive(Clone, Copy)]
 struct AccessServerUrl<'a> {
     is_tls: bool,
@@ -107,7 +107,7 @@ impl AccessServerUrl<'_> {
     }
 }
 
-/// An object with everything but the fields that name Secrets.
+/// An object with all fields except those that name Secrets.
 fn object(api: &str, kind: &str, name: &str, spec: Map<String, Value>, own: &Value) -> Value {
     let mut spec = Value::Object(spec);
     for (field, value) in own.as_object().into_iter().flatten() {
@@ -120,12 +120,12 @@ fn object(api: &str, kind: &str, name: &str, spec: Map<String, Value>, own: &Val
     json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// What is between windlass and a server that speaks plain HTTP without authentication.
+/// The proxies in front of a server that speaks plain HTTP without authentication.
 struct AccessServerFronts {
     authority: TestCertificateAuthority,
     tls: TlsProxyListener,
     mutual: TlsProxyListener,
-    /// Each accepts connections and says nothing.
+    /// Relays that accept connections but never answer.
     stalled: TcpRelay,
     stalled_tls: TcpRelay,
 }
@@ -141,14 +141,14 @@ impl AccessServerFronts {
     }
 }
 
-/// A relay that accepts connections to a server, and passes nothing of its answers.
+/// A relay that accepts connections to a server but passes on none of its answers.
 async fn silent(server: SocketAddr) -> Result<TcpRelay> {
     let relay = TcpRelay::start(server).await?;
     relay.hold_after(0);
     Ok(relay)
 }
 
-/// An address at which no server listens.
+/// An address on which no server listens.
 fn closed_port() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
@@ -174,7 +174,7 @@ impl AccessTableCell {
     }
 }
 
-/// The cells that all kinds have whose protocol is HTTP: no credentials, certificates either way.
+/// The cells of all kinds that use HTTP: without credentials, and with certificates of both sides.
 fn over_http(
     subject: &AccessSubject,
     server: SocketAddr,
@@ -217,11 +217,11 @@ fn over_http(
     ])
 }
 
-/// Secrets and objects of a cell.
+/// The Secrets and objects of a cell.
 fn objects(subject: &AccessSubject, cell: &AccessTableCell) -> Vec<Value> {
     let mut spec = Map::new();
     let mut all = Vec::new();
-    // A field names one Secret, which has the data of the kind and of the cell.
+    // A field names one Secret, which contains the data of the kind and of the cell.
     let mut secrets: Vec<(&str, Value)> = Vec::new();
     for (field, data) in subject.always.iter().chain(&cell.secrets) {
         match secrets.iter_mut().find(|(known, _)| known == field) {
@@ -252,9 +252,9 @@ fn objects(subject: &AccessSubject, cell: &AccessTableCell) -> Vec<Value> {
     all
 }
 
-/// The outcome of a cell, if it is not the expected one.
+/// The outcome of a cell, if it differs from the expected one.
 ///
-/// An object may be created before the one that it waits for, so only its last condition counts.
+/// An object may be created before its dependency, so only its last condition counts.
 async fn wrong(
     story: &Story,
     target: &StoryObject,
@@ -277,12 +277,12 @@ async fn wrong(
     Ok(outcome.await.err().map(|_waited| last))
 }
 
-/// Creates the objects of all cells, and compares the outcome of each. No status, event or log may show a secret.
+/// Creates the objects of all cells, and compares the outcomes. Checks that no status, event or log shows a secret.
 async fn tell(story: &Story, subject: &AccessSubject, cells: &[AccessTableCell]) -> Result<()> {
     tell_within(story, subject, cells, &[]).await
 }
 
-/// As [`tell`], by a windlass with more variables in its environment.
+/// Like [`tell`], with a windlass that has further environment variables.
 async fn tell_within(
     story: &Story,
     subject: &AccessSubject,
@@ -310,7 +310,7 @@ async fn tell_within(
     for cell in cells {
         let secrets = subject.always.iter().chain(&cell.secrets);
         for (key, value) in secrets.filter_map(|(_, data)| data.as_object()).flatten() {
-            // Names and certificates may be shown, keys and passwords may not.
+            // Names and certificates may be shown, but not keys and passwords.
             let text = value.as_str().unwrap_or_default();
             let is_secret = [PASSWORD, WRONG].contains(&text)
                 || text.contains("PRIVATE KEY")

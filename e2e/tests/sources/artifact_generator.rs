@@ -1,4 +1,5 @@
-//! A Git source is split into artifacts, of which each is made again when its own files change, and goes when nothing asks for it.
+//! A Git source is split into artifacts. Each artifact is made again when its own files change, and deleted when it is no
+//! longer listed.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -22,7 +23,7 @@ fn artifact(object: &DynamicObject) -> &Value {
     &object.data["status"]["artifact"]
 }
 
-/// Has a generator make an artifact of each of these folders of the GitRepository `app`.
+/// Makes a generator create an artifact for each of these folders of the GitRepository `app`.
 async fn split(story: &Story, folders: &[&str]) -> Result<()> {
     let made = |folder: &&str| {
         let from = format!("@app/apps/{folder}/**");
@@ -61,7 +62,7 @@ async fn a_git_source_is_split_and_a_commit_makes_only_what_it_changes() -> Resu
     let digest = artifact(&web)["digest"].as_str().unwrap_or_default();
     ensure!(artifact(&web)["revision"] == format!("latest@{digest}"), "{:?}", web.data);
 
-    // A commit that changes one folder makes one artifact.
+    // A commit that changes one folder makes one new artifact.
     let revision = upstream.push(&[("apps/api/api.yaml", config_map("api", "2"))]).await?;
     let is_newer = |object: &DynamicObject| artifact(object)["digest"] != artifact(&api)["digest"];
     let newer = story.await_object(&external("api"), DEFAULT_WAIT_TIMEOUT, is_newer).await?;
@@ -77,7 +78,7 @@ async fn a_git_source_is_split_and_a_commit_makes_only_what_it_changes() -> Resu
     let other = story.expect(&StoryObject::config_map("web")).await?;
     ensure!(other.resource_version() == untouched, "the ConfigMap was written");
 
-    // What is deleted comes back, without a request.
+    // A deleted artifact is created again without a request.
     story.delete(&external("web")).await?;
     let is_another = |object: &DynamicObject| {
         object.uid() != web.uid() && artifact(object)["digest"] == artifact(&web)["digest"]

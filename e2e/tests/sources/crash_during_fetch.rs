@@ -1,4 +1,4 @@
-//! windlass is killed while it fetches: what it serves is whole before and after, and what it left behind is swept.
+//! windlass is killed while it fetches. The artifacts that it serves are always complete, and it removes leftover files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use e2e::operator_process::OperatorProcess;
 
 use super::upstream::{RelayedUpstream, SourceFetchMethod};
 
-/// How long the contents of a version are: packing them has to last long enough to be seen.
+/// The size of a version's contents, in bytes. Packing them has to take long enough to be noticed.
 const BYTES: usize = 4 << 20;
 
-/// How many bytes of a version are sent before the crash: somewhere in the middle of it.
+/// How many bytes of a version are sent before the crash. It is in the middle of the version.
 const MIDDLE: u64 = 1 << 20;
 
-/// Artifacts that are not current stay longer than any story lasts.
+/// Old artifacts are kept longer than any story lasts.
 const KEEP: &str = "--artifact-retention-ttl=1h";
 
-/// All files in a folder and below, the paths in order.
+/// All files in a folder and its subfolders, sorted by path.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -38,13 +38,13 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether it is a file that was being written.
+/// Whether a file was still being written.
 fn is_temporary(path: &Path) -> bool {
     let names = path.iter().filter_map(|name| name.to_str());
     names.into_iter().any(|name| name == ".scratch" || name.starts_with(".unfinished-"))
 }
 
-/// What is left over from writing, in the storage and where temporary files are made.
+/// The unfinished files in the storage and in the folder for temporary files.
 fn temporary(operator: &OperatorProcess) -> Result<Vec<PathBuf>> {
     let mut found = files(&operator.folder().join("storage"))?;
     found.retain(|path| is_temporary(path));
@@ -52,7 +52,7 @@ fn temporary(operator: &OperatorProcess) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Kills it, and gives what is left over. Whatever is finished has to be whole.
+/// Kills windlass, and returns the unfinished files. Checks that all finished files are complete.
 fn kill(
     upstream: &RelayedUpstream,
     story: &Story,
@@ -70,7 +70,7 @@ fn kill(
     temporary(&windlass.operator)
 }
 
-/// Starts it again, and waits until it has done what it was killed at; nothing may be left over then.
+/// Starts windlass again, and waits until it has repeated the interrupted work. Checks that no unfinished files are left.
 async fn finish(
     upstream: &RelayedUpstream,
     story: &Story,
@@ -89,7 +89,7 @@ async fn finish(
         .await
 }
 
-/// The names in the folder of the artifacts.
+/// The file names in the folder of the artifacts.
 fn names(slot: &Path) -> Result<BTreeSet<String>> {
     let entries = std::fs::read_dir(slot)?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
@@ -99,8 +99,8 @@ fn is_unfinished(name: &str) -> bool {
     name.starts_with(".unfinished-")
 }
 
-/// Stops its clockwork while it writes an artifact beside those of before; returns whether it was still writing. On a busy
-/// machine it may have written all of it before this was seen.
+/// Pauses windlass while it writes a new artifact. Returns whether it was still writing. On a busy machine, it may have
+/// finished before the pause.
 fn freeze_while_it_writes(
     operator: &OperatorProcess,
     slot: &Path,
@@ -119,12 +119,12 @@ fn freeze_while_it_writes(
         std::thread::sleep(Duration::from_micros(100));
     }
     operator.freeze()?;
-    // The signal reaches each of its threads by itself.
+    // The signal reaches each thread separately.
     std::thread::sleep(Duration::from_millis(20));
     Ok(names(slot)?.iter().any(|name| is_unfinished(name)))
 }
 
-/// Publishes versions until it is stopped in the middle of writing one; gives that version.
+/// Publishes versions until windlass is paused while it writes one. Returns that version.
 async fn caught_writing(
     upstream: &RelayedUpstream,
     story: &Story,
@@ -153,18 +153,18 @@ async fn recovers(way: SourceFetchMethod, name: &str) -> Result<()> {
     let mut windlass = WindlassProcess::start_for(&story, &[KEEP]).await?;
     let is_git = matches!(way, SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh);
 
-    // The first version, in the middle of its way.
+    // The first version is interrupted in the middle of its transfer.
     upstream.publish(1).await?;
     upstream.relay.hold_after(MIDDLE);
     upstream.create(&story).await?;
     upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(upstream.served(&story).await?.is_none(), "half an artifact is offered");
     let left = kill(&upstream, &story, &mut windlass)?;
-    // A Git repository is the one thing that needs a folder.
+    // Only a Git repository needs a folder.
     ensure!(left.is_empty() != is_git, "{left:?}");
     finish(&upstream, &story, &mut windlass, 1).await?;
 
-    // Others, before their first byte and in the middle, while there is one before them.
+    // Later versions are interrupted before their first byte and in the middle, while an older version exists.
     for (version, bytes) in [(2, 0), (3, MIDDLE)] {
         upstream.publish(version).await?;
         upstream.reconcile(&story, Some(bytes)).await?;
@@ -175,7 +175,7 @@ async fn recovers(way: SourceFetchMethod, name: &str) -> Result<()> {
         finish(&upstream, &story, &mut windlass, version).await?;
     }
 
-    // After the last byte, while it is packed.
+    // windlass is paused after the last byte, while it packs the artifact.
     let version = caught_writing(&upstream, &story, &windlass, 4).await?;
     let left = kill(&upstream, &story, &mut windlass)?;
     ensure!(!left.is_empty(), "nothing was left of what it was writing");

@@ -1,8 +1,8 @@
-//! Malicious servers and contents, for every kind that reads such: the status of the object reports them, other objects do
-//! not notice, and neither memory nor disk swell.
+//! Malicious servers and contents, for every kind that reads them. The status of the object reports the problem, other objects
+//! are not affected, and memory and disk use stay limited.
 //!
-//! Elsewhere: the limits themselves and answers that only a server of one's own can give (`sources`), manifests
-//! (`stories/bad_input.rs`), fields (`poison.rs`), references across tenants (`tenancy.rs`).
+//! Elsewhere: the limits themselves, and answers that need a special server (`sources`), manifests (`stories/bad_input.rs`),
+//! fields (`poison.rs`), references across tenants (`tenancy.rs`).
 
 mod addresses;
 mod archives;
@@ -22,7 +22,7 @@ async fn create(story: &Story, kind: &str, name: &str, spec: Value) -> Result<St
     create_with(story, kind, name, json!({}), spec).await
 }
 
-/// The same with annotations.
+/// Applies an object of a source with annotations.
 async fn create_with(
     story: &Story,
     kind: &str,
@@ -38,7 +38,7 @@ async fn create_with(
     Ok(StoryObject::new(api, kind, name))
 }
 
-/// Waits until it is known what becomes of an object, and not only that it waits for another.
+/// Waits until the result of an object is known. Waiting for another object is no result.
 async fn outcome(story: &Story, target: &StoryObject) -> Result<DynamicObject> {
     let is_over = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
@@ -49,7 +49,7 @@ async fn outcome(story: &Story, target: &StoryObject) -> Result<DynamicObject> {
     story.await_object(target, 2 * DEFAULT_WAIT_TIMEOUT, is_over).await
 }
 
-/// Waits until an object has failed; gives what it says.
+/// Waits until an object has failed. Returns its message.
 async fn refusal(story: &Story, target: &StoryObject) -> Result<String> {
     let object = outcome(story, target).await?;
     let ready = condition(&object, "Ready");

@@ -1,4 +1,4 @@
-//! Artifacts are lost or damaged on the disk: no status says that they are there until they are there again.
+//! Artifacts are lost or damaged on the disk. No status claims that they exist until they exist again.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 
 use super::upstream::{RelayedUpstream, SourceFetchMethod};
 
-/// The file of the artifact that the status promises.
+/// The file of the artifact in the status.
 async fn file(upstream: &RelayedUpstream, story: &Story, storage: &Path) -> Result<PathBuf> {
     let object = story.expect(&upstream.target()).await?;
     let path = object.data["status"]["artifact"]["path"].as_str().context("no artifact")?;
@@ -18,13 +18,13 @@ async fn file(upstream: &RelayedUpstream, story: &Story, storage: &Path) -> Resu
     Ok(file)
 }
 
-/// Replaces the contents of a file by as many other bytes.
+/// Replaces the contents of a file with the same number of other bytes.
 fn damage(file: &Path) -> Result<()> {
     let length = std::fs::metadata(file)?.len();
     Ok(std::fs::write(file, vec![b'x'; usize::try_from(length)?])?)
 }
 
-/// Waits until the loss is noticed, while the remote gives nothing; then lets it give everything again.
+/// Waits until windlass has noticed the loss while the server sends nothing. Then lets the server send everything again.
 async fn is_made_again(upstream: &RelayedUpstream, story: &Story) -> Result<()> {
     let promises_nothing = |object: &DynamicObject| {
         let status = &object.data["status"];

@@ -1,11 +1,11 @@
-//! A host answers for a while with 429, and no user has to do anything about it.
+//! A host answers with 429 for a while, and windlass recovers without any help of a user.
 
 use anyhow::{Result, ensure};
 use e2e::harness::{Story, WindlassProcess};
 
 use super::upstream::{RelayedUpstream, SourceFetchMethod};
 
-/// How many requests are turned away; libraries that try again by themselves have given up before.
+/// How many requests are rejected. Libraries with their own retries give up earlier.
 const REQUESTS: u64 = 6;
 
 async fn pauses_for(way: SourceFetchMethod, name: &str) -> Result<()> {

@@ -1,7 +1,7 @@
-//! A remote of each kind behind a relay, the objects that follow it, and what became of its versions.
-//! `disasters` fetches from the same remotes.
+//! A remote server of each kind behind a relay, the objects that follow it, and the served versions. `disasters` uses the same
+//! servers.
 //!
-//! The contents of a version are mostly chance, so that they are as long on their way as they are.
+//! The contents of a version are mostly random, so compression does not shorten the transfer.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const API: &str = "source.toolkit.fluxcd.io/v1";
 /// The name of every object here.
 const NAME: &str = "app";
 
-/// The file of each version that says which one it is.
+/// The file with the number of the version.
 const VERSION: &str = "version.txt";
 
 /// How a source is fetched.
@@ -52,28 +52,27 @@ enum UpstreamServer {
     Web(WebServer),
 }
 
-/// A remote server of one kind behind a relay, with the versions that a test publishes on it
-/// and the source objects that follow it.
+/// A remote server of one kind behind a relay. A test publishes versions on it, and source objects follow it.
 pub(crate) struct RelayedUpstream {
     way: SourceFetchMethod,
     server: UpstreamServer,
-    /// What is between the server and the program that fetches.
+    /// The relay between the server and the program that fetches.
     pub(crate) relay: TcpRelay,
-    /// What is between the server and the relay, for tests of wrong answers.
+    /// The proxy between the server and the relay, for tests of wrong answers.
     faults: Option<FaultProxy>,
-    /// How long the contents of a version are, before they are packed.
+    /// The size of a version's contents before compression, in bytes.
     bytes: usize,
     /// Further files of each version.
     more: Vec<(String, String)>,
 }
 
-/// The digest of bytes, as a status has it.
+/// The digest of bytes, in the format of statuses.
 fn digest(bytes: &[u8]) -> String {
     let digits: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
 }
 
-/// A text that cannot be packed to less than half of it.
+/// A text that compression cannot shorten to less than half.
 fn chance(version: u32, bytes: usize) -> String {
     let mut random = RandomSequence::new(u64::from(version));
     let mut text = String::with_capacity(bytes + 17);
@@ -83,7 +82,7 @@ fn chance(version: u32, bytes: usize) -> String {
     text
 }
 
-/// What `tar` makes of files.
+/// Packs files with `tar`.
 fn packed(files: &[(&str, &str)]) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     for (path, text) in files {
@@ -96,7 +95,7 @@ fn packed(files: &[(&str, &str)]) -> Result<Vec<u8>> {
 }
 
 impl UpstreamServer {
-    /// Starts the server of a kind; gives its address.
+    /// Starts the server of a kind. Returns its address.
     async fn start(way: SourceFetchMethod) -> Result<(Self, SocketAddr)> {
         let (server, address) = match way {
             SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh => {
@@ -136,14 +135,14 @@ impl UpstreamServer {
 }
 
 impl RelayedUpstream {
-    /// Starts the server and the relay; there is no version yet.
+    /// Starts the server and the relay, without any version.
     pub(crate) async fn start(way: SourceFetchMethod, bytes: usize) -> Result<Self> {
         let (server, address) = UpstreamServer::start(way).await?;
         let relay = TcpRelay::start(address).await?;
         Ok(Self { way, server, relay, faults: None, bytes, more: Vec::new() })
     }
 
-    /// Starts a server over plain HTTP whose answers can be wrong. Each version has these files, too.
+    /// Starts a plain HTTP server that can give wrong answers. Each version contains these additional files.
     pub(crate) async fn start_with_faults(
         way: SourceFetchMethod,
         more: Vec<(String, String)>,
@@ -154,12 +153,12 @@ impl RelayedUpstream {
         Ok(Self { way, server, relay, faults: Some(faults), bytes: 1000, more })
     }
 
-    /// What gives wrong answers.
+    /// The proxy that gives wrong answers.
     pub(crate) fn faults(&self) -> Result<&FaultProxy> {
         self.faults.as_ref().context("it was started without faults")
     }
 
-    /// Puts a version there.
+    /// Publishes a version.
     pub(crate) async fn publish(&self, version: u32) -> Result<()> {
         let says = version.to_string();
         let more = chance(version, self.bytes);
@@ -209,13 +208,13 @@ impl RelayedUpstream {
         }
     }
 
-    /// The object by which others use the artifact, if that is another one.
+    /// The object through which others use the artifact, if it is a different one.
     pub(crate) fn offered(&self) -> Option<StoryObject> {
         (self.way == SourceFetchMethod::HttpArchive)
             .then(|| StoryObject::new(API, "ExternalArtifact", NAME))
     }
 
-    /// Creates the objects. They reach the server by way of the relay.
+    /// Creates the objects. They reach the server through the relay.
     pub(crate) async fn create(&self, story: &Story) -> Result<()> {
         let at = self.relay.address();
         let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME}, "stringData": data});
@@ -272,14 +271,14 @@ impl RelayedUpstream {
         Ok(())
     }
 
-    /// Has the newest version fetched, of which so many bytes pass the relay.
+    /// Requests a reconciliation of the newest version. The relay passes `hold_after` bytes.
     pub(crate) async fn reconcile(&self, story: &Story, hold_after: Option<u64>) -> Result<()> {
         let hold = || hold_after.into_iter().for_each(|bytes| self.relay.hold_after(bytes));
         if self.way != SourceFetchMethod::HelmChart {
             hold();
             return story.request(&self.target()).await.map(drop);
         }
-        // The index is not what is observed, so all of it comes before.
+        // The index is not observed, so the relay passes the whole index first.
         let chart = self.target();
         let repository = StoryObject::new(API, "HelmRepository", NAME);
         story.merge(&chart, json!({"spec": {"suspend": true}})).await?;
@@ -287,12 +286,13 @@ impl RelayedUpstream {
         let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
         story.await_object(&repository, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
         hold();
-        // One write, so that there is one run, and no second one that might still be active when the story goes on.
+        // This is a single write, so there is only one reconciliation. A second one might still be running when the story
+        // continues.
         let asked = json!({"annotations": {REQUESTED_AT: token}});
         story.merge(&chart, json!({"metadata": asked, "spec": {"suspend": false}})).await.map(drop)
     }
 
-    /// The version of an artifact, whose contents have to be complete.
+    /// The version of an artifact. Checks that its contents are complete.
     pub(crate) fn version(&self, artifact: &[u8]) -> Result<u32> {
         if self.way == SourceFetchMethod::HelmRepository {
             let text = std::str::from_utf8(artifact)?;
@@ -306,7 +306,7 @@ impl RelayedUpstream {
         Ok(std::str::from_utf8(&text)?.parse()?)
     }
 
-    /// Which version is served under the address of the status; none while there is no such address.
+    /// The version that is served at the address in the status. `None` while there is no such address.
     pub(crate) async fn served(&self, story: &Story) -> Result<Option<u32>> {
         let object = story.expect(&self.target()).await?;
         let artifact = &object.data["status"]["artifact"];
@@ -318,7 +318,7 @@ impl RelayedUpstream {
         self.version(&bytes).with_context(|| format!("{url} is not whole")).map(Some)
     }
 
-    /// Waits until a version is served. Whatever is served meanwhile has to be whole.
+    /// Waits until a version is served. Checks that every served artifact is complete.
     pub(crate) async fn await_version(&self, story: &Story, version: u32) -> Result<DynamicObject> {
         let begun = std::time::Instant::now();
         while self.served(story).await? != Some(version) {
@@ -348,7 +348,7 @@ impl RelayedUpstream {
 /// The last line of each index.
 const END: &str = "# the end\n";
 
-/// An index of one chart whose description is long.
+/// An index of one chart with a long description.
 fn index(version: u32, text: &str) -> String {
     let mut index = format!(
         "# {version}\napiVersion: v1\nentries:\n  app:\n  - name: app\n    version: 0.0.{version}\n    urls: [app.tgz]\n    \
@@ -360,14 +360,14 @@ fn index(version: u32, text: &str) -> String {
     index + END
 }
 
-/// Host and port of a URL.
+/// The host and port of a URL.
 fn host(url: &str) -> Result<&str> {
     let place = url.split_once("://").context("no scheme")?.1.split('/').next();
     let place = place.context("no host")?;
     Ok(place.split_once('@').map_or(place, |(_, host)| host))
 }
 
-/// The same URL at another address.
+/// The same URL with another address.
 fn moved(url: &str, to: SocketAddr) -> Result<String> {
     Ok(url.replacen(host(url)?, &to.to_string(), 1))
 }

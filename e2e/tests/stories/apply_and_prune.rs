@@ -1,4 +1,4 @@
-//! What is committed is applied, and what is no longer committed goes, unless it says otherwise.
+//! Committed objects are applied. Objects that are removed from the repository are deleted, unless they ask to stay.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{inventory, revision};
@@ -57,7 +57,7 @@ async fn a_new_commit_configures_what_changed_and_prunes_what_is_gone() -> Resul
     story.await_ready(&StoryObject::kustomization("app")).await?;
     let before = story.expect(&StoryObject::config_map("same")).await?;
 
-    // The file of `lasting` goes too, but the object says that it stays.
+    // The file of `lasting` is removed, too, but the object asks to stay.
     let lasting = annotated("lasting", "1", PRUNE, "disabled");
     let marked = upstream.push(&[("lasting.yaml", lasting)]).await?;
     story.await_applied("app", &marked).await?;
@@ -131,7 +131,7 @@ async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
     for name in ["ignored", "disabled"] {
         ensure!(story.read(&StoryObject::config_map(name)).await?.is_none(), "{name} was created");
     }
-    // Leaving the manifests, only what is excluded by annotation stays.
+    // When the objects leave the manifests, only the one with the excluding annotation stays.
     let empty = upstream.remove(&["once.yaml", "claimed.yaml"]).await?;
     story.await_applied("app", &empty).await?;
     story.await_gone(&StoryObject::config_map("once"), DEFAULT_WAIT_TIMEOUT).await?;
@@ -154,19 +154,20 @@ async fn an_emptied_folder_deletes_nothing_while_an_annotation_or_the_budget_for
     let message = story.await_failure(&app, "BuildFailed").await?;
     ensure!(message.contains("restore the manifests or correct spec.path"), "{message}");
     story.expect(&StoryObject::config_map("kept")).await?;
-    // Without the annotation, and with one that allows it, the deletion is held: a build without objects is beyond the budget.
+    // The deletion is held without the annotation, and also with an annotation that allows it. A build without objects is
+    // beyond the budget.
     for says in [None, Some("true")] {
         story.merge(&app, guard(says)).await?;
         story.await_held("app", &empty, 1).await?;
         story.expect(&StoryObject::config_map("kept")).await?;
     }
-    // A build that fails does not release what is held.
+    // A failed build does not release the held deletion.
     story.merge(&app, guard(Some("false"))).await?;
     story.await_failure(&app, "BuildFailed").await?;
     ensure!(story.plans().await?.len() == 1, "the Plan is gone");
     story.merge(&app, guard(None)).await?;
     story.await_held("app", &empty, 1).await?;
-    // Where no budget is in force, Flux's meaning is back.
+    // Without a deletion budget, the annotation has the same meaning as in Flux.
     let policy = story.without_deletion_budget().await?;
     story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_not_held("app").await?;

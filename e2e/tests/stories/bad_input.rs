@@ -1,4 +1,4 @@
-//! Each object's own status reports what is wrong with it; everything else goes on, and secrets stay secret.
+//! Each object's own status reports its problem. All other objects continue, and secrets stay secret.
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
@@ -9,7 +9,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-/// A secret of a story: it must occur in no status, event or log line.
+/// A secret of a story. No status, event or log line may contain it.
 fn password(story: &Story, what: &str) -> String {
     format!("hunter2-{what}-{}", story.namespace)
 }
@@ -19,7 +19,7 @@ async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// Looks for a text in the log of windlass, and in all statuses and events of the story.
+/// Checks that the log of windlass, and all statuses and events of the story, do not contain a text.
 async fn ensure_not_leaked(story: &Story, secrets: &[&str]) -> Result<()> {
     let mut messages = vec![("the log".to_owned(), story.windlass().await?.operator.log()?)];
     for (group, version, kind) in [
@@ -47,7 +47,7 @@ async fn ensure_not_leaked(story: &Story, secrets: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Sixteen levels of nine references each.
+/// Sixteen levels with nine references each.
 fn alias_bomb() -> String {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..16 {
@@ -135,7 +135,7 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
     let in_url = password(&story, "url");
     let with_password = url.replace("http://", &format!("http://bob:{in_url}@"));
 
-    // `known_hosts` has the key of another server for this host.
+    // `known_hosts` contains the key of another server for this host.
     let ssh = good.server.ssh()?;
     let host = ssh.known_hosts()?;
     let host = host.split(' ').next().unwrap_or_default();
@@ -182,7 +182,7 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
     ensure_not_leaked(&story, &[&right, &wrong, &in_url, key_line]).await?;
     ensure!(story.windlass().await?.operator.is_running()?, "windlass ended");
 
-    // The Secret that was missing comes, and that is enough.
+    // It is enough to create the missing Secret.
     secret(&story, "absent", json!({"username": "bob", "password": right})).await?;
     story.await_ready(&StoryObject::git_repository("lacks")).await?;
     ensure_not_leaked(&story, &[&right]).await?;

@@ -1,4 +1,4 @@
-//! A bucket becomes objects: by its own objects, of which only those that change are fetched, or by a bundle.
+//! Objects are applied from a bucket: from its single files, of which only changed ones are fetched, or from a bundle.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ fn target(name: &str) -> StoryObject {
     StoryObject::new("source.toolkit.fluxcd.io/v1", "Bucket", name)
 }
 
-/// Applies a Bucket of the same name, and a Kustomization that applies what it becomes.
+/// Creates a Bucket, and a Kustomization of the same name that applies its files.
 async fn follow(story: &Story, server: &S3Server, name: &str, annotations: Value) -> Result<()> {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
@@ -64,7 +64,7 @@ async fn one_changed_key_is_one_download_and_one_changed_object() -> Result<()> 
         .await?;
     let untouched = story.expect(&StoryObject::config_map("one")).await?.metadata.resource_version;
 
-    // Nothing changed: one listing.
+    // Nothing has changed, so there is one listing.
     let before = server.requests("keys")?.len();
     story.rerun(&target("keys")).await?;
     let asked = server.requests("keys")?.split_off(before);

@@ -1,6 +1,6 @@
-//! A commit has one ChangeSet with one verdict about all that it changes, and is rolled back as a whole.
+//! A commit has one ChangeSet with one verdict about all its changes, and can be rolled back as a whole.
 //!
-//! Elsewhere: across kills (`cargo xtask crash`), what Alerts are sent (`notifications::change_sets`), the verdict itself (engine
+//! Elsewhere: kills meanwhile (`cargo xtask crash`), notifications (`notifications::change_sets`), the verdict itself (engine
 //! `changes`).
 
 use anyhow::{Result, ensure};
@@ -44,7 +44,7 @@ fn members(change: &ChangeSet) -> Vec<&str> {
     status.map(|it| it.members.iter().map(String::as_str).collect()).unwrap_or_default()
 }
 
-/// The Kustomizations `a` and `b`, each of a folder of the source `app`.
+/// Creates the Kustomizations `a` and `b`, each for a folder of the source `app`.
 async fn two_folders(story: &Story) -> Result<()> {
     for name in ["a", "b"] {
         story.kustomization(name, "app", json!({"path": format!("./{name}")})).await?;
@@ -88,7 +88,7 @@ async fn a_commit_has_one_verdict_about_what_it_changes_and_nothing_else() -> Re
     let said = story.windlass_says(&["changes", "-n", &story.namespace], true)?;
     ensure!(said.contains("a change") && said.contains("Succeeded"), "{said}");
 
-    // A revision that comes back is another change.
+    // A revision that returns is another change.
     upstream.repository.git(&["reset", "-q", "--hard", "HEAD~1"])?;
     story.request(&StoryObject::git_repository("app")).await?;
     let is_back = async || {
@@ -148,7 +148,7 @@ async fn a_change_is_rolled_back_as_a_whole_and_stays_so_until_the_source_moves_
         let app = StoryObject::kustomization(name);
         let message = story.await_failure(&app, "Quarantined").await?;
         ensure!(message.contains("sales stopped") && message.contains(&first), "{message}");
-        // The next reconciliation does not undo it.
+        // The next reconciliation does not undo the rollback.
         story.rerun(&app).await?;
         let object = story.expect(&app).await?;
         ensure!(condition(&object, "Ready")["reason"] == "Quarantined", "{:?}", object.data);
@@ -187,7 +187,7 @@ async fn of_many_pushes_in_a_row_each_fetched_one_has_a_verdict_and_ten_are_kept
         let mut verdicts = older.map(verdict);
         let are_over = verdicts
             .all(|it| matches!(it, ChangeSetVerdict::Succeeded | ChangeSetVerdict::Superseded));
-        // The oldest one goes when the next one comes.
+        // The oldest ChangeSet is deleted when the next one is created.
         Ok((all.len() <= 11 && are_over).then_some(()))
     };
     story.await_until("ten changes", DEFAULT_WAIT_TIMEOUT, is_kept_short).await?;

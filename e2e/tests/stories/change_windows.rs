@@ -1,5 +1,5 @@
-//! Windows: outside of them nothing is applied, corrected or pruned, whatever asks for it. Early in the list of stories, since
-//! some wait for a minute of the clock to come.
+//! Change windows: outside of them, windlass applies, corrects and prunes nothing, whatever the trigger. These stories are
+//! early in the list, because some wait for a certain minute.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const WINDOW: &str = "windlass.dev/Window";
 
-/// How long something takes that happens at a minute: the next but one, and what follows.
+/// How long an action may take that happens at a full minute: up to two minutes, and the following steps.
 const MINUTES: Duration = Duration::from_secs(150);
 
 /// A window that opened some time ago, and opens again in about a day.
@@ -26,7 +26,7 @@ async fn annotate(story: &Story, target: &StoryObject, annotations: Value) -> Re
     story.merge(target, json!({"metadata": {"annotations": annotations}})).await.map(drop)
 }
 
-/// Waits until the condition about windows has a status; returns its message.
+/// Waits until the condition about windows has a status. Returns its message.
 async fn await_window(story: &Story, target: &StoryObject, status: &str) -> Result<String> {
     let object = story.await_condition(target, WINDOW, status, DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&object, WINDOW)["message"].as_str().context("no message")?;
@@ -51,7 +51,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     let first = ready.data["status"]["lastAppliedRevision"].clone();
     story.await_ready(&StoryObject::kustomization("free")).await?;
 
-    // With nothing new it stays Ready, and says when it opens.
+    // Without a change, the object stays Ready and says when the window opens.
     annotate(&story, &guarded, json!({"windlass.dev/window": closed()})).await?;
     let opening = await_window(&story, &guarded, "False").await?;
     ensure!(opening.starts_with("the next opening is 20"), "{opening}");
@@ -59,7 +59,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     let object = story.rerun(&guarded).await?;
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
 
-    // A change elsewhere is nothing new.
+    // A change in another folder is no change for this object.
     let elsewhere = upstream.push(&[("b/free.yaml", config_map("free", "1.1"))]).await?;
     story.await_applied("free", &elsewhere).await?;
     let object = story.expect(&guarded).await?;
@@ -104,7 +104,7 @@ async fn at_the_opening_what_waited_is_applied_by_itself() -> Result<()> {
     let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
-    // Twenty seconds are enough to see that it is closed.
+    // Twenty seconds are enough to see that the window is closed.
     let opening = Timestamp::now() + SignedDuration::from_secs(80);
     let window = format!("{} 1h", opening.strftime("%M %H * * *"));
     annotate(&story, &app, json!({"windlass.dev/window": window})).await?;
@@ -161,7 +161,7 @@ async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Res
     upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
 
-    // Corrected, it waits for what came meanwhile, and still lets deletion through.
+    // After the annotation is corrected, the object waits with the commit that came meanwhile. A deletion is still allowed.
     annotate(&story, &app, json!({"windlass.dev/window": closed()})).await?;
     story.await_failure(&app, "WindowClosed").await?;
     story.await_value("a", "drifted").await?;
@@ -187,7 +187,7 @@ async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Resul
         let target = StoryObject::kustomization(name);
         annotate(&story, &target, json!({"windlass.dev/window": closed()})).await?;
     }
-    // What drifts meanwhile stops at the step that would correct it.
+    // Drift that happens meanwhile stops at the step that would correct it.
     let job = StoryObject::new("apps/v1", "Deployment", "job");
     story.merge(&job, json!({"spec": {"replicas": 3}})).await?;
     let message = story.await_failure(&StoryObject::kustomization("job"), "WindowClosed").await?;

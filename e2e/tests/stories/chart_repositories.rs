@@ -16,7 +16,7 @@ use crate::stories::helm_chart::{
 
 const BUCKET: &str = "charts";
 
-/// Puts what a web server has of a repository into a bucket.
+/// Uploads the files of a chart repository from a web server to a bucket.
 async fn upload(server: &ChartServer, s3: &S3Server, files: &[&str]) -> Result<()> {
     for file in files {
         s3.put(BUCKET, &format!("stable/{file}"), self::file(server, file).await?).await?;
@@ -45,7 +45,7 @@ async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
     let object = pulled(&story, &app, "1.1.0").await?;
     taken(&story, &server, &object, "of-s3", "own").await?;
 
-    // A run that finds nothing new makes one conditional request.
+    // A reconciliation without changes sends one conditional request.
     let before = s3.requests(BUCKET)?.len();
     story.rerun(&source).await?;
     let asked = s3.requests(BUCKET)?.split_off(before);
@@ -103,7 +103,7 @@ async fn dependencies_of_a_registry_are_pulled_as_its_helm_repository_says() -> 
     let _upstream = story.follow("app", &dependent(&registry)).await?;
     let app = chart_of(&story, ("GitRepository", "app"), "app", json!({})).await?;
 
-    // Without a HelmRepository the registry is accessed anonymously, which this one does not allow.
+    // Without a HelmRepository, windlass accesses the registry anonymously, which this registry does not allow.
     let message = story.await_failure(&app, "DependencyBuildError").await?;
     ensure!(message.contains("failed to add remote dependency 'lib'"), "{message}");
     ensure!(message.contains("UNAUTHORIZED"), "{message}");

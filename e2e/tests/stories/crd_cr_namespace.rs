@@ -1,4 +1,4 @@
-//! CRDs, and what needs them, lie in one folder and are applied in one go.
+//! CRDs and the objects that need them are in one folder, and are applied together.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -18,7 +18,7 @@ async fn a_crd_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()>
          rules: [{{apiGroups: [{group}], resources: [widgets], verbs: [get]}}]}}\n"
     );
     let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {inner}}}}}\n");
-    // In the order of names the objects come before what they need.
+    // Sorted by name, the objects come before the CRDs and namespaces that they need.
     let files = [
         ("a-widget.yaml", into_inner(widget(&group, "wheel"))),
         ("b-settings.yaml", into_inner(config_map("settings", "1"))),
@@ -40,7 +40,7 @@ async fn a_crd_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()>
     let wheel = StoryObject::new(&format!("{group}/v1"), "Widget", "wheel").in_namespace(&inner);
     story.expect(&wheel).await?;
 
-    // And all of it goes, although the namespace takes a while to empty.
+    // All objects are deleted, although the namespace takes a while to become empty.
     story.delete(&all).await?;
     story.await_gone(&all, DEFAULT_WAIT_TIMEOUT).await?;
     for (api_version, kind, name) in [

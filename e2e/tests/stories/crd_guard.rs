@@ -1,4 +1,4 @@
-//! Definitions of kinds among the manifests of a Kustomization: they are written and deleted as the objects allow.
+//! CRDs in the manifests of a Kustomization. windlass writes and deletes them only if the existing objects allow it.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -7,7 +7,7 @@ use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-/// The definition with another schema of `spec`.
+/// The CRD with another schema for `spec`.
 fn with_spec(group: &str, spec: &str) -> String {
     let open = "spec: {type: object, x-kubernetes-preserve-unknown-fields: true}";
     widget_crd(group).replace(open, &format!("spec: {spec}"))
@@ -46,12 +46,12 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
     ensure!(text.contains(&found), "{text}");
     story.await_value("map", "1").await?;
 
-    // With `Skip` the definition stays as it is.
+    // With `Skip`, the CRD stays unchanged.
     upstream.push(&[("crd.yaml", annotated(&small, "Skip"))]).await?;
     story.await_value("map", "2").await?;
     ensure!(story.expect(&own(&group, "a")).await?.data["spec"]["old"] == "x", "it was written");
 
-    // The annotation names the uid and generation of the live definition, which forces the write.
+    // The annotation names the UID and generation of the live CRD, which forces the write.
     let live = story.expect(&crd(&group)).await?.metadata;
     let uid = live.uid.unwrap_or_default();
     let generation = live.generation.unwrap_or_default();
@@ -70,7 +70,7 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
 async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_object() -> Result<()>
 {
     let story = Story::with_windlass("guard-folder").await?;
-    // The budget holds the deletion of a definition before the guard is asked about it.
+    // The deletion budget holds the deletion of a CRD before the CRD guard is asked about it.
     let policy = story.without_deletion_budget().await?;
     let group = format!("{}.test", story.namespace);
     let files = [
@@ -101,7 +101,7 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     ensure!(owner.is_some_and(|it| it == "two"), "{:?}", live.labels);
     story.expect(&own(&group, "mine")).await?;
 
-    // An annotation of the definition itself confirms its deletion.
+    // An annotation on the CRD itself confirms its deletion.
     let uid = before.unwrap_or_default();
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
     story.merge(&crd(&group), confirmed).await?;
@@ -138,7 +138,7 @@ async fn a_stored_version_is_dropped_after_its_objects_were_moved() -> Result<()
     story.await_ready(&app).await?;
     story.expect(&own(&group, "mine")).await?;
 
-    // Objects cannot be migrated to a version that is not served yet, and the definition is not recreated for it.
+    // Objects cannot be migrated to a version that is not served yet. The CRD is not recreated for this.
     upstream.push(&[("crd.yaml", widget_crd(&group).replace("name: v1\n", "name: v2\n"))]).await?;
     let text = story.await_failure(&app, "CRDIncompatible").await?;
     ensure!(text.contains("v1 is dropped, and objects may be stored in it"), "{text}");

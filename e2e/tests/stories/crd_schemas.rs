@@ -1,7 +1,7 @@
-//! What schemas make of objects, by the API server and by the engine `crdguard`: schemas, changes of them, and objects
-//! made up by chance (`random_schemas`).
+//! Compares how the API server and the engine `crdguard` judge objects: random schemas, changes of schemas, and objects
+//! (`random_schemas`).
 //!
-//! Each definition has several schemas, one for each field of `spec`, so that few definitions judge many of them.
+//! Each CRD contains several schemas, one for each field of `spec`. So a few CRDs test many schemas.
 
 mod random_schemas;
 
@@ -22,25 +22,25 @@ use serde_json::{Map, Value, json};
 
 use random_schemas::{changed, schema, value};
 
-/// Schemas in a definition, and objects for each.
+/// The number of schemas in a CRD, and of objects for each.
 const FIELDS: usize = 10;
 const OBJECTS: usize = 6;
 
-/// How deep schemas nest.
+/// The depth of nested schemas.
 const DEPTH: usize = 3;
 
-/// How many objects are made up until one fits a schema.
+/// How many random objects are tried until one is valid.
 const TRIES: usize = 30;
 
-/// How many definitions are made: 500 schemas where it may take long.
+/// The number of CRDs. There are 500 schemas if the test may take long.
 const DEFINITIONS: usize = if cfg!(feature = "thorough") { 50 } else { 4 };
 
-/// How many objects a change has to break, since what breaks none proves little. Chance decides how many it is in a round
-/// of definitions, so there are further rounds until they are that many.
+/// The minimum number of objects that changes have to break, because changes without effect prove little. If there are too few,
+/// further rounds of CRDs follow.
 const MIN_BROKEN_OBJECTS: usize = 20;
 const MAX_ROUNDS: usize = 8;
 
-/// A definition of a group, whose `spec` has the fields.
+/// A CRD of a group, whose `spec` has these fields.
 fn definition(group: &str, fields: &Map<String, Value>) -> Value {
     let whole = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": fields}}});
@@ -61,7 +61,7 @@ fn target(group: &str) -> StoryObject {
     StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
 }
 
-/// Creates a definition, and waits until its objects can be created.
+/// Creates a CRD, and waits until its objects can be created.
 async fn serve(story: &Story, definition: &Value) -> Result<Api<DynamicObject>> {
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
     let made = story.apply_value(definition.clone()).await;
@@ -79,7 +79,7 @@ async fn serve(story: &Story, definition: &Value) -> Result<Api<DynamicObject>> 
     Ok(api)
 }
 
-/// What the API server makes of an object, without keeping it; none if it is invalid.
+/// What the API server would make of an object, without storing it. `None` if the object is invalid.
 async fn created(api: &Api<DynamicObject>, object: &Value) -> Result<Option<Value>> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     match api.create(&params, &serde_json::from_value(object.clone())?).await {
@@ -93,7 +93,7 @@ async fn created(api: &Api<DynamicObject>, object: &Value) -> Result<Option<Valu
 struct JudgementCount {
     judged: usize,
     unjudged: usize,
-    /// Changes that break an object.
+    /// The number of changes that break an object.
     breaking: usize,
 }
 
@@ -192,7 +192,7 @@ async fn the_guard_judges_changes_of_schemas_as_the_api_server_does() -> Result<
     story.end().await
 }
 
-/// Changes each schema of a definition, and compares what becomes of objects that fitted it.
+/// Changes each schema of a CRD, and compares the results for objects that were valid before.
 async fn judge_changes(
     story: &Story,
     at: usize,
@@ -210,7 +210,7 @@ async fn judge_changes(
     let after = serve(story, &definition(&new_group, &new)).await?;
     let mut count = JudgementCount::default();
     for ((name, was), is) in old.iter().zip(new.values()) {
-        // One field alone, so that findings are about it.
+        // The schema with one field only, so all findings are about this field.
         let alone = |schema: &Value| {
             definition(&old_group, &Map::from_iter([(name.clone(), schema.clone())]))
         };
@@ -223,7 +223,7 @@ async fn judge_changes(
                 .find(|it| matches!(fits.create(it), Some(Ok(_))));
             let Some(object) = object else { break };
             let stored = created(&before, &object).await?.context("it does not fit")?;
-            // A null that is not allowed is dropped; other fields have defaults.
+            // The API server drops a null that is not allowed. Other fields have defaults.
             let Some(kept) = stored.get(name) else { continue };
             let stored = json!({name.as_str(): kept});
             let theirs = created(&after, &thing(&new_group, stored.clone())).await?;
@@ -248,7 +248,7 @@ async fn judge_changes(
     Ok(count)
 }
 
-/// What a change breaks of an object; none if that cannot be judged.
+/// The fields of an object that a change breaks. `None` if `crdguard` cannot judge it.
 fn judged(old: &Value, new: &Value, object: &Value) -> Result<Option<Vec<String>>> {
     let mut live = old.clone();
     live["status"] = json!({"storedVersions": ["v1"]});
@@ -256,7 +256,7 @@ fn judged(old: &Value, new: &Value, object: &Value) -> Result<Option<Vec<String>
     judge.versions().iter().for_each(|it| judge.object(it, object));
     let facts =
         CrdGuardFacts { total: 1, service: WebhookServicePresence::Present, is_complete: true };
-    // An API server does not judge what a default means to people.
+    // The API server does not judge what a changed default means to people.
     let mut found = judge.finish(facts).findings;
     found.retain(|it| it.problem != CrdChangeProblem::Default);
     let is_certain = found.iter().any(|it| it.problem != CrdChangeProblem::Unjudged);

@@ -1,6 +1,6 @@
-//! Encrypted Secrets, env files and patches become plain in the cluster, and nowhere else.
+//! Encrypted Secrets, env files and patches are decrypted in the cluster, and in no other place.
 //!
-//! The files were encrypted by sops; `e2e/conformance/trust` has them with their keys and what Flux makes of them.
+//! sops encrypted the files. `e2e/conformance/trust` contains them with their keys and with the results of Flux.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use e2e::harness::{Story, StoryObject};
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
-/// The key that decrypts the recorded files, which must not be shown.
+/// The key that decrypts the recorded files. No output may show it.
 const KEY: &str = "AGE-SECRET-KEY-1M7TH6FWAMNFQTZ4W5TVJWG4KFATFZNQ32YV2FV8ZHHM6NMEEPS7SPM7A45";
 
-/// A recorded case: its tree below a folder, and its keys.
+/// A recorded case: the files below a folder, and the keys.
 pub(crate) struct DecryptionCase {
     pub(crate) files: Vec<(String, String)>,
     pub(crate) keys: Vec<(String, String)>,
@@ -64,7 +64,7 @@ pub(crate) fn decryption(path: &str, secret: &str) -> Value {
     json!({"path": path, "decryption": {"provider": "sops", "secretRef": {"name": secret}}})
 }
 
-/// An entry of a Secret of the story, as it is read by a Pod.
+/// An entry of a Secret of the story, as a Pod reads it.
 pub(crate) async fn bytes(story: &Story, secret: &str, key: &str) -> Result<Vec<u8>> {
     let target = StoryObject::new("v1", "Secret", secret);
     let data = &story.expect(&target).await?.data["data"][key];
@@ -72,7 +72,7 @@ pub(crate) async fn bytes(story: &Story, secret: &str, key: &str) -> Result<Vec<
     Ok(BASE64_STANDARD.decode(text)?)
 }
 
-/// The same as text.
+/// An entry of a Secret of the story, as text.
 pub(crate) async fn entry(story: &Story, secret: &str, key: &str) -> Result<String> {
     Ok(String::from_utf8(bytes(story, secret, key).await?)?)
 }
@@ -101,12 +101,12 @@ async fn what_sops_encrypted_is_plain_in_the_cluster() -> Result<()> {
     let db = StoryObject::new("v1", "Secret", "db");
     ensure!(entry(&story, "db", "user").await? == "admin", "age");
     ensure!(entry(&story, "db", "k").await? == "v1", "age");
-    // The suffix is that of the plain content.
+    // The suffix of the name is derived from the decrypted content.
     ensure!(entry(&story, "s-m4kt5fh6g4", "B").await? == "two", "env");
     let patched = story.expect(&StoryObject::config_map("c")).await?;
     ensure!(patched.data["data"]["a"] == "patched", "patch");
 
-    // The same Secret, encrypted for OpenPGP, is the same.
+    // The same Secret, encrypted for OpenPGP, has the same result.
     story.delete(&StoryObject::kustomization("secret")).await?;
     story.await_gone(&db, DEFAULT_WAIT_TIMEOUT).await?;
     story.kustomization("pgp", "app", decryption("pgp", "pgp")).await?;
@@ -123,7 +123,7 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     let _upstream = story.follow("app", &borrowed(&right.files)).await?;
     let target = StoryObject::kustomization("app");
 
-    // Without keys nothing is applied, encrypted or not.
+    // Without keys, nothing is applied, whether encrypted or not.
     story.kustomization("app", "app", json!({"path": "app"})).await?;
     let text = story.await_failure(&target, "BuildFailed").await?;
     ensure!(text.contains("set spec.decryption"), "{text}");
@@ -154,7 +154,7 @@ async fn await_build_failure(story: &Story, part: &str) -> Result<String> {
     await_message(story, &StoryObject::kustomization("app"), part).await
 }
 
-/// Waits until an object is not Ready for a reason that contains a text; the whole message.
+/// Waits until an object is not Ready for a reason that contains a text. Returns the whole message.
 pub(crate) async fn await_message(
     story: &Story,
     target: &StoryObject,
@@ -181,7 +181,7 @@ async fn a_mac_counts_where_it_is_required() -> Result<()> {
     story.merge(&target, mac("Require")).await?;
     story.await_ready(&target).await?;
 
-    // An edit without sops is as in Flux, unless the MAC is required.
+    // An edit without sops is accepted as in Flux, unless the spec requires the MAC.
     for (path, text) in &mut files {
         if path.ends_with("s.yaml") {
             *text = text.replace("type: Opaque", "type: example.com/forged");
@@ -197,11 +197,11 @@ async fn a_mac_counts_where_it_is_required() -> Result<()> {
     story.end().await
 }
 
-/// The module whose tests have encrypted files of every kind, and the folder of them.
+/// The Go module whose tests contain encrypted files of every kind, and their folder.
 const OF_FLUX: &str = "github.com/fluxcd/kustomize-controller@v1.9.5";
 const CASES: &str = "internal/controller/testdata/sops";
 
-/// All files below a folder of Flux's, by their paths from there.
+/// All files below a folder of Flux's tests, with their relative paths.
 fn files_of_flux(folder: &str) -> Result<Vec<(String, String)>> {
     let top = testbed::binaries::module(OF_FLUX)?.join(CASES).join(folder);
     let mut files = Vec::new();
@@ -221,8 +221,8 @@ fn files_of_flux(folder: &str) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// What kustomize-controller's own test demands of the same files. The file for Vault is plain there, until a server
-/// encrypts it (`clouds.rs`).
+/// Checks the same files as kustomize-controller's own test. The file for Vault is not encrypted there until a server encrypts
+/// it (`clouds.rs`).
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(
     not(feature = "thorough"),
@@ -241,7 +241,7 @@ async fn what_the_tests_of_flux_encrypted_is_plain_in_the_cluster() -> Result<()
     put_keys(&story, "sops", &keys("sops", &["age.txt", "age-pq.txt", "pgp.asc"])?).await?;
     put_keys(&story, "global", &keys("global", &["age-global.txt"])?).await?;
 
-    // One base is on a server of theirs.
+    // One base is on another server.
     let web = WebServer::start().await?;
     let base = "apiVersion: v1\nkind: Namespace\nmetadata: {name: base}\n";
     let base = web.put("/namespace.yaml", base);

@@ -1,4 +1,5 @@
-//! An object is gone when the API server says so of the object; a version that is served no more says nothing.
+//! An object counts as deleted only if the API server says so about the object itself. A version that is no longer served
+//! proves nothing.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -6,7 +7,7 @@ use e2e::harness::manifests::widget_crd;
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-/// The CRD of Widgets in two versions, of which `v1` is stored.
+/// The CRD of Widgets with two versions, of which `v1` is stored.
 fn crd(group: &str, served: [bool; 2]) -> Result<Value> {
     let mut crd: Value = serde_saphyr::from_str(&widget_crd(group))?;
     let mut old = crd["spec"]["versions"][0].clone();
@@ -40,7 +41,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
     let wheel = StoryObject::new(&format!("{group}/v1"), "Widget", "wheel");
     story.expect(&wheel).await?;
 
-    // No version of the CRD is served for a while, and the object lives on.
+    // No version of the CRD is served for a while, but the object still exists.
     story.apply_value(crd(&group, [false, false])?).await?;
     story
         .await_until("the kind to be served no more", DEFAULT_WAIT_TIMEOUT, async || {
@@ -57,7 +58,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
     let message = ready["message"].as_str().unwrap_or_default();
     ensure!(message.contains("serves none of its versions"), "{ready}");
 
-    // The version in which it was applied does not come back.
+    // The version in which the object was applied is not served again.
     story.apply_value(crd(&group, [false, true])?).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT * 2).await?;
     ensure!(story.read(&wheel).await?.is_none(), "it was left behind");

@@ -1,6 +1,6 @@
-//! Deletions that are beyond the budget are held until a user approves them, and exactly these are carried out.
+//! Deletions beyond the budget are held until a user approves them. Then exactly these deletions are carried out.
 //!
-//! Elsewhere: a kill between approval and deletion (`restarts`).
+//! Elsewhere: killing windlass between approval and deletion (`restarts`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::{Plan, PlanPolicy};
@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// Names of ConfigMaps.
+/// The names of ConfigMaps.
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("map-{at:02}")).collect()
 }
@@ -29,7 +29,7 @@ fn paths(files: &[(String, String)]) -> Vec<&str> {
     files.iter().map(|(path, _)| path.as_str()).collect()
 }
 
-/// A StatefulSet `db` with claims, which is of a protected kind.
+/// A StatefulSet `db` with claims. It is of a protected kind.
 fn set_with_claims() -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
         "spec": {"replicas": 0, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
@@ -39,7 +39,7 @@ fn set_with_claims() -> Value {
                 "resources": {"requests": {"storage": "1Gi"}}}}]}})
 }
 
-/// The repository `app` with these files, of which a Kustomization `app` has applied the folder `app`.
+/// The repository `app` with these files. A Kustomization `app` has applied its folder `app`.
 async fn applied<'s>(
     story: &'s Story,
     first: &[(String, String)],
@@ -50,7 +50,7 @@ async fn applied<'s>(
     Ok(upstream)
 }
 
-/// The same, with ConfigMaps of these names and one that stays.
+/// The repository `app` with ConfigMaps of these names, and one more that stays.
 async fn applied_beside_kept<'s>(
     story: &'s Story,
     names: &[String],
@@ -60,7 +60,7 @@ async fn applied_beside_kept<'s>(
     applied(story, &first).await
 }
 
-/// Waits until ConfigMaps are gone and the Kustomization holds nothing.
+/// Waits until ConfigMaps are deleted and the Kustomization holds nothing.
 async fn await_deleted(story: &Story, names: &[String]) -> Result<()> {
     for name in names {
         story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
@@ -93,7 +93,7 @@ async fn a_folder_that_is_emptied_loses_no_object_until_a_user_approves() -> Res
     let shown = story.windlass_says(&["get", "plans", "-n", &story.namespace], true)?;
     ensure!(shown.contains("12 deletions of Kustomization/app wait for approval"), "{shown}");
 
-    // Another run changes nothing, and there is no second event.
+    // A further reconciliation changes nothing, and there is no second event.
     story.rerun(&app).await?;
     story.ensure_config_maps(&all).await?;
     let events = story.events("Kustomization", "app").await?;
@@ -117,7 +117,7 @@ async fn a_folder_of_few_objects_that_is_emptied_is_held_and_one_that_keeps_an_o
     let mut first = files("app", &all);
     first.push(("app/README.md".to_owned(), "What keeps the folder.\n".to_owned()));
     let upstream = applied(&story, &first).await?;
-    // One of them leaves, and two stay: that is within the budget.
+    // One object is removed, and two stay, which is within the budget.
     let revision = upstream.remove(&["app/map-02.yaml"]).await?;
     story.await_applied("app", &revision).await?;
     story.await_gone(&StoryObject::config_map("map-02"), DEFAULT_WAIT_TIMEOUT).await?;
@@ -151,7 +151,7 @@ async fn claims_and_appliers_are_held_each_and_nothing_is_when_they_return() -> 
     let revision = upstream.remove(&["app/db.yaml"]).await?;
     let plan = story.await_held("app", &revision, 1).await?;
     ensure!(plan.spec.rules.join(" ").contains("StatefulSet/"), "{:?}", plan.spec.rules);
-    // What belongs to it is counted with an applier.
+    // The objects of an applier count together with the applier.
     let revision = upstream.remove(&["app/child.yaml"]).await?;
     let plan = story.await_held("app", &revision, 2).await?;
     ensure!(plan.spec.following == 3, "{:?}", plan.spec);
@@ -163,7 +163,7 @@ async fn claims_and_appliers_are_held_each_and_nothing_is_when_they_return() -> 
     story.await_applied("app", &revision).await?;
     story.await_not_held("app").await?;
     story.ensure_config_maps(&below).await?;
-    // Deleting the Kustomization by hand is what a user asks for.
+    // A user who deletes the Kustomization wants this.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story
@@ -231,7 +231,7 @@ async fn a_kustomization_that_is_renamed_in_the_repository_loses_no_object() -> 
     story.await_ready(&StoryObject::kustomization("applications")).await?;
     story.expect(&old).await?;
     story.ensure_config_maps(&below).await?;
-    // The other Kustomization has the objects by now, so they stay when the former one goes.
+    // The other Kustomization owns the objects by now, so they stay when the old one is deleted.
     story.approve("ks/root")?;
     story.await_gone(&old, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_not_held("root").await?;
@@ -276,7 +276,7 @@ async fn a_set_that_changed_after_the_approval_needs_another_one() -> Result<()>
     let revision = upstream.remove(&paths(&first)[..11]).await?;
     let plan = story.await_held("app", &revision, 11).await?;
 
-    // While it is suspended, the approval comes, and then another object leaves the manifests.
+    // The approval comes during a suspension, and then another object is removed from the manifests.
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     story.approve(&format!("plan/{}", plan.name_any()))?;
     let revision = upstream.remove(&paths(&first)[11..12]).await?;
@@ -313,7 +313,7 @@ async fn a_policy_and_an_annotation_decide_how_many_are_held() -> Result<()> {
     let revision = upstream.remove(&["app/map-00.yaml"]).await?;
     let plan = story.await_held("app", &revision, 1).await?;
     ensure!(plan.spec.policies.is_empty() && plan.spec.budget.max_objects == 0, "{:?}", plan.spec);
-    // Without the annotation it is within the default.
+    // Without the annotation, the deletion is within the default budget.
     story.merge(&app, annotation(None)).await?;
     story.await_gone(&StoryObject::config_map("map-00"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_not_held("app").await?;
@@ -362,7 +362,7 @@ async fn an_object_that_an_approval_keeps_leaves_the_inventory_and_stays_in_the_
     ensure!(inventory(&object).len() == 1, "{:?}", inventory(&object));
     let kept = story.expect(&StoryObject::config_map("map-03")).await?.metadata;
     ensure!(kept.uid == before && kept.deletion_timestamp.is_none(), "{kept:?}");
-    // It is not deleted with the Kustomization either.
+    // The object is not deleted together with the Kustomization either.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.ensure_config_maps(&["map-03".to_owned()]).await?;
@@ -399,7 +399,7 @@ async fn exempt_objects_are_deleted_at_once_while_others_are_held() -> Result<()
 
     gone.push(("app/db.yaml".to_owned(), String::new()));
     let revision = upstream.remove(&paths(&gone)).await?;
-    // A protected kind is not exempt.
+    // A protected kind is not exempt from the budget.
     let plan = story.await_held("app", &revision, 1).await?;
     ensure!(plan.spec.objects[0].ends_with("_db_apps_StatefulSet"), "{:?}", plan.spec);
     ensure!(plan.spec.budget.exempt.len() == 2, "{:?}", plan.spec.budget);
@@ -411,7 +411,7 @@ async fn exempt_objects_are_deleted_at_once_while_others_are_held() -> Result<()
     ensure!(set_now.metadata.deletion_timestamp.is_none(), "the StatefulSet is being deleted");
     story.expect(&StoryObject::config_map("kept")).await?;
 
-    // They do not count in the hour either, in which twelve are more than the budget.
+    // The deletions do not count for the hourly budget either, of which twelve would be too many.
     let revision = upstream.push(&[("app/db.yaml", set.to_string())]).await?;
     story.await_applied("app", &revision).await?;
     story.await_not_held("app").await?;
@@ -420,7 +420,7 @@ async fn exempt_objects_are_deleted_at_once_while_others_are_held() -> Result<()
     story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_not_held("app").await?;
 
-    // A build without objects exempts none.
+    // A build without objects exempts no object.
     let revision = upstream.remove(&["last/map.yaml"]).await?;
     story.await_held("last", &revision, 1).await?;
     story.ensure_config_maps(&["cache-99".to_owned()]).await?;
@@ -433,7 +433,7 @@ async fn a_commit_that_turns_the_budget_off_does_not_free_the_deletions_of_its_k
 -> Result<()> {
     let story = Story::with_windlass("budget-own").await?;
     let all = names(11);
-    // With a namespace of its own each, because a PlanPolicy belongs to none.
+    // Each story has its own namespace, because a PlanPolicy is cluster-scoped.
     let map = |name: &str| {
         let metadata = json!({"name": name, "namespace": story.namespace});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()
@@ -459,12 +459,12 @@ async fn a_commit_that_turns_the_budget_off_does_not_free_the_deletions_of_its_k
     let plan = story.await_held("app", &revision, 11).await?;
     ensure!(plan.spec.policies.is_empty(), "{:?}", plan.spec.policies);
     story.ensure_config_maps(&all).await?;
-    // Nor does a later run, when the policy is known.
+    // A later reconciliation, when the policy is known, deletes nothing either.
     let app = StoryObject::kustomization("app");
     story.rerun(&app).await?;
     story.ensure_config_maps(&all).await?;
 
-    // For another Kustomization it counts.
+    // The policy applies to another Kustomization.
     let revision = upstream.remove(&["other/map.yaml"]).await?;
     story.await_applied("other", &revision).await?;
     story.await_gone(&StoryObject::config_map("other"), DEFAULT_WAIT_TIMEOUT).await?;
@@ -475,7 +475,7 @@ async fn a_commit_that_turns_the_budget_off_does_not_free_the_deletions_of_its_k
     story.end().await
 }
 
-/// PlanPolicies with the default budget for the namespace of a story.
+/// Creates PlanPolicies with the default budget for the namespace of a story.
 async fn limiting_policies(story: &Story, count: usize) -> Result<Vec<StoryObject>> {
     let mut made = Vec::new();
     for at in 0..count {
@@ -490,7 +490,7 @@ async fn limiting_policies(story: &Story, count: usize) -> Result<Vec<StoryObjec
     Ok(made)
 }
 
-/// A ServiceAccount with all rights in the cluster, as that of windlass may be.
+/// Creates a ServiceAccount with all rights in the cluster, as windlass may have.
 async fn account(story: &Story, name: &str) -> Result<StoryObject> {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
     story.apply_value(account).await?;
@@ -518,7 +518,7 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
     let name = plan.name_any();
     ensure!(plan.spec.policies.len() == 3, "{:?}", plan.spec.policies);
 
-    // Without the admission policy, it does not count.
+    // Without the admission policy, the approval does not count.
     let robot = format!("system:serviceaccount:{}:robot", story.namespace);
     let approval = json!({"status": {"approvals": [{"user": robot}]}});
     story.merge_status(&StoryObject::of::<Plan>(&name), approval.clone()).await?;
@@ -528,7 +528,7 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
         .merge_status(&StoryObject::of::<Plan>(&name), json!({"status": {"approvals": []}}))
         .await?;
 
-    // With it, it is refused, whatever rights the account has.
+    // With the admission policy, the approval is refused, whatever rights the ServiceAccount has.
     made.extend(story.enforce(include_str!("../../../deploy/policies/plans.yaml")).await?);
     made.push(account(&story, "robot").await?);
     let kubeconfig = story.bed.account_kubeconfig(&story.namespace, "robot").await?;
@@ -537,13 +537,13 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let request = async || as_robot.patch_status(&name, &dry_run, &Patch::Merge(&approval)).await;
     story.await_refusal("ServiceAccounts cannot approve", request).await?;
-    // Nor does a user approve for another one.
+    // A user may not approve in the name of another user either.
     let administrator = Api::<Plan>::namespaced(story.client.clone(), &story.namespace);
     let forged = json!({"status": {"approvals": [{"user": "alice"}]}});
     let refused = administrator.patch_status(&name, &dry_run, &Patch::Merge(&forged)).await;
     let refused = refused.err().context("it was approved for alice")?.to_string();
     ensure!(refused.contains("users approve for themselves only"), "{refused}");
-    // A user who has the right on all PlanPolicies approves, and windlass may delete the Plan.
+    // A user with the right for all PlanPolicies approves, and windlass may delete the Plan.
     story.approve(&format!("plan/{name}"))?;
     await_deleted(&story, &all).await?;
     ensure!(administrator.delete(&name, &DeleteParams::default()).await.is_err(), "it is there");

@@ -1,4 +1,4 @@
-//! What becomes of the objects when their Kustomization is deleted.
+//! What happens to the applied objects when their Kustomization is deleted.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};

@@ -1,7 +1,8 @@
-//! Objects wait for objects of other kinds that `spec.dependsOn` names: of kinds that apply, and of any other.
+//! Objects wait for objects of other kinds in `spec.dependsOn`, both appliers and other kinds.
 //!
-//! Waits here are shorter than `--requeue-dependency`, after which a dependency is read again without a reason: what passes was
-//! woken. Elsewhere: cycles in one kind (`dependency_cycle.rs`), `windlass.dev/depends-on` (`releases/depends_on.rs`), other
+//! The waits are shorter than `--requeue-dependency`, after which windlass reads a dependency again without a reason. So a
+//! success shows that a change of the dependency woke the object.
+//! Elsewhere: cycles in one kind (`dependency_cycle.rs`), `windlass.dev/depends-on` (`releases/depends_on.rs`), other
 //! namespaces (`references.rs`).
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use e2e::harness::{Story, StoryObject, widgets};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// Less than `--requeue-dependency`.
+/// A time that is shorter than `--requeue-dependency`.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn says(object: &DynamicObject) -> String {
@@ -52,7 +53,7 @@ async fn each_kind_that_applies_waits_for_each_other_one() -> Result<()> {
     let kustomization = |name: &str| on("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name);
     let release = |name: &str| on("helm.toolkit.fluxcd.io/v2", "HelmRelease", name);
 
-    // From the last to the first, so that each finds what it depends on missing.
+    // The objects are created from the last to the first, so each finds its dependency missing.
     let shop = on("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     let last = charts.release("last", json!({"dependsOn": [shop]})).await?;
     await_message(&story, &last, &format!("dependency 'Helmfile/{place}/shop' not found")).await?;
@@ -118,12 +119,12 @@ async fn an_object_waits_for_a_kind_that_comes_later_and_for_what_it_asks_of_its
         await_message(&story, target, &missing).await?;
     }
 
-    // The existence of the one is enough; the other has no conditions, and counts as ready.
+    // It is enough that the first object exists. The second has no conditions, and counts as ready.
     story.apply(&widget(&group, "plain")).await?;
     await_woken(&story, &without).await?;
     story.apply(&widget(&group, "wheel")).await?;
     await_woken(&story, &exists).await?;
-    // An expression that fails waits, and says why.
+    // With a failing expression, the object waits and says why.
     let wheel = widgets::widget(&group, "wheel");
     await_message(&story, &asked, "no such key: status").await?;
     story.merge_status(&wheel, json!({"status": {"turns": 1}})).await?;
@@ -131,7 +132,7 @@ async fn an_object_waits_for_a_kind_that_comes_later_and_for_what_it_asks_of_its
     story.merge_status(&wheel, json!({"status": {"turns": 2}})).await?;
     await_woken(&story, &asked).await?;
 
-    // An object with conditions is ready when its own say so.
+    // An object with conditions is ready if its own conditions say so.
     let gear = widgets::widget(&group, "gear");
     story.apply(&widget(&group, "gear")).await?;
     let turning = |status: &str| {
@@ -145,7 +146,7 @@ async fn an_object_waits_for_a_kind_that_comes_later_and_for_what_it_asks_of_its
     story.merge_status(&gear, turning("True")).await?;
     await_woken(&story, &ready).await?;
 
-    // The end of a dependency is seen, too.
+    // windlass also notices the deletion of a dependency.
     story.delete(&wheel).await?;
     await_message(&story, &exists, &missing).await?;
     story.end().await
@@ -186,7 +187,7 @@ async fn a_tenant_does_not_learn_whether_what_it_may_not_read_exists() -> Result
     .await?;
     await_woken(&story, &StoryObject::kustomization("there")).await?;
 
-    // What the Secret holds is no part of what an expression reads.
+    // An expression cannot read the data of a Secret.
     let mut entry = on("v1", "Secret", "login");
     entry["readyExpr"] = json!("int(dep.data.password) > 0");
     let spec = json!({"path": "there", "serviceAccountName": "tenant", "dependsOn": [entry]});
@@ -195,7 +196,7 @@ async fn a_tenant_does_not_learn_whether_what_it_may_not_read_exists() -> Result
     story.end().await
 }
 
-/// Gives the account `tenant` a right in the namespace of the story.
+/// Gives the ServiceAccount `tenant` a right in the namespace of the story.
 async fn allow(story: &Story, name: &str, rule: Value) -> Result<()> {
     let api = "rbac.authorization.k8s.io";
     let role = json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": {"name": name},

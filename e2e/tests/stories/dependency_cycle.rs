@@ -1,4 +1,4 @@
-//! Kustomizations that wait for each other say so instead of waiting for ever.
+//! Kustomizations that wait for each other report the cycle instead of waiting forever.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};

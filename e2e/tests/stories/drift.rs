@@ -1,4 +1,4 @@
-//! Drift is corrected object by object: one that cannot be corrected keeps no other from it.
+//! Drift is corrected object by object. An object that cannot be corrected does not affect the others.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -8,7 +8,7 @@ use e2e::servers::admission_webhook::{AdmissionWebhookServer, WebhookVerdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
-/// Has the API server ask a webhook about what windlass does to a ClusterRole.
+/// A webhook that the API server calls when windlass writes a ClusterRole.
 fn about(webhook: &AdmissionWebhookServer, story: &Story, role: &str) -> Value {
     let mut configuration = webhook.configuration(&story.namespace, 10);
     let asked = &mut configuration["webhooks"][0];
@@ -31,7 +31,7 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
         "{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {{name: {name}}}, \
          rules: [{{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}}]}}\n"
     );
-    // The ClusterRole is of an earlier stage than the ConfigMap.
+    // The ClusterRole belongs to an earlier stage than the ConfigMap.
     let files = [("role.yaml", yaml), ("map.yaml", config_map("map", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
@@ -45,7 +45,8 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
     ))
     .await?;
     story.apply_value(about(&webhook, &story, &name)).await?;
-    // A webhook is asked a moment after it was registered, so the role is edited until that is not put back.
+    // The API server calls a webhook only some time after its registration. So the story edits the role until windlass does not
+    // correct it.
     let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]});
     story
         .await_until("a correction to be refused", DEFAULT_WAIT_TIMEOUT, async || {
@@ -88,11 +89,11 @@ async fn a_kustomization_that_applies_another_leaves_its_finalizer() -> Result<(
     story.await_value("map", "1").await?;
     story.await_ready(&child).await?;
 
-    // A comparison of everything, after which a finalizer that was taken over would be gone.
+    // A comparison of all objects. A finalizer that windlass took over would be removed by it.
     let before = story.expect(&child).await?;
     story.rerun(&parent).await?;
     let after = story.expect(&child).await?;
-    // What the applying manager updated is taken over, and goes with the next apply if no manifest has it.
+    // windlass takes over fields that the applying manager updated. The next apply removes them if no manifest contains them.
     let updated = |entry: &&ManagedFieldsEntry| entry.operation.as_deref() == Some("Update");
     let entries = after.metadata.managed_fields.iter().flatten();
     let managers: Vec<_> = entries.filter(updated).map(|it| it.manager.as_deref()).collect();

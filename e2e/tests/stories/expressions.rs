@@ -1,4 +1,5 @@
-//! Readiness and health by CEL: kinds whose health only an expression can judge, and dependencies that mean more than Ready.
+//! Readiness and health with CEL expressions: kinds whose health only an expression can judge, and dependencies that need more
+//! than Ready.
 //!
 //! Every interval and retry is ten minutes long.
 

@@ -1,5 +1,5 @@
-//! Another client keeps changing what windlass applies: the condition names the client and the field, and windlass stops
-//! correcting it for a while.
+//! Another client keeps changing an applied object. The condition names the client and the field, and windlass stops correcting
+//! the field for a while.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::condition;
@@ -48,7 +48,7 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
     ensure!(ready["status"] == "False" && message.starts_with(&named), "{ready}");
     story.await_event("Kustomization", "app", "'rival'").await?;
 
-    // An object without a conflict is corrected as ever, and a request is followed by a correction at once.
+    // An object without a conflict is corrected as usual. A request leads to a correction at once.
     story.merge(&StoryObject::config_map("other"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("other", "1").await?;
     story.await_value("fought", "mine").await?;

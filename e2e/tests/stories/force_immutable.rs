@@ -1,4 +1,4 @@
-//! An object that may not change is recreated where that is allowed, and only if it helps.
+//! An object with immutable fields is recreated if the spec allows it, and only if a new object would be accepted.
 
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -114,7 +114,7 @@ async fn a_suspension_keeps_what_is_still_to_be_recreated() -> Result<()> {
     story.kustomization("app", "app", json!({"path": "app", "force": true})).await?;
     let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
-    // Each deletion takes until the story ends it.
+    // Each deletion lasts until the story ends it.
     let all: Vec<StoryObject> = names.iter().map(|name| StoryObject::config_map(name)).collect();
     let mut before = Vec::new();
     for target in &all {
@@ -133,7 +133,7 @@ async fn a_suspension_keeps_what_is_still_to_be_recreated() -> Result<()> {
     };
     story.await_until("objects to be deleted", DEFAULT_WAIT_TIMEOUT, leaving).await?;
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
-    // What is reconciled after that shows that windlass has seen it.
+    // After another object is reconciled, windlass has certainly noticed this change.
     story.kustomization("other", "app", json!({"path": "other"})).await?;
     story.await_ready(&StoryObject::kustomization("other")).await?;
     for target in &all {

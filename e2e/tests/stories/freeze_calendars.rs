@@ -1,6 +1,6 @@
-//! Freezes with an iCalendar file: what it says counts, and what cannot be read denies.
+//! Freezes with an iCalendar file. The events in the file apply, and a file that cannot be read denies changes.
 //!
-//! Elsewhere: which files are read (engine `reconcile`), a restart without the file (`restarts::freezes`).
+//! Elsewhere: the supported files (engine `reconcile`), a restart without the file (`restarts::freezes`).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// How long it takes at most until a ConfigMap is read again, and what follows.
+/// The longest time until windlass reads a ConfigMap again, and the following steps.
 const MINUTES: Duration = Duration::from_secs(150);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn a_calendar_holds_until_its_event_ends_and_a_damaged_one_does_not_end_it
     let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
-    // Without the ConfigMap it denies.
+    // Without the ConfigMap, the Freeze denies changes.
     let freeze = story.freeze_by_calendar().await?;
     let failed = |reason: &'static str| {
         move |object: &DynamicObject| condition(object, "Ready")["reason"] == reason
@@ -32,12 +32,12 @@ async fn a_calendar_holds_until_its_event_ends_and_a_damaged_one_does_not_end_it
     let message = story.await_failure(&app, "Frozen").await?;
     ensure!(message.contains("the ConfigMap is not found"), "{message}");
 
-    // An event of yesterday to tomorrow has a known end.
+    // An event from yesterday to tomorrow has a known end.
     story.write_calendar(&calendar_of_days(-1, 2)?).await?;
     story.await_object(&freeze, MINUTES, failed("Succeeded")).await?;
     story.await_message(&app, "T00:00:00Z: the sales week").await?;
 
-    // One that is damaged or gone leaves the last one. A changed Freeze has its calendar read at once.
+    // If the calendar is damaged or missing, the last one stays in force. A changed Freeze has its calendar read at once.
     let read = async |why: &str| story.merge(&freeze, json!({"spec": {"reason": why}})).await;
     for text in [Some("<html>the server is busy</html>"), None] {
         match text {
@@ -64,12 +64,12 @@ async fn a_calendar_holds_until_its_event_ends_and_a_damaged_one_does_not_end_it
     ensure!(shown.contains("the last one that could be read counts"), "{shown}");
     story.await_value("a", "1").await?;
 
-    // An event that is over holds nothing.
+    // An event in the past holds nothing.
     story.write_calendar(&calendar_of_days(-9, -8)?).await?;
     read("over").await?;
     story.await_applied_within("app", &second, MINUTES).await?;
 
-    // What is not supported means something that is not known.
+    // An unsupported feature in the calendar has an unknown meaning, so it denies changes.
     let rule =
         calendar_of_days(-9, -8)?.replace("END:VEVENT", "RRULE:FREQ=YEARLY;BYMONTH=1\nEND:VEVENT");
     story.write_calendar(&rule).await?;
@@ -93,7 +93,7 @@ async fn a_calendar_with_a_million_events_denies() -> Result<()> {
     let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
-    // A ConfigMap takes a part of them, and windlass a part of those.
+    // A ConfigMap has room for a part of these events, and windlass accepts a part of those.
     let event = "BEGIN:VEVENT\nDTSTART;VALUE=DATE:20200101\nEND:VEVENT\n";
     let events = event.repeat(10_000);
     story.write_calendar(&format!("BEGIN:VCALENDAR\n{events}END:VCALENDAR\n")).await?;

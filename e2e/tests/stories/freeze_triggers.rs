@@ -1,5 +1,5 @@
-//! Freezes and what may begin or end an operation: schedules, approvals of Plans and of lifecycles, what is under way, and a
-//! FreezeBypass that a commit brings.
+//! Freezes, and everything that may start or end an operation: schedules, approvals of Plans and lifecycles, running
+//! operations, and a FreezeBypass from a commit.
 //!
 //! Elsewhere: commits, drift, prunes and users (`freezes`), iCalendar files (`freeze_calendars`).
 
@@ -14,7 +14,7 @@ use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// How long something takes that happens within a minute, and what follows.
+/// How long an action may take that happens within a minute, with the following steps.
 const MINUTES: Duration = Duration::from_secs(150);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +29,7 @@ async fn a_schedule_begins_nothing() -> Result<()> {
     for target in [&StoryObject::git_repository("app"), &app] {
         story.merge(target, each_minute.clone()).await?;
     }
-    // No webhook and no request announces this commit: only the schedule finds it.
+    // No webhook and no request announces this commit, so only the schedule finds it.
     let second = upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     let second = revision(&second);
     let waits = |object: &DynamicObject| {
@@ -130,7 +130,7 @@ async fn a_bypass_that_a_commit_brings_is_refused() -> Result<()> {
     let robot =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
     story.apply_value(robot).await?;
-    // Not for want of rights.
+    // The reason is not a missing right.
     let rbac = "rbac.authorization.k8s.io/v1";
     let name = format!("{}-robot", story.namespace);
     let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": story.namespace});
@@ -143,7 +143,7 @@ async fn a_bypass_that_a_commit_brings_is_refused() -> Result<()> {
     story.await_ready(&app).await?;
     let mut made = story.enforce_freezes().await?;
     made.push(StoryObject::new(rbac, "ClusterRoleBinding", &name));
-    // Kustomizations are not held, so that the commit is applied.
+    // The Freeze does not hold Kustomizations, so the commit is applied.
     made.push(story.freeze(json!({"kinds": ["HelmRelease"]})).await?);
     for user in ["alice".to_owned(), format!("system:serviceaccount:{}:robot", story.namespace)] {
         let bypass = serde_json::to_string(&story.forged_bypass("from-git", &user)?)?;

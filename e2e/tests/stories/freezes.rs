@@ -1,7 +1,7 @@
-//! Freezes: while one denies, nothing of a Kustomization begins, and a user with the right lets one revision begin.
+//! While a Freeze denies changes, no operation of a Kustomization begins. A user with the right can allow one revision.
 //!
-//! Elsewhere: other triggers (`freeze_triggers`), iCalendar files (`freeze_calendars`), releases (`releases::freezes`), commits of
-//! images (`images::automation`).
+//! Elsewhere: other triggers (`freeze_triggers`), iCalendar files (`freeze_calendars`), releases (`releases::freezes`), commits
+//! of images (`images::automation`).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-/// How long something takes that happens within a minute, and what follows.
+/// How long an action may take that happens within a minute, with the following steps.
 const MINUTES: Duration = Duration::from_secs(150);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +27,7 @@ async fn what_a_freeze_holds_continues_once_the_freeze_is_deleted() -> Result<()
     story.await_ready(&app).await?;
     let freeze = story.freeze(json!({})).await?;
 
-    // Without anything new it stays Ready, and drift is corrected.
+    // Without a change, the Kustomization stays Ready, and drift is corrected.
     let object = story.rerun(&app).await?;
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
     story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
@@ -42,7 +42,7 @@ async fn what_a_freeze_holds_continues_once_the_freeze_is_deleted() -> Result<()
     ensure!(why.contains(&format!("Freeze {}", story.namespace)), "{why}");
     let shown = story.windlass_says(&["get", "freezes"], true)?;
     ensure!(shown.contains("denies without a known end: the sales week"), "{shown}");
-    // Break-glass is about windows.
+    // The break-glass annotation applies to change windows only.
     let glass = (Timestamp::now() + SignedDuration::from_hours(1)).to_string();
     let annotations = json!({"windlass.dev/break-glass": glass});
     story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
@@ -91,7 +91,7 @@ async fn a_freeze_that_cannot_be_read_denies() -> Result<()> {
     upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let message = story.await_failure(&app, "Frozen").await?;
     ensure!(message.contains("cannot be read") && message.contains("`Christmas`"), "{message}");
-    // Corrected, it is over.
+    // After the period is corrected, the Freeze is over.
     story.freeze(json!({"periods": [{"from": "2020-12-24", "to": "2020-12-26"}]})).await?;
     story.await_value("a", "2").await?;
     story.delete(&freeze).await?;
@@ -124,7 +124,7 @@ async fn the_commit_that_brings_a_freeze_is_applied_and_the_next_one_waits() -> 
         "it is gone"
     );
 
-    // Users delete.
+    // Users may delete objects.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     for name in ["a", "b"] {
@@ -135,7 +135,7 @@ async fn the_commit_that_brings_a_freeze_is_applied_and_the_next_one_waits() -> 
     story.end().await
 }
 
-/// Gives a user of this name rights on the cluster; returns what is to be deleted.
+/// Gives a user of this name rights in the cluster. Returns the objects that the story has to delete.
 async fn user(story: &Story, name: &str, rules: Value) -> Result<[StoryObject; 2]> {
     let full = format!("{}-{name}", story.namespace);
     let rbac = "rbac.authorization.k8s.io/v1";
@@ -149,7 +149,7 @@ async fn user(story: &Story, name: &str, rules: Value) -> Result<[StoryObject; 2
     Ok(["ClusterRoleBinding", "ClusterRole"].map(|kind| StoryObject::new(rbac, kind, &full)))
 }
 
-/// Goes past the Freeze of the story as a user.
+/// Bypasses the Freeze of the story as a user.
 fn bypass_as(story: &Story, name: &str, is_success: bool) -> Result<String> {
     let freeze = format!("freeze/{}", story.namespace);
     let user = format!("--as={}-{name}", story.namespace);
@@ -169,7 +169,7 @@ async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() 
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     story.await_failure(&app, "Frozen").await?;
 
-    // Without the admission policy, no user is proved.
+    // Without the admission policy, the user's name is not proved.
     story.bypass("ks/app")?;
     let message = story.await_message(&app, "does not count").await?;
     ensure!(message.contains("deploy/policies/freezes.yaml"), "{message}");
@@ -191,7 +191,7 @@ async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() 
     let refused = bypass_as(&story, "bob", false)?;
     ensure!(refused.contains("requires the verb `bypass`"), "{refused}");
 
-    // windlass applies as a ServiceAccount: what is in Git lets nothing begin.
+    // windlass applies objects as a ServiceAccount, so a FreezeBypass from Git allows nothing.
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
     story.apply_value(account).await?;
@@ -230,7 +230,7 @@ async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() 
     let named: Vec<Vec<String>> = await_audits(&story, 2).await?.iter().map(named).collect();
     ensure!(named == [vec![], vec![used.spec.user.clone()]], "{named:?}");
 
-    // It is over, also if the Kustomization fails later.
+    // The bypass is used up, even if the Kustomization fails later.
     story
         .await_until("the end of the bypass", DEFAULT_WAIT_TIMEOUT, async || {
             let is_ended = |it: &FreezeBypass| {
@@ -240,7 +240,7 @@ async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() 
         })
         .await?;
 
-    // It was for that revision.
+    // The bypass was for that revision only.
     upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
     story.await_failure(&app, "Frozen").await?;
     story.await_value("a", "2").await?;

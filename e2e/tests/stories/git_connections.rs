@@ -1,4 +1,4 @@
-//! How a Git server is reached: through a proxy, with a certificate of one's own.
+//! Connections to a Git server through a proxy, and with a private certificate.
 
 use anyhow::{Context, Result, ensure};
 use e2e::forward_proxy::TestForwardProxy;
@@ -12,7 +12,7 @@ async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// Nothing that is a secret may be read in what windlass says.
+/// Checks that no output of windlass contains a secret.
 async fn ensure_hidden(story: &Story, name: &str, secrets: &[&str]) -> Result<()> {
     let object = story.expect(&StoryObject::git_repository(name)).await?;
     let status = serde_json::to_string(&object.data["status"])?;
@@ -48,7 +48,7 @@ async fn a_repository_is_fetched_through_the_proxy_of_its_secret() -> Result<()>
         ensure!(message.contains("proxy") && message.contains(&proxy.url()), "{message}");
         let before = proxy.passed().len();
 
-        // The Secret is watched, so no request is needed.
+        // windlass watches the Secret, so no request is needed.
         secret(&story, &way, data("pr0xy-passw0rd")).await?;
         story.kustomization(name, name, json!({})).await?;
         story.await_value(name, "1").await?;

@@ -1,4 +1,4 @@
-//! What is in an artifact beside the files of a commit, and what is not: submodules, sparse checkouts, includes.
+//! The contents of an artifact besides the files of a commit: submodules, sparse checkouts, includes.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// The files of the artifact that a GitRepository's status names.
+/// The files of the artifact in the status of a GitRepository.
 async fn packed(story: &Story, name: &str) -> Result<Vec<String>> {
     let object = story.await_ready(&StoryObject::git_repository(name)).await?;
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
@@ -73,7 +73,7 @@ async fn submodules_are_applied_with_the_repository() -> Result<()> {
     let log = story.windlass().await?.operator.log()?;
     ensure!(!log.contains("s3cret-s3cret") && !log.contains("czNjcmV0"), "the log shows a secret");
 
-    // What is new in the submodule counts when the repository says so.
+    // A new commit in the submodule has an effect only when the repository refers to it.
     let second = lib.commit(&[("b.yaml", &config_map("lib", "2"))], "second")?;
     link(&app, "vendor/lib", &second)?;
     story.request(&StoryObject::git_repository("app")).await?;
@@ -143,7 +143,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
     let object = story.expect(&app).await?;
     ensure!(condition(&object, "IncludeUnavailable")["status"] == "True", "{:?}", object.data);
 
-    // It goes on by itself when what it includes is there, and again when that changes.
+    // The object continues by itself when the included source exists, and again when it changes.
     story.git_repository("lib", &server.url(&lib), json!({})).await?;
     let found = packed(&story, "app").await?;
     let expected =

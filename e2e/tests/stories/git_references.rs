@@ -1,4 +1,4 @@
-//! Which commit of a repository is followed: the highest tag of a range, or any reference by its full name.
+//! The commit of a repository that windlass follows: the highest tag in a version range, or any reference by its full name.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -23,7 +23,7 @@ async fn a_range_of_versions_follows_a_new_tag() -> Result<()> {
     story.kustomization("range", "range", json!({})).await?;
     story.await_applied("range", &format!("v1.0.0@sha1:{first}")).await?;
 
-    // Neither a commit without a tag nor a pre-release is in the range.
+    // The range contains neither a commit without a tag nor a pre-release.
     repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     repository.tag("v2.0.0-rc.1")?;
     repository.tag("latest")?;
@@ -80,7 +80,7 @@ async fn a_full_name_follows_what_is_no_branch() -> Result<()> {
     };
     let first = proposal("2")?;
     let url = upstream.server.url(repository);
-    // The name wins over all others but a commit.
+    // The full name has precedence over all other fields except the commit.
     let reference = json!({"name": "refs/pull/1/head", "tag": "none", "branch": "main"});
     story.git_repository("pull", &url, json!({"ref": reference})).await?;
     story.kustomization("pull", "pull", json!({})).await?;

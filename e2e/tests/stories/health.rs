@@ -1,4 +1,4 @@
-//! A Kustomization is Ready when what it applied is healthy, and says what is not.
+//! A Kustomization is Ready when its applied objects are healthy. Otherwise, it names the unhealthy ones.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
@@ -61,7 +61,7 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
     story.end().await
 }
 
-/// kstatus knows none of the conditions of AWS controllers, and calls each of these objects Current.
+/// kstatus does not know the conditions of AWS controllers, and treats each of these objects as Current.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_whose_status_only_the_health_library_knows_is_waited_for() -> Result<()> {
     let story = Story::with_windlass("health-library").await?;
@@ -81,12 +81,12 @@ async fn an_object_whose_status_only_the_health_library_knows_is_waited_for() ->
     story.apply(&widget(&group, "wheel")).await?;
     story.merge_status(&wheel, says("ACK.Recoverable", "no permission")).await?;
 
-    // No controller writes into the other one, and it is not waited for.
+    // No controller writes into the other object, so windlass does not wait for it.
     let files = [("a.yaml", widget(&group, "wheel")), ("b.yaml", widget(&group, "spare"))];
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
     let first = revision(&upstream.repository.hash("main")?);
-    // Its controller tries again, so this is no failure.
+    // The controller of the object tries again, so this is no failure.
     story.await_waiting("app", &first).await?;
 
     story.merge_status(&wheel, says("ACK.Terminal", "the name is taken")).await?;
@@ -123,7 +123,7 @@ async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Resu
     story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "10m"})).await?;
     let first = revision(&upstream.repository.hash("main")?);
     story.await_waiting("app", &first).await?;
-    // The Deployment is not on the list, so the Kustomization does not wait for it.
+    // The Deployment is not in the list of health checks, so the Kustomization does not wait for it.
     story.merge_status(&wheel, ready("True")).await?;
     story.await_applied("app", &first).await?;
     story.delete(&crd).await?;
@@ -136,7 +136,7 @@ async fn what_does_not_become_healthy_in_time_is_named() -> Result<()> {
     let _upstream = story
         .follow("app", &[("a.yaml", workload("DaemonSet", "slow", PodBehavior::Unready))])
         .await?;
-    // Shorter is not possible: Flux takes anything below for half a minute.
+    // A shorter timeout is impossible, because Flux replaces shorter ones with 30 seconds.
     story.kustomization("app", "app", json!({"wait": true, "timeout": "30s"})).await?;
     let app = StoryObject::kustomization("app");
     story.await_waiting("app", "main@sha1:").await?;
@@ -190,7 +190,7 @@ async fn reconciliations(story: &Story, name: &str) -> Result<u64> {
     Ok(line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default())
 }
 
-/// Changes an object whose health is awaited, and waits until the Kustomization was reconciled since.
+/// Changes an object whose health windlass awaits, and waits until the Kustomization was reconciled after that.
 async fn seen(story: &Story, operation: impl Future<Output = Result<DynamicObject>>) -> Result<()> {
     let before = reconciliations(story, "app").await?;
     operation.await?;
@@ -236,7 +236,7 @@ async fn what_falls_ill_while_others_are_awaited_is_waited_for_again() -> Result
     let app = StoryObject::kustomization("app");
     story.await_waiting("app", &first).await?;
     seen(&story, story.merge_status(early, ready("True"))).await?;
-    // A run that began before may have been counted, so another one is asked for.
+    // An earlier reconciliation may have been counted, so another one is requested.
     seen(&story, story.merge_status(late, json!({"status": {"round": 2}}))).await?;
     story.merge_status(early, ready("False")).await?;
     seen(&story, story.merge_status(late, ready("True"))).await?;
@@ -263,7 +263,7 @@ async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> 
     story.await_failure(&app, "HealthCheckFailed").await?;
     let failed = story.expect(&app).await?;
     for round in 0..3 {
-        // Each is another change: an update that changes nothing reaches no watch.
+        // Each update makes a real change, because an update without a change reaches no watch.
         let mut unready = ready("False");
         unready["status"]["conditions"][0]["message"] = format!("round {round}").into();
         seen(&story, story.merge_status(&all[0], unready)).await?;

@@ -1,4 +1,4 @@
-//! Charts from repositories, registries, Git and buckets become artifacts that the stock `helm` reads and installs.
+//! Charts from repositories, registries, Git and buckets become artifacts that the standard `helm` reads and installs.
 
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,7 @@ pub(crate) fn publish(server: &ChartServer, version: &str) -> Result<()> {
     server.publish(&files)
 }
 
-/// A HelmChart of the same name, from a source.
+/// Creates a HelmChart of the same name, from a source.
 pub(crate) async fn chart_of(
     story: &Story,
     (kind, source): (&str, &str),
@@ -76,7 +76,7 @@ pub(crate) async fn chart_of(
     apply(story, "HelmChart", chart.rsplit('/').next().unwrap_or(chart), spec).await
 }
 
-/// Waits until a chart is there that a repository or a registry has.
+/// Waits until a chart of a repository or a registry is available.
 pub(crate) async fn pulled(
     story: &Story,
     app: &StoryObject,
@@ -96,13 +96,13 @@ pub(crate) async fn await_version(story: &Story, app: &StoryObject, version: &st
     story.await_object(app, DEFAULT_WAIT_TIMEOUT, has_it).await.map(drop)
 }
 
-/// A file of a server, such as a chart that it packed.
+/// A file of a server, such as a packed chart.
 pub(crate) async fn file(server: &ChartServer, name: &str) -> Result<Vec<u8>> {
     let url = format!("{}/{name}", server.url());
     Ok(reqwest::get(url).await?.error_for_status()?.bytes().await?.to_vec())
 }
 
-/// Packs a chart as a version of a repository in a registry. Gives the digest of its manifest.
+/// Packs a chart and pushes it as a version to a registry. Returns the digest of its manifest.
 pub(crate) async fn push(
     server: &ChartServer,
     registry: &RegistryServer,
@@ -114,7 +114,7 @@ pub(crate) async fn push(
     registry.push(&format!("charts/{name}"), version, &[layer], json!({})).await
 }
 
-/// The HelmRepository of a registry at a URL, with the Secret that it wants.
+/// Creates the HelmRepository of a registry at a URL, with its Secret.
 pub(crate) async fn registry_of(
     story: &Story,
     registry: &RegistryServer,
@@ -128,7 +128,7 @@ pub(crate) async fn registry_of(
     repository(story, "charts", url, more).await
 }
 
-/// Has the stock `helm` render the artifact of an object, and install it as a release; what was rendered.
+/// Renders the artifact of an object with the standard `helm`, and installs it as a release. Returns the rendered text.
 pub(crate) async fn taken(
     story: &Story,
     server: &ChartServer,
@@ -156,7 +156,7 @@ async fn downloaded(object: &DynamicObject, into: &tempfile::TempDir) -> Result<
     Ok(file)
 }
 
-/// Has the stock `helm` install what is in a file, and waits for the object of the chart.
+/// Installs the chart in a file with the standard `helm`, and waits for the object of the chart.
 async fn installed(
     story: &Story,
     server: &ChartServer,
@@ -193,7 +193,7 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
     ensure!(status["observedSourceArtifactRevision"] == *revision, "{status}");
     taken(&story, &server, &object, "of-repository", "own").await?;
 
-    // A run that finds nothing new makes one conditional request.
+    // A reconciliation without changes sends one conditional request.
     server.forget();
     story.rerun(&source).await?;
     let asked = server.asked();
@@ -228,7 +228,7 @@ async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
     story.request(&app).await?;
     await_version(&story, &app, "1.2.0").await?;
 
-    // What is not there yet may come; without the right password nothing does.
+    // A missing version may appear later. Without the right password, nothing can be fetched.
     chart_of(&story, of, "app", json!({"version": "9.x"})).await?;
     let is_missed =
         |it: &DynamicObject| condition(it, "Ready")["reason"] == "InvalidChartReference";

@@ -1,4 +1,4 @@
-//! `windlass helmfile diff`: what an upgrade would change, beside releases that Helm has made.
+//! `windlass helmfile diff` predicts what an upgrade would change in releases that Helm has made.
 
 use std::fs;
 

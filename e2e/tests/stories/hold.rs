@@ -1,4 +1,4 @@
-//! Holds: who suspended an object, why, and until when.
+//! Suspensions with an owner, a reason and an end.
 
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
@@ -13,7 +13,7 @@ use crate::cli::{is_asked_for, windlass};
 
 const HOLD: &str = "windlass.dev/Hold";
 
-/// The annotations of a hold until some seconds from now, and the time as it is shown.
+/// The annotations of a suspension that ends in some seconds, and the end as text.
 fn until(seconds: i64) -> (Value, String) {
     let at = Timestamp::now() + SignedDuration::from_secs(seconds);
     let at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -30,7 +30,7 @@ async fn suspend(story: &Story, target: &StoryObject, annotations: &Value) -> Re
     story.merge(target, patch).await.map(drop)
 }
 
-/// Waits until the condition about holds has a status; returns its message.
+/// Waits until the condition about suspensions has a status. Returns its message.
 async fn await_hold(story: &Story, target: &StoryObject, status: &str) -> Result<String> {
     let object = story.await_condition(target, HOLD, status, DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&object, HOLD)["message"].as_str().context("no message")?;
@@ -122,7 +122,7 @@ async fn a_hold_that_a_manifest_declares_expires_without_a_fight() -> Result<()>
     let story = Story::with_windlass("applied-hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     let app = StoryObject::kustomization("app");
-    // The story applies all of it server-side, as a GitOps operator above would.
+    // The story applies everything server-side, like another GitOps operator.
     let (annotations, at) = until(10);
     let spec = json!({"interval": NEVER, "prune": true, "targetNamespace": story.namespace, "suspend": true,
         "sourceRef": {"kind": "GitRepository", "name": "app"}});
@@ -154,7 +154,7 @@ async fn a_hold_does_not_end_a_suspension_that_a_manifest_declares_without_an_en
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let said = windlass(&story, &["suspend", "ks/app", "--until", "1h"])?;
     ensure!(said.code == Some(2) && said.err.contains("leave out --until"), "{said:?}");
-    // Anyone who may write the object may annotate it.
+    // Everyone who may write the object may annotate it.
     let (annotations, at) = until(-60);
     suspend(&story, &app, &annotations).await?;
     let message = await_hold(&story, &app, "True").await?;
@@ -180,7 +180,7 @@ async fn a_source_is_held_too_and_a_time_that_cannot_be_read_holds_on() -> Resul
     let first = story.expect(&source).await?.data["status"]["artifact"].clone();
     upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
 
-    // Corrected, it ends; what came meanwhile is fetched.
+    // After the annotation is corrected, the suspension ends, and the newest commit is fetched.
     let (annotations, _) = until(5);
     story.merge(&source, json!({"metadata": {"annotations": annotations}})).await?;
     let message = await_hold(&story, &source, "True").await?;
@@ -203,7 +203,7 @@ async fn a_suspension_without_a_word_leaves_the_status_alone_and_a_resumed_hold_
     story.kustomization("app", "app", json!({})).await?;
     let before = story.await_ready(&app).await?.data["status"].clone();
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
-    // By the time that a hold is shown, the plain suspension has been observed.
+    // When the status shows the new suspension, windlass has noticed the plain one.
     let (annotations, _) = until(600);
     let plain = story.expect(&app).await?.data["status"].clone();
     ensure!(plain == before, "{plain:?}");

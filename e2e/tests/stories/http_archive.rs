@@ -1,4 +1,4 @@
-//! An archive on a web server becomes objects, by way of an ExternalArtifact.
+//! Objects are applied from an archive on a web server, through an ExternalArtifact.
 
 use std::process::Command;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn follow(story: &Story, name: &str, url: &str, more: Value) -> Result<()>
     story.apply_value(object).await.map(drop)
 }
 
-/// What `tar` makes of files.
+/// Packs files with `tar`.
 fn packed(files: &[(&str, String)]) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     for (path, text) in files {
@@ -59,7 +59,7 @@ async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() ->
     let untouched = story.await_value("b", "1").await?.resource_version();
     let first = story.await_ready(&archive("app")).await?;
 
-    // Nothing new costs one answer without a body.
+    // Without a change, there is one answer without a body.
     server.answers();
     story.request(&archive("app")).await?;
     story
@@ -119,14 +119,14 @@ async fn an_external_artifact_of_another_owner_is_not_changed() -> Result<()> {
     let left = story.expect(&external("app")).await?;
     ensure!(left.uid().as_ref() == Some(&uid) && left.data["status"].is_null(), "{:?}", left.data);
 
-    // Once it is gone, no request is needed.
+    // After the artifact is deleted, no request is needed.
     story.delete(&external("app")).await?;
     story.await_ready(&archive("app")).await?;
     ensure!(story.expect(&external("app")).await?.uid() != Some(uid), "it is the old one");
     story.end().await
 }
 
-/// A server that sends a byte now and then and never ends.
+/// A server that sends a byte from time to time and never ends.
 async fn dripping() -> Result<(String, tokio::task::JoinHandle<()>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/app.tar.gz", listener.local_addr()?);
@@ -151,7 +151,7 @@ async fn servers_that_drip_hold_up_no_other_namespace() -> Result<()> {
     for at in 0..6 {
         follow(&story, &format!("drip-{at}"), &url, json!({"timeout": "60m"})).await?;
     }
-    // Those that got a permit say that they fetch; the others wait for it.
+    // Objects with a permit report that they fetch, and the others wait for a permit.
     story
         .await_until("two archives to be fetched", DEFAULT_WAIT_TIMEOUT, async || {
             let mut fetching = 0;

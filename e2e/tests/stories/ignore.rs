@@ -1,4 +1,4 @@
-//! Fields that others may change are left to them, and everything else is kept as it was declared.
+//! windlass leaves ignored fields to others, and keeps all other fields as declared.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -25,7 +25,7 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
     ensure!(before.data["spec"]["replicas"] == 1, "{:?}", before.data["spec"]);
 
     story.merge(&web, json!({"spec": {"replicas": 0}})).await?;
-    // The correction of another field shows that the object was compared since.
+    // The correction of another field shows that the object was compared after the change.
     let owner = "kustomize.toolkit.fluxcd.io/name";
     story.merge(&web, json!({"metadata": {"labels": {owner: null}}})).await?;
     let is_owned = |object: &DynamicObject| object.labels().contains_key(owner);
@@ -47,7 +47,7 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
         .await?;
     ensure!(annotated.data["spec"]["replicas"] == 0, "{:?}", annotated.data["spec"]);
 
-    // Without the rule the field is the manifest's again, although the manifest is as it was.
+    // Without the ignore rule, the field gets the value of the manifest again, although the manifest is unchanged.
     story.merge(&StoryObject::kustomization("app"), json!({"spec": {"ignore": null}})).await?;
     let is_scaled = |object: &DynamicObject| object.data["spec"]["replicas"] == 1;
     story.await_object(&web, DEFAULT_WAIT_TIMEOUT, is_scaled).await?;

@@ -1,6 +1,6 @@
-//! What comes from a registry is used only once its owner signed it, as cosign signs: in the older format and in bundles.
+//! Artifacts from a registry are used only after their owner has signed them like cosign, in the older format or in bundles.
 //!
-//! Elsewhere: which signatures count at all (recorded answers of the engine `signatures`).
+//! Elsewhere: valid signatures (recorded answers of the engine `signatures`).
 
 use anyhow::{Result, ensure};
 use base64::Engine as _;
@@ -29,7 +29,7 @@ impl ImageSigner {
         Ok(Self(KeyPair::generate()?))
     }
 
-    /// A Secret with the public key.
+    /// Creates a Secret with the public key.
     pub(crate) async fn publish(&self, story: &Story, name: &str) -> Result<()> {
         let encoded = STANDARD.encode(self.0.subject_public_key_info());
         let key = format!("-----BEGIN PUBLIC KEY-----\n{encoded}\n-----END PUBLIC KEY-----\n");
@@ -66,7 +66,7 @@ impl ImageSigner {
         registry.push_manifest(name, &tag, &manifest).await.map(drop)
     }
 
-    /// Signs an image in a bundle, which the index under the fallback tag refers to.
+    /// Signs an image in a bundle. The index under the fallback tag refers to the bundle.
     pub(crate) async fn bundle(
         &self,
         registry: &RegistryServer,
@@ -97,7 +97,7 @@ impl ImageSigner {
     }
 }
 
-/// Verifies that a source is refused for a reason that contains a text, and serves nothing.
+/// Checks that a source is refused for a reason that contains a text, and serves nothing.
 pub(crate) fn ensure_refused(object: &DynamicObject, text: &str) -> Result<()> {
     let verified = condition(object, "SourceVerified");
     ensure!(verified["status"] == "False" && condition(object, "Ready")["status"] == "False");
@@ -135,13 +135,13 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
     ensure!(message == none, "{message}");
     other.sign(&registry, "app", &image, &image).await?;
     ensure_refused(&story.rerun(&target).await?, &none)?;
-    // Another image's good signature is pushed beside this one.
+    // A good signature of another image is pushed beside this one.
     owner.sign(&registry, "app", &older, &image).await?;
     ensure_refused(&story.rerun(&target).await?, &none)?;
     story.await_gone(&StoryObject::config_map("app"), DEFAULT_WAIT_TIMEOUT).await?;
 
     owner.sign(&registry, "app", &image, &image).await?;
-    // A bundle that another key signed does not hide it.
+    // A bundle that another key signed does not hide the right signature.
     other.bundle(&registry, "app", &image).await?;
     story.request(&target).await?;
     let ready = story.await_ready(&target).await?;
@@ -151,7 +151,7 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
     ensure!(verified["message"] == text, "{verified}");
     story.await_value("app", "1").await?;
 
-    // What is pushed next is refused; what was verified stays.
+    // The next pushed image is refused, and the verified one stays.
     push("latest", "2").await?;
     let object = story.rerun(&target).await?;
     ensure!(condition(&object, "SourceVerified")["status"] == "False");
@@ -189,7 +189,7 @@ async fn a_chart_of_a_registry_needs_a_bundle_of_its_owner() -> Result<()> {
     ensure!(verified["message"] == text, "{verified}");
     ensure!(ready.data["status"]["artifact"]["revision"] == "1.0.0");
 
-    // As `install-from-hc-source` among the cases of helm-controller.
+    // This is like `install-from-hc-source` among the test cases of helm-controller.
     let release = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
         "metadata": {"name": "app"},
         "spec": {"interval": "1h", "chartRef": {"kind": "HelmChart", "name": "app"}}});

@@ -1,4 +1,4 @@
-//! Tools that know nothing of windlass can tell when its objects are done.
+//! Tools that know nothing about windlass can see when its objects are done.
 
 use std::process::Command;
 
@@ -37,7 +37,8 @@ async fn kubectl_wait_returns_when_the_newest_spec_is_applied() -> Result<()> {
 
     story.kustomization("app", "app", json!({"path": "second", "wait": true})).await?;
     kubectl_wait(&story, "kustomization/app")?;
-    // What kstatus (and so `flux`, Argo CD or Helm) reads: observed, ready, and nothing under way.
+    // The fields that kstatus reads, and so `flux`, Argo CD and Helm: observed generation, readiness, and no running
+    // reconciliation.
     let object = story.expect(&StoryObject::kustomization("app")).await?;
     let status = &object.data["status"];
     ensure!(status["observedGeneration"].as_i64() == object.metadata.generation, "{status}");

@@ -1,4 +1,4 @@
-//! Lifecycles hold a Kustomization: before a revision is applied, after it is, and around its removal.
+//! Lifecycles hold a Kustomization before and after a revision is applied, and around its removal.
 //!
 //! Elsewhere: releases (`releases/lifecycles.rs`).
 
@@ -47,7 +47,7 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     ensure!(event.spec.subject.kind == "Kustomization" && event.spec.from.is_none());
     story.answer(&event, "Succeeded", "").await?;
     for phase in [LifecyclePhase::PostInstall, LifecyclePhase::Promote] {
-        // What was answered before stays until the end.
+        // Earlier answers are kept until the end.
         let event = story
             .await_until(&format!("{phase}"), DEFAULT_WAIT_TIMEOUT, async || {
                 let events = story.lifecycle_events().await?;
@@ -70,7 +70,7 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     story.await_value("a", "one").await?;
     ensure!(story.lifecycle_events().await?.is_empty());
 
-    // A bad answer leaves what is applied; a newer revision is asked about anew.
+    // A negative answer leaves the applied objects unchanged. A newer revision needs a new answer.
     let second = upstream.push(&[("a.yaml", config_map("a", "two"))]).await?;
     let event = story.await_asked(LifecyclePhase::PreUpgrade).await?;
     ensure!(event.spec.to.as_ref().is_some_and(|it| it.revision == second), "{:?}", event.spec);

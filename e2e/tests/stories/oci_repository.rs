@@ -1,4 +1,4 @@
-//! Artifacts of an OCI registry are applied, new tags are picked up, and an OCIRepository that may not pull says so.
+//! Artifacts of an OCI registry are applied, new tags are noticed, and an OCIRepository that may not pull says so.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn repository(story: &Story, name: &str, url: &str, more: Value) -> Result
     story.apply_value(object).await.map(drop)
 }
 
-/// A Secret with a docker config.
+/// Creates a Secret with a docker config.
 async fn secret(story: &Story, name: &str, config: &str) -> Result<()> {
     let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
         "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config}});
@@ -102,11 +102,11 @@ async fn a_denied_pull_is_reported_as_flux_reports_it_until_the_secret_is_right(
     );
     ensure!(message.starts_with(&expected), "{message}");
 
-    // The Secret is watched, so no request is needed.
+    // windlass watches the Secret, so no request is needed.
     secret(&story, "pull", &registry.docker_config(PASSWORD)).await?;
     story.await_condition(&target("app"), "Ready", "True", Duration::from_secs(60)).await?;
 
-    // The same by way of a ServiceAccount.
+    // The same credentials come from a ServiceAccount.
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "puller"},
         "imagePullSecrets": [{"name": "pull"}]});
     repository(&story, "other", &url, json!({"serviceAccountName": "puller"})).await?;

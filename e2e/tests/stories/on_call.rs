@@ -1,7 +1,7 @@
-//! A user on call, with a bad commit over twelve appliers: the message of the alert has the command that takes all of them back,
-//! and so has each command that shows what fails.
+//! A user on call, with a bad commit for twelve appliers. The message of the alert contains the command that rolls all of them
+//! back, and so does the output of each command that shows failures.
 //!
-//! Elsewhere: what a rollback of a change does (`change_sets`), what services are sent (`notifications::change_sets`).
+//! Elsewhere: the effect of a rollback (`change_sets`), the requests to services (`notifications::change_sets`).
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -9,17 +9,17 @@ use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
-/// How many Kustomizations the commit breaks.
+/// The number of Kustomizations that the commit breaks.
 const APPLIERS: usize = 12;
 
-/// What stands before the command in each text.
+/// The text before the command in each message.
 const BEFORE_COMMAND: &str = "to take it back: ";
 
 fn name(at: usize) -> String {
     format!("app-{at:02}")
 }
 
-/// A folder for each Kustomization: a Deployment, and a ConfigMap with a value.
+/// A folder for each Kustomization, with a Deployment and a ConfigMap with a value.
 fn files(pods: PodBehavior, value: &str) -> Vec<(String, String)> {
     let folder = |at: usize| {
         let name = name(at);
@@ -35,7 +35,7 @@ fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
     files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
 }
 
-/// An Alert that is sent verdicts. Nothing listens at the address of its Provider: the event of the cluster has the same text.
+/// Creates an Alert for verdicts. No server listens at the address of its Provider, but the Kubernetes event has the same text.
 async fn alert(story: &Story) -> Result<()> {
     let version = "notification.toolkit.fluxcd.io/v1beta3";
     let provider = json!({"apiVersion": version, "kind": "Provider", "metadata": {"name": "service"},
@@ -84,7 +84,7 @@ async fn a_bad_commit_over_twelve_appliers_is_taken_back_by_the_command_that_the
     let words: Vec<&str> = command.split(' ').collect();
     let ["windlass", line @ ..] = words.as_slice() else { anyhow::bail!("no command: {command}") };
 
-    // Each command that shows what fails names the same one.
+    // Each command that shows failures names the same command.
     let place = ["-n", namespace.as_str()];
     let short = revision.rsplit(':').next().and_then(|it| it.get(..8)).context("a commit")?;
     let shows: [(&[&str], bool); 5] = [
@@ -109,7 +109,7 @@ async fn a_bad_commit_over_twelve_appliers_is_taken_back_by_the_command_that_the
         let message = story.await_failure(&app, "Quarantined").await?;
         ensure!(message.contains("windlass resume"), "{message}");
     }
-    // Neither the next poll nor the next reconciliation undoes it.
+    // Neither the next poll nor the next reconciliation undoes the rollback.
     story.rerun(&StoryObject::git_repository("app")).await?;
     for at in [0, APPLIERS - 1] {
         let object = story.rerun(&StoryObject::kustomization(&name(at))).await?;

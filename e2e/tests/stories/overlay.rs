@@ -1,5 +1,4 @@
-//! What Kustomizations do with kustomize: overlays, components, patches, images, and work that is proportional to a
-//! change.
+//! Kustomize features of Kustomizations: overlays, components, patches and images. The work is proportional to the change.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
@@ -49,7 +48,7 @@ async fn an_overlay_with_components_and_a_secret_is_applied_as_it_is_built() -> 
     ensure!(container["env"][0]["value"] == "ada", "{container}");
     ensure!(web.metadata.annotations.iter().flatten().any(|(key, _)| key == "patched"), "{web:?}");
 
-    // A generated name changes with its content, and the old object goes.
+    // A generated name changes with its content, and the old object is deleted.
     let parts = |object: &DynamicObject| {
         let entries = object.data["status"]["inventory"]["entries"].as_array().cloned();
         let ids: Vec<String> = entries
@@ -100,7 +99,7 @@ async fn a_build_that_fails_says_where_in_kustomize_s_words_and_deletes_nothing(
     story.end().await
 }
 
-/// How many applications share one repository.
+/// The number of applications that share one repository.
 const APPLICATIONS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,9 +133,9 @@ async fn a_push_that_touches_one_of_200_applications_costs_one_build_and_one_app
     let after = story.writes()?;
     let count = |of: &dyn Fn(&str) -> bool| after[writes..].iter().filter(|w| of(&w.what)).count();
     let statuses = count(&|what| what.contains("kustomizations/") && what.ends_with("/status"));
-    // The one that is applied may take so long that it reports its progress.
+    // The application that is applied may take long enough to report its progress.
     ensure!(statuses <= APPLICATIONS + 2, "{statuses} status writes");
-    // A dry-run tells that it differs, and then it is applied.
+    // A dry-run shows that the object differs, and then it is applied.
     let applied = count(&|what| what.contains("configmaps/"));
     ensure!(applied <= 2, "{applied} requests about ConfigMaps");
     story.end().await

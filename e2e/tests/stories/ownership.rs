@@ -1,4 +1,4 @@
-//! windlass takes over objects that `kubectl` made; the target namespace and common metadata go over what manifests say.
+//! windlass takes over objects that `kubectl` created. The target namespace and common metadata override the manifests.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
-//! Whose approval of a Plan counts: that of users who have the right when the operation begins, as many as PlanPolicies say; and
-//! what a rejection does.
+//! Which approvals of a Plan count: those of users who have the right when the operation begins, in the number that
+//! PlanPolicies require. Also the effect of a rejection.
 //!
-//! Elsewhere: what an approval is for (`plans`), every kind and outcome (`releases_alone/plan_matrix.rs`).
+//! Elsewhere: what an approval covers (`plans`), every kind and outcome (`releases_alone/plan_matrix.rs`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::Plan;
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// Gives a user or a group the right to approve the Plans of the story's PlanPolicy, which has the name of its namespace.
-/// Returns what gives it.
+/// Gives a user or a group the right to approve the Plans of the story's PlanPolicy, which has the name of the namespace.
+/// Returns the created objects.
 async fn allow(story: &Story, kind: &str, name: &str) -> Result<[StoryObject; 2]> {
     let full = format!("{}-{name}", story.namespace);
     let rule = json!({"apiGroups": ["release.windlass.dev"], "resources": ["planpolicies"],
@@ -59,13 +59,13 @@ async fn await_right(story: &Story, user: &str, group: &str, is_allowed: bool) -
         .await
 }
 
-/// Writes approvals, as if the admission policy had let them pass.
+/// Writes approvals, as if the admission policy had allowed them.
 async fn approve_as(story: &Story, plan: &Plan, approvals: Value) -> Result<()> {
     let status = json!({"status": {"approvals": approvals}});
     story.merge_status(&StoryObject::of::<Plan>(&plan.name_any()), status).await.map(drop)
 }
 
-/// The revision that the source has.
+/// The revision of the source.
 async fn revision_of(story: &Story, name: &str) -> Result<String> {
     let source = story.await_ready(&StoryObject::git_repository(name)).await?;
     let revision = source.data["status"]["artifact"]["revision"].as_str();
@@ -101,7 +101,7 @@ async fn an_approver_without_the_right_when_the_operation_begins_does_not_count(
     story.await_applied("app", &revision).await?;
     story.await_no_plans().await?;
 
-    // The right is taken away between the approval and the operation.
+    // The user loses the right between the approval and the operation.
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let plan = story.await_pending(&app, &revision).await?;
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
@@ -129,7 +129,7 @@ async fn as_many_users_have_to_approve_as_the_policy_says() -> Result<()> {
     story.kustomization("app", "app", json!({})).await?;
     let app = StoryObject::kustomization("app");
     let revision = revision_of(&story, "app").await?;
-    // The first Plan may have been made before the number was known.
+    // The first Plan may have been made before windlass knew the number.
     let plan = story
         .await_until("a Plan for two users", DEFAULT_WAIT_TIMEOUT, async || {
             let plan = story.await_pending(&app, &revision).await?;
@@ -144,7 +144,7 @@ async fn as_many_users_have_to_approve_as_the_policy_says() -> Result<()> {
     ensure!(listed.contains("approved by admin, 1 of 2 approvals"), "{listed}");
     let shown = story.windlass_says(&["plan", "show", &named, "-n", &story.namespace], true)?;
     ensure!(shown.contains("Approved by admin, 1 of 2 approvals"), "{shown}");
-    // The same user once more is still one.
+    // A second approval of the same user does not count.
     story.windlass_says(&["approve", &named, "-n", &story.namespace], true)?;
     ensure!(story.read(&StoryObject::config_map("a")).await?.is_none(), "it was written");
 
@@ -203,7 +203,7 @@ async fn a_deletion_that_a_user_rejected_stays_rejected_until_another_one() -> R
     let taken_back = format!("{:#}", taken_back.err().context("it was taken back")?);
     ensure!(taken_back.contains("a rejection is final"), "{taken_back}");
     story.ensure_config_maps(&names).await?;
-    // One less is another deletion.
+    // With one object less, it is another deletion.
     let back: Vec<(&str, String)> = files.iter().skip(2).take(1).cloned().collect();
     let revision = upstream.push(&back).await?;
     let other = story.await_held("app", &revision, 11).await?;

@@ -1,7 +1,7 @@
-//! Where a policy or an annotation asks for it, a Kustomization changes nothing before a user approved exactly that.
+//! If a policy or an annotation requires it, a Kustomization changes nothing until a user has approved exactly this change.
 //!
-//! Elsewhere: releases (`releases::plans`), deletions beyond a budget (`deletion_budget`), a kill between approval and first
-//! write (`restarts`).
+//! Elsewhere: releases (`releases::plans`), deletions beyond a budget (`deletion_budget`), killing windlass between approval
+//! and first write (`restarts`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::PlanAction;
@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// A value that is in Secrets only.
+/// A value that only Secrets contain.
 const CANARY: &str = "canary-4e1f9d0b7c";
 
 fn secret(value: &str) -> String {
@@ -55,7 +55,7 @@ async fn everything_that_a_revision_changes_waits_until_a_user_approves_it() -> 
     story.await_applied("app", revision).await?;
     story.await_no_plans().await?;
 
-    // An upgrade with a removal: one Plan, whose approval is one of the deletion, too.
+    // An upgrade with a removal needs one Plan. Its approval also approves the deletion.
     let before = story.expect(&StoryObject::config_map("a")).await?;
     upstream.repository.delete(&["b.yaml"], "b goes")?;
     let other = format!("{CANARY}-2");
@@ -80,7 +80,7 @@ async fn everything_that_a_revision_changes_waits_until_a_user_approves_it() -> 
     story.await_gone(&StoryObject::config_map("b"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_no_plans().await?;
 
-    // Drift of what was approved is corrected without a question.
+    // Drift of approved objects is corrected without a question.
     story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "by hand"}})).await?;
     story.await_value("a", "2").await?;
     ensure!(story.plans().await?.is_empty(), "drift was asked for");
@@ -104,7 +104,7 @@ async fn what_changed_after_an_approval_needs_another_one_and_what_is_superseded
 
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let second = story.await_pending(&app, &revision).await?;
-    // While it is suspended, the approval comes, and then another revision.
+    // The approval comes during a suspension, and then another revision arrives.
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     story.approve(&format!("plan/{}", second.name_any()))?;
     let revision = upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
@@ -121,16 +121,16 @@ async fn what_changed_after_an_approval_needs_another_one_and_what_is_superseded
     let old = story.windlass_says(&["approve", &old, "-n", &story.namespace], false)?;
     ensure!(old.contains("does not exist"), "{old}");
 
-    // A revision that is what is applied needs no approval, and the Plan goes.
+    // A revision that equals the applied state needs no approval, and the Plan is deleted.
     let revision = upstream.push(&[("a.yaml", config_map("a", "1"))]).await?;
     story.await_applied("app", &revision).await?;
     story.await_no_plans().await?;
 
-    // From there the same way on is another Plan than the one that was approved before.
+    // From there, the same change needs another Plan than the one that was approved before.
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     story.await_pending(&app, &revision).await?;
     story.await_value("a", "1").await?;
-    // Another mode releases it.
+    // Without the policy, the held change is carried out.
     story.delete(&policy).await?;
     story.await_applied("app", &revision).await?;
     story.await_value("a", "2").await?;
@@ -192,7 +192,7 @@ async fn an_annotation_only_tightens_and_stages_that_cannot_be_tried_are_unverif
     story.kustomization("app", "app", json!({})).await?;
     let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
-    // A typing error asks for everything.
+    // With a typing error in the annotation, every change needs an approval.
     let annotation = |text: &str| json!({"metadata": {"annotations": {"windlass.dev/plan": text}}});
     story.merge(&app, annotation("aprove")).await?;
     let group = format!("{}.example.com", story.namespace);
@@ -215,7 +215,7 @@ async fn an_annotation_only_tightens_and_stages_that_cannot_be_tried_are_unverif
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data);
     story.await_no_plans().await?;
 
-    // A policy that asks for more is not loosened.
+    // An annotation does not weaken a policy that requires more.
     story.merge(&app, annotation("ApproveDestructive")).await?;
     let policy = story.plan_mode("Approve").await?;
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;

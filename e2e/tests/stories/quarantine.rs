@@ -1,7 +1,7 @@
-//! A revision that fails is quarantined: the last good one is applied in its place and stays, until the source moves on or a user
-//! lifts that.
+//! A revision that fails is quarantined. windlass applies the last good one and keeps it until the source has a new revision or
+//! a user lifts the Quarantine.
 //!
-//! Elsewhere: the same across a restart (`restarts`), what follows from which failure (engine `quarantine`).
+//! Elsewhere: the same across a restart (`restarts`), the action for each failure (engine `quarantine`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::{Quarantine, QuarantineAction};
@@ -38,7 +38,7 @@ async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that
     ensure!(message.contains(&second) && message.contains("windlass resume"), "{message}");
     story.await_value("a", "1").await?;
     story.await_gone(&StoryObject::config_map("new"), DEFAULT_WAIT_TIMEOUT).await?;
-    // It was never pruned, and what has data is not deleted on the way back.
+    // The object was never pruned, and an object with data is not deleted by the rollback.
     let kept = story.expect(&StoryObject::config_map("old")).await?;
     ensure!(kept.uid() == old.uid(), "it was deleted and created again");
     story.expect(&StoryObject::new("v1", "PersistentVolumeClaim", "claim")).await?;
@@ -47,7 +47,7 @@ async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that
     ensure!(quarantine.spec.action == QuarantineAction::RollBack, "{:?}", quarantine.spec);
     ensure!(quarantine.spec.result.revision == second, "{:?}", quarantine.spec);
 
-    // A request does not apply it again, and drift from the last good revision is corrected.
+    // A request does not apply the revision again, and drift from the last good revision is corrected.
     let token = story.request(&app).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
@@ -60,11 +60,11 @@ async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that
     let why = story.windlass_says(&["why", "ks/app", "-n", &story.namespace], false)?;
     ensure!(why.contains("windlass resume"), "{why}");
 
-    // Lifted, it is applied again, fails again and is quarantined again.
+    // After the Quarantine is lifted, the revision is applied, fails, and is quarantined again.
     story.lift_in_vain("ks/app", &app, &second).await?;
     story.await_value("a", "1").await?;
 
-    // The source moves on.
+    // The source has a new revision.
     let third = upstream.push(&[web(PodBehavior::Ready), ("a.yaml", config_map("a", "3"))]).await?;
     story.await_applied("app", &third).await?;
     story.await_value("a", "3").await?;
@@ -111,7 +111,7 @@ async fn the_only_revision_that_ever_was_is_held_and_goes_back_once_there_was_an
     ensure!(message.contains("nothing is rolled back"), "{message}");
     upstream.push(&web(PodBehavior::Ready)).await?;
     story.await_good_result(&app).await?;
-    // The same files are the same result, whatever the commit is called.
+    // The same files give the same result, whatever the commit is.
     upstream.push(&web(PodBehavior::CrashLoop)).await?;
     story.await_failure(&app, "Quarantined").await?;
     let all = story.quarantines().await?;

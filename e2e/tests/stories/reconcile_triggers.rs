@@ -1,6 +1,6 @@
-//! Everything that matters wakes windlass at once: no interval, retry or poll is waited for.
+//! Every relevant change wakes windlass at once, without waiting for an interval, a retry or a poll.
 //!
-//! Here every interval and retry is ten minutes long, as is the operator's `--requeue-dependency`.
+//! Every interval and retry is ten minutes long here, and so is the operator's `--requeue-dependency`.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_chain_of_ten_dependencies_comes_up_and_follows_a_commit() -> Result<(
         names.iter().zip(&paths).map(|(name, path)| (&**path, config_map(name, value))).collect()
     };
     let upstream = story.follow("app", &all("1")).await?;
-    // The last one first, so that each finds its dependency missing.
+    // The last Kustomization is created first, so each finds its dependency missing.
     for (at, name) in names.iter().enumerate().rev() {
         let before = at.checked_sub(1).map(|at| json!([{"name": names[at]}]));
         story.kustomization(name, "app", json!({"path": name, "dependsOn": before})).await?;
@@ -146,7 +146,7 @@ async fn an_edit_in_our_own_name_is_put_back_at_the_interval() -> Result<()> {
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"interval": "2s"})).await?;
     story.await_ready(&StoryObject::kustomization("app")).await?;
-    // The same fields by the same manager: no watch of metadata can tell that they are not what was applied.
+    // The same manager owns the same fields, so a watch of metadata cannot notice that the values differ.
     let map = story.expect(&StoryObject::config_map("map")).await?;
     let edit = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "map", "labels": map.labels()}, "data": {"value": "edited"}});
@@ -173,8 +173,8 @@ async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()
     story.await_applied("app", &revision).await?;
     let events = story.events("Kustomization", "app").await?;
     ensure!(!events.iter().any(|event| event.contains("configured")), "{events:#?}");
-    // A service that shows the state of commits waits for an event about each. Events are recorded one after the other for all
-    // stories that share the program, among them one of 200 Kustomizations.
+    // A service that shows the state of commits needs an event about each commit. The events of all stories are recorded one
+    // after the other, and one story has 200 Kustomizations.
     let limit = Duration::from_secs(180);
     story
         .await_until("events about both commits", limit, async || {

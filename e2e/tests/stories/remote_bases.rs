@@ -1,4 +1,4 @@
-//! Bases in other repositories: followed at the interval, reported when they are missing, and in no other object's way.
+//! Bases in other repositories are followed at the interval, and reported if they are missing. They do not delay other objects.
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
@@ -8,7 +8,7 @@ use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// A repository with a folder `base`, which has a ConfigMap.
+/// A repository with a folder `base`, which contains a ConfigMap.
 fn base(server: &GitServer, map: &str, value: &str) -> Result<StoryGitRepository> {
     let repository = server.repository("bases")?;
     let files = [
@@ -35,11 +35,11 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
     story.await_ready(&app).await?;
     story.await_value("map", "1").await?;
 
-    // No artifact tells that it moved.
+    // No artifact shows that the base has changed.
     repository.commit(&[("base/map.yaml", &config_map("map", "2"))], "moved")?;
     story.await_value("map", "2").await?;
 
-    // The condition names a reference that does not exist, and what was applied stays. The address shows no password.
+    // The condition names a reference that does not exist, and the applied objects stay. The address shows no password.
     let secret = far.base_url().replace("http://", "http://bob:s3cret@");
     for (url, expected) in [
         (
@@ -66,7 +66,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
     story.end().await
 }
 
-/// As many as there are places for builds, and as a namespace may have ask other servers at once.
+/// The number of places for builds. A namespace may use all of them for other servers at once.
 const SLOW: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! `flux reconcile`: a run is asked for by annotation and answered in the status.
+//! `flux reconcile` requests a reconciliation by annotation, and the status contains the answer.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
@@ -22,7 +22,7 @@ async fn a_requested_run_starts_at_once_and_is_acknowledged() -> Result<()> {
     let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
 
-    // Nothing but the request announces this commit.
+    // Only the request announces this commit.
     let sha = upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     let token = story.request(&source).await?;
     await_handled(&story, &source, &token).await?;

@@ -1,8 +1,9 @@
-//! Objects that are deleted together end before what they depend on, across kinds. The order is that of the requests in the audit
-//! log of the API server.
+//! Objects that are deleted together end before their dependencies, across kinds. The audit log of the API server shows the
+//! order.
 //!
-//! Every wait here is shorter than `--requeue-dependency`, so that each step was woken by the one before. Elsewhere: dependents of
-//! other namespaces that do not end (`dependents_of_tenants.rs`), kills at every write (`cargo xtask crash`).
+//! Every wait is shorter than `--requeue-dependency`, so each step was triggered by the previous one.
+//! Elsewhere: dependents in other namespaces that do not end (`dependents_of_tenants.rs`), kills at every write (`cargo xtask
+//! crash`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,7 +40,7 @@ fn hf(name: &str) -> Value {
     json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile", "name": name})
 }
 
-/// An object of the kind of `reference` and with its name, as a file.
+/// A file with an object of the kind and name in `reference`.
 fn applier(reference: &Value, spec: Value) -> String {
     let metadata = json!({"name": reference["name"]});
     let object = json!({"apiVersion": reference["apiVersion"], "kind": reference["kind"],
@@ -80,7 +81,7 @@ async fn await_gone(story: &Story, target: &StoryObject) -> Result<()> {
     story.await_gone(target, DEFAULT_WAIT_TIMEOUT).await
 }
 
-/// Checks in the audit log that each object of a pair was deleted by windlass, the first one before the second.
+/// Checks in the audit log that windlass deleted the objects of each pair, the first one before the second.
 async fn ensure_removed_in_order(story: &Story, pairs: &[(&str, &str)]) -> Result<()> {
     story.await_log().await?;
     let mut changes = story.timed_changes()?;
@@ -180,7 +181,7 @@ async fn an_object_names_what_it_waits_for_in_whichever_order_users_delete() -> 
     story.kustomization("slow", "files", spec).await?;
     story.await_ready(&slow).await?;
 
-    // Dependents that are not deleted hold nothing, and those that are do so across kinds.
+    // A dependent that is not deleted delays nothing. A deleted dependent does, across kinds.
     story.delete(&slow).await?;
     story.delete(&web).await?;
     story.delete(&base).await?;
@@ -189,7 +190,7 @@ async fn an_object_names_what_it_waits_for_in_whichever_order_users_delete() -> 
     await_message(&story, &base, &format!("HelmRelease/{place}/web, which depend on this")).await?;
     ensure!(story.read(&StoryObject::config_map("web-config")).await?.is_some(), "too early");
     ensure!(story.read(&StoryObject::config_map("base")).await?.is_some(), "too early");
-    // The source stays until nothing that is deleted is applied from it.
+    // The source stays as long as a deleted object still needs it.
     let source = StoryObject::git_repository("files");
     story.delete(&source).await?;
     await_message(&story, &source, "which depend on this object").await?;
@@ -227,7 +228,7 @@ async fn what_deletes_nothing_and_what_stays_is_not_awaited_and_a_cycle_ends() -
         story.await_ready(target).await?;
     }
     story.merge(&suspended, json!({"spec": {"suspend": true}})).await?;
-    // Both remain until another controller lets them go.
+    // Both remain until another controller removes its finalizers.
     for target in [&orphaning, &suspended] {
         let object = story.expect(target).await?;
         let mut all = object.metadata.finalizers.unwrap_or_default();
@@ -324,7 +325,7 @@ async fn what_an_applier_needs_leaves_after_it_and_what_custom_resources_need_af
     for target in needed.iter().chain([&app, &root]) {
         await_gone(&story, target).await?;
     }
-    // Nothing of it was left behind for want of the ServiceAccount.
+    // No object was left behind because of the missing ServiceAccount.
     await_gone(&story, &StoryObject::config_map("app")).await?;
     ensure_removed_in_order(&story, &[("app", "operator")]).await?;
     story.delete(&budget).await?;
@@ -347,7 +348,7 @@ async fn a_namespace_that_ends_and_a_user_with_the_right_change_the_order() -> R
     story.delete(&base).await?;
     await_message(&story, &base, "which depend on this object").await?;
 
-    // Without its policy the annotation proves nothing.
+    // Without its admission policy, the annotation proves nothing.
     let skip = |why: &str| json!({"metadata": {"annotations": {"windlass.dev/skip-order": why}}});
     story.merge(&base, skip("incident-1234")).await?;
     await_message(&story, &base, "skip-order.yaml").await?;
@@ -359,7 +360,7 @@ async fn a_namespace_that_ends_and_a_user_with_the_right_change_the_order() -> R
             if story.read(&base).await?.is_none() {
                 return Ok(Some(()));
             }
-            // Each change of the annotation has windlass ask for the policy again.
+            // Each change of the annotation makes windlass look for the policy again.
             let attempt = attempts.fetch_add(1, Ordering::Relaxed);
             story.merge(&base, skip(&format!("incident-{attempt}"))).await.ok();
             Ok(None)
@@ -372,7 +373,7 @@ async fn a_namespace_that_ends_and_a_user_with_the_right_change_the_order() -> R
         story.delete(object).await?;
     }
 
-    // The namespace ends: what depends on the object is deleted with it, whichever is deleted first.
+    // The namespace is deleted. Dependents are deleted with it, whichever object is deleted first.
     let_go(&story, "slow").await?;
     await_gone(&story, &slow).await?;
     story.kustomization("base", "files", json!({"path": "base"})).await?;

@@ -1,4 +1,4 @@
-//! The keys by which a story has signatures verified. Elsewhere: signing (`e2e::signing_key`).
+//! The keys with which a story has signatures verified. Elsewhere: signing (`e2e::signing_key`).
 
 use anyhow::Result;
 use e2e::harness::Story;

@@ -1,4 +1,4 @@
-//! Where commits come from, how they are reached, and what becomes of them in the store.
+//! Sources of commits, connections to them, and their artifacts in the storage.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// Follows a repository with one ConfigMap by a Secret of the same name, until it is applied.
+/// Follows a repository with one ConfigMap, using a Secret of the same name, until the ConfigMap is applied.
 async fn arrives(story: &Story, name: &str, url: &str, data: Value) -> Result<()> {
     secret(story, name, data).await?;
     story.git_repository(name, url, json!({"secretRef": {"name": name}})).await?;
@@ -45,7 +45,7 @@ async fn https_is_reached_by_password_or_token_with_an_authority_of_ones_own() -
     arrives(&story, "token", &token_url, json!({"bearerToken": "t0ken", "ca.crt": authority}))
         .await?;
 
-    // Without its authority nothing is sent to the server, least of all the password.
+    // Without the certificate authority, windlass sends nothing to the server, especially no password.
     secret(&story, "trusting", json!({"username": "bob", "password": "s3cret/:@"})).await?;
     story.git_repository("trusting", &url, json!({"secretRef": {"name": "trusting"}})).await?;
     let message =
@@ -90,7 +90,7 @@ async fn a_tag_or_a_commit_is_followed_instead_of_a_branch() -> Result<()> {
         let found = &object.data["status"]["artifact"]["revision"];
         ensure!(found == revision, "{name}: {found} instead of {revision}");
     }
-    // A tag that moves is another revision.
+    // A moved tag is another revision.
     repository.tag("v1")?;
     story.request(&StoryObject::git_repository("tag")).await?;
     let moved = format!("v1@sha1:{last}");
@@ -101,7 +101,7 @@ async fn a_tag_or_a_commit_is_followed_instead_of_a_branch() -> Result<()> {
     story.end().await
 }
 
-/// The files of the artifact that a GitRepository's status names.
+/// The files of the artifact in the status of a GitRepository.
 async fn packed(story: &Story, name: &str) -> Result<Vec<String>> {
     let object = story.await_ready(&StoryObject::git_repository(name)).await?;
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
@@ -112,7 +112,7 @@ async fn packed(story: &Story, name: &str) -> Result<Vec<String>> {
     let output = Command::new("tar").arg("-tvzf").arg(&file).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let listing = String::from_utf8(output.stdout)?;
-    // Lines such as `-rw------- 0/0  12 1970-01-01 00:00 a.yaml`; folders begin with a `d`.
+    // The lines look like `-rw------- 0/0  12 1970-01-01 00:00 a.yaml`. Folders begin with a `d`.
     let files = listing.lines().filter(|line| line.starts_with('-'));
     Ok(files.filter_map(|line| line.split(' ').next_back()).map(ToOwned::to_owned).collect())
 }
@@ -134,7 +134,7 @@ async fn an_artifact_leaves_out_what_is_ignored() -> Result<()> {
     let usual = packed(&story, "app").await?;
     ensure!(usual == ["a.yaml", "deep/b.yaml", "deep/notes.md", "drafts/c.yaml"], "{usual:?}");
 
-    // A file of one's own takes the place of the usual rules.
+    // An own `.sourceignore` replaces the default patterns.
     let own = upstream.push(&[(".sourceignore", "drafts/\n/.github/\n".to_owned())]).await?;
     let has_own = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == own;
     story.await_object(&StoryObject::git_repository("app"), DEFAULT_WAIT_TIMEOUT, has_own).await?;
@@ -164,7 +164,7 @@ async fn a_remote_that_has_not_changed_is_asked_in_passing() -> Result<()> {
     }
     let requests = upstream.server.requests();
     let sent: u64 = requests.iter().map(|it| it.sent + it.received).sum();
-    // The protocol wants a greeting before the question.
+    // The protocol needs a greeting before the request.
     ensure!(requests.len() <= 2 * runs, "{requests:#?}");
     ensure!(sent < 2000 * runs as u64, "{requests:#?}");
     let after = story.expect(&app).await?;

@@ -1,6 +1,6 @@
 //! A commit reaches appliers in waves, and stops at the wave that fails.
 //!
-//! Elsewhere: across kills (`cargo xtask crash`), which applier may take a revision (engine `rollout`).
+//! Elsewhere: kills meanwhile (`cargo xtask crash`), which applier may use a revision (engine `rollout`).
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn rollout(name: &str) -> StoryObject {
     StoryObject::new("release.windlass.dev/v1alpha1", "StagedRollout", name)
 }
 
-/// Two waves by the label of the appliers: `canary`, and the rest.
+/// Two waves, selected by the labels of the appliers: `canary`, and all others.
 fn two_waves(soak: &str) -> Value {
     json!({"selector": {}, "waves": [
         {"name": "canary", "values": ["canary"], "maxUnavailable": "1", "soak": soak},
@@ -29,14 +29,15 @@ async fn create_rollout(story: &Story, name: &str, spec: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// Waits until `Ready` of a rollout has a reason; returns its message.
+/// Waits until `Ready` of a rollout has a reason. Returns its message.
 async fn await_reason(story: &Story, name: &str, reason: &str) -> Result<String> {
     let has = |object: &DynamicObject| condition(object, "Ready")["reason"] == reason;
     let object = story.await_object(&rollout(name), DEFAULT_WAIT_TIMEOUT, has).await?;
     Ok(condition(&object, "Ready")["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The Kustomizations `a`, which is the canary, and `b`, each of a folder of the source `app`, and a rollout about both.
+/// Creates the Kustomizations `a`, which is the canary, and `b`, each for a folder of the source `app`. Also creates a rollout
+/// for both.
 async fn canary_and_production(story: &Story, soak: &str) -> Result<()> {
     for name in ["a", "b"] {
         story.kustomization(name, "app", json!({"path": format!("./{name}")})).await?;
@@ -47,20 +48,25 @@ async fn canary_and_production(story: &Story, soak: &str) -> Result<()> {
         story.await_ready(&StoryObject::kustomization(name)).await?;
     }
     create_rollout(story, "fleet", two_waves(soak)).await?;
-    await_reason(story, "fleet", "Succeeded").await.map(drop)
+    await_reason(story, "fleet", "Succeeded").await?;
+    // A run after the rollout was created records the artifact to which the Kustomization can be pinned.
+    for name in ["a", "b"] {
+        story.rerun(&StoryObject::kustomization(name)).await?;
+    }
+    Ok(())
 }
 
 fn files(value: &str) -> [(&'static str, String); 2] {
     [("a/map.yaml", config_map("a", value)), ("b/map.yaml", config_map("b", value))]
 }
 
-/// What a Kustomization applied last.
+/// The last revision that a Kustomization applied.
 async fn applied(story: &Story, name: &str) -> Result<String> {
     let object = story.expect(&StoryObject::kustomization(name)).await?;
     Ok(object.data["status"]["lastAppliedRevision"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Waits until a Kustomization says that it waits for its wave.
+/// Waits until a Kustomization reports that it waits for its wave.
 async fn await_waiting(story: &Story, name: &str) -> Result<DynamicObject> {
     let waits = |object: &DynamicObject| condition(object, "windlass.dev/Wave")["status"] == "True";
     story.await_object(&StoryObject::kustomization(name), DEFAULT_WAIT_TIMEOUT, waits).await
@@ -95,7 +101,7 @@ async fn the_second_wave_begins_when_the_first_one_was_healthy_for_the_soak_time
     story.await_until("the change to name its wave", DEFAULT_WAIT_TIMEOUT, names_the_wave).await?;
     ensure!(applied(&story, "b").await? == first, "production took the revision");
 
-    // The soak time of a spec that is changed begins anew, so the commands above may take as long as they like.
+    // The soak time starts again after a change of the spec, so the commands above may take any time.
     let began = Instant::now();
     create_rollout(&story, "fleet", two_waves("5s")).await?;
     story.await_value("b", "2").await?;
@@ -118,7 +124,7 @@ async fn a_bad_commit_stops_at_the_first_wave_and_production_is_kept_as_it_is() 
     let message = await_reason(&story, "fleet", "WaveFailed").await?;
     ensure!(message.contains("wave 1 of 2 (canary)") && message.contains("/a"), "{message}");
     await_waiting(&story, "b").await?;
-    // What production has is kept against drift, and no request gets around the wave.
+    // Drift in production is corrected, and no request skips the wave.
     story.merge(&StoryObject::config_map("b"), json!({"data": {"value": "drifted"}})).await?;
     story.await_value("b", "1").await?;
     story.rerun(&StoryObject::kustomization("b")).await?;
@@ -179,7 +185,7 @@ async fn of_two_rollouts_about_one_applier_the_second_says_whose_it_is() -> Resu
     let story = Story::with_windlass("rollout-overlap").await?;
     let _upstream = story.follow("app", &files("1")).await?;
     canary_and_production(&story, "1s").await?;
-    // Of two that were created in one second, the name decides.
+    // Two rollouts were created in the same second, so the name decides.
     create_rollout(&story, "later", two_waves("1s")).await?;
     let message = await_reason(&story, "later", "Overlapping").await?;
     let first = format!("StagedRollout {}/fleet", story.namespace);
@@ -188,13 +194,13 @@ async fn of_two_rollouts_about_one_applier_the_second_says_whose_it_is() -> Resu
     let spec = json!({"selector": none, "waves": [{"name": "all"}]});
     create_rollout(&story, "nothing", spec).await?;
     await_reason(&story, "nothing", "SelectsNothing").await?;
-    // One that could not be used would hold what it selects.
+    // An unusable rollout would hold all objects that it selects.
     let spec = json!({"selector": {}, "waves": [{"name": "canary"}, {"name": "rest"}]});
     let refusal = create_rollout(&story, "unusable", spec).await.err().map(|it| format!("{it:#}"));
     let says = |it: &String| it.contains("all waves but the last one need values or percent");
     ensure!(refusal.as_ref().is_some_and(says), "{refusal:?}");
 
-    // Who writes to a namespace does not get around a rollout of the cluster.
+    // A user with rights in one namespace cannot avoid a rollout of the cluster.
     let own = json!({"matchLabels": {"kubernetes.io/metadata.name": story.namespace}});
     let spec = json!({"namespaceSelector": own, "selector": {}, "waves": [{"name": "all"}]});
     let of_cluster = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "ClusterStagedRollout",

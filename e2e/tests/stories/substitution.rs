@@ -1,4 +1,4 @@
-//! Variables of ConfigMaps and Secrets are put into manifests, and a change of them is applied at once.
+//! Variables from ConfigMaps and Secrets are substituted in manifests, and their changes are applied at once.
 //!
 //! Every interval and retry is ten minutes long.
 
@@ -44,7 +44,7 @@ async fn a_changed_config_map_or_secret_is_applied_at_once() -> Result<()> {
     let login = StoryObject::new("v1", "Secret", "login");
     story.merge(&login, json!({"stringData": {"user": "grace"}})).await?;
     story.await_value("from-secret", "grace-test").await?;
-    // One that was optional and missing counts from the moment that it is there.
+    // An optional ConfigMap that was missing has an effect as soon as it exists.
     let later = config_map("later", "three").replace("value:", "stage: live, value:");
     story.apply(&later).await?;
     story.await_value("from-secret", "grace-live").await?;

@@ -1,4 +1,4 @@
-//! A rollout that will never be ready does not keep its own correction waiting.
+//! A rollout that will never become ready does not delay its correction.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ async fn suspended_it_applies_no_commit_and_resumed_it_applies_the_newest() -> R
     story.merge(&paused, json!({"spec": {"suspend": true}})).await?;
     upstream.push(&both("2")).await?;
     let last = upstream.push(&both("3")).await?;
-    // The other one has come through both commits, so this one had its chance.
+    // The other Kustomization has applied both commits, so this one had enough time.
     story.await_applied("other", &last).await?;
     story.await_value("paused", "1").await?;
     let object = story.expect(&paused).await?;

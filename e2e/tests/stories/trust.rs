@@ -1,9 +1,9 @@
-//! What the original programs encrypt and sign during a story, with keys that they make for it.
+//! The original programs encrypt and sign during a story, with newly made keys.
 //!
-//! Here: running such a program, putting a chart into a registry. In the folder: SOPS with age and OpenPGP (`sops`), commits
-//! and tags (`git`), images and charts by cosign (`cosign`) and by Notation (`notation`), provenance of charts (`provenance`).
-//! Elsewhere: verdicts on many more files and keys (`e2e/conformance/trust`), what windlass does with them over time (the
-//! stories `decryption`, `verification`, `image_signatures`, `verified_charts`).
+//! Here: running such a program, pushing a chart to a registry. In the folder: SOPS with age and OpenPGP (`sops`), commits and
+//! tags (`git`), images and charts by cosign (`cosign`) and by Notation (`notation`), provenance of charts (`provenance`).
+//! Elsewhere: verdicts about many more files and keys (`e2e/conformance/trust`), their use by windlass over time (the stories
+//! `decryption`, `verification`, `image_signatures`, `verified_charts`).
 
 mod cosign;
 mod git;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::helm_chart::{publish, repository};
 
-/// Runs a program in a folder that is also its home; what it prints.
+/// Runs a program in a folder that is also its home. Returns its output.
 fn run(
     program: &Path,
     home: &Path,
@@ -47,7 +47,7 @@ fn run(
     Ok(output.stdout)
 }
 
-/// Has `helm push` put a version of the chart `app` into a registry. Gives the digest of its manifest.
+/// Pushes a version of the chart `app` to a registry with `helm push`. Returns the digest of its manifest.
 fn push_chart(server: &ChartServer, registry: &RegistryServer, version: &str) -> Result<String> {
     publish(server, version)?;
     let file = server.served().join(format!("app-{version}.tgz"));
@@ -58,7 +58,7 @@ fn push_chart(server: &ChartServer, registry: &RegistryServer, version: &str) ->
     Ok(digest.context("helm names no digest")?.trim().to_owned())
 }
 
-/// Pushes an image with a ConfigMap, both of a name; the digest of its manifest.
+/// Pushes an image with a ConfigMap, both with the same name. Returns the digest of its manifest.
 async fn push_image(registry: &RegistryServer, name: &str) -> Result<String> {
     registry.push_files("app", name, &[("a.yaml", &config_map(name, "1"))], json!({})).await
 }
@@ -67,7 +67,7 @@ fn oci_repository(name: &str) -> StoryObject {
     StoryObject::new("source.toolkit.fluxcd.io/v1", "OCIRepository", name)
 }
 
-/// An OCIRepository that follows the image of its name and verifies it.
+/// Creates an OCIRepository that follows the image with its name and verifies it.
 async fn follow(
     story: &Story,
     registry: &RegistryServer,
@@ -81,20 +81,20 @@ async fn follow(
     Ok(oci_repository(name))
 }
 
-/// The HelmRepository `charts` of a registry.
+/// Creates the HelmRepository `charts` for a registry.
 async fn charts(story: &Story, registry: &RegistryServer) -> Result<()> {
     let more = json!({"type": "oci", "insecure": true});
     repository(story, "charts", &registry.url("charts"), more).await.map(drop)
 }
 
-/// What the condition `SourceVerified` of a source says, which has to be good.
+/// The message of the condition `SourceVerified`. It is an error if the condition is not true.
 fn verified(object: &DynamicObject) -> Result<&str> {
     let verified = condition(object, "SourceVerified");
     ensure!(verified["status"] == "True" && verified["reason"] == "Succeeded", "{verified}");
     verified["message"].as_str().context("no message")
 }
 
-/// Puts what refers to one image where that of another one is looked up: under tags of `suffix`.
+/// Copies the signatures of one image to the place of another image's signatures. They are under tags with `suffix`.
 async fn replay(registry: &RegistryServer, from: &str, to: &str, suffix: &str) -> Result<()> {
     let tag = |digest: &str| format!("{}{suffix}", digest.replace(':', "-"));
     let manifest = registry.manifest("app", &tag(from)).await?;

@@ -1,4 +1,4 @@
-//! A field that windlass cannot honour is refused by its name, and harms no other object.
+//! windlass refuses an object with an unsupported field and names the field. Other objects are not affected.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -49,7 +49,7 @@ async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing()
     }
     story.await_ready(&StoryObject::kustomization("plain")).await?;
 
-    // Without the field it goes on.
+    // Without the field, the object continues.
     story.kustomization("decryption", "app", json!({"path": "decryption"})).await?;
     let object = story.await_ready(&StoryObject::kustomization("decryption")).await?;
     ensure!(condition(&object, "Stalled")["status"] != "True", "{:?}", object.data["status"]);

@@ -1,4 +1,4 @@
-//! Commits and tags that have to be signed: with keys of `ssh-keygen` and of GnuPG, over HTTP.
+//! Commits and tags that have to be signed with keys of `ssh-keygen` and GnuPG, over HTTP.
 //!
 //! Elsewhere: every kind of key and signature, with Flux's verdicts (`e2e/conformance/trust`).
 
@@ -15,7 +15,7 @@ pub(crate) fn verify(mode: &str, reference: &Value) -> Value {
     json!({"ref": reference, "verify": {"mode": mode, "secretRef": {"name": "keys"}}})
 }
 
-/// Waits until the condition says this.
+/// Waits until the condition has this content.
 pub(crate) async fn verified(
     story: &Story,
     name: &str,
@@ -54,7 +54,7 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     story.kustomization("app", "app", json!({})).await?;
     story.await_value("a", "2").await?;
 
-    // An unsigned commit is reported and never served; what was verified before stays.
+    // An unsigned commit is reported and never served. The verified one stays.
     signing(repository, false)?;
     let unsigned = repository.commit(&[("a.yaml", &config_map("a", "3"))], "unsigned")?;
     story.request(&app).await?;
@@ -66,7 +66,7 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     ensure!(story.await_failure(&app, "InvalidCommitSignature").await? == says, "Ready");
     ensure!(revision(&object).ends_with(&first), "{}", revision(&object));
 
-    // A signature of a key that is not known does not count, until the key is.
+    // A signature of an unknown key does not count until the key is known.
     gpg.sign(repository)?;
     let third = repository.commit(&[("a.yaml", &config_map("a", "4"))], "by GnuPG")?;
     story.request(&app).await?;
@@ -76,7 +76,7 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     ensure!(revision(&object).ends_with(&third), "{}", revision(&object));
     story.await_value("a", "4").await?;
 
-    // Keys are replaced: what none of the new ones signed is taken back.
+    // The keys are replaced. An artifact that none of the new keys signed is withdrawn.
     story.delete(&StoryObject::new("v1", "Secret", "keys")).await?;
     put_keys(&story, &[&ssh]).await?;
     let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| {
@@ -115,7 +115,7 @@ async fn a_tag_has_to_be_signed_itself_where_the_mode_says_so() -> Result<()> {
         object.data
     );
 
-    // A signed tag of a commit that is not.
+    // A signed tag of an unsigned commit.
     gpg.sign(repository)?;
     repository.tag("v1.1.0")?;
     let tag = repository.git(&["rev-parse", "v1.1.0"])?;

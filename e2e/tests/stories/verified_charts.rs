@@ -67,7 +67,7 @@ async fn a_chart_counts_with_the_right_provenance_only() -> Result<()> {
     ensure!(verified["status"] == "True", "{verified}");
     ensure!(message.contains("signed by Story <story@testbed.example> with key '"), "{message}");
 
-    // Elsewhere the annotation means nothing, so nothing is done.
+    // For other sources, the annotation has no meaning, so nothing happens.
     let _upstream = story
         .follow(
             "app",

@@ -1,4 +1,4 @@
-//! A namespace that requires verified sources: nothing else is applied by what is in it.
+//! A namespace that requires verified sources. Its objects apply nothing from other sources.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
@@ -36,14 +36,14 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     story.kustomization("app", "app", json!({"path": "k"})).await?;
     story.await_value("a", "1").await?;
 
-    // The policy wakes its appliers. What was applied stays as it is, and nothing new comes.
+    // The policy wakes its appliers. The applied objects stay, and nothing new is applied.
     require(&story, json!("true")).await?;
     refused(&story, &app, "SourceNotVerified", "it does not ask for signatures").await?;
     upstream.push(&[("k/a.yaml", config_map("a", "2"))]).await?;
     refused(&story, &app, "SourceNotVerified", "requires verified sources").await?;
     story.await_value("a", "1").await?;
 
-    // Neither does a release of a chart in such a source, whatever the source is called.
+    // A release of a chart in such a source is not applied either, whatever the name of the source is.
     let release = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "chart"},
         "spec": {"interval": "1h", "chart": {"spec": {"chart": "chart", "sourceRef": {"kind": "GitRepository", "name": "app"}}}}});
     let chart = "apiVersion: v2\nname: chart\nversion: 1.0.0\n";
@@ -52,7 +52,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let release = StoryObject::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "chart");
     refused(&story, &release, "SourceNotVerified", "requires verified sources").await?;
 
-    // Asked for signatures, an unsigned commit is refused by its source, and a signed one is applied.
+    // If the source requires signatures, it refuses an unsigned commit, and a signed one is applied.
     let signer = SigningKey::ssh()?;
     put_keys(&story, &[&signer]).await?;
     let url = upstream.server.url(repository);
@@ -65,7 +65,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     story.await_value("a", "3").await?;
     story.await_ready(&app).await?;
 
-    // Another generation that wants the same signatures needs no other artifact.
+    // Another generation with the same signature settings needs no new artifact.
     let source = StoryObject::git_repository("app");
     let changed = story.merge(&source, json!({"spec": {"interval": "2h"}})).await?;
     let generation = json!(changed.metadata.generation);
@@ -78,8 +78,8 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_ready).await?;
 
-    // A user who may write statuses cannot pass off an unsigned artifact as signed: while the source is suspended, windlass
-    // does not correct its status.
+    // A user who may write statuses cannot present an unsigned artifact as signed. windlass does not correct the status of a
+    // suspended source.
     let _forged = story.follow("forged", &[("k/b.yaml", config_map("b", "1"))]).await?;
     let source = StoryObject::git_repository("forged");
     story.await_ready(&source).await?;
@@ -111,7 +111,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     refused(&story, &app, "BuildFailed", "its namespace requires verified sources").await?;
     ensure!(story.read(&StoryObject::config_map("far")).await?.is_none(), "a base was applied");
 
-    // Without the policy it is a base like any other.
+    // Without the policy, it is an ordinary base.
     require(&story, Value::Null).await?;
     story.await_value("far", "1").await?;
     story.end().await

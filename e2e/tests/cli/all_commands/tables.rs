@@ -1,8 +1,8 @@
-//! What each command says of an empty namespace, and to users who may not read.
+//! The expected output of each command in an empty namespace, and for users without the right to read.
 
 use super::{CommandLineCase, row};
 
-/// Words of an answer that concludes that something is not there, or that all is well.
+/// Words in an answer that claims that something is missing or that all is well.
 pub(super) const ABSENT: &[&str] = &[
     "all checks passed",
     "no such objects",
@@ -23,13 +23,13 @@ pub(super) const ABSENT: &[&str] = &[
     "did not take over",
 ];
 
-/// What `windlass ui` prints: it serves every user, and its pages say what may not be read (`cli::pages`).
+/// The output of `windlass ui`. It serves every user, and its pages say what the user may not read (`cli::pages`).
 const SERVES: &[&str] = &["http://127.0.0.1:", "/_/login?token=", "the address counts once"];
 const ENDLESS: &[&str] = &["✔", "cannot listen"];
 const NO_KUSTOMIZATION: &[&str] = &["Kustomization/{ns}/app does not exist"];
 const NO_RELEASE: &[&str] = &["HelmRelease/{ns}/web does not exist"];
 
-/// An empty namespace, in the name of an administrator.
+/// The rows for an empty namespace, as an administrator.
 pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("alerts test slack", 2, &["Provider/{ns}/slack does not exist"], &[]),
     row("approve hr/web", 2, &["no LifecycleEvent of hr/web waits"], &[]),
@@ -200,7 +200,7 @@ const DEFINITION: &[&str] = &["cannot get resource \"customresourcedefinitions\"
 const EVERYWHERE: &[&str] =
     &["left out: ", " of all namespaces: this user may list neither them nor namespaces"];
 
-/// In the name of a user without any rights.
+/// The rows for a user without any rights.
 pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
     row("alerts test slack", 2, &["cannot get resource \"providers\""], &[]),
     row("approve hr/web", 2, &["cannot list resource \"lifecycleevents\""], &["waits"]),
@@ -356,7 +356,7 @@ pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
 const SOURCES: &[&str] = &["left out: ", "cannot list resource \"gitrepositories\""];
 const SOURCE: &[&str] = &["GitRepository/{ns}/app", "cannot get resource \"gitrepositories\""];
 
-/// In the name of a user who may read Kustomizations only, of which one is ready.
+/// The rows for a user who may read only Kustomizations, of which one is ready.
 pub(super) const MAY_LOOK_AT_KUSTOMIZATIONS: &[CommandLineCase] = &[
     row("get", 2, &["kustomization/app ", "left out: ", "\"gitrepositories\""], &[]),
     row("stats", 2, SOURCES, &["GitRepository "]),

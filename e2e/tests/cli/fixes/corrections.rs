@@ -1,4 +1,4 @@
-//! What is to be corrected in Git or in a spec: the words of the advice are followed, and the object is well.
+//! Corrections in Git or in a spec: after the user follows the advice, the object becomes ready.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::fixes::advice;
 use crate::cli::incidents::await_cause;
 
-/// What the advice for an object says between two texts.
+/// The part of an object's advice between two texts.
 fn advised(story: &Story, object: &str, before: &str, after: &str) -> Result<String> {
     let advice = advice(story, object)?;
     let text = advice["text"].as_str().unwrap_or_default();
@@ -18,7 +18,7 @@ fn advised(story: &Story, object: &str, before: &str, after: &str) -> Result<Str
     found.with_context(|| format!("`{text}` has nothing between `{before}` and `{after}`"))
 }
 
-/// A ConfigMap that may not change, with an annotation (`key: value`) or none.
+/// A ConfigMap that is immutable, with an annotation (`key: value`) or none.
 fn sealed(value: &str, annotation: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: sealed, annotations: {{{annotation}}}}}, immutable: true, \
@@ -40,7 +40,7 @@ async fn an_object_that_may_not_change_is_created_again_where_it_is_annotated() 
     let source = format!(" of GitRepository/{}/app", story.namespace);
     let folder = advised(&story, "ks/app", "in folder ", &source)?;
     let subject = format!("have ConfigMap/{}/sealed deleted and created again: ", story.namespace);
-    // The annotation is the end of the sentence.
+    // The annotation is at the end of the sentence.
     let text = advice(&story, "ks/app")?["text"].as_str().unwrap_or_default().to_owned();
     let (_, annotation) = text.split_once("annotate it there with ").context(text.clone())?;
     ensure!(text.contains(&subject), "{text}");
@@ -86,7 +86,7 @@ async fn a_kind_that_does_not_exist_is_applied_once_its_definition_is_beside_it(
     story.await_applied("app", &last).await?;
     let widget = StoryObject::new(&format!("{group}/v1"), "Widget", "a");
     story.expect(&widget).await?;
-    // The definition goes with it.
+    // The CRD is deleted together with the Kustomization.
     let app = StoryObject::kustomization("app");
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;

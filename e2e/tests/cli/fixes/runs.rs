@@ -1,5 +1,4 @@
-//! Objects that were deleted, windows that are closed, and retries that are exhausted: the command that `why` prints mends
-//! them.
+//! Deleted objects, closed change windows, and exhausted retries: the command that `windlass why` prints fixes them.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
@@ -25,7 +24,7 @@ async fn what_was_deleted_comes_back() -> Result<()> {
     story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     let parts = ["ConfigMap/{ns}/app-config", "does not exist"];
     await_cause(&story, "hr/app", "Missing", &parts).await?;
-    // The release is ready, and yet `why` does not say that all is well.
+    // The release is ready, but `windlass why` does not claim that all is well.
     let said = windlass(&story, &["why"])?;
     ensure!(said.code == Some(1) && said.out.contains("app-config: does not exist"), "{said:?}");
     let said = windlass(&story, &["incidents"])?;
@@ -45,7 +44,7 @@ async fn what_was_deleted_comes_back() -> Result<()> {
 async fn a_closed_window_is_opened() -> Result<()> {
     let story = Story::with_windlass("why-window").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    // It is closed before there is anything to apply.
+    // The window is closed before there is anything to apply.
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let window = json!({"windlass.dev/window": "0 0 29 2 * 1s"});
     let closed = json!({"metadata": {"annotations": window}, "spec": {"suspend": false}});
@@ -64,7 +63,7 @@ async fn a_closed_window_is_opened() -> Result<()> {
 async fn a_release_whose_retries_are_exhausted_is_reset() -> Result<()> {
     let story = Story::with_windlass("why-reset").await?;
     let charts = StoryChartRepository::of(&story).await?;
-    // It fails until the ConfigMap `go` exists.
+    // The hook fails until the ConfigMap `go` exists.
     let migrate = hook("migrate", "pre-install,pre-upgrade", 0, "", PodBehavior::Fail);
     let gated = format!(
         "{{{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}}}{migrate}{{{{ end }}}}"
@@ -74,7 +73,7 @@ async fn a_release_whose_retries_are_exhausted_is_reset() -> Result<()> {
     let release = charts.release("app", json!({})).await?;
     story.await_condition(&release, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     await_cause(&story, "hr/app", "Apply", &["HelmRelease/{ns}/app", "migrate"]).await?;
-    // Another request alone tries nothing.
+    // Another request alone does not lead to a new attempt.
     let said = windlass(&story, &["reconcile", "hr/app"])?;
     ensure!(said.code == Some(2) && said.err.contains("--reset`"), "{said:?}");
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;

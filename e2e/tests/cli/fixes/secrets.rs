@@ -1,4 +1,5 @@
-//! Each field that names a Secret or ConfigMap: once it is created by the command that `why` prints, the object is well.
+//! Fields that name a Secret or ConfigMap: after the user creates the object with the command that `windlass why` prints, the
+//! referring object becomes ready.
 
 use std::fs;
 use std::path::Path;
@@ -26,13 +27,13 @@ use crate::stories::decryption::{borrowed, decryption, recorded};
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 const NOTIFICATIONS: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
-/// What a user puts in the place of a word of a command.
+/// The text that a user puts in the place of a placeholder in a command.
 struct PlaceholderMeaning<'a> {
     word: &'a str,
     means: &'a str,
 }
 
-/// Lets `why` name what is missing, runs the command that it prints, and waits until nothing is missing any more.
+/// Lets `windlass why` name the missing object, runs the command that it prints, and waits until nothing is missing.
 async fn create(
     story: &Story,
     object: &str,
@@ -116,7 +117,7 @@ async fn credentials_of_registries_buckets_and_proxies_mend_their_sources() -> R
     apply(&story, SOURCES, "OCIRepository", "registry", spec).await?;
     let authority = registry.authority().context("no authority")?.certificate().to_owned();
     let ca = path(folder.path(), "ca", &authority)?;
-    // One after the other; the command for the second does not depend on the first.
+    // The stories create both, one after the other. The command for the second does not depend on the first.
     await_cause(&story, "ocirepo/registry", "Missing", &["Secret/{ns}/authority does not exist"])
         .await?;
     mend(&story, "ocirepo/registry", &[("PATH", &ca)]).await?;
@@ -194,7 +195,7 @@ async fn secrets_of_receivers_providers_and_kustomizations_mend_them() -> Result
     create(&story, "ks/variable", "ConfigMap/{ns}/colours", &colour).await?;
     story.await_value("b", "blue").await?;
 
-    // First without any key, then with one that does not open the files.
+    // First without a key, and then with a key that does not fit the files.
     story.kustomization("app", "app", decryption("app", "age")).await?;
     let key = |name: &str, keys: &[(String, String)]| {
         path(folder.path(), name, &keys.first().context("no key")?.1)

@@ -1,6 +1,6 @@
-//! The largest sources, ImagePolicies and Lifecycles that are accepted.
+//! The largest accepted sources, ImagePolicies and Lifecycles.
 //!
-//! Elsewhere: how late an answer to a probe may be, the largest objects of other kinds (`watchdog`).
+//! Elsewhere: the longest delay of a probe's answer, the largest objects of other kinds (`watchdog`).
 
 use anyhow::Result;
 use e2e::harness::flux::NEVER;
@@ -16,22 +16,22 @@ const GENERATOR_API: &str = "source.extensions.fluxcd.io/v1beta1";
 const IMAGE_API: &str = "image.toolkit.fluxcd.io/v1";
 const LIFECYCLE_API: &str = "lifecycle.windlass.dev/v1alpha1";
 
-/// How many patterns leave files out: as many as there may be.
+/// The maximum number of ignore patterns.
 const IGNORE_PATTERNS: usize = 20_000;
 
-/// How many files each of them is compared with.
+/// The number of files that are compared with each pattern.
 const IGNORED_FILES: usize = 1_000;
 
-/// How many artifacts a generator makes: as many as a spec may list.
+/// The maximum number of artifacts that a generator may list.
 const GENERATED_ARTIFACTS: usize = 1_000;
 
-/// How many tags an image has.
+/// The number of tags of an image.
 const IMAGE_TAGS: usize = 100_000;
 
-/// The Lifecycle, which is of the whole cluster.
+/// The name of the Lifecycle, which is cluster-scoped.
 const LARGEST_LIFECYCLE: &str = "watchdog-largest";
 
-/// A GitRepository with many patterns of files to leave out, and many files.
+/// A GitRepository with many ignore patterns and many files.
 fn git_repository(url: &str) -> LargestObject {
     let ignore: String = (0..IGNORE_PATTERNS).map(|at| format!("none-{at}/*.md\n")).collect();
     let spec = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}, "ignore": ignore});
@@ -39,7 +39,7 @@ fn git_repository(url: &str) -> LargestObject {
     LargestObject::new([SOURCE_API, "GitRepository", "ignored"], spec, message)
 }
 
-/// An ArtifactGenerator of many artifacts.
+/// An ArtifactGenerator with many artifacts.
 fn generator() -> LargestObject {
     let artifact = |at: usize| {
         json!({"name": format!("part-{at}"), "originRevision": "@app",
@@ -52,7 +52,7 @@ fn generator() -> LargestObject {
     LargestObject::new([GENERATOR_API, "ArtifactGenerator", "split"], spec, message)
 }
 
-/// An ImageRepository of many tags, on a server that lists them.
+/// An ImageRepository with many tags, on a server that lists them.
 fn image_repository(registry: &WebServer) -> LargestObject {
     let tags: Vec<String> = (0..IMAGE_TAGS).map(|at| format!("v1.0.{at}")).collect();
     registry.put("v2/", "{}");
@@ -70,7 +70,7 @@ fn image_policy() -> LargestObject {
     LargestObject::new([IMAGE_API, "ImagePolicy", "many"], spec, Some("resolved to v1.0.99999"))
 }
 
-/// A Lifecycle with an expression as long as there may be.
+/// A Lifecycle with an expression of the maximum length.
 fn lifecycle() -> LargestObject {
     let clause = "object.metadata.name.matches('^(a|b|first)*$')";
     let expression = vec![clause; 80].join(" && ");
@@ -81,7 +81,7 @@ fn lifecycle() -> LargestObject {
     LargestObject::new([LIFECYCLE_API, "Lifecycle", LARGEST_LIFECYCLE], spec, None)
 }
 
-/// The Kustomization that waits for it.
+/// The Kustomization that waits for the Lifecycle.
 fn held_kustomization(namespace: &str) -> LargestObject {
     let spec = json!({"interval": NEVER, "prune": true, "path": "./held",
         "sourceRef": {"kind": "GitRepository", "name": "app"}, "targetNamespace": namespace});

@@ -1,4 +1,4 @@
-//! Bucket, on a server that checks signatures.
+//! Access to Buckets, on a server that verifies signatures.
 
 use anyhow::Result;
 use e2e::harness::Story;
@@ -63,7 +63,7 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let refused = subject.failures.refused;
     let stranger = json!({"accesskey": "stranger"});
-    // Not as S3 answers: this server has a code and a status of its own for that.
+    // The answer differs from S3, because this server has its own code and status.
     let unknown = AccessFailure { reason: FAILED, says: "No user exists" };
     cells.extend([
         plain("key-wrong", address).with("secretRef", keys(WRONG)).fails(refused),

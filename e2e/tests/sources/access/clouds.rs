@@ -1,6 +1,7 @@
-//! Bucket at Google and Azure: fake-gcs-server, which accepts any credentials, and Azurite, which checks keys and signatures.
+//! Access to Buckets of Google and Azure. fake-gcs-server accepts any credentials, and Azurite verifies keys and signatures.
 //!
-//! A server that accepts no token stands for Google rejecting one. What is fetched and what that costs: `tests/bucket`.
+//! A server that accepts no token takes the place of Google when credentials are rejected. The fetched files and the number of
+//! requests are in `tests/bucket`.
 
 use anyhow::Result;
 use e2e::harness::Story;
@@ -13,7 +14,7 @@ use super::bucket::{NAME, subject};
 use super::proxies::TestProxies;
 use super::{API, AccessFailure, AccessServerFronts, AccessServerUrl, over_http, plain, tell};
 
-/// A Secret that cannot be used is reported before any request is sent.
+/// An unusable Secret is reported before any request is sent.
 const fn unusable(says: &'static str) -> AccessFailure {
     AccessFailure { reason: "AuthenticationFailed", says }
 }
@@ -82,7 +83,7 @@ async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let field = "secretRef";
     let refused = subject.failures.refused;
-    // An empty key is none, so the signature counts.
+    // An empty key counts as missing, so the signature is used.
     let signature = |signature: &str| json!({"accountKey": "", "sasKey": signature});
     let right = server.signature(NAME)?;
     let wrong = server.signature("other")?;

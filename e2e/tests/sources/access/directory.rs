@@ -1,7 +1,7 @@
-//! Bucket by the keys of a token service that knows the users of a directory (`spec.sts` with `ldap`). The store is always
-//! there; where the service is and how it is reached differs.
+//! Access to Buckets with keys of a token service that knows the users of a directory (`spec.sts` with `ldap`). The store is
+//! always available, and the cells differ in the access to the token service.
 //!
-//! The service is a double: no MinIO is to be had here.
+//! The token service is a fake, because MinIO is not available here.
 
 use anyhow::Result;
 use e2e::harness::Story;
@@ -46,7 +46,7 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
             unknown: DENIED,
             unreachable: fails("the STS endpoint 127.0.0.1 cannot be reached: Connection refused"),
             stalled: fails("the STS endpoint 127.0.0.1 did not respond within 2s"),
-            // No cell of it goes through a proxy.
+            // No cell of this table uses a proxy.
             proxy_refuses: fails(""),
             proxy_unreachable: fails(""),
         },

@@ -1,7 +1,7 @@
-//! OCIRepository and charts at registries of AWS, as the machine (`provider: aws`).
+//! Access to OCIRepositories and charts in AWS registries with the identity of the machine (`provider: aws`).
 //!
-//! The proxy of the environment knows the registries, and the services that give logins for them, by their names: the region
-//! in a name says what becomes of a login, the account what becomes of the registry.
+//! The proxy of the environment knows the registries and their login services by name. The region in a name decides the result
+//! of the login, and the account decides the result of the registry.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use super::{
 
 const DENIED: &str = "AuthenticationFailed";
 
-/// By account: a registry that works, none, and one that says nothing. By region: the same of logins.
+/// The accounts: a registry that works, a missing one, and one that does not answer. The regions are the same for logins.
 const ACCOUNTS: [&str; 3] = ["111111111111", "222222222222", "333333333333"];
 const REGIONS: [&str; 3] = ["eu-west-1", "eu-west-2", "eu-west-3"];
 
@@ -50,7 +50,7 @@ fn charts(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec
     ]
 }
 
-/// AWS as far as it is needed.
+/// The parts of AWS that the story needs.
 struct FakeAwsServices {
     proxy: TestForwardProxy,
     trusted: NamedTempFile,
@@ -114,7 +114,7 @@ impl FakeAwsServices {
     }
 }
 
-/// `unreachable` and `stalled` are of the registry itself.
+/// `unreachable` and `stalled` are failures of the registry itself.
 async fn reached(
     name: &str,
     subject: &AccessSubject,

@@ -1,4 +1,4 @@
-//! GitRepository over HTTP and SSH.
+//! Access to GitRepositories over HTTP and SSH.
 
 use anyhow::{Context as _, Result};
 use e2e::git_server::{GitReadAccess, GitServer};

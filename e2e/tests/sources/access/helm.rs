@@ -1,4 +1,4 @@
-//! HelmRepository over HTTP and in a bucket, its index and a chart from it.
+//! Access to HelmRepositories over HTTP and in a bucket: their index, and a chart.
 
 use anyhow::{Context as _, Result};
 use e2e::harness::Story;
@@ -22,7 +22,7 @@ fn objects(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Ve
     ]
 }
 
-/// In a bucket of a server that a Secret names.
+/// A HelmRepository in a bucket of the server that a Secret names.
 fn in_bucket(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": "s3://charts/stable", "insecure": !url.is_tls, "timeout": super::timeout(name)});
     let mut all = objects(name, url, Map::new());
@@ -31,12 +31,12 @@ fn in_bucket(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> 
     all
 }
 
-/// The same, of which the chart is observed.
+/// The same objects, followed by the chart, which is observed.
 fn chart_last(objects: Box<super::AccessCellObjects>) -> Box<super::AccessCellObjects> {
     Box::new(move |name, url, spec| objects(name, url, spec).into_iter().rev().collect())
 }
 
-/// Compares repositories, and then the charts in those that are reached: where the index comes, so does the chart.
+/// Compares the repositories, and then the charts of reachable repositories. If the index can be fetched, the chart can, too.
 async fn tell_both(
     story: &Story,
     mut subject: AccessSubject,

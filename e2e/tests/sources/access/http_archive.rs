@@ -1,4 +1,4 @@
-//! HTTPArchive.
+//! Access to HTTPArchives.
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};

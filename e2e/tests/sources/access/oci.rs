@@ -1,4 +1,4 @@
-//! OCIRepository, and charts of a registry.
+//! Access to OCIRepositories, and to charts of a registry.
 
 use anyhow::Result;
 use e2e::harness::Story;
@@ -30,7 +30,7 @@ fn charts(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec
     ]
 }
 
-/// An OCIRepository, and how its failures are called.
+/// An OCIRepository, and the reasons of its failures.
 pub(super) fn repositories_of(
     objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
 ) -> AccessSubject {
@@ -55,7 +55,7 @@ pub(super) fn repositories_of(
     }
 }
 
-/// A chart of a registry, and how its failures are called.
+/// A chart of a registry, and the reasons of its failures.
 pub(super) fn charts_of(
     objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
 ) -> AccessSubject {
@@ -82,7 +82,7 @@ pub(super) fn charts_of(
     }
 }
 
-/// A registry with an artifact and a chart in it.
+/// Adds an artifact and a chart to a registry.
 pub(super) async fn filled(registry: RegistryServer) -> Result<RegistryServer> {
     registry.push_files("app", "latest", &[("a.yaml", "value: 1\n")], json!({})).await?;
     let chart = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
@@ -94,7 +94,7 @@ pub(super) async fn filled(registry: RegistryServer) -> Result<RegistryServer> {
     Ok(registry)
 }
 
-/// With a password, which a docker config or two keys of a Secret have.
+/// The cells with a password, which is in a docker config or in two keys of a Secret.
 async fn by_password(
     registry: &RegistryServer,
     failure: AccessFailure,

@@ -1,6 +1,6 @@
-//! Kinds with `spec.proxySecretRef`, by proxies that speak HTTP and SOCKS 5.
+//! Kinds with `spec.proxySecretRef`, through proxies for HTTP and SOCKS 5.
 //!
-//! The SOCKS proxy is a program of others (`e2e::servers::socks`), the HTTP proxy is ours (`e2e::forward_proxy`).
+//! The SOCKS proxy is another project's program (`e2e::servers::socks`), and the HTTP proxy is our own (`e2e::forward_proxy`).
 
 use std::net::SocketAddr;
 
@@ -17,14 +17,14 @@ use super::{
 
 const FIELD: &str = "proxySecretRef";
 
-/// It has every character with a meaning in a URL, although it is never a part of one.
+/// The password contains all characters with a meaning in URLs, although it is never part of a URL.
 const PASSWORD: &str = "s3cret:p@ss/%2Fw?rd";
 
-/// A proxy for HTTP, two for SOCKS, and what takes connections to each and says nothing.
+/// A proxy for HTTP, two for SOCKS, and relays in front of each that never answer.
 pub(super) struct TestProxies {
     http: TestForwardProxy,
     stalled_http: TcpRelay,
-    /// Without authentication.
+    /// The SOCKS proxy without authentication.
     open: SocksProxyServer,
     closed: SocksProxyServer,
     stalled: TcpRelay,
@@ -95,7 +95,7 @@ impl TestProxies {
         };
         let ca = json!({"ca.crt": ways.authority.certificate()});
         let over_tls = tls("socks-tls-works", ways.tls.address());
-        // A SOCKS proxy that rejects the request has the reason of an HTTP proxy, with a message of its own.
+        // If a SOCKS proxy rejects the request, the reason is that of an HTTP proxy, but the message differs.
         let refuses = |says| AccessFailure { reason: failures.proxy_refuses.reason, says };
         let unreachable = AccessFailure {
             reason: failures.proxy_unreachable.reason,
@@ -120,7 +120,7 @@ impl TestProxies {
         ])
     }
 
-    /// Every object that became ready by a proxy went through it, and the proxy resolved the names.
+    /// Checks that every object that became Ready with a proxy used it, and that the proxy resolved the names.
     pub(super) fn ensure_used(&self, server: SocketAddr, ways: &AccessServerFronts) -> Result<()> {
         let open = self.open.passed()?;
         let closed = self.closed.passed()?;

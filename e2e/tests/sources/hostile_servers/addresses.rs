@@ -1,4 +1,4 @@
-//! Addresses: credentials in them, servers that lead elsewhere, and a store that is full.
+//! Addresses: credentials in them, redirects to other servers, and a full storage.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -15,7 +15,7 @@ use crate::cli::incidents::await_cause;
 
 const CANARY: &str = "hunter2-in-the-address";
 
-/// The spec of each kind whose server is at an address, with credentials of that server where it takes any.
+/// The spec of each kind with a server at an address, and with credentials if the kind accepts them.
 fn specs(address: &str, secret: Option<&str>) -> Vec<(&'static str, Value)> {
     let place = address.split_once("://").map_or(address, |(_, place)| place);
     let mut all = vec![
@@ -26,7 +26,7 @@ fn specs(address: &str, secret: Option<&str>) -> Vec<(&'static str, Value)> {
         ("Bucket", json!({"endpoint": place, "bucketName": "app", "insecure": true})),
     ];
     for (kind, spec) in &mut all {
-        // A Bucket signs its requests, and a registry asks first.
+        // A Bucket signs its requests, and a registry is first asked for its authentication.
         if let Some(secret) = secret.filter(|_| !["Bucket", "OCIRepository"].contains(kind)) {
             spec["secretRef"] = json!({"name": secret});
         }
@@ -35,7 +35,7 @@ fn specs(address: &str, secret: Option<&str>) -> Vec<(&'static str, Value)> {
     all
 }
 
-/// Nothing of a text is in any status or event of these objects, or in the log.
+/// Checks that no status, event or log line of these objects contains a text.
 async fn ensure_not_leaked(
     story: &Story,
     windlass: &WindlassProcess,
@@ -64,7 +64,7 @@ async fn credentials_in_an_address_are_shown_nowhere() -> Result<()> {
     let mut made = Vec::new();
     for (kind, spec) in specs(&address, None) {
         let name = kind.to_lowercase();
-        // Some are refused by their schemas already.
+        // The schemas already refuse some of them.
         if let Ok(target) = create(&story, kind, &name, spec).await {
             refusal(&story, &target).await?;
             made.push((kind, name));
@@ -95,7 +95,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
     let mut servers = Vec::new();
     for (name, to) in &targets {
         let server = WebServer::start().await?;
-        // Each path that a kind asks for first; what follows the place is kept, so that it would be found there.
+        // The first path that each kind requests. The redirect keeps the rest of the path, so the file would be found there.
         for path in [
             "app.yaml",
             "index.yaml",
@@ -119,12 +119,12 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
         let target = create(&story, kind, &name, spec).await?;
         made.push((kind, name, target));
     }
-    // Nor does a spec that names such an address as its proxy.
+    // A spec that names such an address as its proxy does not reach it either.
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "proxy"},
         "stringData": {"address": "http://169.254.169.254", "username": "walker", "password": CANARY}});
     story.apply_value(secret).await?;
     for (kind, mut spec) in specs(&format!("http://{}", other.address()), None) {
-        // This one names no proxy.
+        // This kind names no proxy.
         if kind != "HelmRepository" {
             spec["proxySecretRef"] = json!({"name": "proxy"});
             let name = format!("{}-by-link-local", kind.to_lowercase());
@@ -138,7 +138,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
         let says = match (*kind, &**name) {
             ("Bucket", "bucket-named-link-local") => "invalid",
             (_, name) if name.ends_with("-by-link-local") => "`address` is a link-local",
-            // The S3 library follows no redirect.
+            // The S3 library follows no redirects.
             ("Bucket", _) => "responded to a listing with 302",
             (_, name) if name.ends_with("-other") => "401",
             (_, name) if name.ends_with("-link-local") => "link-local",
@@ -147,7 +147,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
             ("HTTPArchive", _) => "only http:// and https:// are supported",
             _ => "it is neither http nor https",
         };
-        // One library that joins URLs accepts an empty one, and fails later.
+        // One library accepts an empty URL when it joins URLs, and fails later.
         let is_right =
             text.contains(says) || (name.ends_with("-nowhere") && text.contains("is not a URL"));
         if !is_right {
@@ -172,7 +172,7 @@ async fn no_redirect_leads_to_windlass_itself_or_to_its_machine() -> Result<()> 
     for (at, host) in hosts.iter().enumerate() {
         for (kind, spec) in specs(&format!("http://{host}:{port}"), None) {
             let name = format!("{}-{at}", kind.to_lowercase());
-            // Some are refused by their schemas already.
+            // The schemas already refuse some of them.
             if let Ok(target) = create(&story, kind, &name, spec).await {
                 made.push(target);
             }
@@ -248,7 +248,7 @@ async fn an_artifact_that_does_not_fit_into_the_store_is_reported_and_others_con
     let left = std::fs::read_dir(&kept).map_or(0, Iterator::count);
     ensure!(left == 0, "{left} files are left of what did not fit");
 
-    // As soon as it is small enough, it fits.
+    // As soon as the file is small enough, it fits.
     server.put("big.yaml", config_map("big", "1"));
     story.request(&big).await?;
     story.await_ready(&big).await?;

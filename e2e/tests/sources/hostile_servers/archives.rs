@@ -1,4 +1,4 @@
-//! Archives: paths that lead out, links, devices, crowds, bombs, damage.
+//! Hostile archives: paths that lead out of the archive, links, devices, many files, archive bombs, and damaged archives.
 
 use std::collections::BTreeSet;
 use std::io::{Cursor, Write as _};
@@ -18,20 +18,20 @@ use zip::write::SimpleFileOptions;
 
 use super::{create, create_with, outcome, peak};
 
-/// The most memory that windlass may use, in MiB: it is not optimised here, and two archives are read at once.
+/// The maximum memory of windlass, in MiB. This build is not optimised, and two archives are read at once.
 const MEMORY: u64 = 400;
 
-/// What becomes of an archive.
+/// The expected result of an archive.
 enum ArchiveExtractionOutcome {
-    /// It is refused; a part of the message.
+    /// The archive is refused. Contains a part of the message.
     Refused(&'static str),
-    /// It becomes an artifact with these files, which have nothing of the machine in them.
+    /// The archive becomes an artifact with these files, which contain no data of the machine.
     Harmless(&'static [&'static str]),
 }
 
 use ArchiveExtractionOutcome::{Harmless, Refused};
 
-/// One header and its body, padded; the size is whatever it is said to be.
+/// A header with its padded body. The size in the header may be wrong.
 fn entry(name: &str, flag: u8, link: &str, size: u64, body: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_ustar();
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
@@ -125,7 +125,7 @@ fn tars() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
             packed(&[bomb, vec![zeros; 300].concat()])?,
             Refused("more than the 67108864 allowed for one file"),
         ),
-        // Packed as tightly as can be, else it is not a bomb.
+        // The archive has the best compression. Otherwise it would be no bomb.
         (
             "bomb-of-headers",
             tightly(&vec![entry("pax", b'x', "", comment.len() as u64, &comment); 40].concat())?,
@@ -137,7 +137,7 @@ fn tars() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
     ])
 }
 
-/// What writes a zip archive into memory.
+/// Writes a zip archive into memory.
 type ZipArchiveWriter = ZipWriter<Cursor<Vec<u8>>>;
 
 fn zipped(fill: impl Fn(&mut ZipArchiveWriter) -> Result<()>) -> Result<Vec<u8>> {
@@ -153,7 +153,7 @@ fn zips() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
         writer.start_file("AA/x.yaml", options)?;
         Ok(writer.write_all(b"1\n")?)
     })?;
-    // The library that writes them would not write such a name.
+    // The library would not write such a name.
     let renamed = |to: &[u8; 3]| -> Vec<u8> {
         let mut bytes = one.clone();
         for at in 0..bytes.len() - 3 {
@@ -191,14 +191,14 @@ fn zips() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
     ])
 }
 
-/// What has to become of the objects.
+/// The expected result of the objects.
 struct ExpectedObjectFate {
     target: StoryObject,
     name: String,
     fate: usize,
 }
 
-/// The files of the artifact of an object.
+/// The files in the artifact of an object.
 async fn files(object: &kube::api::DynamicObject) -> Result<BTreeSet<String>> {
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
     let bytes = reqwest::get(url).await?.error_for_status()?.bytes().await?;
@@ -276,7 +276,7 @@ async fn an_archive_that_means_harm_is_refused_or_harmless_and_others_go_on() ->
 
     web.put("good.tar.gz", packed(&[file("a.yaml"), file("b.yaml")])?);
     story.request(&good).await?;
-    // The others are tried again meanwhile, and a build without optimisation unpacks bombs slowly.
+    // The other objects are retried meanwhile, and a build without optimisation unpacks bombs slowly.
     story
         .await_until("the good one to be fetched", 4 * super::DEFAULT_WAIT_TIMEOUT, async || {
             let found = files(&story.await_ready(&good).await?).await?;

@@ -1,4 +1,5 @@
-//! Indexes and archives of charts: too long, too many, too deep, of the wrong shape, with names that lead out.
+//! Hostile indexes and chart archives: too long, too many entries, too deep, of a wrong shape, or with names that lead out of
+//! the folder.
 
 use std::fmt::Write as _;
 
@@ -9,10 +10,10 @@ use serde_json::json;
 
 use super::{create, peak, refusal};
 
-/// The most memory that windlass may use, in MiB: it is not optimised here, and two indexes are read at once.
+/// The maximum memory of windlass, in MiB. This build is not optimised, and two indexes are read at once.
 const MEMORY: u64 = 400;
 
-/// An index of one chart with so many versions, each with so long a description.
+/// An index of one chart with many versions and long descriptions.
 fn index(versions: usize, description: usize) -> String {
     let description = "x".repeat(description);
     let mut text = "apiVersion: v1\nentries:\n  app:\n".to_owned();
@@ -75,10 +76,10 @@ async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Resul
     for (target, refused) in &targets {
         match refused {
             None if target.to_string().ends_with("empty") => {
-                // An empty file does no harm; whether it is an index at all is Helm's choice.
+                // An empty file does no harm. Helm decides whether it is a valid index.
                 super::outcome(&story, target).await?;
             }
-            // Tens of megabytes, which a build without optimisation reads slowly where others use the processors.
+            // A build without optimisation reads tens of megabytes slowly on a busy machine.
             None => drop(
                 story
                     .await_condition(target, "Ready", "True", 6 * super::DEFAULT_WAIT_TIMEOUT)
@@ -98,7 +99,7 @@ async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Resul
     story.end().await
 }
 
-/// An archive of a chart that calls itself something.
+/// A chart archive with a given chart name.
 fn chart(folder: &str, name: &str, more: &[(&str, &str)]) -> Result<Vec<u8>> {
     let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let mut builder = tar::Builder::new(gzip);

@@ -1,4 +1,4 @@
-//! Schemas, changes of schemas, and objects, made up by chance.
+//! Makes random schemas, random changes of schemas, and random objects.
 
 use e2e::random_sequence::RandomSequence;
 use serde_json::{Map, Value, json};
@@ -7,14 +7,15 @@ fn one<'a, T>(random: &mut RandomSequence, of: &'a [T]) -> &'a T {
     &of[random.below(of.len())]
 }
 
-/// Adds a field to a schema, sometimes.
+/// Adds a field to a schema with a probability.
 fn maybe(random: &mut RandomSequence, schema: &mut Value, percent: u8, key: &str, value: Value) {
     if random.chance(percent) {
         schema[key] = value;
     }
 }
 
-/// A schema. Rules are only where nothing repeats them, or the API server would find them too costly.
+/// A random schema. Rules are only in places that are not repeated, because otherwise the API server would reject them as too
+/// costly.
 pub(super) fn schema(random: &mut RandomSequence, depth: usize, may_rule: bool) -> Value {
     let kinds = if depth == 0 { 6 } else { 11 };
     let mut schema = match random.below(kinds) {
@@ -139,7 +140,7 @@ fn object(random: &mut RandomSequence, depth: usize, may_rule: bool) -> Value {
     object
 }
 
-/// A value that fits a schema more often than not.
+/// A random value that is usually valid for a schema.
 pub(super) fn value(random: &mut RandomSequence, schema: &Value, depth: usize) -> Value {
     const STRINGS: [&str; 14] = [
         "",
@@ -206,7 +207,7 @@ pub(super) fn value(random: &mut RandomSequence, schema: &Value, depth: usize) -
     }
 }
 
-/// A schema that is another in one place, or in a few. The API server takes it.
+/// Changes a schema in one or a few places. The API server accepts the result.
 pub(super) fn changed(random: &mut RandomSequence, of: &Value, depth: usize) -> Value {
     let mut schema = of.clone();
     let below = depth.saturating_sub(1);
@@ -226,12 +227,12 @@ pub(super) fn changed(random: &mut RandomSequence, of: &Value, depth: usize) -> 
             return schema;
         }
         (1..=6, None) if !names.is_empty() => {
-            // Several, sometimes.
+            // Sometimes it changes several fields.
             names.retain(|_| random.chance(60));
             for name in names {
                 let next = changed(random, &schema["properties"][&name], below);
                 schema["properties"][&name] = next;
-                // Its rules are of fields of other types.
+                // The rules are about fields with the old types.
                 remove(&mut schema, "x-kubernetes-validations");
             }
             return schema;
@@ -242,9 +243,9 @@ pub(super) fn changed(random: &mut RandomSequence, of: &Value, depth: usize) -> 
     schema
 }
 
-/// Changes what a schema says of its own value.
+/// Changes what a schema says about its own value.
 fn here(random: &mut RandomSequence, schema: &mut Value, depth: usize) {
-    // Else the default might not fit any more, which the API server refuses.
+    // Otherwise, the default might no longer be valid, and the API server would refuse the schema.
     if random.chance(40) {
         schema["nullable"] = json!(schema["nullable"] != true);
         return;
@@ -269,7 +270,7 @@ fn here(random: &mut RandomSequence, schema: &mut Value, depth: usize) {
                 _ => {
                     let other = if schema["type"] == "integer" { "number" } else { "integer" };
                     schema["type"] = json!(other);
-                    // They are of the other type.
+                    // These rules belong to the old type.
                     remove(schema, "x-kubernetes-validations");
                     remove(schema, "format");
                 }

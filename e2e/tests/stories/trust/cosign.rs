@@ -1,4 +1,4 @@
-//! Images and charts that `cosign` signs: in bundles and in the older format.
+//! Images and charts that `cosign` signs, in bundles and in the older format.
 
 use std::path::{Path, PathBuf};
 
@@ -19,14 +19,14 @@ const NONE: &str = "no matching signatures were found";
 /// How a signature is stored.
 #[derive(Clone, Copy)]
 enum SignatureFormat {
-    /// A bundle that refers to the image, as cosign 3 does.
+    /// A bundle that refers to the image, as cosign 3 stores it.
     Bundle,
-    /// Under a tag beside the image, as cosign 2 does.
+    /// A tag beside the image, as cosign 2 stores it.
     Tag,
 }
 
 impl SignatureFormat {
-    /// A short name, and what the tag ends with under which signatures are found.
+    /// A short name, and the suffix of the tag under which signatures are found.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Bundle => ("bundle", ""),
@@ -45,7 +45,7 @@ impl CosignSigner {
     fn new() -> Result<Self> {
         let made = Self { home: tempfile::tempdir()?, program: OracleProgram::Cosign.ensure()? };
         made.cosign(&["generate-key-pair"])?;
-        // Neither names a service, so what is signed is written into no public log.
+        // Neither file names a service, so no signature is written to a public log.
         made.cosign(&["signing-config", "create", "--out", "services.json"])?;
         made.cosign(&["trusted-root", "create", "--out", "root.json"])?;
         Ok(made)
@@ -56,7 +56,7 @@ impl CosignSigner {
         run(&self.program, self.home.path(), &environment, arguments).map(drop)
     }
 
-    /// Signs what a repository has with a digest.
+    /// Signs the artifact with a digest in a repository.
     fn sign(
         &self,
         registry: &RegistryServer,
@@ -77,7 +77,7 @@ impl CosignSigner {
         self.cosign(&[&sign[..], how, &[image.as_str()]].concat())
     }
 
-    /// A Secret with the public key.
+    /// Creates a Secret with the public key.
     async fn publish(&self, story: &Story, name: &str) -> Result<()> {
         let key = std::fs::read_to_string(self.home.path().join("cosign.pub"))?;
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
@@ -112,7 +112,7 @@ async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the
                 .with_context(|| format!("{name}: {why}"))
         };
         refused("it is not signed").await?;
-        // What its owner signed is another image.
+        // The owner signed another image.
         let elsewhere = push_image(&registry, &format!("{name}-elsewhere")).await?;
         owner.sign(&registry, "app", &elsewhere, format)?;
         replay(&registry, &elsewhere, &digest, suffix).await?;

@@ -1,4 +1,4 @@
-//! Commits and tags that `ssh-keygen` and `gpg` sign, in every mode, and keys that count no longer.
+//! Commits and tags that `ssh-keygen` and `gpg` sign, in every mode, and keys that are no longer valid.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::StoryGitRepository;
@@ -13,10 +13,10 @@ use crate::stories::verification::{verified, verify};
 
 const MODES: [&str; 3] = ["HEAD", "Tag", "TagAndHEAD"];
 
-/// The signer; none if it is not signed.
+/// The signer. `None` if there is no signature.
 type OptionalSigner<'s> = Option<&'s SigningKey>;
 
-/// Commits as one signs, and tags as another does. Gives the hash of the commit.
+/// Commits with one signer, and tags with another. Returns the hash of the commit.
 fn release(
     repository: &StoryGitRepository,
     version: &str,
@@ -38,7 +38,7 @@ fn name_of(kind: &str, mode: &str) -> String {
     format!("{kind}-{}", mode.to_lowercase())
 }
 
-/// Puts a public key into the Secret `keys` as an entry of its own.
+/// Adds a public key to the Secret `keys` as a separate entry.
 async fn add_key(story: &Story, entry: &str, signer: &SigningKey) -> Result<()> {
     let secret = StoryObject::new("v1", "Secret", "keys");
     story.merge(&secret, json!({"stringData": {entry: signer.public().1}})).await.map(drop)
@@ -59,7 +59,7 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
         let upstream = story.follow(kind, &[("a.yaml", config_map("a", "0"))]).await?;
         let repository = &upstream.repository;
         let url = upstream.server.url(&upstream.repository);
-        // A tag, the signers of its commit and of the tag itself, and the modes in which these are enough.
+        // A tag, the signers of its commit and of the tag itself, and the modes in which they are sufficient.
         let releases: [(&str, OptionalSigner<'_>, OptionalSigner<'_>, &[&str]); 5] = [
             ("v1.0.0", None, None, &[]),
             ("v1.1.0", Some(&other), Some(&other), &[]),
@@ -83,7 +83,7 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
                     }
                     (false, _) => "signature verification of ".to_owned(),
                 };
-                // The versions before were judged alike, so it has to be about this one.
+                // Earlier versions had the same verdict, so the message has to be about this one.
                 let target = StoryObject::git_repository(&name);
                 let object = story.await_object(&target, DEFAULT_WAIT_TIMEOUT, |object| {
                     let verified = condition(object, "SourceVerified");

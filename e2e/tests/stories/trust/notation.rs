@@ -1,4 +1,4 @@
-//! Images and charts that `notation` signs, by certificates of an authority of ours and by one that it makes itself.
+//! Images and charts that `notation` signs, with certificates of a test authority and with a certificate that it makes itself.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ use crate::stories::image_signatures::ensure_refused;
 /// The formats of a signature.
 const FORMATS: [&str; 2] = ["jws", "cose"];
 
-/// Signs with the keys `owner` and `colleague`, whose certificates an authority issued to different organisations, and with
-/// `test`, which `notation` made.
+/// Signs with the keys `owner` and `colleague`, and with `test`. An authority issued the certificates of the first two to
+/// different organisations, and `notation` made the third.
 struct NotationSigner {
     home: tempfile::TempDir,
     program: PathBuf,
@@ -51,7 +51,7 @@ impl NotationSigner {
         run(&self.program, home, &[("XDG_CONFIG_HOME", home)], arguments).map(drop)
     }
 
-    /// Signs what a repository has with a digest.
+    /// Signs the artifact with a digest in a repository.
     fn sign(
         &self,
         registry: &RegistryServer,
@@ -64,7 +64,7 @@ impl NotationSigner {
         self.notation(&[&["sign"][..], &how, &[image.as_str()]].concat())
     }
 
-    /// The Secret with the policy, which trusts one identity or all, and with certificates.
+    /// Creates the Secret with the policy, which trusts one identity or all, and with certificates.
     async fn trust(&self, story: &Story, identity: &str, has_test: bool) -> Result<()> {
         let policy = json!({"version": "1.0", "trustPolicies": [{
             "name": "testbed", "registryScopes": ["*"],
@@ -98,13 +98,13 @@ async fn refused(story: &Story, target: &StoryObject, says: &str) -> Result<()> 
     Ok(())
 }
 
-/// What is refused as long as the policy trusts one organisation, by the key that signed it.
+/// Artifacts that are refused as long as the policy trusts one organisation, with the key that signed them.
 const DISTRUSTED: [(&str, &str); 2] = [
     ("test", "does not contain any trusted certificate"),
     ("colleague", "does not match the X.509 trusted identities"),
 ];
 
-/// What is always refused.
+/// Artifacts that are always refused.
 const UNSIGNED: [(&str, &str); 2] =
     [("unsigned", "no signature is associated with"), ("replayed", "content descriptor mismatch")];
 
@@ -146,7 +146,7 @@ async fn an_image_that_notation_signed_counts_by_policy_and_certificates_of_the_
         }
     }
 
-    // A policy that trusts more lets through what others signed, and nothing else.
+    // A policy that trusts more identities accepts their signatures, and nothing else.
     notary.trust(&story, "*", true).await?;
     for format in FORMATS {
         for (key, _) in DISTRUSTED {

@@ -1,4 +1,4 @@
-//! Charts that `helm package --sign` signs with a key of GnuPG.
+//! Charts that `helm package --sign` signs with a GnuPG key.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::stories::helm_chart::repository;
 use crate::stories::signer::{SigningKey, put_keys};
 use crate::stories::verified_charts::refused;
 
-/// Packs a chart into the folder that is served; signed if there is a signer.
+/// Packs a chart into the folder of the server. It is signed if there is a signer.
 fn package(
     server: &ChartServer,
     name: &str,
@@ -34,7 +34,7 @@ fn package(
     server.helm(&arguments).map(drop)
 }
 
-/// The keyring that helm reads: binary, in the home of GnuPG.
+/// The keyring that helm reads: a binary file in the home folder of GnuPG.
 fn exported(signer: &SigningKey, what: &str) -> Result<PathBuf> {
     let keyring = signer.gnupg()?.home().join("exported.gpg");
     let path = keyring.to_str().context("a path that is no text")?;
@@ -42,7 +42,7 @@ fn exported(signer: &SigningKey, what: &str) -> Result<PathBuf> {
     Ok(keyring)
 }
 
-/// A HelmChart that has to have provenance.
+/// Creates a HelmChart that requires provenance.
 async fn chart(story: &Story, name: &str) -> Result<StoryObject> {
     let api = "source.toolkit.fluxcd.io/v1";
     let object = json!({"apiVersion": api, "kind": "HelmChart",
@@ -68,11 +68,11 @@ async fn what_helm_signed_counts_until_chart_or_provenance_is_changed() -> Resul
     let forged = right.replace("description: signed", "description: forged");
     ensure!(forged != right, "helm writes no description");
     std::fs::write(file("forged"), forged)?;
-    // Another chart of the same name and version, with the provenance of the first.
+    // Another chart of the same name and version has the provenance of the first.
     package(&server, "swapped", "another", None)?;
     server.helm(&[Path::new("repo"), Path::new("index"), &server.served()])?;
 
-    // Helm itself says the same.
+    // Helm itself also rejects it.
     let keyring = exported(&owner, "--export")?;
     let verify = |name: &str| {
         let file = server.served().join(format!("{name}-1.0.0.tgz"));

@@ -1,4 +1,4 @@
-//! Files that `sops` encrypts for keys of `age-keygen` and GnuPG: every format, groups of keys, edits without it.
+//! Files that `sops` encrypts for keys of `age-keygen` and GnuPG: every format, key groups, and edits without sops.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,14 @@ use testbed::oracle::OracleProgram;
 use super::run;
 use crate::stories::decryption::{await_message, borrowed, bytes, decryption, entry, put_keys};
 
-/// What every plain value contains, and nothing else.
+/// A text that every plain value contains, and nothing else.
 const MARK: &str = "pl4in";
 
-/// The keys that decrypt the files of a folder: an age key, a post-quantum one, an OpenPGP key, both of age and OpenPGP.
+/// The keys that decrypt the files of a folder: an age key, a post-quantum key, an OpenPGP key, or both an age key and an
+/// OpenPGP key.
 const FOLDERS: [&str; 4] = ["age", "hybrid", "pgp", "shamir"];
 
-/// The encrypted files of a folder: manifests, and what its kustomization generates a Secret from.
+/// The encrypted files of a folder: manifests, and the inputs of a generated Secret.
 const MANIFESTS: [&str; 2] = ["secret.yaml", "secret.json"];
 const GENERATED: [&str; 4] = ["config.yaml", "config.json", "config.ini", "token.bin"];
 const ENVIRONMENT: &str = "app.env";
@@ -90,7 +91,7 @@ impl AgeKeyFile {
     }
 }
 
-/// A tree that `sops` encrypted, and all keys.
+/// The files that `sops` encrypted, and all keys.
 struct SopsEncryptedTree {
     tree: tempfile::TempDir,
     keys: tempfile::TempDir,
@@ -120,7 +121,8 @@ impl SopsEncryptedTree {
         Ok(made)
     }
 
-    /// Says for whom `sops` encrypts what: in manifests only the data, other files as a whole.
+    /// Writes the rules for `sops`: which files are encrypted for which keys. In manifests only the data is encrypted, and
+    /// other files completely.
     fn rules(&self) -> Result<()> {
         let age = &self.age.recipient;
         let pgp = self.pgp.fingerprint()?;
@@ -141,7 +143,7 @@ impl SopsEncryptedTree {
             rule["path_regex"] = json!(format!("^{folder}/"));
             rules.extend([manifests, rule]);
         }
-        // JSON is YAML too.
+        // JSON is valid YAML.
         let text = json!({"creation_rules": rules}).to_string();
         Ok(std::fs::write(self.tree.path().join(".sops.yaml"), text)?)
     }
@@ -166,7 +168,7 @@ impl SopsEncryptedTree {
         Ok(())
     }
 
-    /// What `sops` prints; it has every key.
+    /// Runs `sops` with all keys and returns its output.
     fn sops(&self, arguments: &[&str]) -> Result<Vec<u8>> {
         let identities = self.keys.path().join("all.txt");
         let environment = [("SOPS_AGE_KEY_FILE", &*identities), ("GNUPGHOME", self.pgp.home())];
@@ -176,12 +178,12 @@ impl SopsEncryptedTree {
     fn read(&self, path: &str) -> Result<String> {
         let read = std::fs::read_to_string(self.tree.path().join(path));
         let text = read.with_context(|| path.to_owned())?;
-        // Comments of dotenv files are encrypted as all else is.
+        // Comments in dotenv files are encrypted like all other content.
         ensure!(path.ends_with("kustomization.yaml") || !text.contains(MARK), "{path} is plain");
         Ok(text)
     }
 
-    /// The files of some folders, as they are pushed.
+    /// The files of some folders, for a push.
     fn files(&self, folders: &[&str]) -> Result<Vec<(String, String)>> {
         let mut files = Vec::new();
         for folder in folders {
@@ -194,7 +196,7 @@ impl SopsEncryptedTree {
         Ok(files)
     }
 
-    /// The entries of the Secret that opens a folder.
+    /// The entries of the Secret that decrypts a folder.
     fn keys_of(&self, folder: &str) -> Result<Vec<(String, String)>> {
         let pgp = || anyhow::Ok(("key.asc".to_owned(), self.pgp.private()?));
         Ok(match folder {
@@ -205,7 +207,7 @@ impl SopsEncryptedTree {
         })
     }
 
-    /// Has `age` encrypt the data key of a file of SOPS anew, for another key than `sops` did.
+    /// Encrypts the data key of a SOPS file again with `age`, for another key than `sops` used.
     fn rewrap(&self, text: &str) -> Result<String> {
         let age = OracleProgram::Age.ensure()?;
         let home = self.keys.path();
@@ -223,7 +225,7 @@ impl SopsEncryptedTree {
     }
 }
 
-/// Names begin with that of the folder, so that the build changes objects before they are decrypted.
+/// The names begin with that of the folder, so the build changes objects before they are decrypted.
 fn kustomization(folder: &str) -> String {
     let generated = GENERATED.join(", ");
     format!(
@@ -237,7 +239,7 @@ fn kustomization(folder: &str) -> String {
     )
 }
 
-/// Words of a message with one blank between them: `sops` breaks lines.
+/// The words of a message with single blanks, because `sops` breaks lines.
 fn joined(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -266,7 +268,7 @@ async fn ensure_plain(story: &Story, encrypted: &SopsEncryptedTree, folder: &str
     Ok(())
 }
 
-/// No status, event or log shows what was encrypted, or a key.
+/// Checks that no status, event or log shows a decrypted value or a key.
 async fn ensure_hidden(story: &Story, names: &[&str]) -> Result<()> {
     let mut shown = story.windlass().await?.operator.log()?;
     for name in names {
@@ -285,14 +287,14 @@ async fn what_sops_encrypts_for_new_keys_is_plain_in_the_cluster_and_nowhere_els
     let encrypted = SopsEncryptedTree::new()?;
     let story = Story::with_windlass("sops").await?;
     let mut files = encrypted.files(&FOLDERS)?;
-    // The same manifest, whose data key `age` encrypted for another key.
+    // The same manifest, with a data key that `age` encrypted for another key.
     let rewrapped = encrypted.rewrap(&encrypted.read("age/secret.json")?)?;
     files.push(("again/secret.json".to_owned(), rewrapped));
     let kustomization = "namePrefix: again-\nresources: [secret.json]\n";
     files.push(("again/kustomization.yaml".to_owned(), kustomization.to_owned()));
     let _upstream = story.follow("app", &borrowed(&files)).await?;
 
-    // Keys of others, and one of two that are needed.
+    // Keys of others, and one of two required keys.
     let other = GnuPgHome::with_key("future-default", "default")?;
     let pgp = [("key.asc".to_owned(), other.private()?)];
     let stranger = [encrypted.stranger.entry()];
@@ -336,7 +338,7 @@ async fn what_sops_encrypts_for_new_keys_is_plain_in_the_cluster_and_nowhere_els
     story.end().await
 }
 
-/// The file without the first line that begins so.
+/// The file without the first line that begins with a text.
 fn without(text: &str, start: &str) -> String {
     let mut lines = text.lines();
     let before: Vec<&str> =
@@ -370,7 +372,7 @@ async fn where_the_mac_is_required_a_file_of_any_format_is_edited_by_sops_only()
             "config.json" => without(&right, "\"password\":"),
             "config.ini" => without(&right, "password"),
             "app.env" => without(&right, "URL="),
-            // There is one value only; its MAC is bound to the time of the last change.
+            // There is only one value, and its MAC depends on the time of the last change.
             _ => forged(&right, "\"lastmodified\": \"20", "\"lastmodified\": \"19"),
         };
         ensure!(wrong != right, "{name} is not changed");
