@@ -1,7 +1,8 @@
-//! One Kustomization of many objects, from the artifact to Ready, beside the raw client with the same objects.
+//! Measures one Kustomization of many objects, from the artifact to Ready. The raw client applies the same objects
+//! for comparison.
 //!
-//! Here: the rounds. Elsewhere: the objects (`super::workload`), costs (`super::test_bed`), the verdict
-//! (`super::measurements`).
+//! This module has the rounds. `super::workload` makes the objects, `super::test_bed` reads the costs, and
+//! `super::measurements` gives the verdict.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::workload::{self, WorkloadApp};
 use e2e::installation::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
-/// The promise: windlass takes at most this many times what the raw client takes.
+/// The promised limit: windlass takes at most this many times the raw client's time.
 pub(super) const MAX_TIME_RATIO: f64 = 1.5;
 
 /// How long one round may take.
@@ -57,7 +58,7 @@ fn measure(
     };
     let title = format!("one Kustomization of {objects} objects, from artifact to Ready");
     let mut comparison = BenchComparison::new(title, objects, limits);
-    // The first request of a client costs more: it opens connections and reads kinds and schemas.
+    // The first request of a client costs more, because the client opens connections and reads kinds and schemas.
     step("both once with two objects", || {
         runtime.block_on(raw_round(bed, &apps(&bed.work(MeasuredProcess::Raw, 0), 1)))?;
         runtime
@@ -81,7 +82,7 @@ fn measure(
     Ok(comparison)
 }
 
-/// The applications of a round, all in one namespace that is called like the round.
+/// The applications of a round. All are in one namespace with the name of the round.
 fn apps(work: &str, pairs: u16) -> Vec<WorkloadApp> {
     let app = |number: u16| WorkloadApp {
         name: format!("app-{number:04}"),
@@ -117,7 +118,7 @@ async fn operator_round(bed: &BenchTestbed, apps: &[WorkloadApp]) -> anyhow::Res
     let kustomization = workload::kustomization(work, work, "apps", "10m", false);
     let source = workload::source(work, &bed.git()?.url(&repository), "10m");
     bed.apply(std::slice::from_ref(&kustomization)).await?;
-    // It has seen that its source is missing: from here on it waits for the artifact.
+    // The status says that the source is missing. From then on the Kustomization waits for the artifact.
     let is_waiting = |seen: &WatchedObject| seen.name == *work && !seen.message().is_empty();
     watch.until("the Kustomization to wait for its source", ROUND_TIMEOUT, is_waiting).await?;
     let before = bed.read(MeasuredProcess::Operator)?;
@@ -125,7 +126,7 @@ async fn operator_round(bed: &BenchTestbed, apps: &[WorkloadApp]) -> anyhow::Res
     let arrivals = CommitArrivals::of(&commit, 1, &mut watch, ROUND_TIMEOUT).await?;
     bed.settle(work, apps.len()).await?;
     let phase = bed.spent(&before, arrivals.since(arrivals.fetched))?;
-    // The objects of one round would count as memory of the next.
+    // The objects of a round are removed, because the next round would count them as memory.
     bed.remove(&[kustomization], source).await?;
     Ok(phase)
 }

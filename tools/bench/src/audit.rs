@@ -1,8 +1,8 @@
-//! The requests to the API server, from its audit log: the one place where requests are counted for every client alike.
+//! Reads the API server's audit log, which counts the requests of every client in the same way.
 //!
-//! Here: reading the log from a moment on, counting by verb and resource, which requests keep watches alive.
-//! Elsewhere: a log that is begun anew while it is read (`audit_tail`), turning the log on (`e2e::control_plane`), what may be
-//! asked (`super::idle`).
+//! This module reads the log from a position on, and counts requests by verb and resource. It also finds the requests
+//! that keep watches alive. `audit_tail` follows a log that the API server rotates during a measurement.
+//! `e2e::control_plane` turns the log on, and `super::idle` says which requests are allowed.
 
 pub(super) mod audit_tail;
 
@@ -14,18 +14,18 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
-/// An audit log at level Metadata.
+/// The path of an audit log of level Metadata.
 #[derive(Debug, Clone)]
 pub(super) struct AuditLog(PathBuf);
 
-/// How far the log had come at a moment.
+/// A position in the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AuditLogPosition {
     file: u64,
     length: u64,
 }
 
-/// One request that was answered; a watch counts when it was opened.
+/// One line of the log, about an answered request. A watch is counted when it is opened.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AuditLogLine {
@@ -56,25 +56,25 @@ struct AuditResponseStatus {
     code: Option<u16>,
 }
 
-/// Requests of one kind.
+/// The requests of one kind.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct RequestTally {
-    /// How many there were.
+    /// The number of requests.
     pub(super) count: u64,
-    /// How many of them were refused or failed.
+    /// The number of requests that failed or were rejected.
     pub(super) refused: u64,
-    /// How long the API server had them, in all; of watches, until they were open.
+    /// The total seconds that the API server took. A watch counts until it is open.
     pub(super) seconds: f64,
 }
 
-/// What keeps watches and leadership alive, and everything else.
+/// What a request is for: to keep watches alive, to keep the leadership, or to work on objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) enum RequestPurpose {
-    /// A watch, or the list with which it was begun again.
+    /// A watch, or the list with which a client starts a watch again.
     Watching,
-    /// The Lease.
+    /// A request for the Lease.
     Leading,
-    /// Anything that is done about an object.
+    /// Any other request, which is about an object.
     Work,
 }
 
@@ -83,24 +83,21 @@ pub(super) enum RequestPurpose {
 pub(super) struct RequestCounts(BTreeMap<(RequestPurpose, String, String), RequestTally>);
 
 impl AuditLog {
-    /// The log in a file that exists.
+    /// The log at this path, if the file exists.
     pub(super) fn at(path: PathBuf) -> Option<Self> {
         path.is_file().then_some(Self(path))
     }
 
-    /// Where its end is now.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
+    /// The present end of the log.
     pub(super) fn mark(&self) -> anyhow::Result<AuditLogPosition> {
         let data = std::fs::metadata(&self.0).with_context(|| self.0.display().to_string())?;
         Ok(AuditLogPosition { file: data.ino(), length: data.len() })
     }
 
-    /// The requests of a user since a mark.
+    /// The requests of a user since a position of the log.
     ///
     /// # Errors
-    /// When the log was begun anew since, as the API server does when it has grown too long.
+    /// When the API server has begun a new log file since then, because the old one was too long.
     pub(super) fn since(
         &self,
         mark: AuditLogPosition,
@@ -116,7 +113,7 @@ impl AuditLog {
         let mut lines = Vec::new();
         for line in BufReader::new(file).lines() {
             let line = line?;
-            // The last line may be half written; it is about a later moment.
+            // The last line may be incomplete. It is about a later request, so it is skipped.
             if line.contains(user) && line.ends_with('}') {
                 let line: AuditLogLine =
                     serde_json::from_str(&line).context("a line of the audit log")?;
@@ -133,7 +130,7 @@ impl AuditLogLine {
         self.verb == "watch"
     }
 
-    /// The path and what was selected, by which a list and the watch that goes on from it are alike.
+    /// The path and the selectors of a request. A list and the watch that continues it have the same ones.
     fn selection(&self) -> (&str, Vec<&str>) {
         let (path, query) = self.uri.split_once('?').unwrap_or((&self.uri, ""));
         let selectors = query.split('&').filter(|part| part.contains("Selector="));
@@ -153,7 +150,7 @@ impl AuditLogLine {
         match object.and_then(|object| Some((object.resource.as_ref()?, &object.subresource))) {
             Some((resource, Some(subresource))) => format!("{resource}/{subresource}"),
             Some((resource, None)) => resource.clone(),
-            // Not about objects: discovery, versions, health.
+            // The request is not about objects. It is for discovery, the version or the health.
             None => self.selection().0.to_owned(),
         }
     }
@@ -165,7 +162,7 @@ impl RequestCounts {
             lines.iter().filter(|line| line.is_watch()).map(AuditLogLine::selection).collect();
         let mut counted = Self::default();
         for line in lines {
-            // The log has a watch twice, when it is open and when it ends; a refused one only at its end.
+            // The log has a watch twice, when it opens and when it ends. It has a rejected watch only when it ends.
             let is_open = line.stage == "ResponseStarted";
             let code = line.response_status.as_ref().and_then(|status| status.code).unwrap_or(0);
             if is_open != (line.is_watch() && code < 400) {
@@ -207,21 +204,21 @@ impl RequestCounts {
         tally.seconds += more.seconds;
     }
 
-    /// Adds those of another time.
+    /// Adds the requests of another measurement.
     pub(super) fn extend(&mut self, others: &Self) {
         for ((purpose, verb, resource), tally) in &others.0 {
             self.add(*purpose, verb.clone(), resource.clone(), tally);
         }
     }
 
-    /// Purpose, verb, resource and how many, in that order.
+    /// Each entry: its purpose, verb, resource and number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (RequestPurpose, &str, &str, RequestTally)> {
         self.0
             .iter()
             .map(|((purpose, verb, resource), tally)| (*purpose, &**verb, &**resource, *tally))
     }
 
-    /// How many there were for one purpose.
+    /// The number of requests for one purpose.
     pub(super) fn total(&self, purpose: RequestPurpose) -> u64 {
         self.iter().filter(|(of, ..)| *of == purpose).map(|(.., tally)| tally.count).sum()
     }

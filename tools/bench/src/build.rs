@@ -1,6 +1,7 @@
-//! How fast overlays are built, and in how much memory, beside the real Kustomize.
+//! Measures how fast windlass builds overlays, and in how much memory. The original Kustomize does the same for
+//! comparison.
 //!
-//! Here: the overlays. Elsewhere: whole processes, table and verdict (`process_comparison`).
+//! This module has the overlays. `process_comparison` runs the processes, and has the table and the verdict.
 
 use std::path::PathBuf;
 
@@ -14,8 +15,8 @@ use conformance::corpus;
 use e2e::installation::{BuildProfile, make, program};
 use testbed::progress::step;
 
-/// The promises: how many times faster than Kustomize a process is with two objects, which is nearly all start, and with
-/// many.
+/// The promised limits: how many times faster than Kustomize a process is with two objects, and with many. With two
+/// objects, a process takes nearly all of its time to start.
 const MIN_SPEEDUP_SMALL: f64 = 4.0;
 const MIN_SPEEDUP_LARGE: f64 = 10.0;
 

@@ -1,6 +1,6 @@
-//! A commit on its way: when the source had it, when each Kustomization had applied it.
+//! The arrival of a commit: when the source had it, and when each Kustomization had applied it.
 //!
-//! Elsewhere: what is done with the moments (`super::wake`, `super::apply`, `super::kustomizations`).
+//! `super::wake`, `super::apply` and `super::kustomizations` use these times.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use anyhow::Context as _;
 
 use e2e::installation::ObjectWatch;
 
-/// The moments at which a watch saw a commit.
+/// The times at which a watch saw a commit arrive.
 pub(super) struct CommitArrivals {
-    /// The source had it as an artifact.
+    /// When the source had an artifact of the commit.
     pub(super) fetched: Instant,
-    /// Each Kustomization was Ready with it, in the order of their names.
+    /// When each Kustomization was Ready with the commit, in the order of their names.
     pub(super) ready: Vec<Instant>,
 }
 
 impl CommitArrivals {
-    /// Sees a commit arrive at a source and at as many Kustomizations.
+    /// Waits until a watch has seen a commit at its source and at `count` Kustomizations.
     ///
     /// # Errors
-    /// When it has not within the limit: how all of them were last.
+    /// When the commit does not arrive in time. The error has the last state of all objects.
     pub(super) async fn of(
         commit: &str,
         count: usize,
@@ -45,18 +45,19 @@ impl CommitArrivals {
         Ok(Self { fetched, ready: ready.into_values().collect() })
     }
 
-    /// From each to the next in the order of their names; the first from the artifact.
+    /// The time from each Kustomization to the next one, in the order of their names. The first time begins at the
+    /// artifact.
     pub(super) fn hops(&self) -> impl Iterator<Item = Duration> {
         let before = std::iter::once(&self.fetched).chain(&self.ready);
         before.zip(&self.ready).map(|(from, to)| to.saturating_duration_since(*from))
     }
 
-    /// From a moment until each was there.
+    /// The time from `begun` until each Kustomization was Ready.
     pub(super) fn since(&self, begun: Instant) -> Vec<Duration> {
         self.ready.iter().map(|ready| ready.saturating_duration_since(begun)).collect()
     }
 
-    /// From a moment until all were there.
+    /// The time from `begun` until all Kustomizations were Ready.
     pub(super) fn all_since(&self, begun: Instant) -> Duration {
         self.since(begun).into_iter().max().unwrap_or_default()
     }

@@ -1,9 +1,10 @@
-//! Dropping a version in which many objects are stored: windlass migrates them, and so does the raw client, which takes the
-//! same steps: another version becomes that of storage, a pause in which API servers learn of it, each object written
-//! back, `storedVersions` trimmed, the version dropped.
+//! Measures how a CRD version is dropped in which many objects are stored. windlass migrates the objects, and so does
+//! the raw client for comparison.
 //!
-//! Here: the rounds. Elsewhere: costs (`super::test_bed`), the verdict (`super::measurements`), that a migration that
-//! is interrupted is resumed (`cargo xtask crash --scenario crds`).
+//! Both make another version the storage version, and wait until the API servers have learned of it. Then they write
+//! each object back, shorten `storedVersions` and drop the old version. This module has the rounds. `super::test_bed`
+//! reads the costs, and `super::measurements` gives the verdict. `cargo xtask crash --scenario crds` tests that an
+//! interrupted migration is resumed.
 
 use std::time::{Duration, Instant};
 
@@ -22,20 +23,20 @@ use super::{round_options, workload};
 use e2e::installation::{ObjectWatch, WatchSelection};
 use testbed::progress::step;
 
-/// The promise: windlass takes at most this many times what the raw client takes, from this many objects on. With few of
-/// them, judging the definition weighs more than writing them.
+/// The promised limit: windlass takes at most this many times the raw client's time, with this many objects or more.
+/// With few objects, windlass spends more time on checking the definition than on writing.
 const MAX_TIME_RATIO_FROM_COUNT: (f64, u32) = (1.2, 10_000);
 
-/// The promise: what windlass needs more, in MiB, than with a few objects.
+/// The promised limit: how much more memory, in MiB, windlass needs than with a few objects.
 const MAX_MEMORY_GROWTH_MIB: f64 = 48.0;
 
-/// Objects with which both do it once before anything is measured.
+/// How many objects both migrate once before the measurement.
 const WARM_UP_OBJECTS: u32 = 20;
 
-/// How many objects the raw client writes at once: as many as windlass, which leaves room for other clients.
+/// How many objects the raw client writes at once. windlass writes as many, to leave room for other clients.
 const AT_ONCE: usize = 4;
 
-/// How long API servers may take to store objects in a new version of storage; windlass waits as long.
+/// How long API servers may take until they store objects in a new storage version. windlass waits as long, too.
 const STORAGE_VERSION_DELAY: Duration = Duration::from_secs(5);
 
 /// How long one step may take.
@@ -107,7 +108,7 @@ fn measure(
     Ok(comparison)
 }
 
-/// A kind and its objects, in a namespace.
+/// A kind with its objects, in a namespace.
 struct BenchObjects {
     name: String,
     kind: String,
@@ -125,7 +126,7 @@ impl BenchObjects {
         format!("{}s", self.kind.to_lowercase())
     }
 
-    /// The definition with these versions, of which the last is that of storage.
+    /// The definition with these versions. The last one is the storage version.
     fn definition(&self, versions: &[&str]) -> String {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
             "properties": {"size": {"type": "integer"}, "text": {"type": "string"}}}}});
@@ -158,13 +159,13 @@ impl BenchObjects {
         format!("/apis/{GROUP}/v1/namespaces/{}/{}", self.name, self.plural())
     }
 
-    /// Where its status is written.
+    /// The API path of the definition's status.
     fn status(&self) -> String {
         let name = format!("{}.{GROUP}", self.plural());
         format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}/status")
     }
 
-    /// Creates the objects, as soon as their definition is served.
+    /// Creates the objects as soon as the API server serves their definition.
     async fn fill(&self, bed: &BenchTestbed) -> anyhow::Result<()> {
         let deadline = Instant::now() + STEP_TIMEOUT;
         while let Err(error) = bed.raw().names(&self.path()).await {
@@ -174,7 +175,7 @@ impl BenchObjects {
         bed.apply(&self.objects()).await.map(drop)
     }
 
-    /// Fails unless all objects are there, and stored in the version that stays.
+    /// Fails unless all objects exist and are stored in the new storage version.
     async fn check(&self, bed: &BenchTestbed) -> anyhow::Result<()> {
         let there = bed.raw().names(&self.path()).await?.len();
         ensure!(
@@ -194,7 +195,7 @@ impl BenchObjects {
         WatchSelection::of("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     }
 
-    /// Deletes the definition with its objects, so that the next round has none of them.
+    /// Deletes the definition with its objects, so that they do not affect the next round.
     async fn end(&self, bed: &BenchTestbed) -> anyhow::Result<()> {
         bed.raw().delete(&test_bed::prepare(&[self.definition(&["v1"])])?).await?;
         let only =

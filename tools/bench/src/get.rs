@@ -1,7 +1,7 @@
-//! `windlass get -A` in a large cluster: how soon it prints the first row, and how much memory it takes.
+//! Measures `windlass get -A` in a large cluster: how soon it prints the first row, and how much memory it needs.
 //!
-//! Here: the objects, which nothing reconciles, the rounds, the table, the verdict. Elsewhere: writing them
-//! (`super::raw_client`), measuring a process (`e2e::rusage`), judging times (`super::time_samples`).
+//! This module has the objects, the rounds, the table and the verdict. No controller reconciles these objects.
+//! `super::raw_client` writes them, `e2e::rusage` measures the process, and `super::time_samples` judges the times.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -20,19 +20,19 @@ use e2e::installation::{BuildProfile, OperatorUnderTest, TestInstallation, make,
 use e2e::rusage;
 use testbed::progress::{bold, green, red, step};
 
-/// The promise: the first row is printed within this time.
+/// The promised limit for the time until the first row is printed.
 const FIRST_ROW: Duration = Duration::from_secs(1);
 
-/// The promise: no more memory than this, in MiB.
+/// The promised limit for the memory, in MiB.
 const MAX_MEMORY_MIB: f64 = 100.0;
 
 /// How long one command may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How many status writes are under way at once.
+/// How many statuses are written at once.
 const AT_ONCE: usize = 16;
 
-/// Objects of a namespace.
+/// How many objects each namespace has.
 const OF_A_NAMESPACE: u32 = 100;
 
 /// How much is measured how often.
@@ -49,11 +49,11 @@ pub(crate) struct GetBenchOptions {
     rounds: u16,
 }
 
-/// What the command took.
+/// The costs of one run of the command.
 struct CommandCost {
     first: TimeSamples,
     all: TimeSamples,
-    /// MiB.
+    /// The peak of resident memory in MiB.
     peak: f64,
 }
 
@@ -63,7 +63,7 @@ struct CommandCost {
 /// When a row is missing, or the command took more than promised.
 pub(super) fn run(options: &GetBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    // What this program itself does is not measured, so only windlass is optimised.
+    // Only windlass is optimised. The work of this program itself is not measured.
     step("windlass itself", || make(BuildProfile::Release))?;
     let mut installation =
         TestInstallation::start_with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
@@ -110,7 +110,7 @@ fn measure(
     Ok(CommandCost { first, all, peak: cost.peak })
 }
 
-/// When the first row was printed, when the command ended, and how many lines it printed.
+/// The time until the first row, the time until the end, and the number of printed lines.
 fn timed(mut command: Command) -> anyhow::Result<(Duration, Duration, usize)> {
     let begun = Instant::now();
     let mut child = command.stdout(Stdio::piped()).spawn().context("windlass cannot be started")?;
@@ -120,7 +120,7 @@ fn timed(mut command: Command) -> anyhow::Result<(Duration, Duration, usize)> {
     for line in lines {
         line.context("the output cannot be read")?;
         count += 1;
-        // The titles come before.
+        // The first line is the header of the table.
         if count == 2 {
             first = Some(begun.elapsed());
         }
@@ -130,7 +130,7 @@ fn timed(mut command: Command) -> anyhow::Result<(Duration, Duration, usize)> {
     Ok((first.context("no row was printed")?, begun.elapsed(), count))
 }
 
-/// Creates the objects, and gives them the status of those that work.
+/// Creates the objects, and gives them the status of healthy ones.
 async fn fill(kubeconfig: &Path, options: &GetBenchOptions) -> anyhow::Result<()> {
     let raw = RawApiClient::connect(kubeconfig).await?;
     let namespaces: Vec<String> =
@@ -178,7 +178,7 @@ fn object(at: u32, is_release: bool) -> Value {
     }
 }
 
-/// What the status of an object says that works.
+/// The status of a healthy object.
 fn status(options: &GetBenchOptions, is_release: bool) -> Value {
     let at = "2026-11-24T12:00:00Z";
     let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";

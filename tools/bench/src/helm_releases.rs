@@ -1,9 +1,9 @@
-//! Many HelmReleases of one chart: a ConfigMap, a Deployment with one Pod and a Service, in a namespace of its own each;
-//! beside the raw client with the same objects.
+//! Measures many HelmReleases of one chart. The raw client applies the same objects for comparison.
 //!
-//! Here: the rounds: install, and with `--update` a new version of the chart for all.
-//! Elsewhere: the chart and where it comes from (`chart`), the objects (`super::workload`), costs (`super::test_bed`),
-//! the verdict (`super::measurements`).
+//! Each release is in its own namespace, and has a ConfigMap, a Service and a Deployment with one Pod. This module
+//! has the rounds: an install, and with `--update` a new version of the chart for all. `chart` has the chart and its
+//! source, and `super::workload` the objects. `super::test_bed` reads the costs, and `super::measurements` gives the
+//! verdict.
 
 pub(super) mod chart;
 
@@ -22,20 +22,20 @@ use super::workload::{NAMESPACE, WorkloadApp};
 use e2e::installation::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
-/// The promise: how many times as long as a client that applies the same objects a release takes, which also has its
-/// records, its status and the waiting.
+/// The promised limit: the time of a release as a multiple of the raw client's time. A release also writes its
+/// records and its status, and waits for its objects.
 const MAX_TIME_RATIO: f64 = 2.0;
 
-/// The promise for installing a hundred and waiting: CPU seconds.
+/// The promised CPU seconds for installing a hundred releases and waiting for them.
 const MAX_HUNDRED_RELEASES_CPU_SECONDS: f64 = 1.5;
 
-/// The promise for the memory at the peak of up to five hundred, in MiB.
+/// The promised peak of memory for up to five hundred releases, in MiB.
 const MAX_PEAK_MIB: f64 = 80.0;
 
-/// The promise for five hundred with a HelmChart each, for an install and for an update: CPU seconds.
+/// The promised CPU seconds for five hundred releases with a HelmChart each, for an install and for an update.
 const WITH_TEMPLATE: f64 = 7.5;
 
-/// The promise for installing five hundred with a HelmChart each, and for updating them: seconds.
+/// The promised seconds for installing five hundred releases with a HelmChart each, and for updating them.
 const MAX_INSTALL_AND_UPDATE_SECONDS: (f64, f64) = (28.0, 20.0);
 
 /// How many objects the chart has.
@@ -53,12 +53,12 @@ pub(crate) struct HelmReleaseBenchOptions {
 }
 
 impl HelmReleaseBenchOptions {
-    /// One install of so many that wait, by the operator alone.
+    /// The options for one install of so many releases by the operator alone. It waits until they are ready.
     pub(super) fn alone(count: u16) -> Self {
         Self { rounds: RoundCountOptions::alone(count), chart_template: true }
     }
 
-    /// What an install may take, and what an update.
+    /// The limits for an install and for an update.
     fn limits(&self) -> [BenchLimits; 2] {
         let peak = (self.rounds.count <= 500).then_some(MAX_PEAK_MIB);
         if self.chart_template {
@@ -83,10 +83,10 @@ pub(super) fn run(options: &HelmReleaseBenchOptions) -> anyhow::Result<()> {
     round_options::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
 }
 
-/// Measures on a bed that is there.
+/// Measures on an existing test bed.
 ///
 /// # Errors
-/// When something was not done in time.
+/// When a step does not end in time.
 pub(super) fn measure(
     runtime: &Runtime,
     bed: &BenchTestbed,
@@ -102,7 +102,7 @@ pub(super) fn measure(
     let [of_install, of_update] = limits;
     let mut install = BenchComparison::new(title("install"), count * OBJECTS_PER_CHART, of_install);
     let mut update = BenchComparison::new(title("update"), count * OBJECTS_PER_CHART, of_update);
-    // The first request of a client costs more: it opens connections and reads kinds and schemas.
+    // The first request of a client costs more, because the client opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             if !options.rounds.is_alone {
@@ -140,12 +140,12 @@ pub(super) fn measure(
     Ok(all)
 }
 
-/// One of both in one round.
+/// The work of the raw client or of the operator in one round.
 struct HelmReleaseBenchSide<'a> {
     bed: &'a BenchTestbed,
     options: &'a HelmReleaseBenchOptions,
     who: MeasuredProcess,
-    /// The value of the label, and the name of the source and of the HelmChart.
+    /// The value of the workload label. The source and the HelmChart have it as their name.
     work: String,
     apps: Vec<WorkloadApp>,
     origin: BenchChartOrigin,
@@ -182,7 +182,7 @@ impl<'a> HelmReleaseBenchSide<'a> {
         }
     }
 
-    /// Applies a version of the objects by the raw client.
+    /// Applies a version of the objects with the raw client.
     async fn raw(&self, version: u32) -> anyhow::Result<PhaseCost> {
         let manifests = self.apps.iter().map(|app| chart::manifests(app, version)).collect();
         let waits = self.options.rounds.wait;
@@ -207,14 +207,14 @@ impl<'a> HelmReleaseBenchSide<'a> {
         self.arrive(&mut watch, 1, begun, &before).await
     }
 
-    /// A new version of the chart: each `spec.chart` asks for it, or the one HelmChart has it.
+    /// Publishes a new version of the chart. Each `spec.chart` requests it, or the common HelmChart has it.
     async fn upgrade(&self) -> anyhow::Result<PhaseCost> {
         let mut watch = ObjectWatch::begin(self.bed.client(), &test_bed::releases()).await?;
         watch.forget();
         let commit = self.origin.publish(&self.work, 2)?;
         let releases = test_bed::prepare(&self.releases(2))?;
         if self.options.chart_template {
-            // The index was read long ago; reading it again is not part of the work.
+            // In practice the operator has read the index before, so reading it is not measured.
             self.bed.announce_repository(&self.work).await?;
         }
         let before = self.bed.read(self.who)?;
@@ -226,7 +226,7 @@ impl<'a> HelmReleaseBenchSide<'a> {
         self.arrive(&mut watch, 2, begun, &before).await
     }
 
-    /// Waits until every HelmRelease has a version.
+    /// Waits until every HelmRelease has the version.
     async fn arrive(
         &self,
         watch: &mut ObjectWatch,
@@ -250,7 +250,7 @@ impl<'a> HelmReleaseBenchSide<'a> {
         self.bed.spent(before, times)
     }
 
-    /// Removes the releases, and waits until they are gone; what the raw client made stays.
+    /// Removes the releases, and waits until they are deleted. The objects of the raw client stay.
     async fn remove(&self) -> anyhow::Result<()> {
         if self.who == MeasuredProcess::Raw {
             return Ok(());
@@ -293,7 +293,8 @@ spec:
     }
 }
 
-/// Whether the newest release is of a version of the chart. Of a chart in Git the version may carry a commit.
+/// Whether the newest release has this version of the chart. The version of a chart from Git may have the commit as a
+/// suffix.
 pub(super) fn has_released(seen: &WatchedObject, version: &str) -> bool {
     let released = seen.value("/status/history/0/chartVersion").as_str().unwrap_or_default();
     released.split('+').next() == Some(version)

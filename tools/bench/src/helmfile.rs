@@ -1,6 +1,7 @@
-//! How fast helmfiles are listed and rendered, and in how much memory, beside the real helmfile with Helm.
+//! Measures how fast windlass lists and renders helmfiles, and in how much memory. The original helmfile with Helm
+//! does the same for comparison.
 //!
-//! Here: the helmfiles. Elsewhere: whole processes, table and verdict (`process_comparison`).
+//! This module has the helmfiles. `process_comparison` runs the processes, and has the table and the verdict.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +17,16 @@ use conformance::corpus::{CorpusCase, CorpusKind};
 use e2e::installation::{BuildProfile, make, program};
 use testbed::progress::step;
 
-/// The promise: how many times faster than helmfile a process is.
+/// The promised limit: how many times faster than helmfile a process is.
 const MIN_SPEEDUP_RATIO: f64 = 20.0;
 
 /// How many releases the helmfiles have.
 const RELEASE_COUNTS: [u16; 2] = [10, 200];
 
-/// Our own chart of all releases.
+/// The chart that all releases use. It is one of the project's own charts.
 const CHART: &str = "web";
 
-/// One level of releases needs the one before it.
+/// The releases are in levels. Each level needs the previous one.
 const HELMFILE: &str = r#"environments:
   default:
     values:
@@ -103,7 +104,7 @@ pub(super) fn run(options: &HelmfileBenchOptions) -> anyhow::Result<()> {
     )
 }
 
-/// A helmfile of so many releases with its chart.
+/// The files of a helmfile with so many releases, and its chart.
 fn files(releases: u16) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
     let charts = CorpusCase::load(CorpusKind::Charts, &[CHART.to_owned()])?;
     let mut files = charts.first().context("the chart is not there")?.files()?;

@@ -1,8 +1,9 @@
-//! One Helmfile of many releases of one chart, in a namespace of its own each: the install beside the raw client with the
-//! same objects, and what the settled Helmfile costs at each interval.
+//! Measures one Helmfile with many releases of one chart, each in its own namespace.
 //!
-//! Here: the rounds, listening, the verdict. Elsewhere: the chart (`super::helm_releases::chart`), the objects
-//! (`super::workload`), costs (`super::test_bed`), what is heard (`super::idle`).
+//! It measures the install, with the raw client and the same objects for comparison. Then it measures the costs of
+//! the settled Helmfile at each interval. This module has the rounds and the verdict. `super::helm_releases::chart`
+//! has the chart, and `super::workload` the objects. `super::test_bed` reads the costs, and `super::idle` counts
+//! requests.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -23,19 +24,19 @@ use super::workload::{self, NAMESPACE, WorkloadApp};
 use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
-/// The promise for an install: total time as a multiple of the raw client's.
+/// The promised limit for an install: the total time as a multiple of the raw client's time.
 const MAX_INSTALL_TIME_RATIO: f64 = 2.0;
 
-/// The promise for the memory at the peak of up to a hundred releases, in MiB.
+/// The promised peak of memory for up to a hundred releases, in MiB.
 const MAX_PEAK_MIB: f64 = 80.0;
 
-/// The promise for a pass of a settled Helmfile of up to a hundred releases: CPU seconds.
+/// The promised CPU seconds for a run of a settled Helmfile with up to a hundred releases.
 const MAX_PASS_CPU_SECONDS: f64 = 0.05;
 
 /// The interval of the Helmfile and of its source.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How many intervals are listened to.
+/// During how many intervals the requests are counted.
 const MEASURED_INTERVAL_COUNT: u32 = 4;
 
 /// How many objects the chart has.
@@ -131,7 +132,7 @@ fn measure(
     let title =
         format!("a Helmfile of {count} releases of {OBJECTS_PER_CHART} objects, until ready");
     let mut install = BenchComparison::new(title, count * OBJECTS_PER_CHART, limits);
-    // The first request of a client costs more: it opens connections and reads kinds and schemas.
+    // The first request of a client costs more, because the client opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             HelmfileReleaseBenchSide::prepare(bed, MeasuredProcess::Raw, 0, 1)
@@ -175,11 +176,11 @@ fn listen(bed: &BenchTestbed) -> anyhow::Result<IdleMeasurement> {
     })
 }
 
-/// One of both in one round.
+/// The work of the raw client or of the operator in one round.
 struct HelmfileReleaseBenchSide<'a> {
     bed: &'a BenchTestbed,
     who: MeasuredProcess,
-    /// The value of the label, and the name of the source and of the Helmfile.
+    /// The value of the workload label. The source and the Helmfile have it as their name.
     work: String,
     apps: Vec<WorkloadApp>,
     repository: StoryGitRepository,
@@ -205,7 +206,7 @@ impl<'a> HelmfileReleaseBenchSide<'a> {
         }
     }
 
-    /// Applies the objects by the raw client, and waits for them.
+    /// Applies the objects with the raw client, and waits for them.
     async fn raw(&self) -> anyhow::Result<PhaseCost> {
         let manifests = self.apps.iter().map(|app| chart::manifests(app, 1)).collect();
         let deployments = self.apps.len();
@@ -214,7 +215,7 @@ impl<'a> HelmfileReleaseBenchSide<'a> {
             .await
     }
 
-    /// The source is there before; the time is from the Helmfile's creation until it is Ready.
+    /// Creates the Helmfile and waits until it is Ready. The source exists before, so only the Helmfile is measured.
     async fn release(&self) -> anyhow::Result<PhaseCost> {
         let commit = self.publish()?;
         let mut watch =
@@ -234,7 +235,7 @@ impl<'a> HelmfileReleaseBenchSide<'a> {
         self.bed.spent(&before, vec![time])
     }
 
-    /// Commits the chart and the helmfile; returns the commit.
+    /// Commits the chart and the helmfile, and returns the commit.
     fn publish(&self) -> anyhow::Result<String> {
         let mut helmfile = "helmDefaults: {wait: true, timeout: 600}\nreleases:\n".to_owned();
         for WorkloadApp { name, namespace, work, .. } in &self.apps {
@@ -273,7 +274,7 @@ spec:
         )
     }
 
-    /// Removes the releases, and waits until they are gone; what the raw client made stays.
+    /// Removes the releases, and waits until they are deleted. The objects of the raw client stay.
     async fn remove(&self) -> anyhow::Result<()> {
         if self.who == MeasuredProcess::Raw {
             return Ok(());
@@ -282,7 +283,7 @@ spec:
     }
 }
 
-/// The Helmfiles.
+/// Selects the Helmfiles.
 fn helmfiles() -> WatchSelection {
     WatchSelection::of("helmfile.windlass.dev/v1alpha1", "Helmfile").within(NAMESPACE)
 }

@@ -1,6 +1,7 @@
-//! One push that thousands of Kustomizations and HelmReleases wait for, all of which read one ConfigMap of variables.
+//! Measures one push that thousands of Kustomizations and HelmReleases wait for. All of them read one ConfigMap with
+//! variables.
 //!
-//! Here: the command line, the promises. Elsewhere: the objects and the steps (`super::scale`).
+//! This module has the command line and the promised limits. `super::scale` has the objects and the steps.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use super::scale::step_costs::{ScalePromise, ScaleReport};
 use super::scale::tenant_workload::TenantWorkload;
 use super::{scale, time_samples};
 
-/// The promise: how often the ConfigMap is read after one push.
+/// The promised limit: how often windlass reads the ConfigMap after one push.
 const MAX_READ_COUNT: f64 = 20.0;
 
-/// How many objects each applies.
+/// How many objects each Kustomization and HelmRelease applies.
 const OBJECTS_PER_APPLIER: usize = 2;
 
-/// How long nothing happens before the push: memory of the start is given back, or not.
+/// How long nothing happens before the push, so that the allocator can return memory of the start.
 const REST_PERIOD: Duration = Duration::from_secs(15);
 
 /// How much there is, and which part of it.
@@ -46,7 +47,7 @@ pub(crate) struct HerdBenchOptions {
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// When something did not happen, or took more than promised.
+/// When a step did not end, or exceeded a promised limit.
 pub(super) fn run(options: &HerdBenchOptions) -> anyhow::Result<()> {
     let kustomizations = usize::try_from(options.kustomizations)?;
     let helm_releases = usize::try_from(options.helmreleases)?;

@@ -1,7 +1,7 @@
-//! What settled Kustomizations cost when nothing happens but the time that passes.
+//! Measures the costs of settled Kustomizations when nothing changes.
 //!
-//! Here: settling them, listening, the table, the verdict.
-//! Elsewhere: the objects (`super::workload`), what was asked (`super::audit`).
+//! This module settles them, counts requests, and has the table and the verdict. `super::workload` makes the objects,
+//! and `super::audit` reads the requests.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use super::workload::{self, WorkloadApp};
 use e2e::installation::ObjectWatch;
 use testbed::progress::{bold, green, red, step};
 
-/// The interval of all objects: each is reconciled several times while they are listened to.
+/// The interval of all objects. It is short, so that each object is reconciled several times during the measurement.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long the work before may take.
+/// How long the objects may take to settle before the measurement.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// After listening, for the last watches to be opened again after their lists.
+/// The time after the measurement in which the last watches can be opened after their lists.
 const WATCH_REOPEN_DELAY: Duration = Duration::from_secs(2);
 
 /// How many for how long.
@@ -45,18 +45,18 @@ pub(crate) struct IdleBenchOptions {
     target: BenchTarget,
 }
 
-/// What was heard.
+/// The costs during the measurement.
 pub(super) struct IdleMeasurement {
     /// The operator's requests to the API server.
     pub(super) requests: RequestCounts,
-    /// CPU seconds of the operator in that time.
+    /// The CPU seconds of the operator during the measurement.
     pub(super) cpu: f64,
-    /// Highest resident memory of the operator since its start, in MiB.
+    /// The highest resident memory of the operator since its start, in MiB.
     pub(super) peak: f64,
 }
 
 impl IdleMeasurement {
-    /// Listens to the operator for a while.
+    /// Measures the operator for the given time.
     ///
     /// # Errors
     /// When there is no audit log, or the operator has ended.
@@ -71,14 +71,14 @@ impl IdleMeasurement {
         Ok(Self { requests, cpu, peak: process_usage::peak_mebibytes(bed.operators())? })
     }
 
-    /// The requests for programs.
+    /// The requests as JSON.
     pub(super) fn to_json(&self) -> Vec<serde_json::Value> {
         let lines = self.requests.iter();
         let line = |(purpose, verb, resource, tally)| serde_json::json!({"purpose": purpose, "verb": verb, "resource": resource, "tally": tally});
         lines.map(line).collect()
     }
 
-    /// Prints the requests, and whether any was work.
+    /// Prints the requests, and whether a request was for work on objects.
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
     pub(super) fn print(&self) {
         println!(
@@ -102,10 +102,10 @@ impl IdleMeasurement {
     }
 }
 
-/// Listens, and prints the table.
+/// Measures, and prints the table.
 ///
 /// # Errors
-/// When there was a request that is not needed to keep watches and the Lease.
+/// When a request did more than keep watches or the Lease alive.
 pub(super) fn run(options: &IdleBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let mut bed = BenchTestbed::open(&runtime, &options.target)?;
@@ -144,7 +144,7 @@ fn listen(
     Ok(heard)
 }
 
-/// Returns the manifests of the Kustomizations and of their source.
+/// Applies the Kustomizations and their source, and returns the manifests.
 async fn install(
     bed: &BenchTestbed,
     options: &IdleBenchOptions,

@@ -1,12 +1,12 @@
-//! New tags of one image, chosen by many ImagePolicies and written into one repository by several automations: how soon they
-//! are pushed, in how many pushes and with what requests, by windlass and by Flux's image controllers, one after the other on
-//! one control plane.
+//! Measures new tags of one image, which many ImagePolicies choose and several automations write into one repository.
 //!
-//! Here: the rounds, the tables, the verdict. In the folder: the objects (`objects`), the registry and the repository
-//! (`workload`). Elsewhere: costs (`super::test_bed`), which versions of Flux (`testbed::oracle`).
+//! It measures how soon the tags are pushed, in how many pushes and with which requests. windlass and Flux's image
+//! controllers run one after the other on one control plane. This module has the rounds, the tables and the verdict.
+//! `objects` has the objects, and `workload` the registry and the repository. `super::test_bed` reads the costs, and
+//! `testbed::oracle` has the versions of Flux.
 //!
-//! Flux's side is the image-reflector- and the image-automation-controller; its source-controller, which neither needs, does
-//! not run. windlass fetches the repository for its GitRepository besides, which counts as its own.
+//! For Flux, only the image-reflector-controller and the image-automation-controller run. Neither needs the
+//! source-controller. windlass also fetches the repository for its GitRepository, and this counts as its cost.
 
 mod objects;
 mod workload;
@@ -25,8 +25,8 @@ use super::time_samples;
 use e2e::installation::{BuildProfile, OperatorUnderTest, make};
 use testbed::progress::{bold, green, red, step};
 
-/// What windlass may take: so many seconds from the request of a scan to the last file, and a fifth of the CPU and the memory
-/// that Flux takes.
+/// The promised limits of windlass: the seconds from the request of a scan to the last file, and a fifth of Flux's
+/// CPU and memory.
 const PROMISE: BenchLimits = BenchLimits {
     total: Some(5.0),
     cpu_ratio: Some(0.2),
@@ -36,10 +36,10 @@ const PROMISE: BenchLimits = BenchLimits {
     peak: None,
 };
 
-/// The promise: automations of one repository push together.
+/// The promised limit: the automations of one repository push together, in this many pushes.
 const MAX_PUSHES_PER_ROUND: usize = 1;
 
-/// Columns of the tables.
+/// The titles of the columns.
 const COLUMNS: [&str; 2] = ["Flux", "windlass"];
 
 /// How much is measured.
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     rounds: u16,
 }
 
-/// The operator that is measured.
+/// The operator that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ImageOperator {
     Flux,
@@ -64,7 +64,7 @@ enum ImageOperator {
 }
 
 impl ImageOperator {
-    /// The namespace and the repository of its work.
+    /// The name of the operator's namespace and repository.
     const fn part(self) -> &'static str {
         match self {
             Self::Flux => "images-flux",
@@ -73,24 +73,24 @@ impl ImageOperator {
     }
 }
 
-/// What one round took.
+/// The costs of one round.
 #[derive(Debug, Clone)]
 struct UpdateRound {
-    /// From the request of the scan until each file had its tag.
+    /// The costs from the request of the scan until each file has its tag.
     phase: PhaseCost,
     requests: ServerRequests,
-    /// Commits that the branch has more.
+    /// How many commits the branch got.
     commits: usize,
 }
 
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// One of both did not do the work, or windlass took more than it promises.
+/// An operator did not do the work, or windlass exceeded a promised limit.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let flux = programs()?;
-    // What this program itself does is not measured, so only windlass is optimised.
+    // Only windlass is optimised. The work of this program itself is not measured.
     step("windlass itself", || make(BuildProfile::Release))?;
     let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
     let load = time_samples::load();
@@ -116,7 +116,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Flux's controllers, built if they are not there.
+/// The command lines of Flux's controllers. They are built if they are missing.
 fn programs() -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     for oracle in
@@ -151,7 +151,7 @@ fn measure(
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
         let what = format!("{operator:?}, round {number}: new tags");
-        // The files have the first version.
+        // The files already have the first version.
         let version = u32::from(number) + 1;
         rounds.push(step(&what, || runtime.block_on(round(bed, &workload, version)))?);
     }
@@ -159,7 +159,7 @@ fn measure(
     Ok(rounds)
 }
 
-/// Has a version come out, and waits until nothing goes on any more.
+/// Publishes a version, and waits until the Git server gets no more requests.
 async fn round(
     bed: &BenchTestbed,
     workload: &ImageWorkload<'_>,
@@ -194,12 +194,12 @@ fn compared(options: &Options, flux: &[UpdateRound], windlass: &[UpdateRound]) -
     of(flux).against(of(windlass), COLUMNS, PROMISE)
 }
 
-/// A line of the second table: the most of all rounds.
+/// A row of the second table: the highest number of all rounds.
 struct ServerRow {
     what: &'static str,
     flux: usize,
     windlass: usize,
-    /// What windlass promised.
+    /// The promised limit of windlass.
     limit: Option<usize>,
 }
 

@@ -1,10 +1,10 @@
-//! A chain of Kustomizations of one GitRepository, each of which depends on the one before, and what is done to it.
+//! A chain of Kustomizations of one GitRepository, each of which depends on the previous one.
 //!
-//! Here: making it, a commit that changes all of it, edits and deletions by hand. Elsewhere: what is measured with it
-//! (`super::wake`, `super::versus`), seeing a commit arrive (`super::commit_arrivals`).
+//! This module creates the chain, commits changes, and edits and deletes objects by hand. `super::wake` and
+//! `super::versus` measure with it, and `super::commit_arrivals` watches commits arrive.
 //!
-//! All moments are taken in this process, when a watch delivers an object; an edit begins just before its request
-//! is sent. So the times contain the API server's share and are an upper limit of the operator's own.
+//! All times are taken in this process when a watch delivers an object. An edit begins just before its request is
+//! sent. So the times include the API server's share, and are an upper limit of the operator's own times.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::commit_arrivals::CommitArrivals;
 use super::workload;
 use e2e::installation::{ObjectWatch, TestInstallation, WatchSelection, WatchedObject};
 
-/// How many Kustomizations depend on each other in a row, unless another number is given.
+/// How many Kustomizations the chain has by default.
 pub(super) const CHAIN_KUSTOMIZATION_COUNT: usize = 10;
 
 const NAMESPACE: &str = "bench";
@@ -27,21 +27,21 @@ const NAMESPACE: &str = "bench";
 pub(super) struct KustomizationChain<'a> {
     installation: &'a TestInstallation,
     repository: StoryGitRepository,
-    /// Counts the commits; the objects carry the number.
+    /// The number of the last commit, which the objects have as a value.
     round: u32,
-    /// How many Kustomizations there are.
+    /// The number of Kustomizations.
     length: usize,
-    /// The interval of all of it.
+    /// The interval of the Kustomizations and of their source.
     interval: &'static str,
-    /// How long one thing may take.
+    /// The time limit of each step.
     limit: Duration,
 }
 
 impl<'a> KustomizationChain<'a> {
-    /// Nothing on the cluster yet. `name` is that of the repository, which does not exist.
+    /// A chain that is not on the cluster yet. `name` is the name of its new Git repository.
     ///
     /// # Errors
-    /// When there can be no such repository.
+    /// When the repository cannot be created.
     pub(super) fn new(
         installation: &'a TestInstallation,
         name: &str,
@@ -53,21 +53,22 @@ impl<'a> KustomizationChain<'a> {
         Ok(Self { installation, repository, round: 0, length, interval, limit })
     }
 
-    /// With so many Kustomizations.
+    /// The same chain with so many Kustomizations.
     pub(super) fn of_length(self, length: usize) -> Self {
         Self { length, ..self }
     }
 
-    /// Makes the chain, then the source that it waits for.
+    /// Creates the chain, and then the source that it waits for.
     ///
     /// # Errors
-    /// When it is not all Ready in time.
+    /// When not all Kustomizations are Ready in time.
     pub(super) async fn install(&mut self) -> anyhow::Result<CommitArrivals> {
         let commit = self.commit()?;
         self.apply("namespace.yaml", &workload::namespace(NAMESPACE))?;
         self.apply("chain.yaml", &chain(self.length, self.interval))?;
         let mut watch = self.watch_chain().await?;
-        // Each has seen that its source is missing; from here on only wake-ups can help.
+        // Each Kustomization has reported that its source is missing. From here on only a wake-up makes it run in
+        // time.
         let mut ready_names = BTreeSet::new();
         while ready_names.len() < self.length {
             let seen =
@@ -81,10 +82,10 @@ impl<'a> KustomizationChain<'a> {
         CommitArrivals::of(&commit, self.length, &mut watch, self.limit).await
     }
 
-    /// Deletes all of it, and waits until it is gone.
+    /// Deletes the chain and its source, and waits until they are gone.
     ///
     /// # Errors
-    /// When it does not go.
+    /// When an object is not deleted.
     pub(super) fn remove(&self) -> anyhow::Result<()> {
         for file in ["chain.yaml", "source.yaml"] {
             let file = self.installation.git().folder().join(file).display().to_string();
@@ -93,10 +94,10 @@ impl<'a> KustomizationChain<'a> {
         Ok(())
     }
 
-    /// Commits a change to every object, and says that there is something new.
+    /// Commits a change of every object, and requests a reconciliation of the source.
     ///
     /// # Errors
-    /// When it is not applied in time.
+    /// When the change is not applied in time.
     pub(super) async fn push(&mut self) -> anyhow::Result<(Instant, CommitArrivals)> {
         let mut watch = self.watch_chain().await?;
         watch.forget();
@@ -109,10 +110,10 @@ impl<'a> KustomizationChain<'a> {
         Ok((begun, CommitArrivals::of(&commit, self.length, &mut watch, self.limit).await?))
     }
 
-    /// Edits the object of a hop, and waits until it is put back.
+    /// Edits the object of one Kustomization, and waits until windlass has corrected it.
     ///
     /// # Errors
-    /// When it is not in time.
+    /// When the object is not corrected in time.
     pub(super) async fn edit(&self, number: usize) -> anyhow::Result<Duration> {
         let name = hop(number % self.length + 1);
         let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
@@ -128,10 +129,10 @@ impl<'a> KustomizationChain<'a> {
         Ok(back.at.saturating_duration_since(begun))
     }
 
-    /// Deletes the object of a hop, and waits until it is there again.
+    /// Deletes the object of one Kustomization, and waits until it exists again.
     ///
     /// # Errors
-    /// When it is not in time.
+    /// When the object is not created in time.
     pub(super) async fn delete(&self, number: usize) -> anyhow::Result<Duration> {
         let name = hop(number % self.length + 1);
         let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
@@ -189,7 +190,7 @@ fn hop(number: usize) -> String {
     format!("hop-{number:03}")
 }
 
-/// The Kustomizations, each of which depends on the one before.
+/// The manifests of the Kustomizations.
 fn chain(length: usize, interval: &str) -> String {
     let mut text = String::new();
     for number in 1..=length {

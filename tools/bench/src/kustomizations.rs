@@ -1,8 +1,8 @@
-//! Many Kustomizations, each of a ConfigMap and a Deployment with one Pod in a namespace of its own, all of one
-//! GitRepository; beside the raw client with the same objects.
+//! Measures many Kustomizations of one GitRepository. The raw client applies the same objects for comparison.
 //!
-//! Here: the rounds: install, and with `--update` a commit that changes everything.
-//! Elsewhere: the objects (`super::workload`), costs (`super::test_bed`), the verdict (`super::measurements`).
+//! Each Kustomization has a ConfigMap and a Deployment with one Pod in its own namespace. This module has the rounds:
+//! an install, and with `--update` a commit that changes everything. `super::workload` makes the objects,
+//! `super::test_bed` reads the costs, and `super::measurements` gives the verdict.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use super::workload::{self, WorkloadApp};
 use e2e::installation::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
-/// The promise for installing a hundred and waiting until they are healthy: CPU seconds, and MiB at the peak.
+/// The promised CPU seconds and peak MiB for installing a hundred Kustomizations and waiting until they are healthy.
 const MAX_HUNDRED_INSTALL_COST: (f64, f64) = (1.2, 60.0);
 
 /// When an installation begins.
@@ -43,7 +43,7 @@ pub(crate) struct KustomizationBenchOptions {
 }
 
 impl KustomizationBenchOptions {
-    /// One install of so many that wait, by the operator alone.
+    /// The options for one install of so many Kustomizations by the operator alone. It waits until they are healthy.
     pub(super) fn alone(count: u16) -> Self {
         Self { rounds: RoundCountOptions::alone(count), from: InstallationStart::Kustomizations }
     }
@@ -51,7 +51,7 @@ impl KustomizationBenchOptions {
     fn limits(&self) -> BenchLimits {
         let is_promised = self.rounds.count <= 100 && self.rounds.wait;
         BenchLimits {
-            // Without waiting the raw client is done before Pods are; nothing is promised about that.
+            // Without waiting, the raw client ends before the Pods are ready. So no limit is promised then.
             ratio: self.rounds.wait.then_some(MAX_TIME_RATIO),
             cpu: is_promised.then_some(MAX_HUNDRED_INSTALL_COST.0),
             peak: is_promised.then_some(MAX_HUNDRED_INSTALL_COST.1),
@@ -68,10 +68,10 @@ pub(super) fn run(options: &KustomizationBenchOptions) -> anyhow::Result<()> {
     round_options::run(&options.rounds.target, |runtime, bed| measure(runtime, bed, options))
 }
 
-/// Measures on a bed that is there.
+/// Measures on an existing test bed.
 ///
 /// # Errors
-/// When something was not done in time.
+/// When a step does not end in time.
 pub(super) fn measure(
     runtime: &Runtime,
     bed: &BenchTestbed,
@@ -82,9 +82,9 @@ pub(super) fn measure(
     let limits = if bed.is_windlass() { options.limits() } else { BenchLimits::default() };
     let title = |what: &str| format!("{count} Kustomizations of 2 objects, {what}, {waiting}");
     let mut install = BenchComparison::new(title("install"), count * 2, limits);
-    // Nothing is promised about it.
+    // No limit is promised for an update.
     let mut update = BenchComparison::new(title("update"), count * 2, BenchLimits::default());
-    // The first request of a client costs more: it opens connections and reads kinds and schemas.
+    // The first request of a client costs more, because the client opens connections and reads kinds and schemas.
     step("both once with one", || {
         runtime.block_on(async {
             if !options.rounds.is_alone {
@@ -124,7 +124,7 @@ pub(super) fn measure(
                 Ok(())
             })?;
         }
-        // The objects of one round would count as memory of the next.
+        // The objects of a round are removed, because the next round would count them as memory.
         step(&format!("round {round}: removal"), || {
             sides.iter().try_for_each(|side| runtime.block_on(side.remove()))
         })?;
@@ -135,19 +135,19 @@ pub(super) fn measure(
     Ok(all)
 }
 
-/// One of both in one round.
+/// The work of the raw client or of the operator in one round.
 struct KustomizationBenchSide<'a> {
     bed: &'a BenchTestbed,
     options: &'a KustomizationBenchOptions,
     who: MeasuredProcess,
-    /// The value of the label, and the name of the GitRepository.
+    /// The value of the workload label. The GitRepository has it as its name.
     work: String,
     apps: Vec<WorkloadApp>,
     repository: StoryGitRepository,
 }
 
 impl<'a> KustomizationBenchSide<'a> {
-    /// Its namespaces and, for the operator, its commit.
+    /// Creates the namespaces and, for the operator, commits the files.
     async fn prepare(
         bed: &'a BenchTestbed,
         options: &'a KustomizationBenchOptions,
@@ -191,7 +191,7 @@ impl<'a> KustomizationBenchSide<'a> {
         self.bed.spent(&before, arrivals.since(arrivals.fetched))
     }
 
-    /// Applies a version of the objects by the raw client.
+    /// Applies a version of the objects with the raw client.
     async fn raw(&self, version: u32) -> anyhow::Result<PhaseCost> {
         let manifests = self.manifests(version);
         let waits = self.options.rounds.wait;
@@ -234,7 +234,8 @@ impl<'a> KustomizationBenchSide<'a> {
         self.bed.spent(&before, arrivals.since(arrivals.fetched))
     }
 
-    /// Deletes the Flux objects, and waits until what they applied is gone; what the raw client made stays.
+    /// Deletes the Flux objects, and waits until the objects that they applied are deleted. The objects of the raw
+    /// client stay.
     async fn remove(&self) -> anyhow::Result<()> {
         if self.who == MeasuredProcess::Raw {
             return Ok(());

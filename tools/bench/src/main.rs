@@ -1,10 +1,14 @@
-//! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
+//! `cargo xtask bench` measures windlass, mostly on a real control plane, and compares the results with the promised
+//! limits.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`, `mixed_chain`, `push_chain`, `apply`, `kustomizations`,
-//! `helm_releases`, `idle`, `notice`, `settle`, `scale`, `herd`, `sources`, `template`, `build`, `helmfile`,
-//! `helmfile_releases`, `crds`, `get`, `images`, `notify`, `receive`, `trust`, `versus`), with what (`test_bed`,
-//! `raw_client`, `round_options`, `workload`, `kustomization_chain`), how it is counted (`commit_arrivals`, `audit`,
-//! `memory_samples`, `metrics_page`, `process_comparison`), what the numbers come to (`time_samples`, `measurements`).
+//! This module has the command line.
+//! * Measurements with a control plane: `wake`, `mixed_chain`, `push_chain`, `apply`, `kustomizations`,
+//!   `helm_releases`, `helmfile_releases`, `idle`, `notice`, `settle`, `scale`, `herd`, `sources`, `crds`, `get`,
+//!   `images`, `notify`, `receive`, `versus`.
+//! * Measurements of single processes: `template`, `build`, `helmfile`, `trust`.
+//! * The means: `test_bed`, `raw_client`, `round_options`, `workload`, `kustomization_chain`.
+//! * Counting: `commit_arrivals`, `audit`, `memory_samples`, `metrics_page`, `process_comparison`.
+//! * Results: `time_samples`, `measurements`.
 
 mod apply;
 mod audit;
@@ -124,7 +128,7 @@ enum BenchKind {
 /// Measures, and prints a table.
 ///
 /// # Errors
-/// When something did not happen at all, or was slower than its limit.
+/// When a step does not end at all, or exceeds its limit.
 fn run(command: &BenchKind) -> anyhow::Result<()> {
     match command {
         BenchKind::Wake(options) => wake::run(options),
@@ -152,7 +156,8 @@ fn run(command: &BenchKind) -> anyhow::Result<()> {
     }
 }
 
-/// Measures with everything optimised: a slow raw client would flatter the operator that is compared with it.
+/// Measures with an optimised build of this program. A slow raw client would make the operator look better than it
+/// is.
 fn as_shipped(measure: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     if !cfg!(debug_assertions) {
         return measure();
@@ -175,7 +180,7 @@ fn main() -> ExitCode {
 mod tests {
     use clap::CommandFactory as _;
 
-    /// clap finds out that a command is put together wrongly only when that command is used.
+    /// clap reports a faulty definition of a command only when that command is used. This test uses every command.
     #[test]
     fn every_command_is_put_together_right() {
         super::BenchArguments::command().debug_assert();

@@ -1,6 +1,7 @@
-//! Figures of the operator beside those of the raw client, and whether they keep what we promise.
+//! Compares the figures of the operator with those of the raw client, and with the promised limits.
 //!
-//! Here: medians, ratios, the tables, the verdict. Elsewhere: measuring (`super::test_bed`), counting (`super::audit`).
+//! This module has the medians, ratios, tables and the verdict. `super::test_bed` measures, and `super::audit` counts
+//! requests.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -19,45 +20,45 @@ pub(crate) enum FigureOutputFormat {
     Json,
 }
 
-/// What one piece of work cost the raw client or the operator that did it.
+/// The costs of one piece of work for the raw client or the operator.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PhaseCost {
-    /// Seconds until all of it was done.
+    /// The seconds until all of the work was done.
     pub(super) total: f64,
-    /// Seconds until half of it was done; none when it has only one part.
+    /// The seconds until half of the work was done. It is none if the work has only one part.
     pub(super) half: Option<f64>,
-    /// CPU seconds of that program, until the cluster was quiet again.
+    /// The CPU seconds of the program until the cluster was quiet again.
     pub(super) cpu: f64,
-    /// CPU seconds of the API server in that time.
+    /// The CPU seconds of the API server in the same time.
     pub(super) server_cpu: Option<f64>,
-    /// Highest resident memory of that program, since its start, in MiB.
+    /// The highest resident memory of the program since its start, in MiB.
     pub(super) peak: f64,
-    /// Its requests to the API server.
+    /// The requests of the program to the API server.
     pub(super) requests: Option<RequestCounts>,
 }
 
-/// What the operator may take at most.
+/// The limits of the operator.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BenchLimits {
-    /// Seconds until all of it is done.
+    /// The seconds until all of the work is done.
     pub(super) total: Option<f64>,
-    /// Total time, as a multiple of the raw client's.
+    /// The total time as a multiple of the raw client's time.
     pub(super) ratio: Option<f64>,
     /// CPU seconds.
     pub(super) cpu: Option<f64>,
-    /// MiB.
+    /// The peak of memory in MiB.
     pub(super) peak: Option<f64>,
-    /// CPU seconds, as a multiple of another operator's.
+    /// The CPU seconds as a multiple of the other operator's.
     pub(super) cpu_ratio: Option<f64>,
-    /// Memory, as a multiple of another operator's.
+    /// The memory as a multiple of the other operator's.
     pub(super) peak_ratio: Option<f64>,
 }
 
-/// The same work done by both, several times.
+/// The costs of both programs for the same work, over several rounds.
 #[derive(Debug)]
 pub(super) struct BenchComparison {
     title: String,
-    /// How many objects the work is about.
+    /// How many objects the work has.
     objects: usize,
     limits: BenchLimits,
     columns: [&'static str; 2],
@@ -65,10 +66,10 @@ pub(super) struct BenchComparison {
     operator: Vec<PhaseCost>,
 }
 
-/// The columns, unless others are given.
+/// The titles of the columns, unless others are given.
 const COLUMNS: [&str; 2] = ["raw client", "operator"];
 
-/// A line of the table: a figure for each, in the same unit.
+/// A row of the table. Both figures have the same unit.
 #[derive(Debug, Serialize)]
 struct FigureRow {
     what: &'static str,
@@ -79,7 +80,7 @@ struct FigureRow {
     passes: Option<bool>,
 }
 
-/// A line about requests of one kind.
+/// A row about one kind of request.
 #[derive(Debug, Serialize)]
 struct RequestRow {
     who: &'static str,
@@ -92,12 +93,13 @@ struct RequestRow {
 }
 
 impl BenchComparison {
-    /// Nothing measured yet.
+    /// A comparison without any round yet.
     pub(super) fn new(title: String, objects: usize, limits: BenchLimits) -> Self {
         Self { title, objects, limits, columns: COLUMNS, raw: Vec::new(), operator: Vec::new() }
     }
 
-    /// The operator of this comparison in place of the raw client, beside that of another, which did the same work.
+    /// Compares the operator of this comparison with the operator of another one, which did the same work. Here it
+    /// takes the place of the raw client.
     pub(super) fn against(
         self,
         other: Self,
@@ -107,7 +109,7 @@ impl BenchComparison {
         Self { columns, limits, raw: self.operator, operator: other.operator, ..other }
     }
 
-    /// Adds a round.
+    /// Adds the costs of a round.
     pub(super) fn add(&mut self, who: MeasuredProcess, phase: PhaseCost) {
         match who {
             MeasuredProcess::Raw => self.raw.push(phase),
@@ -115,7 +117,7 @@ impl BenchComparison {
         }
     }
 
-    /// Whether both were measured and every limit was kept.
+    /// Whether both programs were measured and all limits were kept.
     pub(super) fn passes(&self) -> bool {
         !self.raw.is_empty()
             && !self.operator.is_empty()
@@ -142,7 +144,7 @@ impl BenchComparison {
         }
         let mut cpu = both("its own CPU, s", &|phase| Some(phase.cpu));
         cpu.judge(cpu.operator, self.limits.cpu);
-        // A peak is over all rounds: it is not forgotten between them.
+        // The peak is the highest of all rounds, because the process keeps running between them.
         let highest = |phases: &[PhaseCost]| phases.iter().map(|it| it.peak).reduce(f64::max);
         let mut peak = both("peak memory, MiB", &|phase| Some(phase.peak));
         peak.raw = None;
@@ -192,7 +194,7 @@ impl BenchComparison {
         [&self.raw, &self.operator].map(|phases| phases.iter().map(|it| it.total).collect())
     }
 
-    /// All of it for programs.
+    /// The comparison as JSON.
     pub(super) fn to_json(&self) -> serde_json::Value {
         let [raw, operator] = self.totals();
         serde_json::json!({
@@ -228,7 +230,7 @@ impl BenchComparison {
 }
 
 impl FigureRow {
-    /// With the ratio of its two figures.
+    /// The same row with the ratio of its two figures.
     fn compared(self) -> Self {
         let ratio = self.operator.zip(self.raw).map(|(operator, raw)| operator / raw);
         Self { ratio: ratio.filter(|ratio| ratio.is_finite()), ..self }
@@ -251,7 +253,7 @@ impl FigureRow {
     }
 }
 
-/// The figure in the middle, the mean of two when there is none; none when nothing was measured.
+/// The median. With an even number of figures it is the mean of the middle two, and without any figure it is none.
 fn median(phases: &[PhaseCost], of: &dyn Fn(&PhaseCost) -> Option<f64>) -> Option<f64> {
     let mut all: Vec<f64> = phases.iter().filter_map(of).collect();
     all.sort_by(f64::total_cmp);
@@ -260,7 +262,7 @@ fn median(phases: &[PhaseCost], of: &dyn Fn(&PhaseCost) -> Option<f64>) -> Optio
     Some((low + high) / 2.0)
 }
 
-/// Writes all that was measured, and what the numbers have to be read with.
+/// Prints all comparisons, and the load of the machine with which readers have to judge them.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 pub(super) fn print(output: FigureOutputFormat, all: &[BenchComparison], load: &str) {
     if output == FigureOutputFormat::Json {

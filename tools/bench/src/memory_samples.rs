@@ -1,7 +1,7 @@
-//! The memory of one process over time: the kernel keeps the peak of all resident memory, but not that of the heap, and not
-//! the peak of a part of a measurement.
+//! Samples the memory of one process. The kernel only keeps the peak of all resident memory since the start. It keeps
+//! no peak of the heap, or of a part of a measurement.
 //!
-//! Here: asking ten times a second. Elsewhere: what is read (`e2e::process_usage`).
+//! This module samples ten times a second. `e2e::process_usage` reads the memory.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 /// How often the memory is read.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reads the memory of a process until it is dropped.
+/// Samples the memory of a process until it is dropped.
 pub(crate) struct MemorySampler {
     state: Arc<Mutex<MemorySamplerState>>,
     thread: Option<JoinHandle<()>>,
@@ -21,16 +21,16 @@ pub(crate) struct MemorySampler {
 
 struct MemorySamplerState {
     id: u32,
-    /// MiB.
+    /// The peak in MiB.
     peak: f64,
     is_ended: bool,
 }
 
 impl MemorySampler {
-    /// Begins with a process.
+    /// Starts sampling a process.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When no thread can be started.
     pub(crate) fn begin(id: u32) -> anyhow::Result<Self> {
         let state = MemorySamplerState { id, peak: 0.0, is_ended: false };
         let state = Arc::new(Mutex::new(state));
@@ -44,26 +44,26 @@ impl MemorySampler {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// Reads that of another process from now on; the peak stays.
+    /// Samples another process from now on. The peak is kept.
     pub(crate) fn follow(&self, id: u32) {
         self.state.lock().id = id;
     }
 
-    /// From now on the peak is that of what follows.
+    /// Forgets the peak so far.
     pub(crate) fn forget_peak(&self) {
         let mut state = self.state.lock();
         state.peak = 0.0;
         state.sample();
     }
 
-    /// The highest memory that no file backs since the peak was forgotten, in MiB.
+    /// The highest memory without files since the peak was forgotten, in MiB.
     pub(crate) fn peak(&self) -> f64 {
         let mut state = self.state.lock();
         state.sample();
         state.peak
     }
 
-    /// The memory that no file backs now, in MiB.
+    /// The present memory without files, in MiB.
     ///
     /// # Errors
     /// When the process has ended.
@@ -74,8 +74,8 @@ impl MemorySampler {
 }
 
 impl MemorySamplerState {
-    /// Reads the memory once; returns whether there is more to read. A process that has ended has none until another is
-    /// followed.
+    /// Samples the memory once, and returns whether sampling goes on. A process that has ended has no memory until
+    /// another process is followed.
     fn sample(&mut self) -> bool {
         if let Ok(now) = process_usage::anonymous_mebibytes(self.id) {
             self.peak = self.peak.max(now);
@@ -88,7 +88,7 @@ impl Drop for MemorySampler {
     fn drop(&mut self) {
         self.state.lock().is_ended = true;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed when it happened.
+            // A panic of the thread was already printed.
             thread.join().ok();
         }
     }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_keeps_its_peak_until_another_is_followed() {
-        // Ids end at 2²².
+        // Process ids are below 2²², so no process has this one.
         let sampler = MemorySampler::begin(1 << 30).unwrap();
         assert_eq!(sampler.peak(), 0.0);
         assert!(sampler.now().is_err());

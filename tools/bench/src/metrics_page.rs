@@ -1,22 +1,22 @@
-//! A page of metrics of windlass, read by name and label.
+//! Reads a metrics page of windlass by name and label.
 //!
-//! Elsewhere: which metrics there are (`docs/running.md`).
+//! `docs/running.md` lists the metrics.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 use reqwest::Client;
 
-/// How long a page may take: that of two thousand objects has megabytes.
+/// How long a page may take. A page about two thousand objects has megabytes.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where windlass writes its metrics.
+/// The HTTP endpoint with windlass's metrics.
 pub(crate) struct MetricsEndpoint {
     client: Client,
     url: String,
 }
 
-/// A page.
+/// The text of a metrics page.
 #[derive(Debug, Clone)]
 pub(crate) struct MetricsPage(String);
 
@@ -24,16 +24,16 @@ impl MetricsEndpoint {
     /// The endpoint at an address, `127.0.0.1:8080`.
     ///
     /// # Errors
-    /// When there can be no client.
+    /// When no HTTP client can be made.
     pub(crate) fn at(address: &str) -> anyhow::Result<Self> {
         let client = Client::builder().no_proxy().timeout(PAGE_TIMEOUT).build()?;
         Ok(Self { client, url: format!("http://{address}/metrics") })
     }
 
-    /// The page now.
+    /// Reads the present page.
     ///
     /// # Errors
-    /// When windlass does not answer.
+    /// When windlass does not respond.
     pub(crate) async fn page(&self) -> anyhow::Result<MetricsPage> {
         let answer = self.client.get(&self.url).send().await.context("no metrics")?;
         let text = answer.error_for_status().context("no metrics")?.text().await;
@@ -42,7 +42,7 @@ impl MetricsEndpoint {
 }
 
 impl MetricsPage {
-    /// The sum of a metric over all its labels; zero where there is none.
+    /// The sum of a metric over all its labels. It is zero if the page does not have the metric.
     pub(crate) fn sum(&self, name: &str) -> f64 {
         self.samples(name).map(|(_, value)| value).sum()
     }
@@ -56,7 +56,7 @@ impl MetricsPage {
             .sum()
     }
 
-    /// The labels, as they are written, and the values of a metric.
+    /// The samples of a metric: the labels as text, and the value.
     fn samples(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
         self.0.lines().filter_map(move |line| {
             let rest = line.strip_prefix(name)?;

@@ -1,9 +1,9 @@
-//! A chain of a hundred objects of mixed kinds, each of which waits for the one before by `spec.dependsOn`: Kustomizations,
-//! HelmReleases, and ConfigMaps that these apply.
+//! Measures a chain of a hundred objects of mixed kinds. Each waits for the previous one by `spec.dependsOn`.
 //!
-//! Here: making it, and how long each hop takes. Elsewhere: a chain of Kustomizations only, with commits and drift
-//! (`super::wake`), a long one beside Flux's controllers (`super::push_chain`), starting everything (`e2e::installation`),
-//! judging the times (`super::time_samples`).
+//! The objects are Kustomizations, HelmReleases, and ConfigMaps that these apply. This module creates the chain, and
+//! measures how long each hop takes. `super::wake` has a chain of Kustomizations with commits and drift, and
+//! `super::push_chain` a long one for Flux's controllers, too. `e2e::installation` starts everything, and
+//! `super::time_samples` judges the times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,16 +16,17 @@ use super::time_samples::{self, TimeSamples};
 use super::{push_chain, workload};
 use e2e::installation::{BuildProfile, ObjectWatch, TestInstallation, WatchSelection};
 
-/// How many objects depend on each other in a row.
+/// How many objects the chain has.
 const HOP_COUNT: usize = 100;
 
-/// The promise: 95 of 100 hops take less than this.
+/// The promised limit for 95 of 100 hops.
 const MAX_HOP_DELAY: Duration = Duration::from_millis(200);
 
-/// When waiting for the whole chain ends in failure. Far below the ten minutes after which it would happen by itself.
+/// The time limit for the whole chain. It is far below the interval of ten minutes, after which each object would run
+/// anyway.
 const CHAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Each so many hops the dependency is the ConfigMap that the object before applies.
+/// Every fifth hop depends on the ConfigMap that the previous object applies.
 const CONFIG_MAP_EVERY: usize = 5;
 
 const NAMESPACE: &str = "bench";
@@ -48,7 +49,7 @@ pub(crate) struct MixedChainBenchOptions {
 /// Measures and prints the table.
 ///
 /// # Errors
-/// When something did not happen, or was slower than promised.
+/// When a step did not end, or was slower than promised.
 pub(super) fn run(options: &MixedChainBenchOptions) -> anyhow::Result<()> {
     if let Some(count) = options.kustomizations {
         return push_chain::run(count.into(), options.flux);
@@ -92,7 +93,7 @@ async fn measure(installation: &TestInstallation) -> anyhow::Result<TimeSamples>
             waiting.insert(seen.name);
         }
     }
-    // From here on only wake-ups can help.
+    // From here on only a wake-up makes an object run in time.
     apply(installation, "start.yaml", &config_map(&hop(0)))?;
     let deadline = Instant::now() + CHAIN_TIMEOUT;
     let mut ready = BTreeMap::new();
@@ -105,7 +106,7 @@ async fn measure(installation: &TestInstallation) -> anyhow::Result<TimeSamples>
     }
     let mut hops =
         TimeSamples::new("next of mixed kinds Ready after its dependency", MAX_HOP_DELAY);
-    // The first one has waited for a command, too.
+    // The first hop is left out, because it also waited for a kubectl command.
     let mut times = ready.into_values();
     let mut before = times.next().context("nothing is ready")?;
     for at in times {
@@ -134,7 +135,7 @@ fn config_map(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n")
 }
 
-/// The repository: a folder for each Kustomization, and the chart of all HelmReleases.
+/// The files of the repository: a folder for each Kustomization, and the chart of all HelmReleases.
 fn files() -> Vec<(String, String)> {
     let chart = "apiVersion: v2\nname: chain\nversion: 1.0.0\n".to_owned();
     let template =
@@ -150,7 +151,7 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-/// The entry of `dependsOn` of a hop.
+/// The entry of `dependsOn` that names a hop.
 fn dependency(number: usize) -> String {
     let before = number - 1;
     let name = hop(before);
@@ -167,7 +168,7 @@ fn dependency(number: usize) -> String {
     }
 }
 
-/// The objects, each of which depends on the one before, and the HelmChart.
+/// The manifests of the chain, and of the HelmChart.
 fn chain() -> String {
     let mut text = "\
 apiVersion: source.toolkit.fluxcd.io/v1

@@ -1,8 +1,8 @@
-//! Whether everything is noticed however many watches there are: HelmReleases with a Secret of values each and objects of
-//! many kinds, after some time in which connections grow old.
+//! Measures whether windlass notices every change with many watches, after a time in which connections grow old.
 //!
-//! Here: the objects, the changes, the table, the verdict.
-//! Elsewhere: starting everything (`e2e::installation`), judging times (`super::time_samples`).
+//! The objects are HelmReleases with a Secret of values each, and objects of many kinds. This module has the objects,
+//! the changes, the table and the verdict. `e2e::installation` starts everything, and `super::time_samples` judges
+//! the times.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,18 +22,18 @@ use e2e::installation::{
 };
 use testbed::progress::step;
 
-/// The promise: each change is acted on within this time.
+/// The promised limit for the reaction to each change.
 const MAX_REACTION_DELAY: Duration = Duration::from_secs(1);
 
-/// When waiting for something ends in failure: far below the interval, at which it would happen by itself.
+/// The time limit of a wait. It is far below the interval, after which each object would run anyway.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// When everything has to be installed.
+/// The time limit for the installation of all objects.
 const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 
 const NAMESPACE: &str = workload::NAMESPACE;
 
-/// The group of the kinds.
+/// The API group of the kinds.
 const GROUP: &str = "bench.windlass.dev";
 
 /// How many, and for how long.
@@ -53,7 +53,7 @@ pub(crate) struct NoticeBenchOptions {
 /// Measures and prints the table.
 ///
 /// # Errors
-/// When something was not noticed, or later than promised.
+/// When windlass did not notice a change, or noticed it later than promised.
 pub(super) fn run(options: &NoticeBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let load = time_samples::load();

@@ -1,11 +1,12 @@
-//! Many events to three services of which one is dead: how fast, at what cost, and what is lost, by windlass and by Flux's
-//! notification-controller, one after the other on one control plane.
+//! Measures many events to three services, one of which is dead.
 //!
-//! Here: the rounds, the table, the verdict. In the folder: the services (`service`), posting (`event_posts`), the
-//! objects (`objects`). Elsewhere: costs (`super::test_bed`), which version of Flux (`testbed::oracle`).
+//! It measures speed, costs and lost events. windlass and Flux's notification-controller run one after the other on
+//! one control plane. This module has the rounds, the table and the verdict. `service` has the services,
+//! `event_posts` posts events, and `objects` has the objects. `super::test_bed` reads the costs, and
+//! `testbed::oracle` has the version of Flux.
 //!
-//! Both get the same events, as other controllers post them. When the live services have all of them, the dead one begins to
-//! work: what it is sent then was not lost.
+//! Both programs get the same events, as other controllers post them. When the live services have all events, the
+//! dead one begins to work. An event that it gets after that was not lost.
 
 mod event_posts;
 mod objects;
@@ -29,20 +30,21 @@ use super::time_samples;
 use e2e::installation::{BuildProfile, OperatorUnderTest, WatchSelection, make};
 use testbed::progress::{bold, green, red, step};
 
-/// The promise: windlass takes no more memory than this, in MiB.
+/// The promised limit for the memory of windlass, in MiB.
 const MAX_MEMORY_MIB: f64 = 80.0;
 
-/// Columns of the tables.
+/// The titles of the columns.
 const COLUMNS: [&str; 2] = ["Flux", "windlass"];
 
-/// How long it may take until an event is delivered at all, after the start.
+/// How long it may take after the start until a first event is delivered.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// When nothing was delivered for so long, what is missing is lost. Longer than the timeout that Providers have.
+/// After this time without a delivery, the missing events count as lost. It is longer than the timeout of the
+/// Providers.
 const DELIVERY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the dead service does not work yet when the live ones have everything: longer than the timeout of its Provider,
-/// within which Flux tries again.
+/// How long the dead service stays dead after the live ones have all events. It is longer than its Provider's
+/// timeout, within which Flux retries.
 const DEAD_SERVICE_DOWN_PERIOD: Duration = Duration::from_secs(20);
 
 /// What the service does that is dead.
@@ -65,42 +67,42 @@ pub(crate) struct NotifyBenchOptions {
     dead: DeadServiceBehavior,
 }
 
-/// The program that delivers.
+/// The program that delivers the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DeliveringProgram {
     Flux,
     Windlass,
 }
 
-/// How one side delivered the events.
+/// How one program delivered the events.
 struct DeliveryFigures {
-    /// What delivering to the live services took.
+    /// The costs of the deliveries to the live services.
     phase: PhaseCost,
-    /// Seconds until all events were accepted.
+    /// The seconds until the program had accepted all events.
     accepted: f64,
-    /// Events that a live service never got, of both.
+    /// Events that one of the two live services never got.
     lost: usize,
-    /// Events that a live service got again, of both.
+    /// Events that one of the two live services got more than once.
     repeated: usize,
-    /// What the dead service had not got when it began to work, and never got.
+    /// Events that the dead service never got, not even after its revival.
     lost_by_dead: usize,
-    /// Events that it got again.
+    /// Events that the dead service got more than once.
     repeated_by_dead: usize,
-    /// Seconds until it had got the last one that came, since it began to work.
+    /// The seconds from the revival of the dead service to its last event.
     caught_up: Option<f64>,
-    /// What waited for the dead service, as metrics say.
+    /// The events that waited for the dead service, by windlass's metrics.
     waiting: Option<usize>,
 }
 
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// When a side delivered nothing, or windlass lost something or took more memory than promised.
+/// When a program delivered nothing. Also when windlass lost an event, or took more memory than promised.
 pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let flux = OracleProgram::NotificationController;
     let flux = step(flux.version(), || flux.ensure())?;
-    // What this program itself does is not measured, so only windlass is optimised.
+    // Only windlass is optimised. The work of this program itself is not measured.
     step("windlass itself", || make(BuildProfile::Release))?;
     let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
     let load = time_samples::load();
@@ -122,7 +124,7 @@ pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a side; the address to which events are posted.
+/// Starts a program, and returns the address to which events are posted.
 fn start(bed: &mut BenchTestbed, side: DeliveringProgram, flux: &str) -> anyhow::Result<String> {
     match side {
         DeliveringProgram::Windlass => {
@@ -130,7 +132,7 @@ fn start(bed: &mut BenchTestbed, side: DeliveringProgram, flux: &str) -> anyhow:
             bed.installation()?.address("artifacts and events")
         }
         DeliveringProgram::Flux => {
-            // It does not say which ports it took, so they are chosen here.
+            // Flux's controller does not report its ports, so they are chosen here.
             let free = || anyhow::Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?);
             let events = free()?;
             let webhooks = free()?;
@@ -185,7 +187,7 @@ async fn measure(
 
     let revived = Instant::now();
     dead.revive()?;
-    // Without a change of its Provider windlass retries after a pause, which has grown to minutes.
+    // windlass retries after a pause, which has grown to minutes. A change of the Provider makes it retry at once.
     touch(bed, namespace).await?;
     quiet_or(|| dead.count() == count, || dead.received()).await;
     let caught_up = dead.times(revived).into_iter().max();
@@ -197,12 +199,13 @@ async fn measure(
         lost_by_dead: count - dead.count(),
         repeated_by_dead: dead.repeated(),
         caught_up: caught_up.map(|time| time.as_secs_f64()),
-        // Probes wait for it, too.
+        // The probes also wait for the dead service, so they are not counted.
         waiting: waiting.map(|waiting| waiting.saturating_sub(dead.probes())),
     })
 }
 
-/// Posts events until each live service got one, since Alerts and Providers are seen a moment after they are applied.
+/// Posts probes until each live service got one. The programs see Alerts and Providers only a moment after they are
+/// applied.
 async fn probe(
     posting: &EventPostingClient,
     live: &[CountingNotificationService],
@@ -215,14 +218,14 @@ async fn probe(
         if Instant::now() > deadline {
             break;
         }
-        // While it starts it may refuse connections.
+        // The program may reject connections while it starts.
         drop(posting.post_probe(number).await);
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     bail!("no event reached the live services within {} s", START_LIMIT.as_secs())
 }
 
-/// Waits until something is so, or nothing went on for a while.
+/// Waits until `is_done`, or until there was no progress for a while.
 async fn quiet_or(is_done: impl Fn() -> bool, progress: impl Fn() -> usize) {
     let mut last = progress();
     let mut since = Instant::now();
@@ -243,7 +246,7 @@ async fn touch(bed: &BenchTestbed, namespace: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many notifications wait, by the metrics of windlass.
+/// How many notifications wait, by windlass's metrics.
 fn waiting(metrics: &str) -> anyhow::Result<usize> {
     let value =
         metrics.lines().find_map(|line| line.strip_prefix("windlass_notifications_waiting "));
@@ -269,12 +272,12 @@ fn compared(
     of(flux).against(of(windlass), COLUMNS, limits)
 }
 
-/// A line of the second table.
+/// A row of the second table.
 struct DeliveryRow {
     what: &'static str,
     flux: Option<f64>,
     windlass: Option<f64>,
-    /// Whether windlass keeps its promise, if it made one.
+    /// Whether windlass kept the promised limit, if there is one.
     passes: Option<bool>,
 }
 

@@ -1,8 +1,7 @@
-//! Whole processes beside each other: windlass and the program whose output it reproduces.
+//! Compares whole processes: windlass, and the program whose output it reproduces.
 //!
-//! Both get the same arguments, in turn, so that a busy machine is busy for both.
-//!
-//! Here: the rounds, the table, the verdict. Elsewhere: what is asked about (`template`, `build`, `helmfile`).
+//! Both programs get the same arguments in turn, so that a busy machine slows down both. This module has the rounds,
+//! the table and the verdict. `template`, `build` and `helmfile` choose the arguments.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,18 +18,18 @@ use conformance::corpus;
 use e2e::rusage;
 use testbed::progress::{bold, dim, green, red};
 
-/// The promise about memory: what part of the other's is enough.
+/// The promised limit for the memory: the other program's memory divided by windlass's.
 const MIN_MEMORY_RATIO: f64 = 3.0;
 
 /// How long one process may take.
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A chart or overlay, and how many times faster a process has to be.
+/// A chart or overlay, and how many times faster windlass has to be with it.
 pub(super) struct BenchChart {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) wanted: f64,
-    /// Holds the files if they are ours.
+    /// Keeps the temporary folder of generated files.
     _folder: Option<TempDir>,
 }
 
@@ -38,17 +37,17 @@ impl BenchChart {
     /// The chart or overlay at a path.
     ///
     /// # Errors
-    /// When nothing is there.
+    /// When the path does not exist.
     pub(super) fn given(path: &Path, wanted: f64) -> anyhow::Result<Self> {
         let path = path.canonicalize().with_context(|| format!("no {}", path.display()))?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         Ok(Self { name: name.unwrap_or_default(), path, wanted, _folder: None })
     }
 
-    /// Files of ours, written to a folder of their own, and which folder of them is asked about.
+    /// Writes files to a temporary folder. `place` is the chart or overlay in it.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When a file cannot be written.
     pub(super) fn ours(
         name: &str,
         files: BTreeMap<String, Vec<u8>>,
@@ -64,11 +63,11 @@ impl BenchChart {
     }
 }
 
-/// The two programs, and what both are asked.
+/// The two programs with their arguments.
 pub(super) struct ComparedPrograms<'a> {
     pub(super) real: ProgramCommand<'a>,
     pub(super) own: ProgramCommand<'a>,
-    /// Folders of programs that the real one runs.
+    /// Folders with programs that the original program runs.
     pub(super) tools: &'a [PathBuf],
 }
 
@@ -80,22 +79,22 @@ pub(super) struct ProgramCommand<'a> {
 }
 
 impl<'a> ComparedPrograms<'a> {
-    /// Both are asked the same.
+    /// Both programs with the same arguments.
     pub(super) fn alike(real: &'a Path, own: &'a Path, arguments: &'a [&'a str]) -> Self {
         let asked = |program| ProgramCommand { program, arguments };
         Self { real: asked(real), own: asked(own), tools: &[] }
     }
 }
 
-/// A line of the table. Figures are of the real program and of windlass, in the same unit.
+/// A row of the table. The figures of the original program and of windlass have the same unit.
 #[derive(Debug, Serialize)]
 pub(super) struct ComparisonRow {
     subject: String,
     what: &'static str,
     real: f64,
-    /// None where there is nothing to measure yet.
+    /// The figure of windlass. It is none if windlass cannot do this yet.
     windlass: Option<f64>,
-    /// How many times less windlass needs.
+    /// The original program's figure divided by windlass's.
     ratio: Option<f64>,
     wanted: f64,
 }
@@ -127,7 +126,7 @@ impl ComparisonRow {
     }
 }
 
-/// Times and peaks of whole processes.
+/// Measures the time and the memory peak of whole processes.
 ///
 /// # Errors
 /// When a program cannot be run, or fails on the subject.
@@ -148,7 +147,7 @@ pub(super) fn processes(
     };
     let mut peaks = Vec::new();
     for program in programs {
-        // Also the first time, which reads the program from the disk.
+        // The first run is measured, too. It reads the program from the disk.
         let cost = rusage::cost(&command(program), PROCESS_TIMEOUT)?;
         let name = program.program.display();
         match cost.status {
@@ -188,7 +187,7 @@ pub(super) fn processes(
     ])
 }
 
-/// The figure in the middle, the mean of two when there is none.
+/// The median. With an even number of figures it is the mean of the middle two.
 pub(super) fn median(all: &[f64]) -> Option<f64> {
     let mut sorted = all.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -197,7 +196,7 @@ pub(super) fn median(all: &[f64]) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// Prints the table, and judges it. `real` is what is beside windlass.
+/// Prints the table and judges it. `real` is the name of the original program.
 ///
 /// # Errors
 /// When windlass is not as much faster or smaller as promised.

@@ -1,8 +1,9 @@
-//! A long chain of Kustomizations, each of which depends on the one before: from a push until the last is Ready; beside Flux's
-//! controllers on the same control plane, one after the other.
+//! Measures a long chain of Kustomizations, each of which depends on the previous one, from a push until the last is
+//! Ready.
 //!
-//! Here: which of both runs when, the tables. Elsewhere: the chain (`super::kustomization_chain`), Flux's controllers
-//! (`super::versus`), a chain of mixed kinds (`super::mixed_chain`).
+//! Flux's controllers can do the same on the same control plane, after windlass. This module has the order of both
+//! and the tables. `super::kustomization_chain` has the chain, `super::versus` Flux's controllers, and
+//! `super::mixed_chain` a chain of mixed kinds.
 
 use std::time::Duration;
 
@@ -17,19 +18,19 @@ use super::versus;
 use e2e::installation::{BuildProfile, OperatorUnderTest, make};
 use testbed::progress::step;
 
-/// The promise: 95 of 100 hops of windlass take less than this.
+/// The promised limit for 95 of 100 hops of windlass.
 const MAX_HOP_DELAY: Duration = Duration::from_millis(200);
 
-/// How long the hops of windlass are waited for, each: a chain that stands still fails within minutes.
+/// The time limit for each hop of windlass. A chain that stops fails within minutes.
 const LONGEST_HOP: Duration = Duration::from_secs(5);
 
-/// What a hop of Flux may take: its `--requeue-dependency` is 30 s.
+/// The time limit for each hop of Flux. Its `--requeue-dependency` is 30 s.
 const MAX_FLUX_HOP_DELAY: Duration = Duration::from_secs(60);
 
-/// Long enough that only dependencies and the source wake a Kustomization.
+/// An interval that is so long that only dependencies and the source wake a Kustomization.
 const INTERVAL: &str = "10m";
 
-/// What one operator took.
+/// The costs of one operator.
 struct PushChainResult {
     install: BenchComparison,
     push: BenchComparison,
@@ -39,7 +40,7 @@ struct PushChainResult {
 /// Measures a chain of `count` and prints the tables.
 ///
 /// # Errors
-/// When it was not Ready in time, or windlass took more than promised.
+/// When the chain was not Ready in time, or windlass exceeded a promised limit.
 pub(super) fn run(count: usize, is_beside_flux: bool) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     step("windlass itself", || make(BuildProfile::Release))?;
@@ -66,9 +67,9 @@ pub(super) fn run(count: usize, is_beside_flux: bool) -> anyhow::Result<()> {
     }
     measurements::print(FigureOutputFormat::Table, &tables, &load);
     time_samples::print(&hops);
-    // Alone there is nothing to compare with.
+    // Without Flux there is nothing to compare.
     let is_ahead = !is_beside_flux || tables.iter().all(BenchComparison::passes);
-    // Flux has promised nothing.
+    // Only windlass has a promised limit.
     if !is_ahead || !hops.first().is_some_and(TimeSamples::passes) {
         bail!("a promise was not kept");
     }
@@ -87,7 +88,7 @@ fn measure(
         OperatorUnderTest::Programs(..) => ("flux", MAX_FLUX_HOP_DELAY),
     };
     bed.serve(name, serving)?;
-    // Also for the source.
+    // The limit includes time for the source.
     let limit = longest_hop * u32::try_from(count)? + Duration::from_secs(120);
     let repository = format!("chain-{name}");
     let chain = KustomizationChain::new(bed.installation()?, &repository, INTERVAL, limit)?;

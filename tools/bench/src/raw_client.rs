@@ -1,9 +1,9 @@
-//! The client that windlass is compared with: it applies objects server-side as fast as it can, and does nothing else.
+//! The raw client with which windlass is compared. It applies objects server-side as fast as it can, and does nothing
+//! else.
 //!
-//! Here: its identity, its connection, what it sends. Elsewhere: the objects (`super::workload`).
-//!
-//! It compares nothing, remembers nothing and asks for nothing: one request an object, prepared before the clock runs.
-//! Like the operator it is a service account, so that RBAC and the API server's flow control hold for both.
+//! It compares no objects, stores no state and reads nothing. It sends one request for each object, and prepares all
+//! requests before the measurement. Like the operator it is a ServiceAccount, so RBAC and the API server's flow
+//! control apply to both. This module has its account, connection and requests. `super::workload` makes the objects.
 
 use std::time::{Duration, Instant};
 
@@ -20,26 +20,26 @@ use serde_json::{Value, json};
 use std::path::Path;
 use tower::{BoxError, ServiceBuilder};
 
-/// How many requests are under way at once.
+/// How many requests the client sends at once.
 const IN_FLIGHT: usize = 16;
 
-/// What bodies are.
+/// The format of bodies in this API.
 const JSON: &str = "json";
 const APPLY: &str = "apply-patch+yaml";
 const MERGE: &str = "merge-patch+json";
 
-/// Where its account is.
+/// The namespace of its ServiceAccount.
 const NAMESPACE: &str = "windlass-bench";
 
-/// The name under which the API server knows it.
+/// The user name of the client at the API server.
 pub(super) const USER: &str = "system:serviceaccount:windlass-bench:raw";
 
-/// The client, connected.
+/// The connected client.
 pub(super) struct RawApiClient {
     client: Client,
 }
 
-/// A request to apply an object.
+/// A prepared request that applies an object.
 pub(super) struct PreparedObject {
     path: String,
     body: Vec<u8>,
@@ -74,10 +74,10 @@ impl PreparedObject {
 }
 
 impl RawApiClient {
-    /// Creates its account with an administrator's rights, and connects.
+    /// Creates a ServiceAccount with an administrator's rights, and connects with its token.
     ///
     /// # Errors
-    /// What the API server refused, or why it cannot be reached.
+    /// The API server rejects a request, or cannot be reached.
     pub(super) async fn connect(kubeconfig: &Path) -> anyhow::Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig)
             .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
@@ -88,7 +88,7 @@ impl RawApiClient {
         }
         let ask = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            // Longer than the longest measurement.
+            // The token is valid for longer than any measurement.
             "spec": {"expirationSeconds": 43_200},
         });
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/raw/token");
@@ -103,15 +103,15 @@ impl RawApiClient {
         )
         .await?;
         let raw = Self { client: stack(&config)? };
-        // The connection is there before anything is measured.
+        // This request opens the connection before the measurement.
         raw.send("GET", "/version", JSON, Vec::new()).await?;
         Ok(raw)
     }
 
-    /// Applies objects, sixteen at a time. Returns how long after the beginning each was answered.
+    /// Applies objects, sixteen at a time. It returns the time from the beginning to each response.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first request that the API server rejected.
     pub(super) async fn apply(&self, objects: &[PreparedObject]) -> anyhow::Result<Vec<Duration>> {
         let begun = Instant::now();
         let send = |object: &PreparedObject| {
@@ -125,10 +125,10 @@ impl RawApiClient {
         futures::stream::iter(objects).map(send).buffer_unordered(IN_FLIGHT).try_collect().await
     }
 
-    /// Deletes objects, sixteen at a time; does not wait until they are gone.
+    /// Deletes objects, sixteen at a time. It does not wait until they are gone.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first request that the API server rejected.
     pub(super) async fn delete(&self, objects: &[PreparedObject]) -> anyhow::Result<()> {
         let send = |object: &PreparedObject| {
             let path = object.path.split('?').next().unwrap_or_default().to_owned();
@@ -138,10 +138,10 @@ impl RawApiClient {
         sent.try_collect().await
     }
 
-    /// The names of the objects at a path, read in pages.
+    /// Lists the names of the objects at an API path, page by page.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first request that the API server rejected.
     pub(super) async fn names(&self, path: &str) -> anyhow::Result<Vec<String>> {
         let mut names = Vec::new();
         let mut from = String::new();
@@ -152,17 +152,17 @@ impl RawApiClient {
             let items = answer["items"].as_array().into_iter().flatten();
             names.extend(items.filter_map(|it| it["metadata"]["name"].as_str().map(str::to_owned)));
             match answer["metadata"]["continue"].as_str() {
-                // It is base64 without padding, which stands for itself in a query.
+                // The token is base64 without padding, which needs no escapes in a query.
                 Some(next) if !next.is_empty() => from = format!("&continue={next}"),
                 _ => return Ok(names),
             }
         }
     }
 
-    /// Sends the same merge patch to several paths, so many at a time.
+    /// Sends the same merge patch to several paths, `at_once` at a time.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first request that the API server rejected.
     pub(super) async fn merge(
         &self,
         paths: &[String],
@@ -219,7 +219,7 @@ fn account() -> [Value; 3] {
     [namespace, account, rights]
 }
 
-/// The same clusters, every user with this token instead of what they had.
+/// A kubeconfig with the same clusters, in which every user has this token as the only credential.
 fn with_token(kubeconfig: &[u8], token: &str) -> anyhow::Result<Kubeconfig> {
     let mut file = goyaml::to_json(kubeconfig)?;
     let users = file["users"].as_array_mut().context("the kubeconfig has no users")?;
@@ -229,7 +229,7 @@ fn with_token(kubeconfig: &[u8], token: &str) -> anyhow::Result<Kubeconfig> {
     Ok(Kubeconfig::from_yaml(&file.to_string())?)
 }
 
-/// HTTP/2: all requests share a connection. kube's own stack has only HTTP/1.1.
+/// An HTTP/2 client, in which all requests share a connection. kube's own client has only HTTP/1.1.
 fn stack(config: &Config) -> anyhow::Result<Client> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);

@@ -1,8 +1,8 @@
-//! How soon a push is applied when only a webhook announces it, and what a burst of webhooks costs: every interval is
-//! ten minutes.
+//! Measures how soon a push is applied that only a webhook announces, and what a burst of webhooks costs.
 //!
-//! Here: what is done how often, and the promises. In the folder: the repository with its Receiver, and its webhooks
-//! (`repository`). Elsewhere: starting everything (`e2e::installation`), judging the times (`super::time_samples`).
+//! Every interval is ten minutes, so it cannot help. This module has the rounds and the promised limits. `repository`
+//! has the repository with its Receiver and the webhooks. `e2e::installation` starts everything, and
+//! `super::time_samples` judges the times.
 
 mod repository;
 
@@ -17,11 +17,11 @@ use super::time_samples::{self, TimeSamples};
 use e2e::installation::{BuildProfile, TestInstallation};
 use testbed::progress::{bold, green, red, step};
 
-/// The promise: 95 of 100 pushes are applied within this time.
+/// The promised limit for 95 of 100 pushes.
 const MAX_PUSH_DELAY: Duration = Duration::from_secs(2);
 
-/// The promise: a burst of webhooks is fetched so many times, once for those that came before and once for those that came
-/// meanwhile.
+/// The promised limit: how often windlass fetches for one burst. One fetch is for the webhooks before it, the other
+/// one for those that come during the first fetch.
 const MAX_FETCHES_PER_BURST: usize = 2;
 
 /// How many pushes are made, and how many webhooks report the same one.
@@ -38,24 +38,24 @@ pub(crate) struct ReceiveBenchOptions {
     release: bool,
 }
 
-/// What became of a burst.
+/// The results of a burst.
 struct WebhookBurst {
     /// How many webhooks there were.
     webhooks: u16,
-    /// How many were accepted; the others were answered with 503, as too many were under way.
+    /// How many webhooks were accepted. The others got the status 503, because too many were under way.
     accepted: usize,
     /// How often the repository was reconciled.
     fetches: usize,
-    /// How often the Git server was asked for its references.
+    /// How many requests for its references the Git server got.
     asked: usize,
-    /// From the first webhook until the commit was applied.
+    /// The time from the first webhook until the commit was applied.
     applied: Duration,
 }
 
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// When something did not happen, or was slower than promised.
+/// When a step did not end, or was slower than promised.
 pub(super) fn run(options: &ReceiveBenchOptions) -> anyhow::Result<()> {
     let build = if options.release { BuildProfile::Release } else { BuildProfile::Debug };
     let runtime = Runtime::new().context("cannot start the runtime")?;
@@ -96,7 +96,7 @@ fn measure(
 }
 
 async fn burst(pushed: &mut WebhookBenchmark<'_>, webhooks: u16) -> anyhow::Result<WebhookBurst> {
-    // What the pushes asked for is done.
+    // The runs that the pushes requested are over.
     pushed.fetches().await?;
     let commit = pushed.commit()?;
     let mut watch = pushed.watch().await?;

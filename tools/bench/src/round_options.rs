@@ -1,7 +1,8 @@
-//! What measurements of many objects share: how many, how often, beside whom; the raw client's side of a round; the verdict.
+//! The common part of measurements with many objects: how many objects and rounds, the raw client's side of a round,
+//! and the verdict.
 //!
-//! Elsewhere: what the operator does in a round (`kustomizations`, `helm_releases`, `helmfile_releases`), the objects
-//! (`workload`), costs (`test_bed`).
+//! `kustomizations`, `helm_releases` and `helmfile_releases` have the operator's side. `workload` makes the objects,
+//! and `test_bed` reads the costs.
 
 use std::time::{Duration, Instant};
 
@@ -38,13 +39,13 @@ pub(crate) struct RoundCountOptions {
 }
 
 impl RoundCountOptions {
-    /// One install of so many that wait, by the operator alone.
+    /// The options for one install of so many objects by the operator alone. It waits until they are ready.
     pub(super) fn alone(count: u16) -> Self {
         let target = BenchTarget::default();
         Self { count, wait: true, update: false, rounds: 1, is_alone: true, target }
     }
 
-    /// Who installs in each round, in this order.
+    /// The programs that install in each round, in this order.
     pub(super) fn sides(&self) -> &'static [MeasuredProcess] {
         if self.is_alone {
             &[MeasuredProcess::Operator]
@@ -53,7 +54,7 @@ impl RoundCountOptions {
         }
     }
 
-    /// How long a piece of work may take; an operator that polls and does little at once needs long.
+    /// How long a piece of work may take. It is long for an operator that polls and works on few objects at once.
     pub(super) fn limit(&self) -> Duration {
         limit(self.count.into())
     }
@@ -64,10 +65,10 @@ pub(super) fn limit(count: usize) -> Duration {
     Duration::from_secs(120 + 3 * count as u64)
 }
 
-/// Measures on a bed, and prints the tables.
+/// Measures on a test bed, and prints the tables.
 ///
 /// # Errors
-/// When something was not done in time, or windlass took more than promised.
+/// When a step did not end in time, or windlass exceeded a promised limit.
 pub(super) fn run(
     target: &BenchTarget,
     measure: impl FnOnce(&Runtime, &BenchTestbed) -> anyhow::Result<Vec<BenchComparison>>,
@@ -85,7 +86,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The applications of a round, each in a namespace of its own, which is created.
+/// The applications of a round. It creates a namespace for each of them.
 ///
 /// # Errors
 /// A namespace cannot be created.
@@ -104,21 +105,21 @@ pub(super) async fn apps(
     Ok(apps)
 }
 
-/// What the raw client applies in a round.
+/// The raw client's side of a round.
 pub(super) struct RawRound<'a> {
-    /// The value of the label.
+    /// The value of the workload label.
     pub(super) work: &'a str,
     /// How many Deployments there are.
     pub(super) deployments: usize,
     /// The version of the objects.
     pub(super) version: u32,
     pub(super) manifests: Vec<String>,
-    /// Whether it waits until the Deployments are available.
+    /// Whether the client waits until the Deployments are available.
     pub(super) waits: bool,
 }
 
 impl RawRound<'_> {
-    /// Applies the objects as fast as can be and, if asked to, waits for them by one watch.
+    /// Applies the objects as fast as possible. With `waits`, it waits by one watch until they are available.
     ///
     /// # Errors
     /// An object is rejected, or is not available in time.

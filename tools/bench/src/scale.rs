@@ -1,7 +1,9 @@
-//! What a large cluster costs: ten thousand Kustomizations and two thousand HelmReleases of a hundred thousand small objects.
+//! Measures a large cluster: ten thousand Kustomizations and two thousand HelmReleases with a hundred thousand small
+//! objects.
 //!
-//! Here: the command line, which steps are measured, the promises. Elsewhere: the objects (`tenant_workload`), the steps
-//! (`session`, `operator_activity`), their figures (`step_costs`), one push to objects that share a ConfigMap (`super::herd`).
+//! This module has the command line, the order of steps and the promised limits. `tenant_workload` makes the objects,
+//! `session` and `operator_activity` perform the steps, and `step_costs` has the figures. `super::herd` measures one
+//! push to objects that share a ConfigMap.
 
 mod operator_activity;
 pub(super) mod session;
@@ -20,16 +22,16 @@ use self::tenant_workload::TenantWorkload;
 use super::measurements::FigureOutputFormat;
 use super::time_samples::{self, TimeSamples};
 
-/// The promise for the memory of all settled objects, in MiB.
+/// The promised memory with all objects settled, in MiB.
 const MAX_SETTLED_MIB: f64 = 300.0;
 
-/// The promise for the memory while every object is changed, as a multiple of that before.
+/// The promised memory while every object is changed, as a multiple of the memory before.
 pub(super) const MAX_HERD_GROWTH: f64 = 1.5;
 
-/// The promise for putting back an object that was edited: 99 of 100 take less, in seconds.
+/// The promised seconds until windlass has corrected an object, for 99 of 100 edits.
 const MAX_DRIFT_SECONDS: f64 = 1.0;
 
-/// The promise for a restart: seconds until each object has had a run, and requests.
+/// The promised limits for a restart: the seconds until each object has had a run, and the requests.
 const MAX_RESTART_SECONDS: f64 = 30.0;
 const MAX_RESTART_REQUESTS: f64 = 1000.0;
 
@@ -65,10 +67,10 @@ pub(crate) struct ScaleBenchOptions {
     flags: Vec<String>,
 }
 
-/// A part of a whole: more than nothing, and at most ten times as much.
+/// Reads a factor that is more than zero and at most ten.
 ///
 /// # Errors
-/// When it is no such number.
+/// When the text is not a number in this range.
 pub(super) fn scale_factor(text: &str) -> anyhow::Result<f64> {
     let factor: f64 = text.parse()?;
     ensure!(factor > 0.0 && factor <= 10.0, "it is above 0 and at most 10");
@@ -78,7 +80,7 @@ pub(super) fn scale_factor(text: &str) -> anyhow::Result<f64> {
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// When something did not happen, or took more than promised.
+/// When a step did not end, or exceeded a promised limit.
 pub(super) fn run(options: &ScaleBenchOptions) -> anyhow::Result<()> {
     let whole = TenantWorkload {
         kustomizations: usize::try_from(options.kustomizations)?,

@@ -1,9 +1,8 @@
-//! What a large cluster costs: many Kustomizations with references, a restart, and one change among all of them.
+//! Measures many Kustomizations with references in two cluster sizes: a restart, and one change among all of them.
 //!
-//! Here: two sizes, what is done to each, the table, the verdict: that the cost of a change does not depend on how much
-//! there is, and that the rest grows as the number does.
-//! Elsewhere: starting everything (`e2e::installation`), judging times (`super::time_samples`), counting
-//! (`super::audit`).
+//! The costs of one change must not depend on the size of the cluster. All other costs must grow only as the number
+//! of objects does. This module has the sizes, steps, table and verdict. `e2e::installation` starts everything,
+//! `super::time_samples` judges the times, and `super::audit` counts requests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -26,16 +25,17 @@ use e2e::installation::{
 };
 use testbed::progress::{bold, green, red, step};
 
-/// The promise: 99 of 100 wake-ups take less than this, however many objects there are.
+/// The promised limit for 99 of 100 wake-ups, however many objects the cluster has.
 const MAX_WAKE_DELAY: Duration = Duration::from_secs(1);
 
-/// The promise: ten times as many take no more than this times ten, in time, CPU and memory.
+/// The promised growth: with ten times as many objects, time, CPU and memory are at most this number times ten as
+/// high.
 const MAX_GROWTH_RATIO: f64 = 1.3;
 
-/// When waiting for something ends in failure.
+/// The time limit of a wait.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Where the objects are.
+/// The namespace of all objects.
 const NAMESPACE: &str = "settle";
 
 /// What is measured.
@@ -52,18 +52,18 @@ pub(crate) struct SettleBenchOptions {
     changes: u16,
 }
 
-/// What one size took.
+/// The costs with one cluster size.
 struct SettleCost {
     size: usize,
-    /// Seconds from the first Kustomization until all were ready.
+    /// The seconds from the first Kustomization until all were Ready.
     install: f64,
     install_cpu: f64,
-    /// Seconds from the start of the process until every Kustomization was reconciled.
+    /// The seconds from the start of the process until every Kustomization had a run.
     settle: f64,
     settle_cpu: f64,
-    /// MiB, of the process that was started anew.
+    /// The peak of memory of the restarted process, in MiB.
     peak: f64,
-    /// Requests and CPU seconds of a changed object.
+    /// The requests and CPU seconds for each changed object.
     requests: f64,
     change_cpu: f64,
     samples: Vec<TimeSamples>,
@@ -72,14 +72,14 @@ struct SettleCost {
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// When something did not happen, or took more than promised.
+/// When a step did not end, or exceeded a promised limit.
 pub(super) fn run(options: &SettleBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let load = time_samples::load();
     let mut all = Vec::new();
     for &size in &options.sizes {
         ensure!(size > 0, "a size is at least 1");
-        // Each size has a control plane of its own: etcd does not forget what was deleted.
+        // Each size has its own control plane, because etcd keeps the space of deleted objects.
         let installation = TestInstallation::start(
             &runtime,
             BuildProfile::Release,
@@ -152,7 +152,7 @@ impl SettleBenchSetup<'_> {
         })
     }
 
-    /// The Kustomization that a change is about; they are spread over all.
+    /// The number of the Kustomization that a change is about. The changes are spread over all Kustomizations.
     fn place(&self, number: usize) -> usize {
         number.wrapping_mul(7919) % self.size + 1
     }
@@ -195,7 +195,7 @@ impl SettleBenchSetup<'_> {
         Ok(begun.elapsed())
     }
 
-    /// Ends the process and starts another; returns the time until each Kustomization was reconciled.
+    /// Ends the process and starts another one. It returns the time until each Kustomization had a run.
     fn restart(&mut self) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         self.installation.restart()?;
@@ -284,8 +284,8 @@ fn kustomization(number: usize) -> String {
     format!("{base}  postBuild: {{substituteFrom: [{{kind: Secret, name: {name}}}]}}\n")
 }
 
-/// How many Kustomizations have run by a page of metrics. With too many objects for series of each, it is how many runs there
-/// were: each object has one at first.
+/// How many Kustomizations have run, by a metrics page. With too many objects, the page has no series for each
+/// object. Then it is the number of runs, because each object has one run at first.
 fn reconciliations(page: &str) -> f64 {
     let all = "windlass_reconcile_duration_seconds_count{kind=\"Kustomization\"} ";
     let runs = page.lines().find_map(|line| line.strip_prefix(all)?.parse::<f64>().ok());
@@ -302,7 +302,7 @@ fn reconciliations(page: &str) -> f64 {
         .sum()
 }
 
-/// Writes the tables; returns whether every promise was kept.
+/// Prints the tables, and returns whether all promised limits were kept.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 fn print(all: &[SettleCost]) -> bool {
     let mut passes = true;

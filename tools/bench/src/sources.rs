@@ -1,7 +1,7 @@
-//! What sources cost: how long a fetch takes, how many bytes it needs, and how much memory the process then had.
+//! Measures sources: how long a fetch takes, how many bytes it transfers, and how much memory the process needs.
 //!
-//! Here: which sources, doing something and waiting for what comes of it, the table, the verdict.
-//! Elsewhere: each source and its server (the folder), what passes the wire (`e2e::tcp_relay`).
+//! This module has the list of sources, the steps, the table and the verdict. The submodules have each source with
+//! its server. `e2e::tcp_relay` counts the transferred bytes.
 
 mod bucket;
 mod charts;
@@ -27,16 +27,16 @@ use e2e::installation::{
 };
 use testbed::progress::{bold, green, red, step};
 
-/// The promise, in MiB.
+/// The promised peak of memory, in MiB.
 const MAX_PEAK_MIB: f64 = 150.0;
 
-/// How long any of it may take.
+/// The time limit of each step.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// An interval that does not come round meanwhile.
+/// An interval longer than the measurement.
 const NEVER: &str = "1h";
 
-/// The group of Flux's sources.
+/// The API version of Flux's sources.
 const API: &str = "source.toolkit.fluxcd.io/v1";
 
 /// What is measured.
@@ -67,40 +67,40 @@ pub(crate) struct SourceBenchOptions {
     flags: Vec<String>,
 }
 
-/// One fetch.
+/// The costs of one fetch.
 #[derive(Debug, Clone, Copy)]
 struct FetchMeasurement {
     seconds: f64,
     passed: TcpRelayTraffic,
-    /// What the server was asked for.
+    /// How many requests the server got.
     requests: usize,
 }
 
-/// Fetches of one sort; figures are medians.
+/// A row of the table about one sort of fetch. The figures are medians.
 #[derive(Debug, Serialize)]
 struct FetchTableRow {
     what: String,
     rounds: usize,
     seconds: f64,
-    /// Bytes from the server.
+    /// The bytes that the server sent.
     received: f64,
-    /// Bytes to the server.
+    /// The bytes that the server received.
     sent: f64,
     connections: f64,
-    /// The most that any of them needed.
+    /// The highest number of requests in one fetch.
     requests: usize,
-    /// How many requests it may need.
+    /// The highest number of requests that is allowed.
     limit: Option<usize>,
 }
 
-/// All that was measured of one source.
+/// All results of one source.
 #[derive(Debug, Serialize)]
 struct SourceMeasurement {
     title: String,
     rows: Vec<FetchTableRow>,
-    /// Highest resident memory of the whole process since its start, in MiB.
+    /// The highest resident memory of the process since its start, in MiB.
     peak: f64,
-    /// What it had before there was a source.
+    /// The memory before the process had a source.
     idle: f64,
 }
 
@@ -132,7 +132,7 @@ impl SourceMeasurement {
     }
 }
 
-/// The middle one, or the mean of two; 0 when there is none.
+/// The median. With an even number of figures it is the mean of the middle two, and without any figure it is zero.
 fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     let middle = |index: usize| all.get(index).copied().unwrap_or_default();
@@ -142,7 +142,7 @@ fn median(mut all: Vec<f64>) -> f64 {
 /// Measures, and prints the table.
 ///
 /// # Errors
-/// When something did not happen at all, or took more requests or memory than promised.
+/// When a step did not end, or exceeded a promised limit.
 pub(super) fn run(options: &SourceBenchOptions) -> anyhow::Result<()> {
     let load = time_samples::load();
     let all = [SourceBenchmark::Git, SourceBenchmark::Bucket, SourceBenchmark::Charts];
@@ -151,7 +151,7 @@ pub(super) fn run(options: &SourceBenchOptions) -> anyhow::Result<()> {
     };
     let mut measured = Vec::new();
     for subject in all.iter().filter(|subject| chosen(subject)) {
-        // Each has a process of its own, since a peak is never forgotten.
+        // Each source has its own process, because the kernel never resets the peak.
         let mut scene = SourceBenchSetup::open(&options.flags)?;
         let outcome = match subject {
             SourceBenchmark::Git => git::measure(&scene, options.rounds),
@@ -207,14 +207,14 @@ fn print(output: FigureOutputFormat, all: &[SourceMeasurement], load: &str) {
     time_samples::print_machine(load);
 }
 
-/// windlass with nothing to do yet, on a control plane of its own.
+/// windlass without objects, on its own control plane.
 struct SourceBenchSetup {
-    // Before the runtime, on which its servers run.
+    // The installation is dropped before the runtime, because its servers run on that.
     installation: TestInstallation,
     runtime: Runtime,
 }
 
-/// What is waited for: objects of one kind, and what they are like when all is done.
+/// The objects to wait for: their kind and number, and when each is done.
 struct AwaitedObjects<'a> {
     kind: &'a str,
     count: usize,
@@ -229,12 +229,12 @@ impl SourceBenchSetup {
         Ok(Self { installation, runtime })
     }
 
-    /// Highest resident memory of windlass since its start, in MiB.
+    /// The highest resident memory of windlass since its start, in MiB.
     fn peak(&self) -> anyhow::Result<f64> {
         process_usage::peak_mebibytes(&self.installation.operators())
     }
 
-    /// Applies objects to the namespace.
+    /// Applies objects.
     async fn apply(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             let word =
@@ -248,7 +248,8 @@ impl SourceBenchSetup {
         Ok(())
     }
 
-    /// Has an object reconciled now; gives what its status says once it did.
+    /// Requests a reconciliation of an object now. It returns the value that the status has once the request is
+    /// handled.
     async fn request(&self, kind: &str, name: &str) -> anyhow::Result<String> {
         let token = format!("{:?}", std::time::SystemTime::now());
         let patch =
@@ -258,7 +259,7 @@ impl SourceBenchSetup {
         Ok(token)
     }
 
-    /// How long it takes from `act` on until all is as awaited.
+    /// Measures the time from `act` until all awaited objects are done.
     async fn timed(
         &self,
         relay: &TcpRelay,
@@ -285,7 +286,7 @@ impl SourceBenchSetup {
         Ok(FetchMeasurement { seconds, passed: relay.passed(), requests: 0 })
     }
 
-    /// How long a run takes at which nothing is new.
+    /// Measures a run of a source without any change.
     async fn reconcile(
         &self,
         relay: &TcpRelay,
@@ -307,7 +308,7 @@ impl SourceBenchSetup {
     }
 }
 
-/// An object of a source.
+/// The manifest of a source.
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
     let metadata = json!({"name": name, "namespace": NAMESPACE});
     json!({"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec})
@@ -318,12 +319,12 @@ fn revision(seen: &WatchedObject) -> Option<&str> {
     seen.value("/status/artifact/revision").as_str().filter(|_| seen.exists && seen.is_ready())
 }
 
-/// The same with what the server was asked meanwhile.
+/// The same fetch with the number of requests that the server got.
 fn asked(fetch: FetchMeasurement, requests: usize) -> FetchMeasurement {
     FetchMeasurement { requests, ..fetch }
 }
 
-/// Several, with progress.
+/// Measures several rounds, and prints the progress.
 fn rounds(
     name: &str,
     rounds: u16,

@@ -1,9 +1,8 @@
-//! How fast charts are rendered, and in how much memory, beside the real Helm.
+//! Measures how fast windlass renders charts, and in how much memory. The original Helm does the same for comparison.
 //!
-//! Whole processes, and in one process: the same render again and again, with what both keep between two renders.
-//!
-//! Here: the charts. Elsewhere: whole processes, table and verdict (`process_comparison`), windlass's engine in this
-//! process (`in_process`).
+//! It measures whole processes, and repeated renders in one process that keeps its state between renders. This module
+//! has the charts. `process_comparison` runs the processes, and has the table and the verdict. `in_process` runs
+//! windlass's engine in this process.
 
 mod in_process;
 
@@ -21,13 +20,13 @@ use conformance::corpus::{self, CorpusCase, CorpusKind};
 use e2e::installation::{BuildProfile, make, program};
 use testbed::progress::step;
 
-/// The promises: how many times faster than Helm a whole process is with a small chart, and with others;
-/// how many times faster the engine is.
+/// The promised limits: how many times faster than Helm a process is with a small chart, a process with other charts,
+/// and the engine alone.
 const MIN_SMALL_CHART_SPEEDUP: f64 = 8.0;
 const MIN_LARGE_CHART_SPEEDUP: f64 = 10.0;
 const MIN_ENGINE_SPEEDUP: f64 = 5.0;
 
-/// Our own chart that stands for small ones.
+/// One of the project's own charts, which stands for small ones.
 const SMALL_CHART: &str = "web";
 
 /// What is measured how often.
@@ -82,7 +81,7 @@ fn subjects(options: &TemplateBenchOptions) -> anyhow::Result<Vec<BenchChart>> {
     options.charts.iter().map(|path| BenchChart::given(path, MIN_LARGE_CHART_SPEEDUP)).collect()
 }
 
-/// Times of a render in a process that has rendered the chart before.
+/// Compares the time of a render in a process that has rendered the chart before.
 fn engines(renders: &Path, subject: &BenchChart, times: u16) -> anyhow::Result<ComparisonRow> {
     let output = Command::new(renders).arg(&subject.path).arg(times.to_string()).output();
     let output = output.context("Helm's engine cannot be started")?;

@@ -1,7 +1,7 @@
-//! What measurements of operators run on: a cluster, a Git server, the raw client, and the processes that are watched.
+//! The test bed of measurements: a cluster, a Git server, the raw client, and the measured processes.
 //!
-//! Here: which operator is measured, reading its costs before and after a piece of work, preparing the cluster.
-//! Elsewhere: starting everything (`e2e::installation`), the work (`super::apply`, `super::kustomizations`).
+//! This module chooses the operator, prepares the cluster, and reads costs before and after a piece of work.
+//! `e2e::installation` starts everything. `super::apply` and `super::kustomizations` have the work.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,10 +27,10 @@ use e2e::installation::{
 };
 use testbed::progress::step;
 
-/// How long the cluster may take to get quiet, and new namespaces to be usable.
+/// How long the cluster may take to become quiet, and new namespaces to become usable.
 const QUIET_LIMIT: Duration = Duration::from_secs(600);
 
-/// What a cluster still does when everything seems to be done is given this time.
+/// A pause after the end of a piece of work, in which the cluster finishes its own work.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// Which operator is measured, and how the figures are written.
@@ -76,18 +76,18 @@ Measuring another operator of the Flux APIs:
 
     cargo xtask bench kustomizations 100 --wait --kubeconfig …/kubeconfig --pid 4711 --pid 4712";
 
-/// Whose costs are read.
+/// The program whose costs are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MeasuredProcess {
-    /// The raw client, which is this process.
+    /// The raw client, which runs in this process.
     Raw,
-    /// The operator.
+    /// The measured operator.
     Operator,
 }
 
-/// Everything that is measured with. All that was started ends when this is dropped.
+/// The test bed. All started programs end when it is dropped.
 pub(super) struct BenchTestbed {
-    // Dropped first: it has windlass, which talks to the rest.
+    // The installation is dropped first, because its windlass connects to the other servers.
     installation: Option<TestInstallation>,
     given: Option<GitServer>,
     client: Client,
@@ -96,13 +96,13 @@ pub(super) struct BenchTestbed {
     api_server: Option<u32>,
     audit: Option<AuditLog>,
     is_windlass: bool,
-    /// A part of all names: what is measured on a cluster that others were measured on before.
+    /// A part of all names. It keeps measurements apart that run on the same cluster.
     part: String,
-    /// To be deleted at the end when the cluster is not ours.
+    /// The namespaces to delete at the end, if the cluster existed before.
     namespaces: RefCell<Vec<String>>,
 }
 
-/// Costs at a moment.
+/// The costs of a program at one time.
 pub(super) struct CostReading {
     who: MeasuredProcess,
     cpu: f64,
@@ -111,7 +111,7 @@ pub(super) struct CostReading {
 }
 
 impl BenchTestbed {
-    /// Starts what the target asks for.
+    /// Starts the operator of the command line, or connects to a cluster that exists.
     ///
     /// # Errors
     /// The step that failed.
@@ -127,7 +127,7 @@ impl BenchTestbed {
         Self::with(runtime, serving)
     }
 
-    /// Starts everything with what serves the APIs.
+    /// Starts a cluster, the Git server, the raw client and an operator.
     ///
     /// # Errors
     /// The step that failed.
@@ -136,7 +136,7 @@ impl BenchTestbed {
         Self::of(runtime, installation, matches!(serving, OperatorUnderTest::Windlass(..)))
     }
 
-    /// The same for a large cluster, whose files are in memory where there is room for them.
+    /// Does the same for a large cluster. Its files are in memory if there is enough.
     ///
     /// # Errors
     /// The step that failed.
@@ -170,10 +170,11 @@ impl BenchTestbed {
         })
     }
 
-    /// Ends what serves the APIs and starts something else there, for the measurement `part`, a part of all its names.
+    /// Ends the operator and starts another one on the same cluster. `part` is a part of all names in the next
+    /// measurement.
     ///
     /// # Errors
-    /// When the cluster is not ours, or a program does not end or start.
+    /// When the cluster existed before, or a program does not end or start.
     pub(super) fn serve(
         &mut self,
         part: &str,
@@ -187,10 +188,10 @@ impl BenchTestbed {
         Ok(())
     }
 
-    /// Kills what serves the APIs, as a power failure would, and starts it again.
+    /// Kills the operator, as a power failure would, and starts it again.
     ///
     /// # Errors
-    /// When the cluster is not ours, or a program does not start.
+    /// When the cluster existed before, or a program does not start.
     pub(super) fn crash(&mut self) -> anyhow::Result<()> {
         let installation = self.installation.as_mut().context("the cluster is not ours")?;
         installation.crash()?;
@@ -218,10 +219,10 @@ impl BenchTestbed {
         })
     }
 
-    /// What was started.
+    /// The started programs.
     ///
     /// # Errors
-    /// When the cluster was there before.
+    /// When the cluster existed before.
     pub(super) fn installation(&self) -> anyhow::Result<&TestInstallation> {
         self.installation.as_ref().context("the cluster is not ours")
     }
@@ -229,7 +230,7 @@ impl BenchTestbed {
     /// The Git server.
     ///
     /// # Errors
-    /// Never while this exists.
+    /// Never while the test bed exists.
     pub(super) fn git(&self) -> anyhow::Result<&GitServer> {
         let own = self.installation.as_ref().map(TestInstallation::git);
         own.or(self.given.as_ref()).context("there is no Git server")
@@ -245,12 +246,12 @@ impl BenchTestbed {
         &self.raw
     }
 
-    /// The processes that are measured.
+    /// The ids of the operator's processes.
     pub(super) fn operators(&self) -> &[u32] {
         &self.operators
     }
 
-    /// Whether it is windlass, which has made promises.
+    /// Whether the operator is windlass. Only windlass has promised limits.
     pub(super) fn is_windlass(&self) -> bool {
         self.is_windlass
     }
@@ -258,14 +259,14 @@ impl BenchTestbed {
     /// The audit log.
     ///
     /// # Errors
-    /// When the cluster has none where ours have it.
+    /// When the cluster has no audit log at the usual path.
     pub(super) fn audit(&self) -> anyhow::Result<&AuditLog> {
         self.audit.as_ref().context(
             "there is no `log/audit.log` beside the kubeconfig, and requests are counted nowhere else",
         )
     }
 
-    /// The same error with what is needed to understand it.
+    /// Adds the state of the operator to an error, so that a developer can find the cause.
     pub(super) fn explain(&mut self, error: anyhow::Error) -> anyhow::Error {
         match &mut self.installation {
             Some(installation) => installation.explain(&error),
@@ -273,7 +274,7 @@ impl BenchTestbed {
         }
     }
 
-    /// Costs until now.
+    /// Reads the costs of a program until now.
     ///
     /// # Errors
     /// When a process has ended.
@@ -288,7 +289,7 @@ impl BenchTestbed {
         })
     }
 
-    /// What was spent since a reading, on work of which each part was done after one of `times`.
+    /// The costs since an earlier reading. `times` says when each part of the work was done.
     ///
     /// # Errors
     /// When a process has ended, or the audit log cannot be read.
@@ -327,15 +328,15 @@ impl BenchTestbed {
     /// Applies manifests with the raw client.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first request that the API server rejected.
     pub(super) async fn apply(&self, manifests: &[String]) -> anyhow::Result<Vec<Duration>> {
         self.raw.apply(&prepare(manifests)?).await
     }
 
-    /// Creates namespaces, and waits until the cluster has put into them what Pods need.
+    /// Creates namespaces. It waits until the cluster has created in them what Pods need.
     ///
     /// # Errors
-    /// When it does not.
+    /// When that does not happen in time.
     pub(super) async fn create_namespaces(&self, names: &[String]) -> anyhow::Result<()> {
         let manifests: Vec<String> = names.iter().map(|name| workload::namespace(name)).collect();
         self.namespaces.borrow_mut().extend_from_slice(names);
@@ -361,18 +362,18 @@ impl BenchTestbed {
         Ok(())
     }
 
-    /// Deletes Flux objects, Kustomizations before the source that they are from, and waits until they are gone.
+    /// Deletes Flux objects and waits until they are gone. Kustomizations are deleted before their source.
     ///
     /// # Errors
-    /// When they do not go.
+    /// When they are not deleted in time.
     pub(super) async fn remove(&self, applied: &[String], source: String) -> anyhow::Result<()> {
         self.remove_all(applied, &[source], &kustomizations()).await
     }
 
-    /// The same for objects of another kind.
+    /// Deletes objects of any kinds and waits until they are gone.
     ///
     /// # Errors
-    /// When they do not go.
+    /// When they are not deleted in time.
     pub(super) async fn remove_all(
         &self,
         applied: &[String],
@@ -393,7 +394,7 @@ impl BenchTestbed {
         self.raw.delete(&prepare(sources)?).await
     }
 
-    /// The name of a piece of work: on a cluster that existed before, no earlier run has used the name.
+    /// The name of a piece of work. On a cluster that existed before, no earlier run has used this name.
     pub(super) fn work(&self, who: MeasuredProcess, round: u16) -> String {
         let word = if who == MeasuredProcess::Raw { "raw" } else { "app" };
         match (&self.given, &*self.part) {
@@ -403,10 +404,11 @@ impl BenchTestbed {
         }
     }
 
-    /// Leaves a cluster that was there before without our namespaces; they go by themselves.
+    /// Deletes the namespaces of the measurement from a cluster that existed before. It does not wait until they are
+    /// gone.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first request that the API server rejected.
     pub(super) async fn leave(&self) -> anyhow::Result<()> {
         if self.given.is_none() {
             return Ok(());
@@ -416,10 +418,10 @@ impl BenchTestbed {
         self.raw.delete(&prepare(&all)?).await
     }
 
-    /// Waits until the Deployments of a piece of work are rolled out, and a moment more.
+    /// Waits until the Deployments of a piece of work are rolled out, and then for a short pause.
     ///
     /// # Errors
-    /// When they are not.
+    /// When they are not rolled out in time.
     pub(super) async fn settle(&self, work: &str, count: usize) -> anyhow::Result<()> {
         let mut watch = self.watch_deployments(work).await?;
         rollouts(&mut watch, count, |_| true).await?;
@@ -427,7 +429,7 @@ impl BenchTestbed {
         Ok(())
     }
 
-    /// Sees the Deployments of a piece of work.
+    /// Watches the Deployments of a piece of work.
     ///
     /// # Errors
     /// When the watch does not open.
@@ -437,18 +439,18 @@ impl BenchTestbed {
         ObjectWatch::begin(&self.client, &[deployments]).await
     }
 
-    /// Has a GitRepository reconciled now.
+    /// Requests a reconciliation of a GitRepository now.
     ///
     /// # Errors
-    /// When it does not exist.
+    /// When the GitRepository does not exist.
     pub(super) async fn announce(&self, source: &str, commit: &str) -> anyhow::Result<()> {
         self.request(&sources(), source, commit).await
     }
 
-    /// Has a HelmRepository read its index now, and waits until it has.
+    /// Requests that a HelmRepository reads its index now, and waits until that is done.
     ///
     /// # Errors
-    /// When it does not exist, or does not.
+    /// When the HelmRepository does not exist, or does not finish in time.
     pub(super) async fn announce_repository(&self, name: &str) -> anyhow::Result<()> {
         let all = WatchSelection::of("source.toolkit.fluxcd.io/v1", "HelmRepository")
             .within(workload::NAMESPACE);
@@ -469,10 +471,10 @@ impl BenchTestbed {
     }
 }
 
-/// The objects of manifests as requests.
+/// Prepares a request for each object of the manifests.
 ///
 /// # Errors
-/// When a manifest is none.
+/// When a text is not a manifest.
 pub(super) fn prepare(manifests: &[String]) -> anyhow::Result<Vec<PreparedObject>> {
     let mut all = Vec::new();
     for manifest in manifests {
@@ -481,28 +483,28 @@ pub(super) fn prepare(manifests: &[String]) -> anyhow::Result<Vec<PreparedObject
     Ok(all)
 }
 
-/// The GitRepositories.
+/// Selects the GitRepositories.
 pub(super) fn sources() -> WatchSelection {
     WatchSelection::of("source.toolkit.fluxcd.io/v1", "GitRepository").within(workload::NAMESPACE)
 }
 
-/// The HelmReleases, and the chart that they release.
+/// Selects the HelmReleases, and the HelmCharts that they release.
 pub(super) fn releases() -> [WatchSelection; 2] {
     let charts = WatchSelection::of("source.toolkit.fluxcd.io/v1", "HelmChart");
     let all = WatchSelection::of("helm.toolkit.fluxcd.io/v2", "HelmRelease");
     [all, charts].map(|it| it.within(workload::NAMESPACE))
 }
 
-/// The Kustomizations.
+/// Selects the Kustomizations.
 pub(super) fn kustomizations() -> WatchSelection {
     let all = WatchSelection::of("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     all.within(workload::NAMESPACE)
 }
 
-/// When each of `count` Deployments of different names was rolled out, as `is_it` means it.
+/// Waits until `count` Deployments are rolled out and `is_it` holds for each. It returns the times.
 ///
 /// # Errors
-/// When one of them is not within ten minutes.
+/// When one of them is not rolled out within ten minutes.
 pub(super) async fn rollouts(
     watch: &mut ObjectWatch,
     count: usize,

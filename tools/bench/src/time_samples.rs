@@ -1,12 +1,12 @@
-//! Measured times and what they come to.
+//! Samples of times, with percentiles, a table and a verdict.
 //!
-//! Here: percentiles, the table, the verdict. Elsewhere: measuring (`wake`).
+//! `wake` and other modules measure the times.
 
 use std::time::Duration;
 
 use testbed::progress::{bold, green, red};
 
-/// Times of one kind of thing, and how long 95 of 100 may take, or another share.
+/// The samples of one kind, and the limit for 95 or another number of 100 samples.
 #[derive(Debug)]
 pub(super) struct TimeSamples {
     what: &'static str,
@@ -16,27 +16,27 @@ pub(super) struct TimeSamples {
 }
 
 impl TimeSamples {
-    /// None yet.
+    /// No samples yet.
     pub(super) fn new(what: &'static str, limit: Duration) -> Self {
         Self { what, limit, judged_at: 95, times: Vec::new() }
     }
 
-    /// So many of a hundred have to keep the limit.
+    /// Sets how many of a hundred samples have to keep the limit.
     pub(super) fn judged_at(self, percent: usize) -> Self {
         Self { judged_at: percent, ..self }
     }
 
-    /// Whether nothing was measured.
+    /// Whether there are no samples.
     pub(super) fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 
-    /// Adds one.
+    /// Adds a sample.
     pub(super) fn add(&mut self, time: Duration) {
         self.times.push(time);
     }
 
-    /// The time that `percent` of a hundred samples do not exceed (nearest rank); zero without samples.
+    /// The time that `percent` of a hundred samples do not exceed (nearest rank). It is zero without samples.
     pub(super) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.times.clone();
         sorted.sort_unstable();
@@ -44,7 +44,7 @@ impl TimeSamples {
         sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
     }
 
-    /// Whether there are samples and enough of them are below the limit.
+    /// Whether there are samples, and enough of them keep the limit.
     pub(super) fn passes(&self) -> bool {
         !self.times.is_empty() && self.percentile(self.judged_at) < self.limit
     }
@@ -63,7 +63,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{milliseconds:.digits$}")
 }
 
-/// The table, a line each.
+/// Prints the table, one row for each kind.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 pub(super) fn print(all: &[TimeSamples]) {
     let percent = all.first().map_or(95, |samples| samples.judged_at);
@@ -79,13 +79,13 @@ pub(super) fn print(all: &[TimeSamples]) {
     }
 }
 
-/// How busy the machine is: processes that want a core, on average over the last minute.
+/// The load of the machine: how many processes wanted a core, on average over the last minute.
 pub(super) fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().filter(|word| !word.is_empty()).unwrap_or("unknown").to_owned()
 }
 
-/// What the numbers have to be read with: other work on the machine counts as ours.
+/// Prints the load of the machine, because other work on the machine slows down the measurement.
 #[expect(clippy::print_stdout, reason = "it belongs to the table")]
 pub(super) fn print_machine(load: &str) {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

@@ -1,8 +1,9 @@
-//! What trust costs: Secrets that SOPS encrypted are decrypted beside Flux's decryptor, and signatures of commits verified.
+//! Measures decryption and verification. Secrets of SOPS are decrypted by windlass and by Flux's decryptor, and
+//! windlass verifies signatures of commits.
 //!
-//! Here: what is measured how often, and the promises. In the folder: the Secrets (`secrets`), signed commits (`commits`).
-//! Elsewhere: Flux's side (`e2e/testbed/kustomize-controller/decrypts`), tables and verdicts
-//! (`super::process_comparison`, `super::time_samples`).
+//! This module has the rounds and the promised limits. `secrets` has the Secrets, and `commits` the signed commits.
+//! `e2e/testbed/kustomize-controller/decrypts` is Flux's side. `super::process_comparison` and `super::time_samples`
+//! have tables and verdicts.
 
 mod commits;
 mod secrets;
@@ -20,16 +21,16 @@ use super::process_comparison;
 use super::time_samples::{self, TimeSamples};
 use testbed::progress::step;
 
-/// The promise: how many times faster than Flux's decryptor windlass decrypts.
+/// The promised limit: how many times faster than Flux's decryptor windlass decrypts.
 const MIN_DECRYPTION_SPEEDUP: f64 = 5.0;
 
-/// The promise: 95 of 100 verifications of a commit take less than this.
+/// The promised limit for 95 of 100 verifications of a commit.
 const MAX_VERIFICATION_DELAY: Duration = Duration::from_millis(5);
 
-/// Makes the keys of a signer.
+/// A function that makes the keys of a signer.
 type MakeSigner = fn() -> anyhow::Result<SigningKey>;
 
-/// Who signs commits, and what that is called in the table.
+/// The signers of commits, by their names in the table.
 const SIGNERS: [(&str, MakeSigner); 3] = [
     ("commit signed by OpenPGP (Ed25519) verified", SigningKey::gpg),
     ("commit signed by OpenPGP (RSA 4096) verified", || SigningKey::gpg_with("rsa4096")),
@@ -53,7 +54,7 @@ pub(crate) struct TrustBenchOptions {
 /// Measures, and prints the tables.
 ///
 /// # Errors
-/// When both do not decrypt the same, a signature is refused, or windlass is slower than promised.
+/// When the decrypted values differ, a signature is not valid, or windlass is slower than promised.
 pub(super) fn run(options: &TrustBenchOptions) -> anyhow::Result<()> {
     let decrypts = step("Flux's decryptor", oracle::decrypts)?;
     let load = time_samples::load();

@@ -1,11 +1,9 @@
-//! windlass beside Flux's own controllers, one after the other on one control plane: many Kustomizations, many
-//! HelmReleases, a chain of dependencies, and edits by hand.
+//! Compares windlass with Flux's own controllers. Both run one after the other on one control plane.
 //!
-//! Here: which of both runs when, and the promises. Elsewhere: the work (`super::kustomizations`,
-//! `super::helm_releases`, `super::kustomization_chain`), costs (`super::test_bed`), which versions of Flux
-//! (`testbed::oracle`).
-//!
-//! Each piece of work is done by a process that was started for it, so that a peak of memory is that of the work.
+//! The work is many Kustomizations, many HelmReleases, a chain of dependencies, and edits by hand. Each piece of work
+//! has a new process, so that the peak of memory belongs to that work. This module has the order of both and the
+//! promised limits. `super::kustomizations`, `super::helm_releases` and `super::kustomization_chain` have the work.
+//! `super::test_bed` reads the costs, and `testbed::oracle` has the versions of Flux.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -23,7 +21,7 @@ use super::{helm_releases, kustomizations, time_samples};
 use e2e::installation::{BuildProfile, OperatorUnderTest};
 use testbed::progress::step;
 
-/// What windlass may take of what Flux takes: all of the time, a tenth of the CPU, a fifth of the memory.
+/// The promised limits as parts of Flux's costs: all of its time, a tenth of its CPU, and a fifth of its memory.
 pub(super) const PROMISE: BenchLimits = BenchLimits {
     ratio: Some(1.0),
     cpu_ratio: Some(0.1),
@@ -33,13 +31,14 @@ pub(super) const PROMISE: BenchLimits = BenchLimits {
     peak: None,
 };
 
-/// The interval of what waits or is edited: what is not noticed by a watch is noticed after it.
+/// The interval of objects that wait or are edited. After it an operator notices a change that its watches missed.
 const INTERVAL: &str = "1m";
 
-/// Ten hops of Flux's `--requeue-dependency`, which is 30 s, and more.
+/// The time limit of each step. It is more than ten hops of Flux, which take up to 30 s each
+/// (`--requeue-dependency`).
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Columns of the tables.
+/// The titles of the columns.
 pub(super) const COLUMNS: [&str; 2] = ["Flux", "windlass"];
 
 /// With what windlass is compared.
@@ -63,7 +62,7 @@ pub(crate) struct VersusBenchOptions {
     output: FigureOutputFormat,
 }
 
-/// A piece of work.
+/// One of the measured pieces of work.
 #[derive(Debug, Clone, Copy)]
 enum BenchWorkload {
     Kustomizations(u16),
@@ -72,7 +71,7 @@ enum BenchWorkload {
     Drift,
 }
 
-/// Who does it.
+/// The operator that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparisonSide {
     Flux,
@@ -82,7 +81,7 @@ enum ComparisonSide {
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// When one of both did not do the work, or windlass took more than it promises.
+/// When an operator did not do the work, or windlass exceeded a promised limit.
 pub(super) fn run(options: &VersusBenchOptions) -> anyhow::Result<()> {
     let ComparedOperator::Flux = options.other;
     let runtime = Runtime::new().context("cannot start the runtime")?;
@@ -112,13 +111,13 @@ pub(super) fn run(options: &VersusBenchOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The command lines of Flux's controllers, built if they are not there, each listening where nothing else does.
+/// The command lines of Flux's controllers, each with free ports. The controllers are built if they are missing.
 ///
 /// # Errors
-/// When one cannot be built.
+/// When a controller cannot be built.
 pub(super) fn programs() -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
-    // The address of the artifacts is a setting of the other two controllers, too, so it is chosen here.
+    // The other two controllers also need the address of the artifacts, so it is chosen here.
     let free = TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?;
     let all = [
         OracleProgram::SourceController,
@@ -177,7 +176,7 @@ fn measure(
     measured.pop().context("nothing was measured")
 }
 
-/// From the artifact until the last of the chain is Ready.
+/// Measures the time from the artifact until the last Kustomization of the chain is Ready.
 fn chain(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<BenchComparison> {
     let title =
         format!("a chain of {CHAIN_KUSTOMIZATION_COUNT} Kustomizations, from the artifact on");
@@ -196,7 +195,7 @@ fn chain(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Be
     Ok(comparison)
 }
 
-/// Every object of the chain is edited at the same time, until all are put back.
+/// Edits every object of the chain at the same time, and waits until all are corrected.
 fn drift(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<BenchComparison> {
     let title = format!(
         "{CHAIN_KUSTOMIZATION_COUNT} objects edited by hand, until put back, interval {INTERVAL}"

@@ -1,8 +1,8 @@
-//! How soon windlass acts when nothing but a wake-up can make it act: every interval is ten minutes.
+//! Measures how soon windlass acts on a change when only a wake-up can start a run, because every interval is ten
+//! minutes.
 //!
-//! Here: what is done how often, and the promises. Elsewhere: the chain of Kustomizations and what is done to it
-//! (`super::kustomization_chain`), starting everything (`e2e::installation`), judging the times
-//! (`super::time_samples`).
+//! This module has the rounds and the promised limits. `super::kustomization_chain` has the chain of Kustomizations
+//! and its changes. `e2e::installation` starts everything, and `super::time_samples` judges the times.
 
 use std::time::Duration;
 
@@ -15,13 +15,14 @@ use super::time_samples::{self, TimeSamples};
 use e2e::installation::{BuildProfile, TestInstallation};
 use testbed::progress::step;
 
-/// The promise: 95 of 100 wake-ups take less than this.
+/// The promised limit for 95 of 100 wake-ups.
 const MAX_WAKE_DELAY: Duration = Duration::from_secs(1);
 
-/// A fetch and ten hops, one after the other: each of them may take what it was promised.
+/// The promised limit for a fetch and ten hops, one after the other. Each of them may take the promised time of a
+/// wake-up.
 const CHAIN_PROMISE: Duration = Duration::from_secs(11);
 
-/// When waiting for something ends in failure. Far below the ten minutes after which it would happen by itself.
+/// The time limit of a wait. It is far below the ten minutes after which each object would run anyway.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is measured how often, with which build.
@@ -41,7 +42,7 @@ pub(crate) struct WakeBenchOptions {
 /// Measures and prints the table.
 ///
 /// # Errors
-/// When something did not happen, or was slower than promised.
+/// When a step did not end, or was slower than promised.
 pub(super) fn run(options: &WakeBenchOptions) -> anyhow::Result<()> {
     let build = if options.release { BuildProfile::Release } else { BuildProfile::Debug };
     let runtime = Runtime::new().context("cannot start the runtime")?;

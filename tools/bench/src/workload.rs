@@ -1,29 +1,29 @@
-//! The objects with which is measured, as strings.
+//! The manifests of the measured objects as text.
 //!
-//! Here: applications of a ConfigMap and a Deployment, their namespaces, the Flux objects that lead to them.
-//! Elsewhere: what is done with them (`super::apply`, `super::kustomizations`, `super::idle`).
+//! The objects are applications of a ConfigMap and a Deployment, their namespaces, and the Flux objects that apply
+//! them. `super::apply`, `super::kustomizations` and `super::idle` use them.
 
-/// Where the Flux objects are.
+/// The namespace of the Flux objects.
 pub(super) const NAMESPACE: &str = "flux-system";
 
-/// The label that says which piece of work an object belongs to.
+/// A label that says to which piece of work an object belongs.
 pub(super) const LABEL: &str = "windlass-bench";
 
-/// A ConfigMap and a Deployment of the same name.
+/// An application: a ConfigMap and a Deployment of the same name.
 #[derive(Debug, Clone)]
 pub(super) struct WorkloadApp {
-    /// Its name.
+    /// The name of both objects.
     pub(super) name: String,
-    /// Where it is.
+    /// The namespace of both objects.
     pub(super) namespace: String,
     /// The value of [`LABEL`].
     pub(super) work: String,
-    /// How many Pods it has.
+    /// How many Pods the Deployment has.
     pub(super) replicas: u32,
 }
 
 impl WorkloadApp {
-    /// Its manifests in a version: another version is another ConfigMap, and other Pods.
+    /// The manifests of both objects in a version. Another version changes the ConfigMap and replaces the Pods.
     pub(super) fn manifest(&self, version: u32) -> String {
         let Self { name, namespace, work, replicas } = self;
         let image = image(version);
@@ -80,17 +80,17 @@ spec:
     }
 }
 
-/// The image of a version of an application.
+/// The image of an application in a version.
 pub(super) fn image(version: u32) -> String {
     format!("registry.example.com/shop/app:1.{version}.0")
 }
 
-/// A namespace.
+/// The manifest of a namespace.
 pub(super) fn namespace(name: &str) -> String {
     format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n")
 }
 
-/// A GitRepository.
+/// The manifest of a GitRepository.
 pub(super) fn source(name: &str, url: &str, interval: &str) -> String {
     format!(
         "\
@@ -102,7 +102,7 @@ spec: {{url: \"{url}\", ref: {{branch: main}}, interval: {interval}}}
     )
 }
 
-/// A Kustomization of a folder of a GitRepository, which may be in another namespace than its objects.
+/// The manifest of a Kustomization for a folder of a GitRepository. It may be in another namespace than its objects.
 pub(super) fn kustomization(
     name: &str,
     source: &str,

@@ -1,7 +1,9 @@
-//! `cargo xtask compare`: the same charts, overlays or helmfiles through windlass and through the real program.
+//! `cargo xtask compare` runs the same charts, overlays or helmfiles through windlass and through the original
+//! program.
 //!
-//! Here: the command line, and who is asked what. Elsewhere: our own corpora and running programs (`crate::corpus`),
-//! helmfiles (`helmfile`), definitions (`crds`), what two answers differ in and how that is shown (`report`).
+//! This module has the command line, and chooses the programs and cases. `crate::corpus` has the project's own cases
+//! and runs programs. `helmfile` compares helmfiles, and `crds` definitions. `report` finds the differences between
+//! two answers and prints them.
 #![expect(clippy::print_stderr, reason = "the command prints what it recorded")]
 
 mod crds;
@@ -72,7 +74,7 @@ struct ComparisonOptions {
     arguments: Vec<String>,
 }
 
-/// What is compared: cases of our own, and places elsewhere with the arguments for them.
+/// The cases to compare: those of the project, and other paths with arguments.
 struct ProgramComparison<'a> {
     corpus: CorpusKind,
     cases: Vec<CorpusCase>,
@@ -81,7 +83,7 @@ struct ProgramComparison<'a> {
     how: &'a ComparisonOptions,
 }
 
-/// Compares, and prints a table.
+/// Compares all cases, and prints a table.
 ///
 /// # Errors
 /// When something differs, or a program cannot be built or run.
@@ -114,7 +116,7 @@ pub fn run(command: &CompareCommand) -> anyhow::Result<()> {
     ProgramComparison { corpus, cases, paths, arguments, how }.run()
 }
 
-/// Our own charts and overlays against what is recorded of them: what CI runs.
+/// Compares windlass with the recorded answers for the project's own charts and overlays. CI runs this.
 ///
 /// # Errors
 /// When something differs.
@@ -124,7 +126,7 @@ pub fn recorded() -> anyhow::Result<()> {
     run(&CompareCommand::Kustomize(KustomizeOptions { overlays: Vec::new(), how: how() }))
 }
 
-/// What two answers to one command differ in, for people; none when nothing.
+/// The differences of two answers to one command, as text for people. It is none if the answers are equal.
 pub fn difference(
     arguments: &[String],
     wanted: &ProgramOutput,
@@ -162,7 +164,7 @@ impl ProgramComparison<'_> {
         conclude(&table, self.how.all)
     }
 
-    /// The program whose answers are right, with Helm beside it if it will be asked for charts.
+    /// Builds the original program. If a case needs charts, it also builds Helm for it.
     fn real(&self) -> anyhow::Result<ReferenceProgram> {
         let ensure = |oracle: OracleProgram| step(oracle.version(), || oracle.ensure());
         let of_cases = self.cases.iter().flat_map(|case| case.runs().values().flatten());
@@ -196,7 +198,7 @@ impl ProgramComparison<'_> {
     }
 }
 
-/// Prints a table, and fails if anything differs.
+/// Prints a table, and fails if an answer differs.
 fn conclude(table: &ComparisonTable, is_whole: bool) -> anyhow::Result<()> {
     table.print(is_whole);
     let differing = table.differing();
@@ -204,19 +206,19 @@ fn conclude(table: &ComparisonTable, is_whole: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A path that means the same in another folder.
+/// The absolute path, so that it means the same file in every folder.
 fn full(path: &Path) -> anyhow::Result<String> {
     let full = path.canonicalize().with_context(|| format!("there is no {}", path.display()))?;
     full.into_os_string().into_string().map_err(|path| anyhow::anyhow!("{path:?} is no text"))
 }
 
-/// The windlass that was built or given.
+/// Builds windlass, and returns its path.
 fn windlass() -> anyhow::Result<PathBuf> {
     step("windlass itself", || make(BuildProfile::Debug))?;
     operator_process::binary()
 }
 
-/// Asks windlass, which may take as long as a busy machine needs.
+/// Runs windlass with a long time limit, because the machine may be busy.
 fn ask_windlass(
     corpus: CorpusKind,
     own: &Path,
@@ -228,7 +230,7 @@ fn ask_windlass(
     corpus::ask(corpus, own, folder, &arguments, None)
 }
 
-/// The program whose answers are right, and the folder of those that it runs.
+/// The original program, and the folder of the programs that it runs.
 struct ReferenceProgram {
     program: PathBuf,
     tools: Option<PathBuf>,
@@ -252,7 +254,7 @@ impl ReferenceProgram {
                 self.ask(case, copy.path(), arguments).map(|answer| RecordedAnswer::of(&answer))
             };
             let answer = again()?;
-            // Output that changes from one time to the next cannot be compared with.
+            // An output that differs from run to run cannot be compared, so it is not recorded.
             for _ in 0..2 {
                 if again()? != answer {
                     bail!("`{}`, run `{run}`: the answer is another one each time", case.name);
@@ -310,7 +312,8 @@ fn replay(own: &Path, case: &CorpusCase, table: &mut ComparisonTable) -> anyhow:
     Ok(())
 }
 
-/// Takes away what is worded otherwise. A silence where something has to be said stays a difference.
+/// Removes the text of errors that windlass words in its own way. It stays a difference if only one program prints an
+/// error.
 fn same_silence(got: &mut ProgramOutput, has_to_speak: bool) {
     let speaks = !got.stderr.is_empty();
     got.stderr.clear();

@@ -1,7 +1,7 @@
-//! The project's own corpora: charts (`e2e/charts`) and overlays (`e2e/overlays`), each with commands, and what the
-//! real program answered to them.
+//! The project's own charts (`e2e/charts`) and overlays (`e2e/overlays`). Each has commands, and the original
+//! program's answers to them.
 //!
-//! A folder is a case:
+//! Each folder is a case:
 //!
 //! ```text
 //! case.yaml       what it is about, and its runs: arguments after `template` or `build`
@@ -9,10 +9,10 @@
 //! others          what the arguments name, such as chart/, base/, overlay/
 //! ```
 //!
-//! Every run has a copy of the folder to itself, so that nothing is written to the checkout.
+//! Every run has its own copy of the folder, so that nothing is written to the checkout.
 //!
-//! Here: reading cases and laying them out. Elsewhere: running a program (`answer`), what was recorded (`record`),
-//! charts and overlays too large to be files (`generate`), comparing (`crate::compare`).
+//! This module reads cases and copies their files. `answer` runs programs, `record` reads recorded answers,
+//! `generate` makes large cases, and `crate::compare` compares.
 
 mod answer;
 pub mod engine;
@@ -34,17 +34,17 @@ use testbed::root;
 pub use answer::{ProgramOutput, ask, prepare};
 pub use record::{RecordedAnswer, RecordedText, read_recorded, write_recorded};
 
-/// Which cases, and so which command and whose answers.
+/// The sort of a case, which decides the command and the original program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CorpusKind {
-    /// Charts: `windlass template` beside Helm.
+    /// Charts, with `windlass template` and Helm.
     Charts,
-    /// Overlays: `windlass build` beside Kustomize.
+    /// Overlays, with `windlass build` and Kustomize.
     Overlays,
 }
 
 impl CorpusKind {
-    /// What its cases are called.
+    /// The word for a case of this sort.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Charts => "charts",
@@ -60,7 +60,7 @@ impl CorpusKind {
         }
     }
 
-    /// Whose answers are right.
+    /// The program whose answers are right.
     pub const fn oracle(self) -> OracleProgram {
         match self {
             Self::Charts => OracleProgram::Helm,
@@ -68,41 +68,41 @@ impl CorpusKind {
         }
     }
 
-    /// Where the cases are.
+    /// The folder with the cases.
     pub fn home(self) -> PathBuf {
         root().join("e2e").join(self.noun())
     }
 }
 
-/// A chart or an overlay of ours and what is asked about it.
+/// One of the project's charts or overlays, with the commands to run.
 #[derive(Debug)]
 pub struct CorpusCase {
-    /// What it is one of.
+    /// The sort of the case.
     pub corpus: CorpusKind,
-    /// Name of its folder.
+    /// The name of the case's folder.
     pub name: String,
     folder: PathBuf,
     description: CaseDescription,
 }
 
-/// What `case.yaml` says.
+/// The content of `case.yaml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CaseDescription {
     /// One sentence about the case, for its readers.
     about: String,
-    /// Name of a run and its arguments after the command.
+    /// The name of each run, and its arguments after the command.
     runs: BTreeMap<String, Vec<String>>,
-    /// Archives to make before a run: name, and the folder that goes into it.
+    /// Archives to make before a run: the name, and the folder to pack.
     #[serde(default)]
     pack: BTreeMap<String, String>,
-    /// Symbolic links to make before a run: path, and what it points at.
+    /// Symbolic links to make before a run: the path and the target.
     #[serde(default)]
     links: BTreeMap<String, String>,
-    /// Runs whose errors windlass words in its own way, and why: standard error is not compared.
+    /// Runs whose errors windlass words in its own way, and the reason. Their standard error is not compared.
     #[serde(default)]
     worded_otherwise: BTreeMap<String, String>,
-    /// The chart or overlay is made instead of read.
+    /// The size of a generated chart or overlay. Generated cases have no files of their own.
     generate: Option<generate::GeneratedSize>,
 }
 
@@ -110,7 +110,7 @@ impl CorpusCase {
     /// All cases, or those with certain names.
     ///
     /// # Errors
-    /// Names the case that is not there or cannot be read.
+    /// A case does not exist, or cannot be read.
     pub fn load(corpus: CorpusKind, names: &[String]) -> anyhow::Result<Vec<Self>> {
         let home = corpus.home();
         let cannot_list = || format!("cannot list {}", home.display());
@@ -156,12 +156,12 @@ impl CorpusCase {
         Ok(Self { corpus, name: name.to_owned(), folder, description })
     }
 
-    /// Its runs: names and arguments after the command.
+    /// The runs of the case: names, and arguments after the command.
     pub fn runs(&self) -> &BTreeMap<String, Vec<String>> {
         &self.description.runs
     }
 
-    /// Whether windlass has to say the same on standard error.
+    /// Whether windlass has to print the same text on standard error.
     pub fn is_same_wording(&self, run: &str) -> bool {
         !self.description.worded_otherwise.contains_key(run)
     }
@@ -171,10 +171,10 @@ impl CorpusCase {
         self.description.worded_otherwise.len()
     }
 
-    /// Lays out a copy of everything that its runs need.
+    /// Makes a copy of all files that the runs need.
     ///
     /// # Errors
-    /// What cannot be read or written.
+    /// A file cannot be read or written.
     pub fn lay_out(&self) -> anyhow::Result<TempDir> {
         let copy = TempDir::with_prefix("windlass-case-").context("cannot make a folder")?;
         for (path, content) in self.files()? {
@@ -190,10 +190,10 @@ impl CorpusCase {
         Ok(copy)
     }
 
-    /// Its files by path, without description, answers, archives and links.
+    /// The files of the case by path, without its description, answers, archives and links.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// A file cannot be read.
     pub fn files(&self) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
         let mut files = read_folder(&self.folder)?;
         files.retain(|path, _| path != "case.yaml" && !path.starts_with("recorded/"));
@@ -203,7 +203,7 @@ impl CorpusCase {
         Ok(files)
     }
 
-    /// Whether it is made, and so a large one.
+    /// Whether the case is generated, and therefore large.
     pub fn is_generated(&self) -> bool {
         self.description.generate.is_some()
     }
@@ -213,12 +213,12 @@ impl CorpusCase {
     }
 }
 
-/// A chart of the size that the promises are about, as files below `chart/`.
+/// The files of a large chart below `chart/`. It has the size for which windlass promises limits.
 pub fn large_chart() -> BTreeMap<String, Vec<u8>> {
     generate::files(generate::GeneratedSize::Chart { templates: 200, objects: 3 })
 }
 
-/// An overlay of many objects, as files below `overlay/` and `base/`.
+/// The files of an overlay with many objects, below `overlay/` and `base/`.
 pub fn overlay(objects: u16, is_plain: bool) -> BTreeMap<String, Vec<u8>> {
     generate::files(generate::GeneratedSize::Overlay { objects, plain: is_plain })
 }
@@ -271,7 +271,7 @@ fn link_to(link: &Path, target: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot link {}", link.display()))
 }
 
-/// A chart's archive, the same bytes for the same files.
+/// The archive of a chart. The same files give the same bytes.
 fn pack(folder: &Path) -> anyhow::Result<Vec<u8>> {
     let top = folder.file_name().context("an archive needs a folder with a name")?;
     let zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

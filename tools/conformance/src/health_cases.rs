@@ -1,7 +1,7 @@
-//! `cargo xtask health`: the rules of the health library beside the test data of Argo CD's health library.
+//! `cargo xtask health` compares the rules of the health library with the test data of Argo CD's health library.
 //!
-//! Here: reading the cases of a checkout of Argo CD, which is not ours and is not committed, judging them, the table.
-//! Elsewhere: the rules, and the differences that are on purpose (`engines/health/src/rules`).
+//! This module reads the cases from a checkout of Argo CD, judges them and prints the table. The checkout is not part
+//! of this repository. `engines/health/src/rules` has the rules, and the differences that are on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,42 +16,42 @@ use serde_json::Value;
 use testbed::progress::{bold, dim, green, red};
 use testbed::root;
 
-/// Where Argo CD has its rules and their cases.
+/// The folder in which Argo CD has its rules and their cases.
 const CASES_FOLDER: &str = "resource_customizations";
 
-/// The file with the cases of a kind.
+/// The name of the file with the cases of a kind.
 const CASES_FILE: &str = "health_test.yaml";
 
-/// Differences that are on purpose: the case and why.
+/// The file with the differences that are on purpose: the case and the reason.
 const DIFFERENCES_FILE: &str = "engines/health/src/rules/argo-cd-differences.yaml";
 
-/// The fewest cases in a hundred that have to be equal.
+/// How many of a hundred cases have to be equal.
 const MIN_EQUAL_PERCENT: usize = 95;
 
-/// How many objects are judged to see how long that takes.
+/// How many objects are judged to measure the time.
 const TIMED_OBJECTS: usize = 5_000;
 
-/// An object, and how Argo CD judges it.
+/// An object, and the verdict of Argo CD about it.
 #[derive(Debug)]
 struct HealthCase {
-    /// Group and kind as the folders are called, and the name of the file.
+    /// Group and kind as the folders name them, and the name of the file.
     name: String,
     object: Object,
     expected: String,
 }
 
-/// A case that is judged otherwise.
+/// A case for which the library gives another verdict.
 #[derive(Debug)]
 struct HealthDifference {
     name: String,
     expected: String,
     actual: String,
-    /// Why the library says so.
+    /// The reason that the library gives.
     reason: String,
 }
 
 impl HealthDifference {
-    /// Whether one calls failed what the other calls healthy.
+    /// Whether one verdict is failed and the other one healthy.
     fn is_opposite(&self) -> bool {
         matches!(
             (self.expected.as_str(), self.actual.as_str()),
@@ -60,7 +60,7 @@ impl HealthDifference {
     }
 }
 
-/// What all cases came to.
+/// The results of all cases.
 #[derive(Debug, Default)]
 struct HealthTally {
     equal: usize,
@@ -72,8 +72,8 @@ struct HealthTally {
 /// Judges the cases of a checkout of Argo CD and prints a table.
 ///
 /// # Errors
-/// The checkout has no cases, or one cannot be read; fewer than 95 % are equal; one calls failed what the other calls
-/// healthy; a difference has no reason, or a reason no difference.
+/// The checkout has no cases, or a case cannot be read. Fewer than 95 % are equal, or verdicts are opposite. A
+/// difference has no reason, or a reason has no difference.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 pub fn run(checkout: &Path) -> anyhow::Result<()> {
     let cases = cases(checkout)?;
@@ -83,7 +83,7 @@ pub fn run(checkout: &Path) -> anyhow::Result<()> {
     verdict(&tally, &reasons)
 }
 
-/// The cases of a checkout, or of its folder with the rules.
+/// Reads the cases of a checkout, or of its folder with the rules.
 fn cases(checkout: &Path) -> anyhow::Result<Vec<HealthCase>> {
     let below = checkout.join(CASES_FOLDER);
     let folder = if below.is_dir() { below } else { checkout.to_owned() };
@@ -118,7 +118,7 @@ fn read_yaml(path: &Path) -> anyhow::Result<Value> {
         .map_err(|error| anyhow::anyhow!("{}: {}", path.display(), error.problem()))
 }
 
-/// A field as Go decodes it: whatever the case of its name is.
+/// A field by its name, in upper or lower case, as Go decodes it.
 fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let mut fields = value.as_object()?.iter();
     fields.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -143,7 +143,7 @@ fn cases_of(folder: &Path, kind: &str) -> anyhow::Result<Vec<HealthCase>> {
     Ok(all)
 }
 
-/// Objects of cases may lack the name that every object has.
+/// Gives an object a name if it has none. Argo CD's cases may lack it, and every real object has one.
 fn named(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         let metadata =
@@ -155,7 +155,7 @@ fn named(mut object: Value) -> Value {
     object
 }
 
-/// Why cases differ on purpose.
+/// Reads the reasons of the differences that are on purpose.
 fn reasons(file: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let value = read_yaml(file)?;
     let entries = value.as_object().with_context(|| format!("{} is no mapping", file.display()))?;
@@ -264,7 +264,7 @@ fn verdict(tally: &HealthTally, reasons: &BTreeMap<String, String>) -> anyhow::R
 mod tests {
     use super::*;
 
-    /// A checkout with two cases of a kind, of which the second is expected to be so.
+    /// A checkout with two cases of a kind. `second` is the expected verdict of the second one.
     fn checkout(second: &str) -> anyhow::Result<tempfile::TempDir> {
         let checkout = tempfile::tempdir()?;
         let folder = checkout.path().join(CASES_FOLDER).join("cert-manager.io/Issuer");

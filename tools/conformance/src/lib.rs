@@ -1,9 +1,10 @@
-//! What the original programs answer, beside what windlass does.
+//! Compares windlass with the original programs.
+//! * [`replay`] replays recorded answers through the engines.
+//! * [`corpus`] has the project's own charts and overlays.
+//! * [`compare`] runs the original programs side by side with windlass.
+//! * [`health_cases`] compares the rules of health with Argo CD's test data.
 //!
-//! Here: answers that were recorded, replayed through the engines ([`replay`]); our own charts and overlays ([`corpus`]);
-//! the original programs themselves, asked side by side with windlass ([`compare`]); test data of Argo CD for rules of health
-//! ([`health_cases`]).
-//! Elsewhere: the recorded answers (`e2e/conformance`, `e2e/charts`, `e2e/overlays`), how the programs are built (`testbed`).
+//! The recorded answers are in `e2e/conformance`, `e2e/charts` and `e2e/overlays`. `testbed` builds the programs.
 
 pub mod compare;
 pub mod corpus;

@@ -1,7 +1,7 @@
-//! `cargo xtask conformance`, `compare` and `health`.
+//! The command line of `cargo xtask conformance`, `compare` and `health`.
 //!
-//! Here: the command line. Elsewhere: replaying recorded answers (`replay`), comparing with the original programs (`compare`),
-//! judging rules of health (`health_cases`).
+//! `replay` replays recorded answers, `compare` compares with the original programs, and `health_cases` judges rules
+//! of health.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 mod tests {
     use clap::CommandFactory as _;
 
-    /// clap finds out that a command is put together wrongly only when that command is used.
+    /// clap reports a faulty definition of a command only when that command is used. This test uses every command.
     #[test]
     fn every_command_is_put_together_right() {
         super::Arguments::command().debug_assert();

@@ -1,8 +1,8 @@
-//! `cargo xtask conformance`: recorded answers of the reference implementations, replayed through the engines.
+//! `cargo xtask conformance` replays recorded answers of the reference implementations through the engines.
 //!
-//! Here: finding the cases of a folder and running them. Elsewhere: what a case of a topic means (one file an
-//! engine, below this one), the form of a case (`case.rs`), the table (`table.rs`).
-//! The layout and line formats are those of `e2e/conformance` and its READMEs.
+//! This module finds the cases of a folder and runs them. Each engine has a module that knows what its cases mean.
+//! `case.rs` has the common form of a case, and `table.rs` the table. The READMEs of `e2e/conformance` describe the
+//! layout and the line formats.
 
 mod apply;
 mod artifactgen;
@@ -41,16 +41,16 @@ use anyhow::{Context as _, anyhow, bail};
 use case::{Case, CaseFailure, CaseJudgement};
 use testbed::root;
 
-/// One recorded file, or folder of files, and the engine that has to give the same answers.
+/// One recorded file or folder, and the engine that has to give the same answers.
 struct Topic {
-    /// As the table calls it.
+    /// The name in the table.
     name: &'static str,
-    /// Below the folder: a file with a case on each line (in JSON, or a name and an answer with a tab between them in
-    /// a `.tsv`), or a folder of JSON files that are a case each.
+    /// The path below the folder. A file has a case on each line, as JSON, or as a name, a tab and an answer in a
+    /// `.tsv`. A folder has JSON files, each of which is a case.
     path: &'static str,
-    /// Runs a case.
+    /// The function that runs a case.
     judge: fn(Case) -> CaseJudgement,
-    /// Names of cases that cannot be as recorded, each with the reason.
+    /// The cases whose answers differ from the recorded ones on purpose, each with the reason.
     exceptions: &'static [(&'static str, &'static str)],
 }
 
@@ -79,14 +79,14 @@ fn topics() -> Vec<Topic> {
     topics
 }
 
-/// Stack of the replay: values nested ten thousand deep are compared, shown and dropped on it.
+/// The stack of the replay. Values nested ten thousand deep are compared, printed and dropped on it.
 const STACK_BYTES: usize = 256 << 20;
 
-/// What a topic came to.
+/// The results of a topic.
 #[derive(Debug, Default)]
 struct ReplayTally {
     passed: usize,
-    /// Case and reason.
+    /// The cases that differ on purpose, each with the reason.
     excepted: Vec<(String, &'static str)>,
     failures: Vec<(String, CaseFailure)>,
     /// How many cases were not run, by reason.
@@ -94,7 +94,7 @@ struct ReplayTally {
 }
 
 impl ReplayTally {
-    /// How many cases were run.
+    /// How many cases ran.
     fn run(&self) -> usize {
         self.passed + self.excepted.len() + self.failures.len()
     }
@@ -118,7 +118,8 @@ type ReplayTallies = BTreeMap<&'static str, ReplayTally>;
 /// Replays the cases of some folders and prints a table.
 ///
 /// # Errors
-/// When a case fails, a folder cannot be read or holds nothing, a recorded file belongs to no topic, or no case was run.
+/// When a case fails or no case ran. Also when a folder is empty or cannot be read, or a recorded file belongs to no
+/// topic.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 pub fn run(folders: &[PathBuf]) -> anyhow::Result<()> {
     let own = [root().join("e2e/conformance")];
@@ -144,7 +145,7 @@ pub fn run(folders: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Recorded files of a folder that belong to no topic.
+/// The recorded files of a folder that belong to no topic.
 ///
 /// # Errors
 /// When the folder cannot be read or nothing is recorded in it.
@@ -227,14 +228,14 @@ fn replay_path(topic: &Topic, path: &Path, tally: &mut ReplayTally) {
     }
 }
 
-/// The case of a line with a name and an answer.
+/// Makes a JSON case of a line with a name and an answer.
 fn row(line: &[u8]) -> Vec<u8> {
     let line = String::from_utf8_lossy(line);
     let (name, out) = line.split_once('\t').unwrap_or((&line, ""));
     serde_json::json!({"name": name, "out": out}).to_string().into_bytes()
 }
 
-/// The strings of all cases at a path, each with what to call a case that has no name.
+/// The texts of all cases at a path. Each has a name for the case, in case the text has none.
 fn strings(path: &Path) -> std::io::Result<Vec<(String, Vec<u8>)>> {
     let mut strings = Vec::new();
     if path.is_dir() {

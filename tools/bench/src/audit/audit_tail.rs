@@ -1,6 +1,7 @@
-//! Requests counted while they are answered: the log of a large cluster is begun anew before a measurement ends.
+//! Counts requests while the cluster runs. The API server of a large cluster rotates its log before a measurement
+//! ends.
 //!
-//! Here: following the log over its rotations, counting reads of one object. Elsewhere: what a line says (`super`).
+//! This module follows the log over rotations, and counts reads of one object. `super` reads the lines.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,23 +17,23 @@ use parking_lot::Mutex;
 
 use super::{AuditLog, AuditLogLine, RequestCounts};
 
-/// How often the log is read: it must not grow by a whole file in between.
+/// How often the log is read. The API server must not fill a whole file in between.
 const READ_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 
 /// An object whose reads are counted.
 #[derive(Debug, Clone)]
 pub(crate) struct CountedObject {
-    /// Where a read of it goes, without the query.
+    /// The path of a read of the object, without the query.
     path: String,
-    /// What a list or a watch of nothing else selects.
+    /// The field selector of a list or a watch that selects only this object.
     selector: String,
 }
 
 impl CountedObject {
-    /// The object of this path, such as `/api/v1/namespaces/flux-system/configmaps/shared`.
+    /// The object with this API path, such as `/api/v1/namespaces/flux-system/configmaps/shared`.
     pub(crate) fn at(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or_default();
         Self { path: path.to_owned(), selector: format!("metadata.name%3D{name}") }
@@ -42,7 +43,7 @@ impl CountedObject {
         let (path, selectors) = line.selection();
         match line.verb.as_str() {
             "get" => path == self.path,
-            // A watch counts when it opens.
+            // The log has a watch twice. It is counted when it opens.
             "list" | "watch" if line.stage == "ResponseStarted" || line.verb == "list" => {
                 self.path.rsplit_once('/').is_some_and(|(all, _)| all == path)
                     && selectors.iter().any(|selector| selector.ends_with(&self.selector))
@@ -52,15 +53,15 @@ impl CountedObject {
     }
 }
 
-/// The requests of a user since the last time they were taken.
+/// The requests of a user since the last call of [`AuditTail::take`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TailedRequests {
     pub(crate) counts: RequestCounts,
-    /// How many of them read the object that is counted.
+    /// How many of these requests read the counted object.
     pub(crate) reads: u64,
 }
 
-/// Follows a log until it is dropped.
+/// Follows an audit log until it is dropped.
 pub(crate) struct AuditTail {
     reader: Arc<Mutex<AuditReader>>,
     is_ended: Arc<AtomicBool>,
@@ -72,16 +73,16 @@ struct AuditReader {
     user: String,
     counted: Option<CountedObject>,
     file: File,
-    /// The beginning of a line whose rest is not written yet.
+    /// The beginning of a line that the API server has not finished yet.
     rest: Vec<u8>,
-    /// Lists and watches: which list belongs to a watch is decided over all of them.
+    /// The lists and watches so far. All of them together show which list belongs to a watch.
     watching: Vec<AuditLogLine>,
     found: TailedRequests,
     error: Option<String>,
 }
 
 impl AuditTail {
-    /// Counts what `user` requests from now on, and how often it reads an object.
+    /// Counts the requests of `user` from now on, and how often they read an object.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -106,7 +107,7 @@ impl AuditTail {
     /// The requests since the last call, or since the beginning.
     ///
     /// # Errors
-    /// When the log could not be read since.
+    /// When the thread could not read the log since then.
     pub(crate) fn take(&self) -> anyhow::Result<TailedRequests> {
         let mut reader = self.reader.lock();
         reader.read();
@@ -118,7 +119,7 @@ impl Drop for AuditTail {
     fn drop(&mut self) {
         self.is_ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed when it happened.
+            // A panic of the thread was already printed.
             thread.join().ok();
         }
     }
@@ -140,7 +141,7 @@ impl AuditReader {
         })
     }
 
-    /// Reads to the end, also of a log that was begun since.
+    /// Reads to the end of the log. If the API server has begun a new file, it reads that one as well.
     fn read(&mut self) {
         if self.error.is_none()
             && let Err(error) = self.try_read()
@@ -151,10 +152,10 @@ impl AuditReader {
 
     fn try_read(&mut self) -> anyhow::Result<()> {
         self.read_file()?;
-        // The API server renames the file and creates another; in between there is none of that name.
+        // The API server renames the file and then creates a new one. In between there is no file with this name.
         let Ok(data) = std::fs::metadata(&self.path) else { return Ok(()) };
         if data.ino() != self.file.metadata()?.ino() {
-            // What was written between the last read and the renaming.
+            // Reads the lines that were written between the last read and the renaming.
             self.read_file()?;
             self.file = File::open(&self.path)?;
             self.rest.clear();

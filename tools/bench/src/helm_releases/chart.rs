@@ -1,4 +1,4 @@
-//! The chart of the HelmReleases that are measured, and where it comes from.
+//! The chart of the measured HelmReleases, and its source.
 
 use e2e::git_server::StoryGitRepository;
 use e2e::servers::web::WebServer;
@@ -7,30 +7,30 @@ use crate::test_bed::BenchTestbed;
 use crate::workload::{self, NAMESPACE, WorkloadApp};
 use e2e::servers::chart_archive::{digest, pack};
 
-/// What the chart is called.
+/// The name of the chart.
 const NAME: &str = "app";
 
-/// Where the chart comes from.
+/// The source of the chart.
 pub(super) enum BenchChartOrigin {
-    /// A folder of a GitRepository.
+    /// A folder of a Git repository.
     Git(StoryGitRepository),
-    /// A repository of charts on a web server.
+    /// A chart repository on a web server.
     Web(WebServer),
 }
 
 impl BenchChartOrigin {
-    /// A web server without charts.
+    /// Starts a web server without charts.
     ///
     /// # Errors
-    /// When there is no port.
+    /// When no port is free.
     pub(super) async fn web() -> anyhow::Result<Self> {
         WebServer::start().await.map(Self::Web)
     }
 
-    /// Puts a version of the chart there; returns the commit, or nothing where there are none.
+    /// Publishes a version of the chart. It returns the commit, or an empty text for a web server.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the chart cannot be written.
     pub(super) fn publish(&self, work: &str, number: u32) -> anyhow::Result<String> {
         let files = files(number);
         match self {
@@ -77,12 +77,12 @@ spec: {{url: \"http://{}\", interval: 10m}}
     }
 }
 
-/// A version by its number.
+/// The version of the chart by its number.
 pub(super) fn version(number: u32) -> String {
     format!("{number}.0.0")
 }
 
-/// The files of a version.
+/// The files of the chart in a version.
 pub(crate) fn files(number: u32) -> [(String, String); 3] {
     let any = WorkloadApp {
         name: "{{ .Release.Name }}".to_owned(),
@@ -100,7 +100,7 @@ pub(crate) fn files(number: u32) -> [(String, String); 3] {
     ]
 }
 
-/// The HelmChart of all where the chart is in Git.
+/// The HelmChart for all releases, if the chart is in Git.
 pub(super) fn helm_chart(work: &str) -> String {
     format!(
         "\
@@ -112,7 +112,7 @@ spec: {{chart: ./chart, interval: 10m, sourceRef: {{kind: GitRepository, name: {
     )
 }
 
-/// What asks for a version of the chart in a HelmRelease.
+/// The part of a HelmRelease that requests a version of the chart.
 pub(super) fn template(work: &str, number: u32) -> String {
     let version = version(number);
     format!(
@@ -120,7 +120,7 @@ pub(super) fn template(work: &str, number: u32) -> String {
     )
 }
 
-/// The objects of an application.
+/// The objects of an application, which the raw client applies.
 pub(crate) fn manifests(app: &WorkloadApp, number: u32) -> String {
     let WorkloadApp { name, namespace, work, .. } = app;
     let label = workload::LABEL;

@@ -1,7 +1,7 @@
-//! The objects and files: ImagePolicies of one ImageRepository, and ImageUpdateAutomations of one GitRepository, each of which
-//! writes the results of its share of the policies into a folder of its own.
+//! The objects and files: ImagePolicies of one ImageRepository, and ImageUpdateAutomations of one GitRepository.
 //!
-//! Elsewhere: the registry and the repository that they name (`super::workload`).
+//! Each automation writes the results of its share of the policies into its own folder. `super::workload` has the
+//! registry and the repository.
 
 use e2e::installation::WatchSelection;
 use serde_json::{Value, json};
@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 /// The name of the ImageRepository and of the GitRepository.
 pub(super) const NAME: &str = "app";
 
-/// The version of the kinds of images.
+/// The API version of the image kinds.
 const API: &str = "image.toolkit.fluxcd.io/v1";
 
-/// The version of the kinds of sources.
+/// The API version of the source kinds.
 const SOURCE_API: &str = "source.toolkit.fluxcd.io/v1";
 
-/// The label that says which automation writes the result of a policy.
+/// A label that says which automation writes the result of a policy.
 const PART_LABEL: &str = "windlass-bench/part";
 
-/// Longer than any measurement, so that nothing in it happens because of an interval.
+/// An interval longer than the measurement, so that no run begins because of it.
 const NEVER: &str = "1h";
 
-/// What the objects are made of.
+/// The inputs of the objects.
 pub(super) struct ImageObjects {
-    /// Where they are.
+    /// The namespace of the objects.
     pub(super) namespace: String,
-    /// The image as the objects and files name it.
+    /// The name of the image in objects and files.
     pub(super) image: String,
-    /// Where the Git repository is.
+    /// The URL of the Git repository.
     pub(super) url: String,
     /// How many policies there are.
     pub(super) policies: usize,
@@ -37,24 +37,24 @@ pub(super) struct ImageObjects {
 
 /// The objects of one kind.
 pub(super) struct ObjectsOfKind {
-    /// All of the kind in the namespace.
+    /// Selects all objects of the kind in the namespace.
     pub(super) selection: WatchSelection,
-    /// Their manifests.
+    /// The manifests of these objects.
     pub(super) manifests: Vec<String>,
 }
 
-/// The tag of a version that a policy chooses, and no other policy.
+/// The tag of a version for one policy. No other policy chooses it.
 pub(super) fn tag(policy: usize, version: u32) -> String {
     format!("p{policy:03}-{version}")
 }
 
 impl ImageObjects {
-    /// The ImageRepositories, of which there is one.
+    /// Selects the ImageRepositories. There is one.
     pub(super) fn image_repositories(&self) -> WatchSelection {
         WatchSelection::of(API, "ImageRepository").within(&self.namespace)
     }
 
-    /// All objects, kind by kind, in an order in which they can be deleted.
+    /// All objects by kind. They can be deleted in this order.
     pub(super) fn by_kind(&self) -> [ObjectsOfKind; 4] {
         let automations = (0..self.automations).map(|part| self.automation(part));
         let policies = (0..self.policies).map(|policy| self.policy(policy));
@@ -72,7 +72,7 @@ impl ImageObjects {
         let manifests = objects.into_iter().map(|mut object| {
             object["apiVersion"] = json!(version);
             object["kind"] = json!(kind);
-            // JSON is YAML, too.
+            // JSON is also valid YAML.
             object.to_string()
         });
         let selection = WatchSelection::of(version, kind).within(&self.namespace);
@@ -83,7 +83,7 @@ impl ImageObjects {
         json!({"metadata": {"name": name, "namespace": self.namespace}, "spec": spec})
     }
 
-    /// Which automation writes the result of a policy.
+    /// The number of the automation that writes the result of a policy.
     fn part(&self, policy: usize) -> usize {
         policy * self.automations / self.policies
     }
@@ -107,7 +107,7 @@ impl ImageObjects {
         self.object(&format!("part-{part}"), &spec)
     }
 
-    /// The files, each with the image of one policy in a version: path and content.
+    /// The path and content of all files in a version. Each file has the image of one policy.
     pub(super) fn files(&self, version: u32) -> Vec<(String, String)> {
         let file = |policy: usize| {
             let image = format!("{}:{}", self.image, tag(policy, version));

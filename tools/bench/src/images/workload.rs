@@ -1,6 +1,6 @@
-//! The image and the repository: new tags come out, and the files that have them are counted.
+//! The image and the repository. Tags of a new version are published, and the files with them are counted.
 //!
-//! Elsewhere: the objects of the cluster (`super::objects`), the rounds (`super`).
+//! `super::objects` has the objects of the cluster, and `super` the rounds.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::Options;
 use super::objects::{ImageObjects, NAME, ObjectsOfKind, tag};
 use crate::test_bed::BenchTestbed;
 
-/// The repository of the registry.
+/// The name of the image in the registry.
 const IMAGE: &str = "team/app";
 
 /// How long it may take until all files have a version.
@@ -23,23 +23,24 @@ const UPDATE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How often the branch is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Nothing goes on when the repository was not asked for anything for so long. Flux repeats a push that lost after less.
+/// The Git server is quiet when it got no request for this time. Flux repeats a push that lost a race earlier than
+/// that.
 const QUIET_PERIOD: Duration = Duration::from_secs(5);
 
-/// An image and a repository of which one operator is in charge.
+/// An image and a repository for one operator.
 pub(super) struct ImageWorkload<'b> {
     bed: &'b BenchTestbed,
     objects: ImageObjects,
     registry: RegistryServer,
-    /// What all tags are of.
+    /// The manifest of all tags.
     manifest: Value,
     repository: StoryGitRepository,
 }
 
-/// What the servers of the workload were asked for.
+/// How many requests the servers of the workload got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServerRequests {
-    /// Pushes to the Git server, those that it rejected among them.
+    /// Pushes to the Git server, also the rejected ones.
     pub(super) pushes: usize,
     /// All requests to the Git server.
     pub(super) git: usize,
@@ -48,10 +49,10 @@ pub(super) struct ServerRequests {
 }
 
 impl<'b> ImageWorkload<'b> {
-    /// Makes all of it in a namespace, and waits until the files have the first version.
+    /// Creates the image, the repository and the objects. Then it waits until the files have the first version.
     ///
     /// # Errors
-    /// A server does not start, or the operator does not do the work.
+    /// A server does not start, or the operator does not update the files.
     pub(super) async fn install(
         bed: &'b BenchTestbed,
         namespace: &str,
@@ -75,7 +76,7 @@ impl<'b> ImageWorkload<'b> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
         workload.repository.commit(&files, "the first files")?;
         bed.create_namespaces(&[namespace.to_owned()]).await?;
-        // What others name is there before them.
+        // Objects are created before the objects that refer to them.
         for ObjectsOfKind { manifests, .. } in workload.objects.by_kind().into_iter().rev() {
             bed.apply(&manifests).await?;
         }
@@ -84,10 +85,10 @@ impl<'b> ImageWorkload<'b> {
         Ok(workload)
     }
 
-    /// A tag of a version comes out for each policy.
+    /// Publishes a tag of a version for each policy.
     ///
     /// # Errors
-    /// The registry does not take it.
+    /// The registry rejects a tag.
     pub(super) async fn release(&self, version: u32) -> anyhow::Result<()> {
         for policy in 0..self.objects.policies {
             let tag = tag(policy, version);
@@ -96,10 +97,10 @@ impl<'b> ImageWorkload<'b> {
         Ok(())
     }
 
-    /// Has the registry scanned now.
+    /// Requests a scan of the registry now.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server rejects the request.
     pub(super) async fn request_scan(&self, version: u32) -> anyhow::Result<()> {
         let annotations = json!({"reconcile.fluxcd.io/requestedAt": format!("version {version}")});
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
@@ -108,10 +109,10 @@ impl<'b> ImageWorkload<'b> {
         Ok(())
     }
 
-    /// How long after a moment each file had a version on the server.
+    /// How long after `begun` each file had the version on the Git server.
     ///
     /// # Errors
-    /// Not all of them have it in time.
+    /// Not all files have the version in time.
     pub(super) async fn await_version(
         &self,
         version: u32,
@@ -139,10 +140,10 @@ impl<'b> ImageWorkload<'b> {
         Ok(times)
     }
 
-    /// Waits until nothing is asked of the repository any more.
+    /// Waits until the Git server gets no more requests.
     ///
     /// # Errors
-    /// That does not happen.
+    /// The requests do not stop in time.
     pub(super) async fn await_quiet(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         let mut since = begun;
@@ -159,16 +160,17 @@ impl<'b> ImageWorkload<'b> {
         Ok(())
     }
 
-    /// The commit of the branch. Starting `git` for that as often as it is asked would be a load that counts.
+    /// Reads the commit of the branch from its file. Starting `git` each time would be a load that the measurement
+    /// counts.
     fn head(&self) -> anyhow::Result<String> {
         match std::fs::read_to_string(self.repository.path().join("refs/heads/main")) {
             Ok(text) => Ok(text.trim().to_owned()),
-            // It is among the packed ones.
+            // Git has moved the branch into its file of packed references.
             Err(_) => self.repository.hash("main"),
         }
     }
 
-    /// How many files have a version.
+    /// How many files have the version.
     fn updated(&self, version: u32) -> anyhow::Result<usize> {
         let lines = self.repository.git(&["grep", "-h", "image:", "main"])?;
         let wanted = format!("-{version} #");
@@ -178,7 +180,7 @@ impl<'b> ImageWorkload<'b> {
     /// How many commits the branch has.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The branch cannot be read.
     pub(super) fn commits(&self) -> anyhow::Result<usize> {
         Ok(self.repository.git(&["rev-list", "--count", "main"])?.parse()?)
     }
@@ -190,7 +192,7 @@ impl<'b> ImageWorkload<'b> {
         Ok(all)
     }
 
-    /// What was asked of both servers until now, apart from what the workload itself asks for.
+    /// How many requests both servers got until now, without those of the workload itself.
     ///
     /// # Errors
     /// Never while the bed exists.
@@ -206,10 +208,10 @@ impl<'b> ImageWorkload<'b> {
         })
     }
 
-    /// Deletes the objects, and waits until they are gone: another operator would take them over.
+    /// Deletes the objects and waits until they are gone. Otherwise the next operator would take them over.
     ///
     /// # Errors
-    /// They do not go.
+    /// The objects are not deleted in time.
     pub(super) async fn remove(&self) -> anyhow::Result<()> {
         for ObjectsOfKind { selection, manifests } in self.objects.by_kind() {
             self.bed.remove_all(&manifests, &[], &selection).await?;
@@ -219,7 +221,7 @@ impl<'b> ImageWorkload<'b> {
 }
 
 impl ServerRequests {
-    /// What was asked since an earlier moment.
+    /// The difference from an earlier count.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             pushes: self.pushes - before.pushes,
@@ -229,7 +231,7 @@ impl ServerRequests {
     }
 }
 
-/// How many requests of a registry's log read something; tags come out by others.
+/// How many requests in a registry's log read something. Other requests publish tags.
 fn reads(log: &str) -> usize {
     let answered = log.lines().filter(|line| line.contains("HTTP/1.1\" "));
     answered.filter(|line| line.contains("\"GET /") || line.contains("\"HEAD /")).count()

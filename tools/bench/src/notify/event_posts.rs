@@ -1,4 +1,4 @@
-//! Posting events as a controller posts them that offers its artifacts by ExternalArtifacts.
+//! Posts events like a controller that offers its artifacts as ExternalArtifacts.
 
 use anyhow::ensure;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::objects::KIND;
 
-/// How many are under way at once: several controllers post, each one after the other.
+/// How many events are posted at once. Each of several controllers would post one after the other.
 const AT_ONCE: usize = 8;
 
-/// How many objects they are about.
+/// How many objects the events are about.
 const EVENT_OBJECT_COUNT: usize = 100;
 
-/// A client that posts.
+/// A client that posts events.
 pub(super) struct EventPostingClient {
     client: reqwest::Client,
     url: String,
@@ -20,16 +20,16 @@ pub(super) struct EventPostingClient {
 }
 
 impl EventPostingClient {
-    /// Posts to an address, about objects of a namespace.
+    /// A client for an address. The events are about objects of a namespace.
     pub(super) fn new(address: &str, namespace: &str) -> Self {
         let url = format!("http://{address}/");
         Self { client: reqwest::Client::new(), url, namespace: namespace.to_owned() }
     }
 
-    /// Posts events that all differ, so that none is taken for a repetition.
+    /// Posts events with different messages, so that none counts as a repetition.
     ///
     /// # Errors
-    /// One is not accepted.
+    /// An event is not accepted.
     pub(super) async fn post_all(&self, count: usize) -> anyhow::Result<()> {
         let post =
             |number| self.post(number, format!("made the artifact of revision 1.{number}.0"));
@@ -37,10 +37,10 @@ impl EventPostingClient {
         posted.try_collect().await
     }
 
-    /// Posts one more, which none of the others is.
+    /// Posts a probe, which differs from all other events.
     ///
     /// # Errors
-    /// It is not accepted.
+    /// The probe is not accepted.
     pub(super) async fn post_probe(&self, number: usize) -> anyhow::Result<()> {
         self.post(number, format!("probe {number}")).await
     }

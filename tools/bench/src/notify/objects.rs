@@ -1,13 +1,13 @@
-//! A Provider and an Alert for each service.
+//! Makes a Provider and an Alert for each service.
 
-/// The version of both.
+/// The API version of both kinds.
 pub(super) const VERSION: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
-/// The kind of the objects that events are about: one that other controllers report about, as windlass ignores events about
-/// its own kinds that it has not sent itself.
+/// The kind of the objects that events are about. Other controllers report about this kind. windlass ignores events
+/// about its own kinds if another program posts them.
 pub(super) const KIND: &str = "ExternalArtifact";
 
-/// The objects for services, each with its name and URL.
+/// The manifests for these services. Each service has a name and a URL.
 pub(super) fn all(namespace: &str, services: &[(&str, String)]) -> Vec<String> {
     let objects = services.iter().map(|(name, url)| {
         format!(

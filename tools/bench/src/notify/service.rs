@@ -1,4 +1,5 @@
-//! A service on loopback that counts what it is sent, or is dead until it is brought to life.
+//! A notification service on loopback. It counts the notifications that it gets, or it is dead until the benchmark
+//! revives it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,26 +19,26 @@ use tokio::task::JoinSet;
 
 use super::DeadServiceBehavior;
 
-/// How many connections wait for a service that does not take them.
+/// How many connections may wait for a service that does not accept them.
 const MAX_LISTEN_BACKLOG: u32 = 1_024;
 
-/// What it was sent: when each message came first, and how many came.
+/// The messages that the service got: when each came first, and how many came.
 #[derive(Default)]
 struct MessageCounts {
     first: BTreeMap<String, Instant>,
     received: usize,
 }
 
-/// What is not served yet.
+/// The socket of a dead service.
 enum SleepingService {
-    /// Bound, so that no other program takes the port; connections are refused.
+    /// The socket is bound, so that no other program takes the port. Connections are rejected.
     Bound(TcpSocket),
-    /// Connections are taken by the kernel, and nothing answers.
+    /// The kernel accepts connections, and the service does not respond.
     Listening(TcpListener),
 }
 
-/// A notification service on loopback that counts the messages it receives, or does not answer until it is
-/// started. It ends when dropped.
+/// A notification service on loopback that counts the messages it receives. A dead one does not respond until it is
+/// revived. The service ends when it is dropped.
 pub(super) struct CountingNotificationService {
     address: SocketAddr,
     seen: Arc<Mutex<MessageCounts>>,
@@ -45,17 +46,17 @@ pub(super) struct CountingNotificationService {
     serving: JoinSet<()>,
 }
 
-/// What is read of a notification.
+/// The part of a notification that is read.
 #[derive(Deserialize)]
 struct NotificationBody {
     message: String,
 }
 
 impl CountingNotificationService {
-    /// One that works.
+    /// Starts a service that works.
     ///
     /// # Errors
-    /// There is no port.
+    /// No port is free.
     pub(super) async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a service")?;
         let mut service = Self::at(listener.local_addr()?);
@@ -63,10 +64,10 @@ impl CountingNotificationService {
         Ok(service)
     }
 
-    /// One that does not work until [`CountingNotificationService::revive`].
+    /// Makes a dead service, which works only after [`CountingNotificationService::revive`].
     ///
     /// # Errors
-    /// There is no port.
+    /// No port is free.
     pub(super) fn dead(how: DeadServiceBehavior) -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4().context("no socket for a service")?;
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("no port for a service")?;
@@ -84,10 +85,10 @@ impl CountingNotificationService {
         Self { address, seen: Arc::default(), asleep: None, serving: JoinSet::new() }
     }
 
-    /// It works from now on.
+    /// Makes the service work from now on.
     ///
     /// # Errors
-    /// The port cannot be listened on.
+    /// The service cannot listen on its port.
     pub(super) fn revive(&mut self) -> anyhow::Result<()> {
         match self.asleep.take() {
             Some(SleepingService::Bound(socket)) => self.serve(socket.listen(MAX_LISTEN_BACKLOG)?),
@@ -100,12 +101,12 @@ impl CountingNotificationService {
     fn serve(&mut self, listener: TcpListener) {
         let router = Router::new().route("/", post(take)).with_state(self.seen.clone());
         self.serving.spawn(async move {
-            // It never ends, but with this service.
+            // The server runs until this service is dropped.
             axum::serve(listener, router).await.ok();
         });
     }
 
-    /// Where it is.
+    /// The URL of the service.
     pub(super) fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
@@ -114,35 +115,35 @@ impl CountingNotificationService {
         locked(&self.seen)
     }
 
-    /// How many different events it got.
+    /// How many different events the service got.
     pub(super) fn count(&self) -> usize {
         self.seen().first.keys().filter(|message| !is_probe(message)).count()
     }
 
-    /// How many notifications it got.
+    /// How many notifications the service got.
     pub(super) fn received(&self) -> usize {
         self.seen().received
     }
 
-    /// How many events it got that it had already.
+    /// How many notifications the service got that it already had.
     pub(super) fn repeated(&self) -> usize {
         let seen = self.seen();
         seen.received - seen.first.len()
     }
 
-    /// How long after a moment each event came first.
+    /// How long after `begun` the service got each event for the first time.
     pub(super) fn times(&self, begun: Instant) -> Vec<Duration> {
         let seen = self.seen();
         let events = seen.first.iter().filter(|(message, _)| !is_probe(message));
         events.map(|(_, at)| at.saturating_duration_since(begun)).collect()
     }
 
-    /// How many different probes it got.
+    /// How many different probes the service got.
     pub(super) fn probes(&self) -> usize {
         self.seen().first.keys().filter(|message| is_probe(message)).count()
     }
 
-    /// Begins to count anew.
+    /// Forgets all counts.
     pub(super) fn forget(&self) {
         *self.seen() = MessageCounts::default();
     }

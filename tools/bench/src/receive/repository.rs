@@ -1,6 +1,7 @@
-//! A repository that is reconciled when webhooks report a push, and the Kustomization of its only object.
+//! A GitRepository that windlass reconciles when a webhook reports a push, and the Kustomization of its only object.
 //!
-//! Moments are taken in this process: a push begins when its webhook is sent, and ends when a watch delivers the object.
+//! All times are taken in this process. A push begins when its webhook is sent, and ends when a watch delivers the
+//! object.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,45 +15,45 @@ use serde_json::json;
 use super::super::workload;
 use e2e::installation::{ObjectWatch, TestInstallation, WatchSelection, WatchedObject};
 
-/// The name of everything.
+/// The name of all objects.
 const NAME: &str = "pushed";
 
-/// Where the object is.
+/// The namespace of the applied object.
 const NAMESPACE: &str = "bench";
 
-/// Where the Flux objects are.
+/// The namespace of the Flux objects.
 const FLUX: &str = workload::NAMESPACE;
 
 const INTERVAL: &str = "10m";
 
-/// What sender and Receiver both know.
+/// The token that the sender and the Receiver share.
 const TOKEN: &str = "a-token-of-the-benchmark";
 
-/// How long one thing may take.
+/// The time limit of each step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What was asked for and is not done yet is given this time.
+/// How long a run that was requested may take to be seen.
 const QUIET_PERIOD: Duration = Duration::from_secs(5);
 
-/// A GitRepository that is reconciled when a webhook reports a push, and the Kustomization of its only object.
+/// The repository, its Receiver, and the Kustomization of its only object.
 pub(super) struct WebhookBenchmark<'a> {
     installation: &'a TestInstallation,
     repository: StoryGitRepository,
     client: reqwest::Client,
-    /// The whole URL of the Receiver.
+    /// The complete URL of the Receiver.
     url: String,
-    /// Counts the commits; the object carries the number.
+    /// The number of the last commit. The object has it as a value.
     round: u32,
     runs: ObjectWatch,
-    /// The requests to reconcile that the repository has handled, by their times.
+    /// The requests to reconcile that the repository has handled, by the times in its status.
     handled: BTreeSet<String>,
 }
 
 impl<'a> WebhookBenchmark<'a> {
-    /// Makes all of it, and waits until the first commit is applied and the Receiver has its path.
+    /// Creates all objects. It waits until the first commit is applied and the Receiver has its path.
     ///
     /// # Errors
-    /// When that does not happen.
+    /// When that does not happen in time.
     pub(super) async fn install(installation: &'a TestInstallation) -> anyhow::Result<Self> {
         let repository = installation.git().repository(NAME)?;
         let selections = [receiver(), config_map()];
@@ -84,10 +85,10 @@ impl<'a> WebhookBenchmark<'a> {
         Ok(pushed)
     }
 
-    /// Commits another value of the object.
+    /// Commits a new value of the object.
     ///
     /// # Errors
-    /// When Git refuses it.
+    /// When Git fails.
     pub(super) fn commit(&mut self) -> anyhow::Result<String> {
         self.round += 1;
         let object = format!(
@@ -98,18 +99,19 @@ impl<'a> WebhookBenchmark<'a> {
         self.repository.commit(&[("app/map.yaml", &object)], &format!("Round {}", self.round))
     }
 
-    /// A watch that sees the object change.
+    /// Opens a watch of the object.
     ///
     /// # Errors
-    /// When it does not open.
+    /// When the watch does not open.
     pub(super) async fn watch(&self) -> anyhow::Result<ObjectWatch> {
         Ok(config_map().watch_alone(self.installation.client()).await?.1)
     }
 
-    /// Commits, sends the webhook, and returns how long it took from there until the object had the value.
+    /// Commits a new value and sends the webhook. It returns the time from the webhook until the object has the
+    /// value.
     ///
     /// # Errors
-    /// When it has not in time.
+    /// When the object does not get the value in time.
     pub(super) async fn push(&mut self) -> anyhow::Result<Duration> {
         let commit = self.commit()?;
         let mut watch = self.watch().await?;
@@ -123,10 +125,10 @@ impl<'a> WebhookBenchmark<'a> {
         Ok(applied.saturating_duration_since(begun))
     }
 
-    /// When the object has the value of the last commit.
+    /// Waits until the object has the value of the last commit, and returns when that was.
     ///
     /// # Errors
-    /// When it has not in time.
+    /// When the object does not get the value in time.
     pub(super) async fn applied(&self, watch: &mut ObjectWatch) -> anyhow::Result<Instant> {
         let what = format!("the value of round {}", self.round);
         Ok(watch.until(&what, STEP_TIMEOUT, |seen| self.is_current(seen)).await?.at)
@@ -136,10 +138,11 @@ impl<'a> WebhookBenchmark<'a> {
         seen.is("ConfigMap", NAME) && seen.value("/data/round") == self.round.to_string().as_str()
     }
 
-    /// Sends so many webhooks about a commit at once, as GitHub does; returns the statuses of the answers.
+    /// Sends so many webhooks about a commit at once, in the format of GitHub. It returns the HTTP statuses of the
+    /// responses.
     ///
     /// # Errors
-    /// One is not answered at all.
+    /// A webhook gets no response.
     pub(super) async fn announce(&self, commit: &str, times: u16) -> anyhow::Result<Vec<u16>> {
         let body = json!({"ref": "refs/heads/main", "after": commit, "repository": {"name": NAME}});
         let body = body.to_string();
@@ -160,8 +163,8 @@ impl<'a> WebhookBenchmark<'a> {
         self.installation.git().requests().len()
     }
 
-    /// How often the repository was reconciled on request since this was asked last; each request that is handled is noted in
-    /// its status. What is under way is awaited.
+    /// How often the repository was reconciled on request since the last call, by the handled requests in its status.
+    /// It waits for runs that are under way.
     ///
     /// # Errors
     /// When the watch ends.

@@ -1,18 +1,18 @@
-//! What windlass does at a moment, by its gauges and counts: no message and no log is read.
+//! The activity of windlass at one time, by its metrics. No message and no log is read.
 //!
-//! Elsewhere: waiting until it does nothing (`super::session`), reading the page (`crate::metrics_page`).
+//! `super::session` waits until windlass is idle, and `crate::metrics_page` reads the page.
 
 use super::tenant_workload::TenantWorkload;
 use crate::metrics_page::MetricsPage;
 
-/// What windlass does at a moment.
+/// The activity of windlass at one time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct OperatorActivity {
-    /// How many runs go on.
+    /// How many runs are in progress.
     pub(super) running: f64,
-    /// How many objects wait for a run.
+    /// How many objects are queued for a run.
     pub(super) queued: f64,
-    /// How many runs of Kustomizations, and of HelmReleases, have ended.
+    /// How many runs of Kustomizations and of HelmReleases have ended.
     kustomizations: f64,
     releases: f64,
     /// How many runs of any kind have ended.
@@ -20,7 +20,7 @@ pub(super) struct OperatorActivity {
 }
 
 impl OperatorActivity {
-    /// What a page of metrics says.
+    /// Reads the activity from a metrics page.
     pub(super) fn of(page: &MetricsPage) -> Self {
         let runs = "windlass_reconcile_duration_seconds_count";
         Self {
@@ -32,12 +32,12 @@ impl OperatorActivity {
         }
     }
 
-    /// Whether nothing runs, and nothing has been queued or has run since the moment before.
+    /// Whether nothing runs, and no object was queued and no run has ended since the earlier activity.
     pub(super) fn is_quiet_since(&self, before: &Self) -> bool {
         self.running == 0.0 && self.queued == before.queued && self.runs == before.runs
     }
 
-    /// Whether each object of a process that was started anew has had a run.
+    /// Whether each object has had a run since the process started.
     pub(super) fn has_run_all(&self, workload: &TenantWorkload) -> bool {
         self.kustomizations >= workload.kustomizations as f64
             && self.releases >= workload.helm_releases as f64

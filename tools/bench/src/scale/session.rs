@@ -1,11 +1,11 @@
-//! A large cluster that is measured step by step: windlass, its objects, and what reads its costs all the time.
+//! Measures a large cluster step by step: windlass, its objects, and the samplers of its costs.
 //!
-//! Here: preparing the cluster, the steps, when windlass has nothing more to do. Elsewhere: the objects
-//! (`super::tenant_workload`), what windlass does at a moment (`super::operator_activity`), what a step costs
-//! (`super::step_costs`), starting everything (`crate::test_bed`).
+//! This module prepares the cluster, performs the steps, and decides when windlass is idle. `super::tenant_workload`
+//! makes the objects, `super::operator_activity` reads what windlass does, and `super::step_costs` has the costs of a
+//! step. `crate::test_bed` starts everything.
 //!
-//! No message and no reason of an object is read: an object has a version when its status or its data say so, and windlass has
-//! nothing more to do when its gauge of runs is zero, and its queues and its count of runs stay as they are.
+//! No message or reason of an object is read. An object has a version if its status or its data say so. windlass is
+//! idle if its gauge of runs is zero, and its queues and its number of runs do not change.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -36,28 +36,28 @@ use crate::time_samples::TimeSamples;
 use crate::workload;
 use testbed::progress::{note, spell, step};
 
-/// How long windlass has to have nothing to do until it counts as done.
+/// For how long windlass must be idle until a step is over.
 const QUIET_PERIOD: Duration = Duration::from_secs(3);
 
-/// How often the gauges are read: a page of two thousand objects costs windlass some milliseconds.
+/// How often the metrics are read. A page about two thousand objects costs windlass some milliseconds.
 const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often a step that goes on says how far it is.
+/// How often a step prints its progress.
 const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// When a step in which nothing more happens ends in failure.
+/// After how long without progress a step fails.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long one object may take.
+/// The time limit for one object.
 const OBJECT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// After a step, for the allocator and the caches to come to rest.
+/// The pause after a step, in which the allocator and the caches settle.
 const REST_PERIOD: Duration = Duration::from_secs(5);
 
-/// How many names a failure shows.
+/// How many names an error lists.
 const MAX_SHOWN_NAMES: usize = 5;
 
-/// When what a step waits for had happened, and when windlass was quiet.
+/// When the awaited result of a step was reached, and when windlass was idle.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StepOutcome {
     done: Duration,
@@ -66,16 +66,16 @@ pub(crate) struct StepOutcome {
 }
 
 impl StepOutcome {
-    /// Nothing happens for a while.
+    /// The outcome of a step that only waits.
     pub(crate) fn idle(time: Duration) -> Self {
         std::thread::sleep(time);
         Self { done: time, quiet: None, note: String::new() }
     }
 }
 
-/// The cluster while it is measured. All that was started ends when this is dropped or the process ends.
+/// The measured cluster. All started programs end when it is dropped or this process ends.
 pub(crate) struct ScaleSession<'a> {
-    // Dropped first: they read from processes that the bed ends.
+    // The samplers are dropped first, because they read from processes that the test bed ends.
     memory: MemorySampler,
     audit: AuditTail,
     watch: ObjectWatch,
@@ -83,14 +83,14 @@ pub(crate) struct ScaleSession<'a> {
     runtime: &'a Runtime,
     workload: TenantWorkload,
     repository: StoryGitRepository,
-    /// The version of all objects; commits count it.
+    /// The version of all objects. Each commit increases it.
     round: u32,
     bed: BenchTestbed,
 }
 
 impl<'a> ScaleSession<'a> {
-    /// Starts everything, and makes what the Kustomizations and HelmReleases need: namespaces, the source with its artifact, the
-    /// chart. `flags` are those of `windlass serve`.
+    /// Starts everything. It creates what the Kustomizations and HelmReleases need: namespaces, the source with its
+    /// artifact, and the chart. `flags` are those of `windlass serve`.
     ///
     /// # Errors
     /// The step that failed.
@@ -119,7 +119,7 @@ impl<'a> ScaleSession<'a> {
         let audit = AuditTail::begin(&log, OPERATOR, Some(CountedObject::at(&shared)))?;
         let id = *bed.operators().first().context("windlass does not run")?;
         let repository = bed.git()?.repository(SOURCE)?;
-        // Git would pack in the background while it is measured.
+        // Git would otherwise pack objects in the background during the measurement.
         repository.git(&["config", "gc.auto", "0"])?;
         repository.git(&["config", "maintenance.auto", "false"])?;
         let mut session = Self {
@@ -138,7 +138,7 @@ impl<'a> ScaleSession<'a> {
         Ok(session)
     }
 
-    /// The same error with what is needed to understand it.
+    /// Adds the state of windlass to an error, so that a developer can find the cause.
     pub(crate) fn explain(&mut self, error: anyhow::Error) -> anyhow::Error {
         self.bed.explain(error)
     }
@@ -162,7 +162,7 @@ impl<'a> ScaleSession<'a> {
     /// Measures a step.
     ///
     /// # Errors
-    /// When it fails, or windlass has ended.
+    /// When the step fails, or windlass has ended.
     pub(crate) fn measure(
         &mut self,
         what: &str,
@@ -179,7 +179,7 @@ impl<'a> ScaleSession<'a> {
             let outcome = work(self)?;
             std::thread::sleep(REST_PERIOD);
             let is_same = self.bed.operators() == operators;
-            // A process that was started in the step has counted from zero.
+            // The counters of a process that was started in this step began at zero.
             let since = |before: f64| if is_same { before } else { 0.0 };
             let requests = self.audit.take()?;
             Ok(StepCost {
@@ -199,10 +199,10 @@ impl<'a> ScaleSession<'a> {
         })
     }
 
-    /// Creates all Kustomizations and HelmReleases, until all are Ready.
+    /// Creates all Kustomizations and HelmReleases, and waits until all are Ready.
     ///
     /// # Errors
-    /// When one is not.
+    /// When one of them is not Ready in time.
     pub(crate) fn install(&mut self) -> anyhow::Result<StepOutcome> {
         let manifests = test_bed::prepare(&self.workload.manifests())?;
         let commit = self.repository.hash("HEAD")?;
@@ -216,13 +216,13 @@ impl<'a> ScaleSession<'a> {
         })
     }
 
-    /// A push that changes every object and the chart, until all have it.
+    /// Pushes a change of every object and of the chart, and waits until all have it.
     ///
     /// # Errors
-    /// When one has not.
+    /// When an object does not get the change in time.
     pub(crate) fn push_all(&mut self) -> anyhow::Result<StepOutcome> {
         let commit = self.commit_all()?;
-        // Those of the steps before are tens of thousands, and would be read while it is measured.
+        // The watch has tens of thousands of events of earlier steps. Reading them would fall into the measurement.
         self.watch.forget();
         self.runtime.block_on(async {
             let begun = Instant::now();
@@ -233,14 +233,14 @@ impl<'a> ScaleSession<'a> {
         })
     }
 
-    /// A push that changes one object, until it is changed.
+    /// Pushes a change of one object, and waits until it is changed.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the object is not changed in time.
     pub(crate) fn push_one(&mut self) -> anyhow::Result<StepOutcome> {
         let number = self.workload.kustomizations.div_ceil(2);
         let others = self.round;
-        // The next push of everything has another version than this one.
+        // The next push of all objects must have another version than this one.
         self.round += 1;
         let rounds = ObjectRounds { first: self.round, others };
         let (path, text) = self.workload.file(number, rounds);
@@ -260,21 +260,23 @@ impl<'a> ScaleSession<'a> {
         })
     }
 
-    /// Edits objects by hand, one after the other, until each is put back; adds how long each took.
+    /// Edits objects by hand, one after the other, and waits until windlass has corrected each. It adds the times to
+    /// `times`.
     ///
     /// # Errors
-    /// When one is not.
+    /// When an object is not corrected in time.
     pub(crate) fn drift(
         &mut self,
         count: usize,
         times: &mut TimeSamples,
     ) -> anyhow::Result<StepOutcome> {
-        // An object that is edited more often than ten times is not put back at once.
+        // windlass delays the correction of an object that is edited more than ten times. So each Kustomization's
+        // object is edited at most once.
         let count = count.min(self.workload.kustomizations);
         let begun = Instant::now();
         self.runtime.block_on(async {
             for edit in 0..count {
-                // They are spread over all.
+                // The edits are spread over all Kustomizations.
                 let number = edit.wrapping_mul(7919) % self.workload.kustomizations + 1;
                 times.add(self.edit(number).await?);
             }
@@ -304,17 +306,17 @@ impl<'a> ScaleSession<'a> {
         Ok(back.at.saturating_duration_since(begun))
     }
 
-    /// Kills windlass and starts it again, until every Kustomization and HelmRelease has had a run.
+    /// Kills windlass and starts it again. It waits until every Kustomization and HelmRelease has had a run.
     ///
     /// # Errors
-    /// When it does not start, or does not come to rest.
+    /// When windlass does not start, or does not become idle in time.
     pub(crate) fn crash(&mut self) -> anyhow::Result<StepOutcome> {
         let begun = Instant::now();
         self.bed.crash()?;
         let ready = begun.elapsed();
         let id = *self.bed.operators().first().context("windlass does not run")?;
         self.memory.follow(id);
-        // Until here it was that of the process that was killed.
+        // The peak until here is that of the killed process.
         self.memory.forget_peak();
         self.metrics = MetricsEndpoint::at(&self.bed.installation()?.address("metrics")?)?;
         let workload = self.workload;
@@ -325,13 +327,14 @@ impl<'a> ScaleSession<'a> {
         Ok(StepOutcome { done: quiet, quiet: Some(quiet), note })
     }
 
-    /// Commits the next version of everything.
+    /// Commits the next version of all objects and of the chart.
     fn commit_all(&mut self) -> anyhow::Result<String> {
         self.round += 1;
         let files = self.workload.files(self.round);
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (&**path, &**it)).collect();
         let commit = self.repository.commit(&files, &format!("Round {}", self.round))?;
-        // As a service that hosts repositories has it; reading each object from a file of its own would be the slowest part.
+        // Services that host repositories pack them, too. Reading each Git object from its own file would be the
+        // slowest part.
         self.repository.git(&["repack", "-q", "-a", "-d"])?;
         Ok(commit)
     }
@@ -351,8 +354,8 @@ impl<'a> ScaleSession<'a> {
         Ok(self.runtime.block_on(self.metrics.page())?.sum("windlass_wakes_total"))
     }
 
-    /// Waits until every Kustomization has applied a commit, and every HelmRelease has the chart of this round; returns when the
-    /// last had.
+    /// Waits until every Kustomization has applied a commit, and every HelmRelease has the chart of this round. It
+    /// returns the time until the last one.
     async fn arrive(&mut self, commit: &str, begun: Instant) -> anyhow::Result<Duration> {
         let version = chart_version(self.round);
         let mut missing: BTreeSet<String> = self.workload.kustomization_names().collect();
@@ -375,7 +378,7 @@ impl<'a> ScaleSession<'a> {
                         changed = Instant::now();
                     }
                 }
-                // Before its time it is not that nothing has changed: the watch has ended.
+                // Before the time limit, the error is not a lack of changes. The watch has ended.
                 Err(error) if Instant::now() < until => return Err(error),
                 Err(_) => {}
             }
@@ -399,7 +402,7 @@ impl<'a> ScaleSession<'a> {
         Ok(last.saturating_duration_since(begun))
     }
 
-    /// Says how far a step is. Fails when windlass has ended: then there is nothing to wait for.
+    /// Prints the progress of a step. It fails if windlass has ended, because nothing would change then.
     fn report(&self, there: usize, begun: Instant) -> anyhow::Result<()> {
         let all = self.workload.appliers();
         let memory = self.memory.now()?;
@@ -407,7 +410,8 @@ impl<'a> ScaleSession<'a> {
         Ok(())
     }
 
-    /// Waits until windlass has had nothing to do for a while, and `is_enough` was done; returns since when, from `begun` on.
+    /// Waits until windlass has been idle for a while and `is_enough` holds. It returns the time from `begun` to the
+    /// beginning of the idle time.
     async fn until_quiet(
         &self,
         begun: Instant,
@@ -421,7 +425,7 @@ impl<'a> ScaleSession<'a> {
             tokio::time::sleep(GAUGE_INTERVAL).await;
             let now = OperatorActivity::of(&self.metrics.page().await?);
             if now.is_quiet_since(&before) && is_enough(&now) {
-                // The moment before was as quiet as this one, or only its last run had not ended.
+                // The previous reading was already idle, or only its last run had not ended.
                 let since = *since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= QUIET_PERIOD {
                     return Ok(since.saturating_duration_since(begun));

@@ -1,7 +1,7 @@
-//! What the steps of a large cluster cost, and whether that keeps what is promised.
+//! The costs of the steps in a large cluster, compared with the promised limits.
 //!
-//! Here: the figures of a step, the tables, the document for programs. Elsewhere: measuring (`super::session`), requests
-//! (`crate::audit`).
+//! This module has the figures, the tables and the JSON. `super::session` measures, and `crate::audit` counts
+//! requests.
 
 use serde_json::{Value, json};
 
@@ -11,38 +11,38 @@ use crate::measurements::FigureOutputFormat;
 use crate::time_samples;
 use testbed::progress::{bold, green, red};
 
-/// What one step cost.
+/// The costs of one step.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StepCost {
     pub(crate) what: String,
-    /// Seconds until what was waited for had happened.
+    /// The seconds until the awaited result was reached.
     pub(crate) done: f64,
-    /// Seconds until windlass had nothing more to do; none where that is not waited for.
+    /// The seconds until windlass was idle. It is none if the step does not wait for that.
     pub(crate) quiet: Option<f64>,
     /// CPU seconds of windlass.
     pub(crate) cpu: f64,
     /// CPU seconds of the API server.
     pub(crate) server_cpu: f64,
-    /// The memory that no file backs, in MiB: before, at the peak, at the end.
+    /// The memory without files, in MiB: before the step, at its peak and at its end.
     pub(crate) before: f64,
     pub(crate) peak: f64,
     pub(crate) after: f64,
-    /// How often an object was woken.
+    /// How often windlass woke an object.
     pub(crate) wakes: f64,
     pub(crate) requests: RequestCounts,
-    /// How many of them read the object whose reads are counted.
+    /// How many requests read the object whose reads are counted.
     pub(crate) reads: u64,
-    /// What else was found out.
+    /// A further result as text.
     pub(crate) note: String,
 }
 
 impl StepCost {
-    /// Requests that do not keep watches and the Lease.
+    /// The number of requests except those that keep watches and the Lease alive.
     pub(crate) fn work(&self) -> u64 {
         self.requests.total(RequestPurpose::Work)
     }
 
-    /// How many times as much memory as before there was at the peak.
+    /// The peak of memory as a multiple of the memory before the step.
     pub(crate) fn growth(&self) -> f64 {
         self.peak / self.before
     }
@@ -84,7 +84,7 @@ impl StepCost {
     }
 }
 
-/// A promise, and what it was measured as.
+/// A promised limit, and the measured figure.
 #[derive(Debug, Clone)]
 pub(crate) struct ScalePromise {
     what: &'static str,
@@ -93,12 +93,12 @@ pub(crate) struct ScalePromise {
 }
 
 impl ScalePromise {
-    /// At most `limit` is promised of `figure`.
+    /// Promises that `figure` is at most `limit`.
     pub(crate) fn new(what: &'static str, figure: f64, limit: f64) -> Self {
         Self { what, figure, limit }
     }
 
-    /// Whether it was kept. A figure that is no number keeps none.
+    /// Whether the limit was kept. A figure that is not a number keeps no limit.
     pub(crate) fn is_kept(&self) -> bool {
         self.figure <= self.limit
     }
@@ -114,23 +114,23 @@ impl ScalePromise {
     }
 }
 
-/// Everything that was measured.
+/// All steps and promises.
 #[derive(Debug)]
 pub(crate) struct ScaleReport {
     pub(crate) workload: TenantWorkload,
-    /// How busy the machine was before.
+    /// The load of the machine before the measurement.
     pub(crate) load: String,
     pub(crate) steps: Vec<StepCost>,
     pub(crate) promises: Vec<ScalePromise>,
 }
 
 impl ScaleReport {
-    /// Whether every promise was kept.
+    /// Whether all promised limits were kept.
     pub(crate) fn passes(&self) -> bool {
         self.promises.iter().all(ScalePromise::is_kept)
     }
 
-    /// Writes it.
+    /// Prints the report.
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
     pub(crate) fn print(&self, output: FigureOutputFormat) {
         if output == FigureOutputFormat::Json {

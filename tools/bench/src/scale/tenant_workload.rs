@@ -1,7 +1,8 @@
-//! Many Kustomizations and HelmReleases behind one GitRepository, spread over namespaces, whose objects are small ConfigMaps.
+//! Many Kustomizations and HelmReleases of one GitRepository, spread over namespaces. Their objects are small
+//! ConfigMaps.
 //!
-//! Here: how many of what, the files of the repository, the manifests. Elsewhere: what is done with them (`super::session`),
-//! other objects that are measured with (`crate::workload`).
+//! This module has their numbers, the files of the repository and the manifests. `super::session` uses them, and
+//! `crate::workload` has the objects of other measurements.
 
 use std::time::Duration;
 
@@ -13,50 +14,50 @@ use crate::workload;
 /// The name of the GitRepository and of the HelmChart.
 pub(crate) const SOURCE: &str = "tenants";
 
-/// The name of the ConfigMap that all read, if they share one.
+/// The name of the ConfigMap that all objects read if they share one.
 pub(crate) const SHARED_VARIABLES: &str = "shared-variables";
 
-/// How many variables it has.
+/// How many variables the shared ConfigMap has.
 const SHARED_VARIABLE_COUNT: usize = 200;
 
-/// The key under which it has values of Helm, which is the name of a variable as well.
+/// The key of the shared ConfigMap with values for Helm. It is also the name of a variable.
 const VALUES_KEY: &str = "helm_values";
 
-/// Longer than any measurement takes: with ten thousand objects at an hour, some are due in every second, and windlass is never
-/// without work.
+/// An interval longer than any measurement. With ten thousand objects and an hour, some object would be due in every
+/// second, and windlass would never be idle.
 const INTERVAL: &str = "24h";
 
-/// How many objects there are, and where.
+/// The numbers of objects, and their namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct TenantWorkload {
     pub(crate) kustomizations: usize,
     pub(crate) helm_releases: usize,
-    /// How many objects these apply together; each applies at least one.
+    /// How many objects the Kustomizations and HelmReleases apply together. Each of them applies at least one.
     pub(crate) objects: usize,
-    /// Over how many namespaces they are spread.
+    /// The number of namespaces.
     pub(crate) namespaces: usize,
-    /// Whether all of them are in the namespace of the source instead, and read one ConfigMap.
+    /// Whether all objects are in the namespace of the source instead, and read one ConfigMap.
     pub(crate) shares_variables: bool,
 }
 
-/// The version of each object of a Kustomization.
+/// The versions of a Kustomization's objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ObjectRounds {
-    /// That of the first.
+    /// The version of the first object.
     pub(crate) first: u32,
-    /// That of all others.
+    /// The version of all other objects.
     pub(crate) others: u32,
 }
 
 impl ObjectRounds {
-    /// All have the same.
+    /// The same version for all objects.
     pub(crate) fn all(round: u32) -> Self {
         Self { first: round, others: round }
     }
 }
 
 impl TenantWorkload {
-    /// So many times as much of everything, and at least one.
+    /// A workload of this size times the factor, with at least one object of each kind.
     pub(crate) fn scaled(self, factor: f64) -> Self {
         let scale = |count: usize| ((count as f64 * factor).round() as usize).max(1);
         Self {
@@ -78,20 +79,20 @@ impl TenantWorkload {
         (self.objects / self.appliers()).max(1)
     }
 
-    /// How many objects a Kustomization applies: what the HelmReleases leave, evenly.
+    /// How many objects a Kustomization applies. All objects that the HelmReleases do not have are spread evenly.
     fn objects_of(&self, number: usize) -> usize {
         let left = self.objects.saturating_sub(self.helm_releases * self.objects_of_release());
         let more = usize::from(number <= left % self.kustomizations);
         (left / self.kustomizations + more).max(1)
     }
 
-    /// How long work on all of them may take.
+    /// How long a step with all objects may take.
     pub(crate) fn limit(&self) -> Duration {
         let objects = self.objects.max(self.appliers());
         Duration::from_secs(300 + (self.appliers() / 2 + objects / 20) as u64)
     }
 
-    /// The namespaces that have to be created.
+    /// The namespaces to create.
     pub(crate) fn namespace_names(&self) -> Vec<String> {
         match self.shares_variables {
             true => Vec::new(),
@@ -131,7 +132,7 @@ impl TenantWorkload {
         files
     }
 
-    /// The file of a Kustomization.
+    /// The file of a Kustomization, and its path.
     pub(crate) fn file(&self, number: usize, rounds: ObjectRounds) -> (String, String) {
         let name = kustomization_name(number);
         let namespace = self.namespace(number);
@@ -150,7 +151,7 @@ impl TenantWorkload {
         (format!("tenants/{name}/objects.yaml"), text)
     }
 
-    /// The template of the chart.
+    /// The only template of the chart.
     fn template(&self, round: u32) -> String {
         let one = |object: usize| {
             format!(
@@ -161,7 +162,7 @@ impl TenantWorkload {
         (1..=self.objects_of_release()).map(one).collect()
     }
 
-    /// The HelmChart of all HelmReleases.
+    /// The HelmChart that all HelmReleases use.
     pub(crate) fn helm_chart(&self) -> String {
         let namespace = workload::NAMESPACE;
         format!(
@@ -242,7 +243,7 @@ spec:
     }
 }
 
-/// The ConfigMap of variables that all read.
+/// The ConfigMap with variables that all objects read.
 pub(crate) fn shared_variables() -> String {
     let variables = (1..=SHARED_VARIABLE_COUNT)
         .map(|number| (variable(number), format!("what variable {number} stands for")));
@@ -260,7 +261,7 @@ pub(crate) fn chart_version(round: u32) -> String {
     format!("1.0.{round}")
 }
 
-/// A ConfigMap of a Kustomization; the first is 1.
+/// The name of a ConfigMap of a Kustomization. The first one has the number 1.
 pub(crate) fn object_name(number: usize, object: usize) -> String {
     format!("{}-{object}", kustomization_name(number))
 }

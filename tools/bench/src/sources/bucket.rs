@@ -1,4 +1,4 @@
-//! A bucket: all of its objects, one that changed, nothing new.
+//! Measures a bucket: a fetch of all objects, of one changed object, and without a change.
 
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use e2e::tcp_relay::TcpRelay;
@@ -81,7 +81,7 @@ pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<So
     Ok(SourceMeasurement {
         title: format!("a bucket of {OBJECT_COUNT} objects"),
         rows: vec![
-            // One listing, and each object once.
+            // The limit is one listing, and one request for each object.
             FetchTableRow::new("the first fetch", Some(OBJECT_COUNT + 1), &[first]),
             FetchTableRow::new("one object changed", Some(2), &changes),
             FetchTableRow::new("nothing changed", Some(1), &unchanged),
@@ -91,14 +91,14 @@ pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<So
     })
 }
 
-/// The revision that there is now.
+/// The present revision.
 async fn current(scene: &SourceBenchSetup) -> anyhow::Result<String> {
     let selection = e2e::installation::WatchSelection::of(super::API, KIND).within(NAMESPACE);
     let object = selection.api(scene.installation.client()).get(NAME).await?;
     Ok(object.data["status"]["artifact"]["revision"].as_str().unwrap_or_default().to_owned())
 }
 
-/// One listing and the one object that changed, or else it is an error.
+/// Fails unless the server got one listing and one request for the changed object.
 fn downloads(fetch: FetchMeasurement, asked_for: &[String]) -> anyhow::Result<FetchMeasurement> {
     let objects = asked_for.iter().filter(|it| !it.contains("list-type=2")).count();
     anyhow::ensure!(objects == 1, "one object changed, and {objects} were fetched: {asked_for:?}");

@@ -1,4 +1,5 @@
-//! A repository of charts with a long index: all charts from it, a new version of one, nothing new.
+//! Measures a chart repository with a long index: a fetch of all charts, of a new version of one, and without a
+//! change.
 
 use std::fmt::Write as _;
 
@@ -15,9 +16,9 @@ use e2e::servers::chart_archive::{digest, pack};
 use testbed::progress::step;
 
 const CHART_COUNT: usize = 50;
-/// Versions of each chart in the index.
+/// How many versions of each chart the index has.
 const VERSIONS_PER_CHART: usize = 400;
-/// What the index is long at least.
+/// The least size of the index.
 const MIN_INDEX_BYTES: usize = 20_000_000;
 const KIND: &str = "HelmChart";
 const REPOSITORY: &str = "HelmRepository";
@@ -39,7 +40,7 @@ fn archive(name: &str, version: &str) -> anyhow::Result<Vec<u8>> {
     pack(name, &files)
 }
 
-/// A version as indexes of real repositories have it.
+/// Adds a version to the index, in the form of real repositories.
 fn entry(index: &mut String, name: &str, version: &str, digest: &str) {
     let description =
         "A chart that stands for those of a repository which has grown over years. ".repeat(4);
@@ -56,7 +57,7 @@ fn entry(index: &mut String, name: &str, version: &str, digest: &str) {
     .ok();
 }
 
-/// Puts the index there, and the archives of the newest versions. `newest` is that of the first chart.
+/// Publishes the index, and the archives of the newest versions. `newest` is the newest version of the first chart.
 fn publish(server: &WebServer, newest: &str) -> anyhow::Result<usize> {
     let mut index = "apiVersion: v1\nentries:\n".to_owned();
     for number in 0..CHART_COUNT {
@@ -123,7 +124,7 @@ pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<So
             length as f64 / 1e6
         ),
         rows: vec![
-            // The index, and each chart once.
+            // The limit is one request for the index, and one for each chart.
             FetchTableRow::new("the first fetch, all charts", Some(CHART_COUNT + 1), &[first]),
             FetchTableRow::new("a new version of one chart", Some(2), &changes),
             FetchTableRow::new("nothing changed", Some(1), &unchanged),

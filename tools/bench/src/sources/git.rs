@@ -1,4 +1,4 @@
-//! A Git repository over HTTP: all of it, one changed file, nothing new.
+//! Measures a Git repository over HTTP: a fetch of all files, of one changed file, and without a change.
 
 use anyhow::Context as _;
 use e2e::tcp_relay::TcpRelay;
@@ -72,7 +72,7 @@ pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<So
         rows: vec![
             FetchTableRow::new("the first fetch", None, &[first]),
             FetchTableRow::new("one file changed", None, &changes),
-            // A greeting and a question.
+            // The limit is the request that opens the protocol, and one for the references.
             FetchTableRow::new("nothing changed", Some(2), &unchanged),
         ],
         peak: scene.peak()?,

@@ -1,13 +1,13 @@
-//! windlass's engine in this process: a chart is loaded and parsed once and rendered many times.
+//! Renders a chart many times with windlass's engine in this process, after loading and parsing it once.
 //!
-//! Elsewhere: the same of Helm's engine (`e2e/testbed/helm`), whole processes (`super`).
+//! `e2e/testbed/helm` does the same with Helm's engine, and `super` measures whole processes.
 
 use std::path::Path;
 use std::time::Instant;
 
 use conformance::corpus::engine;
 
-/// Seconds of each render of a chart with its own values, from values to manifests.
+/// The seconds of each render of a chart with its own values, from the values to the manifests.
 ///
 /// # Errors
 /// When the chart cannot be rendered.

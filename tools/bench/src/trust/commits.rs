@@ -1,4 +1,4 @@
-//! A signed commit, verified many times from its object and the keys of a Secret, as a GitRepository does it.
+//! Verifies a signed commit many times with the keys of a Secret, like a GitRepository does.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use e2e::git_server::StoryGitRepository;
 use e2e::signing_key::SigningKey;
 use signatures::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode, verify};
 
-/// How long each verification of a commit takes that is made here.
+/// Makes a signed commit, and measures each of its verifications.
 ///
 /// # Errors
-/// When it cannot be made, or is not verified.
+/// When the commit cannot be made, or its signature is not valid.
 pub(super) fn times(
     repository: &StoryGitRepository,
     signer: &SigningKey,
@@ -18,7 +18,7 @@ pub(super) fn times(
 ) -> anyhow::Result<Vec<Duration>> {
     signer.sign(repository)?;
     let hash = repository.commit(&[("app.yaml", "kind: ConfigMap\n")], "Signed")?;
-    // What `git` prints is trimmed, and the object ends with a line break.
+    // The helper trims the output of `git`, but the object ends with a line break.
     let object = format!("{}\n", repository.git(&["cat-file", "commit", &hash])?);
     let (name, key) = signer.public();
     let now = u64::try_from(jiff::Timestamp::now().as_second()).context("a time before 1970")?;

@@ -1,5 +1,5 @@
-//! The same encrypted Secrets, decrypted by Flux's decryptor and by windlass's, each with the keys of the Secret anew each
-//! time, as a reconciliation does it.
+//! Decrypts the same Secrets with Flux's decryptor and with windlass's. Both read the keys of the Secret anew each
+//! time, as in a reconciliation.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,20 +13,20 @@ use sops::{DecryptionKeys, DecryptionOutcome, SopsDecryptor};
 use super::super::process_comparison::{ComparisonRow, median};
 use super::MIN_DECRYPTION_SPEEDUP;
 
-/// The file with the private key, as the entry of a Secret is called.
+/// The name of the private key's file, as the key of a Secret.
 const IDENTITY: &str = "keys.agekey";
 
-/// What Flux's decryptor says.
+/// The output of Flux's decryptor.
 #[derive(Deserialize)]
 struct DecryptionFigures {
     seconds: Vec<f64>,
     objects: Vec<Value>,
 }
 
-/// Has Secrets made and decrypted by both; the line of the table.
+/// Has Secrets made and decrypted by both programs, and returns the row of the table.
 ///
 /// # Errors
-/// When one of both does not decrypt one of them, or their results differ.
+/// When a program does not decrypt a Secret, or the results differ.
 pub(super) fn rows(decrypts: &Path, count: u16, rounds: u16) -> anyhow::Result<Vec<ComparisonRow>> {
     let folder = tempfile::tempdir().context("cannot make a folder")?;
     run(decrypts, "make", folder.path(), count)?;
@@ -35,7 +35,7 @@ pub(super) fn rows(decrypts: &Path, count: u16, rounds: u16) -> anyhow::Result<V
     let own = measure(folder.path(), rounds)?;
     ensure!(own.objects.len() == usize::from(count), "not every Secret was decrypted");
     for (own, flux) in own.objects.iter().zip(&flux.objects) {
-        // Plain values are secrets of this benchmark only, and still not shown.
+        // The plain values are only made for this benchmark. They are still not printed.
         ensure!(own == flux, "both decrypt {} differently", own["metadata"]["name"]);
     }
     ensure!(own.objects.len() == flux.objects.len(), "Flux decrypted {}", flux.objects.len());

@@ -1,8 +1,9 @@
-//! `cargo xtask compare crds`: the CustomResourceDefinitions of public projects, each upgraded through its last releases.
+//! `cargo xtask compare crds` upgrades the CustomResourceDefinitions of public projects through their last releases.
 //!
-//! Each new definition is judged by objects made from the old one's schema, and a real API server says of the same objects
-//! whether it takes them, whole. A definition that is refused without a reason that the API server confirms is a false alarm.
-//! Here: the command, what counts as what, the table. Elsewhere: the projects (`projects`), the objects (`samples`).
+//! windlass's guard judges each new definition by objects made from the old schema. A real API server then says
+//! whether it accepts the same objects without losing a field. A rejected definition is a false alarm if the API
+//! server confirms no reason for it. This module has the command, the comparison and the table. `projects` has the
+//! projects, and `samples` makes the objects.
 
 mod projects;
 mod samples;
@@ -45,33 +46,34 @@ pub struct CrdComparisonOptions {
     clones: Option<PathBuf>,
 }
 
-/// What came of a project.
+/// The results of a project.
 #[derive(Debug, Default)]
 struct ProjectRow {
     project: String,
     versions: String,
-    /// Definitions that are in two releases in a row.
+    /// How many definitions are in two consecutive releases.
     upgrades: usize,
-    /// Those with another schema of a version that objects are read in.
+    /// How many of these change the schema of a version in which objects are read.
     changed: usize,
     objects: usize,
     refused: usize,
-    /// Why definitions were refused, and of how many definitions that is said.
+    /// The reasons for which the guard rejected definitions, and for how many definitions each was given.
     reasons: BTreeMap<String, usize>,
-    /// Refused, and the API server takes all objects as they are.
+    /// Definitions that the guard rejected although the API server accepts all objects unchanged.
     false_alarms: Vec<String>,
-    /// Taken, and the API server does not take all objects as they are.
+    /// Definitions that the guard accepted although the API server does not accept all objects unchanged.
     missed: Vec<String>,
-    /// Objects of versions that the new definition does not have, which only its webhook would convert.
+    /// Objects in versions that the new definition lacks. Only its webhook could convert them, so the API server is
+    /// not asked.
     unasked: usize,
     /// Releases that could not be fetched.
     missing: Vec<String>,
 }
 
-/// Compares, and prints the table.
+/// Compares all projects, and prints the table.
 ///
 /// # Errors
-/// There are false alarms, or breaks that were missed; or the API server fails.
+/// There are false alarms or missed breaks, or the API server fails.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 pub(super) fn run(options: &CrdComparisonOptions) -> anyhow::Result<()> {
     let is_wanted = |it: &&CrdProject| {
@@ -131,7 +133,7 @@ async fn compared(
     Ok(row)
 }
 
-/// Judges an upgrade of a definition, and asks the API server whether that is right.
+/// Judges one upgrade of a definition, and asks the API server whether the verdict is right.
 async fn upgrade(
     row: &mut ProjectRow,
     what: &str,
@@ -186,7 +188,8 @@ async fn upgrade(
             None => row.unasked += objects.len(),
         }
     }
-    // What a default means, and which versions clients use, no API server says.
+    // The API server cannot judge a changed default, or which versions clients use. So these findings are not
+    // compared.
     let is_about_objects = |it: CrdChangeProblem| {
         matches!(
             it,
@@ -202,8 +205,8 @@ async fn upgrade(
     Ok(())
 }
 
-/// The definitions under which objects are created, each with its objects. No webhook converts them here: where one would,
-/// each version stands alone, and what it does not have is not asked about.
+/// The definitions under which objects are created, each with its objects. The test bed has no conversion webhook. So
+/// with one, each version gets a definition of its own, and objects of missing versions are left out.
 fn asked<'o>(new: &Value, objects: &'o [Value]) -> Vec<(Option<Value>, Vec<&'o Value>)> {
     if new["spec"]["conversion"]["strategy"] != "Webhook" {
         return vec![(Some(new.clone()), objects.iter().collect())];
@@ -227,7 +230,8 @@ fn version_of(object: &Value) -> &str {
     object["apiVersion"].as_str().and_then(|it| it.rsplit('/').next()).unwrap_or_default()
 }
 
-/// Why the API server does not take objects as they are under a definition; none if it takes all of them.
+/// The reason why the API server does not accept the objects unchanged under a definition. It is none if it accepts
+/// all.
 async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Result<Option<String>> {
     let group = format!("shadow.{}.test", story.namespace);
     let plural = new["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
@@ -235,7 +239,8 @@ async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Resu
     let mut shadow = new.clone();
     shadow["metadata"] = json!({"name": name});
     shadow["spec"]["group"] = group.clone().into();
-    // In another group it takes no name from the definition of windlass's own bed, and asks no webhook.
+    // In another group, the definition does not collide with the one on windlass's own test bed, and it needs no
+    // webhook.
     if let Some(fields) = shadow.as_object_mut() {
         fields.remove("status");
     }
@@ -253,7 +258,7 @@ async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Resu
         let mut object = (*object).clone();
         let version = version_of(&object).to_owned();
         let versions = || new["spec"]["versions"].as_array().into_iter().flatten();
-        // What is of a version that is not served any more is written in that of storage.
+        // An object in a version that is no longer served is written in the storage version.
         let is_served = versions().any(|it| it["name"] == version.as_str() && it["served"] == true);
         let storage =
             versions().find(|it| it["storage"] == true).and_then(|it| it["name"].as_str());
@@ -269,7 +274,7 @@ async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Resu
     Ok(why)
 }
 
-/// Why the API server does not take an object as it is.
+/// The reason why the API server does not accept an object unchanged.
 async fn refused(story: &Story, plural: &str, object: &Value) -> anyhow::Result<Option<String>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, version) =

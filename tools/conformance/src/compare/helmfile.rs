@@ -1,4 +1,5 @@
-//! `windlass helmfile` beside the real helmfile, on the cases of ours that are recorded, too (`crate::replay`).
+//! Compares `windlass helmfile` with the original helmfile. The cases are those of the project that are also recorded
+//! (`crate::replay`).
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -24,18 +25,18 @@ pub struct HelmfileComparisonOptions {
     all: bool,
 }
 
-/// Where helmfile is, and the folders of what it runs.
+/// The path of helmfile, and the folders of the programs that it runs.
 pub struct HelmfileProgram {
-    /// The program.
+    /// The path of helmfile.
     pub path: PathBuf,
-    /// The folders.
+    /// The folders of the programs that helmfile runs.
     pub tools: Vec<PathBuf>,
 }
 
 /// Builds helmfile, Helm and Kustomize if they are not there.
 ///
 /// # Errors
-/// When one cannot be built.
+/// When a program cannot be built.
 pub fn real() -> anyhow::Result<HelmfileProgram> {
     let ensure = |oracle: OracleProgram| step(oracle.version(), || oracle.ensure());
     let tools = [OracleProgram::Helm, OracleProgram::Kustomize].map(|oracle| {
@@ -48,7 +49,7 @@ pub fn real() -> anyhow::Result<HelmfileProgram> {
     })
 }
 
-/// Compares, and prints a table.
+/// Compares all cases, and prints a table.
 ///
 /// # Errors
 /// When something differs, or a program cannot be built or run.
@@ -72,7 +73,7 @@ pub(super) fn run(options: &HelmfileComparisonOptions) -> anyhow::Result<()> {
 
 type CaseDifferences<'c> = (&'c (String, HelmfileCase), Vec<AnswerDifference>);
 
-/// Asks both programs about all cases, as many at a time as there are processors.
+/// Runs both programs with all cases. As many cases run at once as there are processors.
 fn differences<'c>(
     cases: &'c [(String, HelmfileCase)],
     real: HelmfileCommandLine<'_>,
@@ -108,7 +109,8 @@ fn compare(
     let mut found = Vec::new();
     for run in case.runs() {
         let [mut wanted, mut got] = [case.ask(real, run)?, case.ask(ours, run)?];
-        // Of errors only counts that there is one, and of warnings nothing: both are worded in our own way.
+        // Errors and warnings have windlass's own words. So of an error only its presence is compared, and of a
+        // warning nothing.
         for answer in [&mut wanted, &mut got] {
             if answer.status.is_some_and(|status| status != 0) {
                 *answer = ProgramOutput { status: Some(1), ..ProgramOutput::default() };

@@ -1,6 +1,6 @@
-//! What two answers differ in, and the table of a comparison.
+//! Finds the differences between two answers, and prints the table of a comparison.
 //!
-//! Here: finding the first line that differs, showing it. Elsewhere: the answers (`crate::corpus`).
+//! It finds the first line that differs, and shows it with its context. `crate::corpus` has the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,29 +11,29 @@ use testbed::progress::{bold, dim, green, red};
 /// How many differences of a case are shown.
 const MAX_DIFFERENCES_SHOWN: usize = 3;
 
-/// How many lines before the first that differs are shown.
+/// How many lines are shown before the first one that differs.
 const LINES_BEFORE: usize = 3;
 
-/// How many lines are shown from the first that differs on.
+/// How many lines are shown from the first one that differs on.
 const LINES_AFTER: usize = 3;
 
-/// Longest part of a line that is shown, in characters.
+/// How many characters of a line are shown.
 const MAX_LINE_CHARACTERS: usize = 240;
 
-/// One run whose answers are not the same.
+/// The difference between the two answers of one run.
 #[derive(Debug)]
 pub(super) struct AnswerDifference {
     run: String,
     command: String,
-    /// What differs, for people, with line ends.
+    /// The difference as text for people, with line ends.
     shown: String,
 }
 
-/// The outcome, a row a case.
+/// The results of a comparison. Each case has a row.
 #[derive(Debug, Default)]
 pub(super) struct ComparisonTable {
     rows: Vec<CaseRow>,
-    /// How many errors are worded in windlass's own way, by intention.
+    /// How many errors windlass words in its own way on purpose.
     worded_otherwise: usize,
 }
 
@@ -45,7 +45,7 @@ struct CaseRow {
 }
 
 impl AnswerDifference {
-    /// None when the answers are the same.
+    /// The difference between two answers. It is none if they are equal.
     pub(super) fn between(
         run: &str,
         arguments: &[String],
@@ -70,7 +70,7 @@ impl AnswerDifference {
         Some(Self { run: run.to_owned(), command: arguments.join(" "), shown })
     }
 
-    /// None when the answer is what was recorded.
+    /// The difference between an answer and the recorded one. It is none if they are equal.
     pub(super) fn from_recorded(
         run: &str,
         arguments: &[String],
@@ -112,7 +112,7 @@ impl AnswerDifference {
 }
 
 impl AnswerDifference {
-    /// What differs, in lines.
+    /// The difference as lines of text.
     pub(super) fn into_text(self) -> String {
         self.shown
     }
@@ -137,7 +137,7 @@ fn status(shown: &mut String, wanted: Option<i32>, got: Option<i32>) {
     }
 }
 
-/// Shows the lines around the first that differs.
+/// Shows the lines around the first one that differs.
 fn text(shown: &mut String, name: &str, wanted: &[u8], got: &[u8]) {
     if wanted == got {
         return;
@@ -166,13 +166,13 @@ fn text(shown: &mut String, name: &str, wanted: &[u8], got: &[u8]) {
     }
 }
 
-/// Lines with their ends, so that a missing one is seen.
+/// Splits a text into lines with their ends, so that a missing line end is shown.
 fn lines(text: &[u8]) -> Vec<String> {
     let split = text.split_inclusive(|byte| *byte == b'\n');
     split.map(visible).collect()
 }
 
-/// A line with everything visible that is not.
+/// A line in which all invisible characters are shown.
 fn visible(line: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in line.utf8_chunks() {
@@ -188,7 +188,7 @@ fn visible(line: &[u8]) -> String {
     shown
 }
 
-/// The part of a line around a column, without the escaped end that most lines have.
+/// The part of a line around a column. The escaped line end, which most lines have, is left out.
 fn clip(line: &str, column: usize) -> String {
     let text = match line.strip_suffix("\\n") {
         Some(text) => text.to_owned(),
@@ -203,23 +203,23 @@ fn clip(line: &str, column: usize) -> String {
 }
 
 impl ComparisonTable {
-    /// Adds a chart or overlay.
+    /// Adds the results of a chart or an overlay.
     pub(super) fn add(&mut self, case: &str, runs: usize, differences: Vec<AnswerDifference>) {
         self.rows.push(CaseRow { case: case.to_owned(), runs, differences });
     }
 
-    /// Adds a case of our own.
+    /// Adds the results of one of the project's cases.
     pub(super) fn add_case(&mut self, case: &CorpusCase, differences: Vec<AnswerDifference>) {
         self.worded_otherwise += case.worded_otherwise();
         self.add(&case.name, case.runs().len(), differences);
     }
 
-    /// How many runs differ.
+    /// How many runs have differences.
     pub(super) fn differing(&self) -> usize {
         self.rows.iter().map(|row| row.differences.len()).sum()
     }
 
-    /// The table, then what differs.
+    /// Prints the table, and then the differences.
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
     pub(super) fn print(&self, all: bool) {
         print!("{}", self.text(all));

@@ -1,6 +1,6 @@
-//! What a program answers to a command about a chart or an overlay.
+//! The answer of a program to a command about a chart or an overlay.
 //!
-//! Here: running it, alone with the files of its case. Elsewhere: what was recorded (`record`).
+//! This module runs the program in a folder with the files of one case only. `record` reads recorded answers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,29 +14,30 @@ use tempfile::TempDir;
 
 use super::CorpusKind;
 
-/// Longest time that an answer may take.
+/// How long a program may run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How the folder of a run is written in its answer.
+/// The text that replaces the folder of a run in its answer.
 const FOLDER: &str = "${DIR}";
 
-/// The form of the time in a log, with zeros for digits.
+/// The form of a time in a log, with zeros for digits.
 const LOG_TIME: &[u8] = b"0000/00/00 00:00:00 ";
 
-/// The answer of a program to a command.
+/// The output of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProgramOutput {
-    /// Exit status; none when a signal ended it.
+    /// The exit status. It is none when a signal ended the program.
     pub status: Option<i32>,
-    /// Standard output.
+    /// The standard output of the program.
     pub stdout: Vec<u8>,
-    /// Standard error.
+    /// The standard error of the program.
     pub stderr: Vec<u8>,
-    /// Files that it wrote or changed, by path.
+    /// The files that the program wrote or changed, by path.
     pub written: BTreeMap<String, Vec<u8>>,
 }
 
-/// A command whose answer depends on nothing but its arguments and files: no settings of the user, no cluster, UTC.
+/// A command whose answer depends only on its arguments and files. It has no settings of the user, no cluster, and
+/// the time zone UTC.
 pub fn prepare(program: &Path, folder: &Path, home: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_clear().env("HOME", home).env("TZ", "UTC");
@@ -50,8 +51,8 @@ pub fn prepare(program: &Path, folder: &Path, home: &Path) -> Command {
     command
 }
 
-/// Asks a program about the files of a folder: `program template <args>`, or `build`, in it. It finds the programs of
-/// the folder `tools`, too.
+/// Runs `program template <args>`, or `program build <args>`, in a folder. The programs in the folder `tools` are in
+/// its `PATH`.
 ///
 /// # Errors
 /// When the program cannot be started or does not end.
@@ -105,7 +106,7 @@ fn wait(command: &mut Command, limit: Duration) -> anyhow::Result<ExitStatus> {
     }
 }
 
-/// A text with a folder's path replaced, however it was reached.
+/// Replaces the path of a folder in a text. The path may be a resolved or an unresolved one.
 fn without(text: &[u8], folder: &Path) -> Vec<u8> {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mut text = text.to_owned();
@@ -115,7 +116,7 @@ fn without(text: &[u8], folder: &Path) -> Vec<u8> {
     text
 }
 
-/// A text with the time replaced that Go's log puts before each line: `2006/01/02 15:04:05 `.
+/// Replaces the times in a text that Go's log puts before each line, such as `2006/01/02 15:04:05 `.
 fn without_times(text: &[u8]) -> Vec<u8> {
     let mut replaced = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -134,7 +135,7 @@ fn without_times(text: &[u8]) -> Vec<u8> {
     replaced
 }
 
-/// A text without the numbers in names of folders that Kustomize makes for Helm.
+/// Removes the random numbers in the names of folders that Kustomize makes for Helm.
 fn without_scratch(text: &[u8]) -> Vec<u8> {
     const TEMPORARY_FOLDER_PREFIX: &[u8] = b"/kustomize-helm-";
     let mut replaced = Vec::with_capacity(text.len());
@@ -157,9 +158,9 @@ fn without_scratch(text: &[u8]) -> Vec<u8> {
     replaced
 }
 
-/// A text with addresses of memory replaced, which Go prints for pointers: they change from run to run.
+/// Replaces the memory addresses in a text that Go prints for pointers. They differ from run to run.
 fn without_addresses(text: &[u8]) -> Vec<u8> {
-    /// Shorter numbers are not addresses.
+    /// The least number of hexadecimal digits of an address. Shorter numbers stay.
     const MIN_ADDRESS_DIGITS: usize = 8;
     let mut replaced = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! windlass's engine in this process, with the steps of `windlass template` that need no disk.
+//! Runs windlass's Helm engine in this process, with the steps of `windlass template` that need no disk.
 //!
-//! Here: a chart from its files, and a render of it with the same random bytes for the same seed. Elsewhere: the whole command
-//! (`answer`).
+//! This module loads a chart from its files and renders it. The same seed gives the same random bytes. `answer` runs
+//! the whole command.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +19,10 @@ use helm::render::{ChartTemplates, REQUIRED_STACK_BYTES, ReleaseToRender, Render
 use helm::template::{self, RenderRequest, RenderedRelease};
 use parking_lot::Mutex;
 
-/// Loads a chart from its files: paths within the chart and bytes.
+/// Loads a chart from its files, by their paths within the chart.
 ///
 /// # Errors
-/// As the command says it.
+/// The error that the command would print.
 pub fn chart(files: BTreeMap<String, Vec<u8>>) -> anyhow::Result<Chart> {
     let file = |(name, data): (String, Vec<u8>)| ChartFile { name, data: data.into() };
     let loaded = load::folder("chart", files.into_iter().map(file).collect())?;
@@ -34,7 +34,7 @@ pub fn chart(files: BTreeMap<String, Vec<u8>>) -> anyhow::Result<Chart> {
 /// Loads a chart from a folder or an archive.
 ///
 /// # Errors
-/// As the command says it.
+/// The error that the command would print.
 pub fn chart_at(path: &Path) -> anyhow::Result<Chart> {
     if path.is_dir() {
         return chart(super::read_folder(path)?);
@@ -43,7 +43,7 @@ pub fn chart_at(path: &Path) -> anyhow::Result<Chart> {
     Ok(load::archive(&bytes)?.chart)
 }
 
-/// An environment without a cluster at the beginning of 2030, whose random bytes a seed repeats.
+/// A render environment without a cluster, at the beginning of 2030. The seed repeats its random bytes.
 pub fn environment(seed: u64) -> RenderEnvironment {
     let zone = GoTimeZone::fixed("UTC", 0);
     let random = Mutex::new(RandomSequence::new(seed));
@@ -65,10 +65,10 @@ pub fn environment(seed: u64) -> RenderEnvironment {
     }
 }
 
-/// Renders a chart with its own values; `templates` are those that an earlier render gave back.
+/// Renders a chart with its own values. `templates` are the parsed templates that an earlier render returned.
 ///
 /// # Errors
-/// As the command says it.
+/// The error that the command would print.
 ///
 /// # Assumes
 /// It is called within [`on_stack`].
@@ -92,10 +92,10 @@ pub fn render(
     Ok(template::render(request, env, &mut Vec::new())?)
 }
 
-/// Does work on a thread with the stack that templates may need.
+/// Runs work on a thread with a stack that is large enough for templates.
 ///
 /// # Errors
-/// When there is no such thread, or the work ends with a panic.
+/// When the thread cannot be started, or the work panics.
 pub fn on_stack<T: Send>(work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

@@ -1,6 +1,6 @@
-//! Charts and overlays too large to be files, the same whenever they are made.
+//! Generates charts and overlays that are too large to be in the checkout. The same size always gives the same files.
 //!
-//! Here: how large. Below: the strings (`chart`, `overlay`).
+//! This module has the sizes, and `chart` and `overlay` have the texts.
 
 mod chart;
 mod overlay;
@@ -9,28 +9,28 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What is made, and how large.
+/// The sort and the size of a generated case.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(super) enum GeneratedSize {
     /// A chart, below `chart/`.
     Chart {
-        /// How many templates.
+        /// The number of templates.
         templates: u16,
-        /// How many objects each of them makes.
+        /// The number of objects of each template.
         objects: u16,
     },
-    /// An overlay, in `overlay/`, and what it is over.
+    /// An overlay in `overlay/`, and its base.
     Overlay {
-        /// How many objects.
+        /// The number of objects.
         objects: u16,
-        /// They are listed and printed, nothing else.
+        /// Whether the overlay only lists its objects as resources.
         #[serde(default)]
         plain: bool,
     },
 }
 
-/// The files, by path.
+/// The files of the case by path.
 pub(super) fn files(size: GeneratedSize) -> BTreeMap<String, Vec<u8>> {
     match size {
         GeneratedSize::Chart { templates, objects } => chart::chart(templates, objects),

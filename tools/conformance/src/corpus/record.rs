@@ -1,6 +1,6 @@
-//! Recorded answers of the real program, in the folder `recorded` of a case.
+//! Recorded answers of the original program, in the folder `recorded` of a case.
 //!
-//! Here: reading and writing them. Elsewhere: getting them (`answer`).
+//! This module reads and writes them, and `answer` gets them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,33 +11,33 @@ use sha2::{Digest as _, Sha256};
 
 use super::{CorpusCase, ProgramOutput};
 
-/// Strings longer than this are kept as their digest.
+/// A longer string is recorded as its digest.
 const MAX_STRING_BYTES: usize = 64 << 10;
 
 const INDEX: &str = "answers.json";
 
-/// What is kept of an answer: the whole of it, or digests of what is long.
+/// The recorded form of an answer. Long strings are only digests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedAnswer {
-    /// Exit status.
+    /// The exit status of the program.
     pub status: i32,
-    /// By name of the stream, or path of a file that was written.
+    /// The strings by the name of the stream, or by the path of a written file.
     pub strings: BTreeMap<String, RecordedText>,
 }
 
 /// A text that was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedText {
-    /// All of it.
+    /// The whole text.
     Whole(Vec<u8>),
-    /// `sha256:` and its length.
+    /// The text `sha256:`, the digest and the length.
     Digest(String),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RecordedRunIndex {
-    /// Who answered.
+    /// The program that gave the answers, with its version.
     tool: String,
     runs: BTreeMap<String, RunEntry>,
 }
@@ -46,20 +46,20 @@ struct RecordedRunIndex {
 #[serde(deny_unknown_fields)]
 struct RunEntry {
     status: i32,
-    /// Digests of strings that are too long to be kept, by name.
+    /// The digests of strings that are too long, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     digests: BTreeMap<String, String>,
 }
 
 impl RecordedAnswer {
-    /// What is kept of an answer. Empty streams are not.
+    /// The recorded form of an answer. Empty streams are left out.
     pub fn of(answer: &ProgramOutput) -> Self {
         let streams = [("stdout", &answer.stdout), ("stderr", &answer.stderr)];
         let streams = streams.into_iter().map(|(name, text)| (name.to_owned(), text));
         let files = answer.written.iter().map(|(path, text)| (format!("written/{path}"), text));
         let strings = streams.chain(files).filter(|(_, text)| !text.is_empty());
         let strings = strings.map(|(name, text)| (name, RecordedText::of(text))).collect();
-        // A signal is nothing that a real program is recorded with.
+        // No recorded program was ended by a signal, so -1 equals no recorded status.
         Self { status: answer.status.unwrap_or(-1), strings }
     }
 }
@@ -78,7 +78,7 @@ impl RecordedText {
 /// The recorded answers of a case, by name of the run.
 ///
 /// # Errors
-/// What cannot be read.
+/// A file cannot be read.
 pub fn read_recorded(case: &CorpusCase) -> anyhow::Result<BTreeMap<String, RecordedAnswer>> {
     let folder = case.recorded();
     let of = || format!("what is recorded of `{}`", case.name);
@@ -110,7 +110,7 @@ pub fn read_recorded(case: &CorpusCase) -> anyhow::Result<BTreeMap<String, Recor
 /// Replaces the recorded answers of a case.
 ///
 /// # Errors
-/// What cannot be written.
+/// A file cannot be written.
 pub fn write_recorded(
     case: &CorpusCase,
     answers: &BTreeMap<String, RecordedAnswer>,

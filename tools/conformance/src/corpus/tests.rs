@@ -1,4 +1,4 @@
-//! Our charts and overlays as they lie in the checkout: enough of them, each with a recorded answer to every run.
+//! Tests that the project has enough charts and overlays, and a recorded answer for every run.
 
 use std::collections::BTreeSet;
 

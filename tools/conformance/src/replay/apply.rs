@@ -1,4 +1,4 @@
-//! Health, order, stages, switches and names of objects.
+//! Replays cases about health, order, stages, switches and names of objects.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ struct StatusCase {
     related: Vec<Value>,
 }
 
-/// After every recorded Pod that is old, and before the one that is young.
+/// The present time of the cases. It is later than every recorded old Pod, and earlier than the young one.
 const NOW: &str = "2026-06-01T00:00:00Z";
 
 fn status(case: Case) -> CaseJudgement {
@@ -189,13 +189,14 @@ struct ApplyStagesCase {
     custom_stage_kinds: String,
 }
 
-/// The stage of each row; what is asked stands in the answer only.
+/// Compares the stage of each row. The case has no input, so the API version and kind are taken from the recorded
+/// answer.
 fn stage_names(case: &Case) -> CaseJudgement {
     let ApplyStagesCase { custom_stage_kinds } = case.inputs()?;
     let custom = stages::parse_group_kinds(&custom_stage_kinds);
     let rows: Vec<(String, String, String)> = case.list()?;
     let named = rows.into_iter().map(|(api_version, kind, _)| {
-        // A document without a kind is not an object here and never gets this far.
+        // windlass rejects an object without a kind before it finds the stage. So an empty text is filled here.
         let filled = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
         let object = json!({
             "apiVersion": filled(&api_version),
@@ -224,7 +225,7 @@ struct AnyMeta {
 
 fn any_meta(case: &Case) -> CaseJudgement {
     let AnyMeta { mut object, meta } = case.inputs()?;
-    // The recorded objects have no more than what is asked about.
+    // The recorded objects have only the fields of the question, so the others are filled in.
     for (field, filling) in [("apiVersion", json!("v1")), ("kind", json!("ConfigMap"))] {
         object.entry(field).or_insert(filling);
     }

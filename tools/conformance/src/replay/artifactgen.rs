@@ -1,7 +1,9 @@
-//! What the source-watcher makes of ArtifactGenerators: replayed through `engines/artifactgen`, and whole runs by the controller.
+//! Replays what the source-watcher makes of ArtifactGenerators, with `engines/artifactgen` and with windlass's
+//! controller.
 //!
-//! Here: the topics, the pattern of paths, the digest of sources. Below: artifacts (`build.rs`), whole runs (`reconcile.rs`),
-//! trees as they are recorded (`trees.rs`). What counts as the same is said by the README beside the cases.
+//! This module has the topics, the pattern of paths and the digest of sources. Submodules have single artifacts
+//! (`build.rs`), whole runs (`reconcile.rs`) and recorded trees (`trees.rs`). The README of the cases says which
+//! answers count as equal.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +55,7 @@ pub(super) const TOPICS: [Topic; 4] = [
     },
 ];
 
-/// A form that is not known is a failure here.
+/// A case with an unknown form fails here. In other topics it is only not run.
 fn strict(judged: CaseJudgement) -> CaseJudgement {
     judged.map_err(|fault| match fault {
         CaseFailure::NotRun(reason) => mismatch("a form that is known", &reason),
@@ -69,7 +71,7 @@ fn meter() -> WorkMeter {
     WorkMeter::new(BUILD_ALLOWANCE, StopSignal::default())
 }
 
-/// The trees of sources as the engine takes them.
+/// The trees of the sources in the form of the engine.
 fn by_alias(trees: &BTreeMap<String, MemoryTree>) -> SourceTrees<'_> {
     trees.iter().map(|(alias, tree)| (alias.as_str(), tree as &dyn FileTree)).collect()
 }
@@ -80,7 +82,7 @@ struct PatternInputs {
     #[serde(deserialize_with = "nil")]
     sources: BTreeMap<String, Map<String, Value>>,
     spec: GeneratorSpec,
-    /// Whether the error is one that only a change helps against.
+    /// Whether only a change of the object can end the error.
     #[serde(default)]
     terminal: bool,
 }

@@ -1,6 +1,6 @@
-//! One recorded case: reading it, and what its replay comes to.
+//! Reads one recorded case, and judges an answer.
 //!
-//! Here: the members that all topics share. Elsewhere: the inputs of a topic (the file of its engine).
+//! This module has the members that all topics share. The module of each engine reads the inputs of its topics.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// What one case came to.
+/// The result of one case.
 pub(super) type CaseJudgement = Result<(), CaseFailure>;
 
 /// Why a case did not pass.
@@ -18,10 +18,10 @@ pub(super) enum CaseFailure {
     Mismatch {
         /// What was recorded.
         wanted: String,
-        /// What the engine said.
+        /// The answer of the engine.
         got: String,
     },
-    /// The case asks for something that nothing here answers, for this reason.
+    /// The case was not run, for this reason.
     NotRun(String),
     /// The case belongs to another topic of the same file.
     OtherTopic,
@@ -34,29 +34,29 @@ pub(super) enum ReferenceAnswer {
     Out(Value),
     /// The text of an error.
     Error(String),
-    /// A run-time panic of Go, where an error is due.
+    /// Go panicked at run time. The engine has to give an error.
     Panic,
-    /// None of the members that all topics share.
+    /// The case has none of the members that all topics share.
     Elsewhere,
 }
 
-/// A case: its name, its operation, its answer, and the inputs that are left.
+/// A recorded case: its name, its operation, its answer and the other inputs.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) name: String,
-    /// Empty in topics with one operation.
+    /// The operation. It is empty in topics with only one.
     pub(super) op: String,
     pub(super) answer: ReferenceAnswer,
-    /// Where the file with the case is, and what lies beside it.
+    /// The folder of the case's file, with further files.
     pub(super) folder: PathBuf,
     inputs: Map<String, Value>,
 }
 
 impl Case {
-    /// Parses a case, which gets `name` if it has none.
+    /// Parses a case. It gets `name` if it has no name itself.
     ///
     /// # Errors
-    /// Says why the text is not a JSON object.
+    /// Why the text is not a JSON object.
     pub(super) fn parse(name: &str, text: &[u8]) -> Result<Self, serde_json::Error> {
         let mut inputs: Map<String, Value> = serde_json::from_slice(text)?;
         let recorded_name = taken_text(&mut inputs, "name");
@@ -67,7 +67,7 @@ impl Case {
         Ok(Self { name, op, answer, folder: PathBuf::new(), inputs })
     }
 
-    /// Judges the case by the answer that is due, or by each of several until one passes.
+    /// Judges the case by its recorded answer. If several answers are recorded, one of them has to match.
     pub(super) fn judge_each_answer(self, judge: fn(Self) -> CaseJudgement) -> CaseJudgement {
         let mut judgement = Err(CaseFailure::NotRun("no answer is recorded".to_owned()));
         for case in self.with_each_answer() {
@@ -79,8 +79,8 @@ impl Case {
         judgement
     }
 
-    /// The case with each of its answers: where chance decides in the reference implementation, all that were seen are in `anyOf`,
-    /// and one of them is due.
+    /// The case with each of its answers. If chance decides in the reference implementation, `anyOf` has all recorded
+    /// answers, and one of them has to match.
     fn with_each_answer(mut self) -> Vec<Self> {
         let answers = match self.inputs.get("anyOf") {
             Some(Value::Array(answers)) => answers.clone(),
@@ -96,12 +96,12 @@ impl Case {
         answers.iter().map(with).collect()
     }
 
-    /// Drops the members whose name begins like this, which are for another topic.
+    /// Removes the members whose names begin with this prefix. They belong to another topic.
     pub(super) fn forget(&mut self, prefix: &str) {
         self.inputs.retain(|member, _| !member.starts_with(prefix));
     }
 
-    /// The inputs in the form that a topic knows.
+    /// Reads the inputs in the form of a topic.
     ///
     /// # Errors
     /// The case is not run if they have another form.
@@ -109,10 +109,10 @@ impl Case {
         parse(Value::Object(self.inputs.clone()))
     }
 
-    /// The recorded list in the form that a topic knows.
+    /// Reads the recorded list in the form of a topic.
     ///
     /// # Errors
-    /// The case is not run if there is none, or it has another form.
+    /// The case is not run if there is no list, or if it has another form.
     pub(super) fn list<T: DeserializeOwned>(&self) -> Result<Vec<T>, CaseFailure> {
         match &self.answer {
             ReferenceAnswer::Out(value) if value.is_null() => Ok(Vec::new()),
@@ -129,7 +129,7 @@ impl Case {
             (ReferenceAnswer::Elsewhere, _) => {
                 Err(CaseFailure::NotRun("no answer is recorded".to_owned()))
             }
-            // Go writes a list to which nothing was ever added as null.
+            // Go writes an empty list as null if nothing was ever added to it.
             (ReferenceAnswer::Out(Value::Null), Ok(Value::Array(got))) if got.is_empty() => Ok(()),
             (ReferenceAnswer::Out(wanted), Ok(got)) => same_value(wanted, &got),
             (ReferenceAnswer::Error(wanted), Err(got)) => same(wanted, &got),
@@ -144,7 +144,7 @@ impl Case {
         }
     }
 
-    /// Why a case of an operation that is not run is not, where engines for `known` ones have not landed.
+    /// The reason why a case is not run. `known` are the operations without an engine so far.
     pub(super) fn unsupported(&self, known: &[&str]) -> CaseFailure {
         let op = &self.op;
         CaseFailure::NotRun(if known.contains(&op.as_str()) {
@@ -155,14 +155,14 @@ impl Case {
     }
 }
 
-/// Takes a member that is a text.
+/// Removes a text member from the case, and returns it.
 fn taken_text(members: &mut Map<String, Value>, member: &str) -> Option<String> {
     let text = members.get(member)?.as_str()?.to_owned();
     members.remove(member);
     Some(text)
 }
 
-/// Takes the members that are the answer.
+/// Removes the members of the answer from the case, and returns the answer.
 fn taken_answer(members: &mut Map<String, Value>) -> ReferenceAnswer {
     let error = taken_text(members, "err");
     let panic = taken_text(members, "panic");
@@ -180,7 +180,7 @@ fn parse<T: DeserializeOwned>(value: Value) -> Result<T, CaseFailure> {
         .map_err(|error| CaseFailure::NotRun(format!("a form that is not known: {error}")))
 }
 
-/// For lists and maps that Go writes as null when they are empty.
+/// Reads null as an empty list or map, because Go writes empty ones like that.
 pub(super) fn nil<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + Default,
@@ -197,7 +197,7 @@ pub(super) fn same(wanted: &str, got: &str) -> CaseJudgement {
     Err(CaseFailure::Mismatch { wanted: wanted.to_owned(), got: got.to_owned() })
 }
 
-/// Compares two values; `1` and `1.0` are not the same.
+/// Compares two values. `1` and `1.0` are not equal.
 pub(super) fn same_value(wanted: &Value, got: &Value) -> CaseJudgement {
     if wanted == got {
         return Ok(());

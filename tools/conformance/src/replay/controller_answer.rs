@@ -1,4 +1,4 @@
-//! What counts as the same run of a controller (`image_controllers.rs` says what is not compared).
+//! Decides whether two runs of a controller count as equal. `image_controllers.rs` lists what is not compared.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::replay::case::{CaseFailure, CaseJudgement, same, same_value};
 
-/// Words of Flux after which messages of Go's libraries follow, which are not compared.
+/// The last words of Flux in messages. The words after them come from Go's libraries, and are not compared.
 const LAST_WORDS_OF_FLUX: [&str; 13] = [
     "failed to parse policy selector: ",
     "scan failed: ",
@@ -24,43 +24,44 @@ const LAST_WORDS_OF_FLUX: [&str; 13] = [
     "could not parse SSH signing key: ",
 ];
 
-/// Causes for which windlass has words of its own, behind the same words before them.
+/// Causes for which windlass has its own words. The words before the cause are equal.
 const OTHER_CAUSES: [&str; 2] = ["failed to get auth secret", "could not decrypt private key"];
 
-/// The request by which Flux learns how a registry is asked.
+/// The request by which Flux learns how to authenticate at a registry.
 const PING_REQUEST: &str = "GET /v2/";
 
-/// What stands for the time of the run in a case.
+/// The placeholder for the time of the run in a case.
 const TIME_OF_RUN: &str = "<now>";
 
-/// Where statuses have it.
+/// The places in statuses that have the time of a run.
 const TIMES_OF_RUNS: [&str; 3] =
     ["/lastScanResult/scanTime", "/lastAutomationRunTime", "/lastPushTime"];
 
-/// The reason of events about what Flux logs at most, and the type of the condition that says the same.
+/// The reason of windlass's own events about things that Flux only logs. It is also the type of a condition with the
+/// same message.
 const OWN_EVENT: &str = "MarkersIgnored";
 
-/// How much a delay that counts from an earlier time may differ, apart from the time that the replay took: times in
-/// statuses have whole seconds.
+/// The tolerance for a delay that counts from an earlier time. It comes on top of the replay's duration, because
+/// times in statuses have whole seconds.
 const MAX_DELAY_DIFFERENCE_SECONDS: f64 = 1.0;
 
-/// When a run was replayed. Times and delays are judged by it, so that a slow machine changes no verdict.
+/// The times of a replayed run. Times and delays are judged by them, so that a slow machine changes no verdict.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplayTime {
-    /// When the case began: no time of its runs is before.
+    /// When the case began. No time of its runs is earlier.
     pub(super) case_begun: Timestamp,
-    /// When the run began, or the time from which the ages in its objects count.
+    /// When the run began. It is also the time from which the ages in its objects count.
     pub(super) run_begun: Timestamp,
     pub(super) run_ended: Timestamp,
 }
 
 impl ReplayTime {
-    /// The time of a run that ends now.
+    /// The times of a run that ends now.
     pub(super) fn until_now(case_begun: Timestamp, run_begun: Timestamp) -> Self {
         Self { case_begun, run_begun, run_ended: Timestamp::now() }
     }
 
-    /// Whether a time in a status is that of a run of this case. It has no fraction of a second.
+    /// Whether a time in a status belongs to a run of this case. Such a time has no fraction of a second.
     fn is_of_case(&self, time: &Value) -> bool {
         let time = time.as_str().and_then(|time| time.parse::<Timestamp>().ok());
         let case = self.case_begun.as_second()..=self.run_ended.as_second();
@@ -68,20 +69,20 @@ impl ReplayTime {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct ControllerAnswer {
     pub(super) time: ReplayTime,
-    /// The object afterwards; null if it is gone.
+    /// The object after the run. It is null if the object is deleted.
     pub(super) object: Value,
     pub(super) events: Vec<Value>,
-    /// When it is to run again.
+    /// When the object has to run again.
     pub(super) again: Option<Duration>,
-    /// What the registry was asked.
+    /// The requests that the registry got.
     pub(super) requests: Vec<String>,
 }
 
 impl ControllerAnswer {
-    /// The answer as it would be recorded.
+    /// The result in the form of a recording.
     pub(super) fn as_recorded(&self) -> Value {
         let mut status = self.object["status"].clone();
         for place in TIMES_OF_RUNS {
@@ -107,7 +108,7 @@ impl ControllerAnswer {
     }
 }
 
-/// Compares a run with the recorded one of an object that was `before`.
+/// Compares a run with the recorded one. `before` is the object before the run.
 pub(super) fn same_answer(wanted: &Value, before: &Value, got: &ControllerAnswer) -> CaseJudgement {
     let known = ["object", "events", "requests", "requeueAfterSeconds", "requeue", "error"];
     let mut fields = wanted.as_object().into_iter().flatten();
@@ -162,7 +163,7 @@ fn same_status(wanted: &Value, got: &Value, time: ReplayTime) -> CaseJudgement {
     same_conditions(&conditions(wanted), &conditions(got))
 }
 
-/// The conditions by type, without the one that windlass alone has.
+/// The conditions by type, without the one that only windlass has.
 fn conditions(status: &Value) -> Vec<&Value> {
     let all = status["conditions"].as_array().into_iter().flatten();
     let mut all: Vec<&Value> = all.filter(|condition| condition["type"] != OWN_EVENT).collect();
@@ -184,7 +185,7 @@ fn same_conditions(wanted: &[&Value], got: &[&Value]) -> CaseJudgement {
     same_part("conditions", &json!(wanted), &json!(got))
 }
 
-/// Whether the messages of two conditions or events are the same as far as Flux wrote them.
+/// Whether the messages of two conditions or events are equal in the part that Flux wrote.
 fn is_same_message(wanted: &Value, got: &Value) -> bool {
     let text = |value: &Value| value["message"].as_str().unwrap_or_default().to_owned();
     let wanted = text(wanted);
@@ -192,7 +193,7 @@ fn is_same_message(wanted: &Value, got: &Value) -> bool {
     let ends =
         LAST_WORDS_OF_FLUX.iter().filter_map(|words| Some(wanted.find(words)? + words.len()));
     let causes = OTHER_CAUSES.iter().filter_map(|words| wanted.find(words));
-    // A message that begins with its cause has nothing that could be compared.
+    // A message that begins with the cause has no other words to compare.
     let ends = ends.chain(causes.filter(|start| *start > 0));
     let of_flux = ends.max().and_then(|end| wanted.get(..end));
     wanted == got || of_flux.is_some_and(|start| got.len() > start.len() && got.starts_with(start))
@@ -252,8 +253,8 @@ fn with_first_answers(requests: &[String]) -> Vec<String> {
     all.filter(|(at, request)| counts(*at, request)).map(|(_, it)| it.clone()).collect()
 }
 
-/// A failure is retried, after a delay of one's own. A delay that counts from an earlier time, such as that of the last
-/// scan, is the shorter the later in the run it is decided on; a request begins it anew.
+/// Compares the delays until the next run. After a failure, any delay is right. A delay that counts from an earlier
+/// time, such as the last scan, gets shorter during the run, unless a request to the registry started it anew.
 fn same_delay(wanted: &Value, got: Option<Duration>, time: ReplayTime) -> CaseJudgement {
     let shown = format!("the next run after {got:?}");
     if wanted["error"].is_string() {
@@ -276,7 +277,7 @@ fn same_delay(wanted: &Value, got: Option<Duration>, time: ReplayTime) -> CaseJu
 mod tests {
     use super::*;
 
-    /// The time of a run that took so many seconds, in a case that began ten seconds before it.
+    /// The times of a run that took so many seconds. Its case began ten seconds before it.
     fn time(seconds: i64) -> ReplayTime {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         ReplayTime { case_begun: at(990), run_begun: at(1000), run_ended: at(1000 + seconds) }

@@ -1,7 +1,7 @@
-//! Our CRDs against those that Flux releases, a case for each kind.
+//! Compares windlass's CRDs with those that Flux releases. Each kind is a case.
 //!
-//! Compared: names, scope, versions, printer columns, subresources, and the schema with all of its
-//! keywords. Not compared: descriptions, which are our own.
+//! Names, scope, versions, printer columns, subresources and the schema with all of its keywords are compared.
+//! Descriptions are not, because windlass has its own.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,13 @@ use super::case::{Case, CaseFailure, CaseJudgement, same};
 pub(super) const TOPICS: [Topic; 1] =
     [Topic { name: "flux/crds", path: "flux/crds", judge: crd, exceptions: &[] }];
 
-/// The differences that we want, as `<Kind>: <path>: <what>`.
+/// The differences that are on purpose, as `<Kind>: <path>: <what>`.
 ///
-/// An addition to a kind of Flux's is listed here and nowhere else.
+/// Every addition to a kind of Flux is listed here, and nowhere else.
 const ADDITIONS: &[&str] = &[
     r#"HelmRepository: /versions/0/schema/properties/spec/properties/url/pattern: "^(http|https|oci)://.*$" became "^(http|https|oci|s3)://.*$""#,
-    // The record is of source-watcher 2.2.2. Flux 2.9.4 ships 2.2.3, where destinations are local and patterns are bounded.
+    // The recording is of source-watcher 2.2.2. Flux 2.9.4 ships 2.2.3, in which destinations are local and patterns
+    // are limited.
     concat!(
         "ArtifactGenerator: /versions/0/schema/properties/spec/properties/artifacts/items/properties/copy/items/properties/exclude/items/maxLength: ",
         "added 1024"
@@ -75,13 +76,13 @@ fn kind_of(flux: &Value) -> &str {
     flux.pointer("/names/kind").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Our CRD of a kind in the form of the record.
+/// The CRD of a kind in the form of the recording.
 fn condensed(kind: &str) -> Option<Value> {
     let (_, crd) = crds::all().into_iter().find(|(_, crd)| crd.spec.names.kind == kind)?;
     let spec = serde_json::to_value(&crd.spec).ok()?;
     let versions = spec["versions"].as_array()?.iter().map(|version| {
         let mut schema = version["schema"]["openAPIV3Schema"].clone();
-        // The record leaves the type of the root out, which Kubernetes wants to be this one.
+        // The recording lacks the type of the root, which Kubernetes requires to be an object.
         if let Some(root) = schema.as_object_mut().filter(|root| root["type"] == "object") {
             root.remove("type");
         }
@@ -106,7 +107,7 @@ fn condensed(kind: &str) -> Option<Value> {
     Some(condensed)
 }
 
-/// Removes descriptions from schemas, but not the property of a schema that has that name.
+/// Removes descriptions from schemas. A property with the name `description` stays.
 fn drop_descriptions(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -120,7 +121,7 @@ fn drop_descriptions(value: &mut Value) {
     }
 }
 
-/// Where two CRDs differ, as JSON pointers with what stands there.
+/// The places where two CRDs differ, as JSON pointers with both values.
 fn differences(flux: &Value, ours: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![(String::new(), flux, ours)];
@@ -144,7 +145,7 @@ fn differences(flux: &Value, ours: &Value) -> Vec<String> {
                     pairs.map(|(index, (flux, ours))| (format!("{path}/{index}"), flux, ours)),
                 );
             }
-            // k8s-openapi holds bounds as floats, so 0 is written as 0.0.
+            // k8s-openapi stores limits as floats, so 0 is written as 0.0.
             (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => {}
             (flux, ours) if flux == ours => {}
             (flux, ours) => found.push(format!("{path}: {flux} became {ours}")),
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn every_difference_is_found() {
         let ours = condensed("Kustomization").unwrap();
-        // What Flux would have with our additions.
+        // The CRD of Flux with windlass's additions.
         let flux = ours.clone();
         assert_eq!(differences(&flux, &ours), Vec::<String>::new());
         for (path, value) in [

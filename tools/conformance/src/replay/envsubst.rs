@@ -1,4 +1,4 @@
-//! Post-build substitution.
+//! Replays cases about the post-build substitution of variables.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::case::{Case, CaseJudgement, same};
 pub(super) const TOPICS: [Topic; 1] =
     [Topic { name: "recorded/envsubst", path: "recorded/envsubst.jsonl", judge, exceptions: &[] }];
 
-/// Variables and a text. Where the answer is not UTF-8, it is `out_base64`.
+/// The variables and a text. If the answer is not UTF-8, it is in `out_base64`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SubstitutionCase {

@@ -1,7 +1,8 @@
-//! What a controller needs to run one object: a cluster with the objects of a case, storage, and events that are kept.
+//! The environment that a controller needs to run one object: a cluster with the objects of a case, storage, and
+//! recorded events.
 //!
-//! Elsewhere: the API server (crate `fake-cluster`), what the parts are for (crate `windlass-runtime`), what counts as the same
-//! run (`controller_answer`).
+//! The crate `fake-cluster` is the API server, and the crate `windlass-runtime` has the parts of the environment.
+//! `controller_answer` compares runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,30 +41,30 @@ use windlass_serve::settings::OperatorSettings;
 
 use super::case::CaseFailure;
 
-/// The stack of the threads on which controllers block.
+/// The stack of the runtime's threads, on which controllers block.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How many permits there are of each sort.
+/// How many permits each sort of work has.
 const PERMIT_COUNT: usize = 4;
 
-/// Objects of kinds that an API server has, whether a case has any of them or not.
+/// The kinds that every API server has. A case may have no object of them.
 const SERVED_KINDS: [(&str, &str); 3] =
     [("v1", "Secret"), ("v1", "ServiceAccount"), ("v1", "ConfigMap")];
 
-/// The host at which recorded artifacts are.
+/// The host of recorded artifacts.
 const STORE_HOST: &str = "store.example";
 
-/// The reason of the event that is behind all events of a run.
+/// The reason of an event that the replay sends after all events of a run.
 const LAST_EVENT: &str = "LastEventOfReplay";
 
-/// How long events take at most, in steps.
+/// How long the replay waits for events: the length of a step, and the number of steps.
 const EVENT_WAIT: Duration = Duration::from_millis(2);
 const MAX_EVENT_WAITS: usize = 5000;
 
-/// Does the work of a case on a runtime of its own.
+/// Runs the work of a case on its own runtime.
 ///
 /// # Errors
-/// The work says why it could not be done.
+/// The error of the work.
 pub(super) fn on_runtime<T>(
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> Result<T, CaseFailure> {
@@ -78,12 +79,12 @@ pub(super) fn on_runtime<T>(
         .build()
         .map_err(|error| unusable(error.into()))?;
     let outcome = runtime.block_on(work);
-    // A request that is not answered has a thread until its time is up.
+    // An unanswered request keeps its thread until its timeout, so the runtime does not wait for it.
     runtime.shutdown_background();
     outcome.map_err(unusable)
 }
 
-/// Keeps events as Kubernetes has them.
+/// Records events in the form of Kubernetes.
 struct EventRecorder(Arc<Mutex<Vec<Value>>>);
 
 impl EventSink for EventRecorder {
@@ -101,12 +102,12 @@ impl EventSink for EventRecorder {
     }
 }
 
-/// A cluster with objects, and what runs one of them.
+/// A cluster with objects, and the context in which a controller runs one of them.
 pub(super) struct FakeOperator {
     pub(super) context: Arc<RunContext>,
     objects: Arc<Mutex<Vec<Value>>>,
     events: Arc<Mutex<Vec<Value>>>,
-    /// Where the artifacts are.
+    /// The folder with the artifacts.
     pub(super) folder: TempDir,
 }
 
@@ -114,7 +115,7 @@ impl FakeOperator {
     /// An operator with these flags at a cluster with these objects.
     ///
     /// # Errors
-    /// The flags mean nothing, or there is no folder.
+    /// A flag is not valid, or no folder can be made.
     pub(super) async fn start(flags: &[&str], objects: Vec<Value>) -> anyhow::Result<Self> {
         let objects = Arc::new(Mutex::new(with_kinds(objects)));
         let cluster = fake_cluster::with_patched_objects(objects.clone()).await;
@@ -122,7 +123,7 @@ impl FakeOperator {
             OperatorSettings::from_flags(&[flags, &["--allow-loopback-sources"][..]].concat())?;
         let folder = tempfile::tempdir()?;
         let advertised = STORE_HOST.to_owned();
-        // What a case removes is not remembered.
+        // The store keeps no artifact in memory, so a file that a case deletes is gone.
         let options = StoreOptions { advertised, cache_bytes: 0, ..StoreOptions::default() };
         let artifacts = Arc::new(ArtifactStore::open(folder.path(), options)?);
         let metrics = MetricsRegistry::new();
@@ -166,7 +167,7 @@ impl FakeOperator {
         Ok(Self { context, objects, events: recorded, folder })
     }
 
-    /// An object as the API server has it; null if it has none of this kind and name.
+    /// An object as the API server has it. It is null if there is no object of this kind and name.
     pub(super) fn object(&self, like: &Value) -> Value {
         let objects = self.objects.lock();
         objects.iter().find(|it| is_same(it, like)).cloned().unwrap_or_default()
@@ -177,10 +178,10 @@ impl FakeOperator {
         self.objects.lock().clone()
     }
 
-    /// Runs an object once; returns when it is to run again.
+    /// Runs an object once, and returns when it has to run again.
     ///
     /// # Errors
-    /// The object is none of this kind.
+    /// The object does not match its kind.
     pub(super) async fn run<K: ControllerKind>(
         &self,
         like: &Value,
@@ -189,7 +190,8 @@ impl FakeOperator {
         Ok(K::run(Arc::new(object), self.context.clone()).await)
     }
 
-    /// Makes an object, or puts it in place of one of the same name, whose status it gets if it `keeps_status`.
+    /// Creates an object, or replaces the one with the same name. With `keeps_status`, the new object gets the old
+    /// status.
     pub(super) fn put(&self, mut object: Value, keeps_status: bool) {
         let mut objects = self.objects.lock();
         let count = objects.len();
@@ -230,10 +232,10 @@ impl FakeOperator {
         });
     }
 
-    /// The objects of a kind are seen as they are now.
+    /// Gives the controllers the present objects of a kind.
     ///
     /// # Errors
-    /// One of them is none of this kind.
+    /// An object does not match its kind.
     pub(super) fn list<K: WindlassKind>(&self, kind: &str) -> Result<(), serde_json::Error> {
         let objects = self.objects.lock().clone();
         let of_kind = objects.into_iter().filter(|it| it["kind"] == kind);
@@ -242,10 +244,10 @@ impl FakeOperator {
         Ok(())
     }
 
-    /// The sources that artifacts are made of are seen as they are now.
+    /// Gives the controllers the present sources of artifacts.
     ///
     /// # Errors
-    /// One of them is none of its kind.
+    /// An object does not match its kind.
     pub(super) fn list_sources(&self) -> Result<(), serde_json::Error> {
         self.list::<Bucket>("Bucket")?;
         self.list::<ExternalArtifact>("ExternalArtifact")?;
@@ -257,7 +259,7 @@ impl FakeOperator {
     /// The events since the last call.
     ///
     /// # Errors
-    /// They do not come.
+    /// The events do not arrive in time.
     pub(super) async fn events(&self) -> anyhow::Result<Vec<Value>> {
         let last = ObjectEvent {
             severity: EventSeverity::Info,
@@ -279,7 +281,7 @@ impl FakeOperator {
     }
 }
 
-/// The sources that artifacts are made of.
+/// The catalog of the sources from which artifacts are made.
 fn sources(kept: Arc<TypeMap>) -> SourceCatalog {
     let mut sources = SourceCatalog::new(kept);
     sources.add::<ExternalArtifactController>();
@@ -290,7 +292,7 @@ fn sources(kept: Arc<TypeMap>) -> SourceCatalog {
     sources
 }
 
-/// Gives a new object its identity, but for a uid that it has.
+/// Gives a new object a resource version, and a uid if it has none.
 fn identify(object: &mut Value, number: usize) {
     if object["metadata"]["uid"].is_null() {
         object["metadata"]["uid"] = json!(format!("uid-{number}"));
@@ -298,7 +300,7 @@ fn identify(object: &mut Value, number: usize) {
     object["metadata"]["resourceVersion"] = json!("1");
 }
 
-/// The version of an object after its next change.
+/// The resource version of an object after its next change.
 fn next_version(object: &Value) -> Value {
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     json!((version.parse::<u64>().unwrap_or_default() + 1).to_string())
@@ -311,7 +313,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
         .all(|place| one.pointer(place) == other.pointer(place))
 }
 
-/// The objects as an API server has them, with identities, and one object of each further kind.
+/// The objects as an API server has them. They get identities, and each further kind gets one object.
 fn with_kinds(mut objects: Vec<Value>) -> Vec<Value> {
     for (api_version, kind) in SERVED_KINDS {
         objects.push(json!({"apiVersion": api_version, "kind": kind,

@@ -1,4 +1,4 @@
-//! Go's strings: regular expressions, times, globs. Elsewhere: versions and `fmt` (`golang`).
+//! Replays cases about Go's regular expressions, times and globs. `golang` has versions and `fmt`.
 
 use ::golang::glob::Glob;
 use ::golang::regexp::GoRegexp;
@@ -26,7 +26,7 @@ pub(super) const TOPICS: [Topic; 3] = [
     },
 ];
 
-/// A pattern and a text, and the answer.
+/// A pattern, a text and the answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PatternAndTextCase {
@@ -38,7 +38,7 @@ fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
-/// A pattern and a text; the answer is all matches, quoted.
+/// A pattern and a text. The answer has all matches in quotes.
 fn regexp(case: Case) -> CaseJudgement {
     let PatternAndTextCase { input: (pattern, text), go } = case.inputs()?;
     let Ok(pattern) = GoRegexp::new(&pattern) else { return same(&go, "ERR") };
@@ -46,7 +46,7 @@ fn regexp(case: Case) -> CaseJudgement {
     same(&go, &format!("[{}]", matches.join(" ")))
 }
 
-/// A glob and the files of a chart; the answer is those that match.
+/// A glob, and the files of a chart. The answer has the files that match.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GlobCase {
@@ -56,7 +56,7 @@ struct GlobCase {
 
 fn globfiles(case: Case) -> CaseJudgement {
     let GlobCase { pattern, mut files } = case.inputs()?;
-    // Helm takes all files where the glob is none.
+    // If the glob is not valid, Helm takes all files.
     let glob = Glob::new(&pattern, &['/']).or_else(|_| Glob::new("**", &['/']));
     files.sort();
     let matching = glob.and_then(|glob| {
@@ -146,7 +146,7 @@ fn gotime(case: Case) -> CaseJudgement {
     }
 }
 
-/// A number as Go writes it: whole ones have no fraction.
+/// A number in Go's notation. A whole number has no fraction.
 fn in_json(number: f64) -> Value {
     let whole = number as i64;
     if whole as f64 == number { Value::from(whole) } else { Value::from(number) }

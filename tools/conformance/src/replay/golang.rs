@@ -1,4 +1,4 @@
-//! The small languages of Go programs: version ranges, values as text.
+//! Replays cases about the small languages of Go programs: version ranges, and values as text.
 
 use ::golang::GoRuntimeValue;
 use ::golang::fmt::sprintf;
@@ -22,7 +22,7 @@ pub(super) const TOPICS: [Topic; 2] = [
     },
 ];
 
-/// A constraint and versions between commas; the answer is one word for each version.
+/// A version constraint, and versions separated by commas. The answer has one word for each version.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VersionRangeCase {
@@ -41,7 +41,7 @@ fn semver(case: Case) -> CaseJudgement {
     same(&go, &words.collect::<Vec<_>>().join(" "))
 }
 
-/// A format, and values with the names of their types.
+/// A format for `fmt`, and values with the names of their types.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FmtFormatCase {
@@ -93,7 +93,7 @@ impl GoObject for GoDurationObject {
     }
 }
 
-/// What `errors.New` gives.
+/// The value that `errors.New` returns.
 #[derive(Debug)]
 struct GoError(String);
 

@@ -1,6 +1,7 @@
-//! Go's `text/template`: one template run with the data beside the snippets.
+//! Replays cases about Go's `text/template`. Each case is one template that runs with data.
 //!
-//! Here: the functions that the snippets may call. Elsewhere: those of Go's own (`gotemplate`).
+//! This module has the functions that the recorded templates may call. The engine `gotemplate` has Go's own
+//! functions.
 
 use golang::GoRuntimeValue;
 use golang::fmt::{sprint, sprintf};
@@ -72,7 +73,7 @@ fn text(value: &GoRuntimeValue) -> String {
     }
 }
 
-/// The functions that the snippets were recorded with.
+/// The functions with which the templates were recorded.
 fn functions() -> TemplateFunctions {
     use GoType::{Any, Bool, String as Text};
     let mut functions = TemplateFunctions::default();

@@ -1,7 +1,7 @@
-//! What Helm does: values, templates, manifests, ignore files, names of releases.
+//! Replays cases about Helm: values, templates, manifests, ignore files and names of releases.
 //!
-//! Here: `--set`. Elsewhere: values (`helm/values.rs`), templates (`helm/render.rs`), the whole command
-//! (`helm/command.rs`), what is made of rendered strings and names (`helm/release.rs`).
+//! This module has `--set`. Submodules have values (`helm/values.rs`), templates (`helm/render.rs`), the whole
+//! command (`helm/command.rs`), and rendered texts and ignore files (`helm/release.rs`).
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn set(case: Case) -> CaseJudgement {
     case.judge(done.map(|()| got).map_err(|error| error.to_string()))
 }
 
-/// A table of Go; null is an empty one.
+/// A table of Go. Null is an empty one.
 fn table(json: &Json) -> Result<GoMap, CaseFailure> {
     match GoRuntimeValue::from_json(json) {
         GoRuntimeValue::Map(table) => Ok(table),

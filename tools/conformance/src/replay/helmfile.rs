@@ -1,7 +1,8 @@
-//! `windlass helmfile`: the program itself, run for each command line of a case in a folder of its own.
+//! Replays cases of `windlass helmfile`. The program runs once for each command line of a case, in a folder of its
+//! own.
 //!
-//! Elsewhere: the files of a case, whose form is that of kustomize's (`kustomize.rs`); the same cases beside the real
-//! helmfile (`crate::compare`).
+//! The files of a case have the form of kustomize's cases (`kustomize.rs`). `crate::compare` runs the same cases with
+//! the original helmfile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +20,7 @@ use super::kustomize::{KustomizeFileContent, ROOT, write};
 use super::program::program;
 use crate::corpus::ProgramOutput;
 
-/// Cases made for us.
+/// The file with the cases that were made for this project.
 const OWN: &str = "helmfile/own.jsonl";
 
 pub(super) const TOPICS: [Topic; 2] = [
@@ -32,7 +33,7 @@ pub(super) const TOPICS: [Topic; 2] = [
     },
 ];
 
-/// What is as it is on purpose.
+/// The cases whose answers differ on purpose, each with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "own/inherit/inherit-pointer-leak",
@@ -52,10 +53,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Marks of cases whose answer is another one on purpose.
+/// The marks of cases whose answers differ on purpose.
 const MARKS: [&str; 5] = ["exec", "vals", "secrets", "absolute", "escape"];
 
-/// A helmfile with its files, and what was asked about it.
+/// A helmfile with its files, and the command lines of the case.
 #[derive(Deserialize)]
 pub struct HelmfileCase {
     files: BTreeMap<String, KustomizeFileContent>,
@@ -67,16 +68,16 @@ pub struct HelmfileCase {
     stdin: String,
     #[serde(default)]
     mark: Vec<String>,
-    /// What helmfile ran beside Helm and Kustomize.
+    /// The programs that helmfile ran besides Helm and Kustomize.
     #[serde(default)]
     needs: Vec<String>,
     runs: Vec<HelmfileInvocation>,
 }
 
-/// A command line, and what helmfile answered.
+/// A command line, and helmfile's answer.
 #[derive(Deserialize)]
 pub struct HelmfileInvocation {
-    /// Its arguments.
+    /// The arguments of helmfile.
     pub args: Vec<String>,
     exit: i32,
     #[serde(default)]
@@ -85,22 +86,22 @@ pub struct HelmfileInvocation {
     stderr: String,
 }
 
-/// The command of helmfile: the program, the arguments before its own, and folders of programs that it runs.
+/// A command that runs helmfile: the program, arguments before helmfile's own, and folders of further programs.
 #[derive(Clone, Copy)]
 pub struct HelmfileCommandLine<'p> {
     /// The program.
     pub path: &'p Path,
     /// Arguments before helmfile's own.
     pub command: &'p [&'p str],
-    /// Folders of programs that it runs.
+    /// Folders of the programs that helmfile runs.
     pub tools: &'p [PathBuf],
 }
 
-/// Cases of ours whose answers are as they are on all machines, by name; those that differ on purpose are left out, and those
-/// that take other programs.
+/// The project's own cases by name, whose answers are equal on all machines. Cases that differ on purpose or need
+/// further programs are left out.
 ///
 /// # Errors
-/// When they cannot be read.
+/// When the file cannot be read.
 pub fn own() -> anyhow::Result<Vec<(String, HelmfileCase)>> {
     let mut cases = Vec::new();
     for (place, text) in super::strings(&testbed::root().join("e2e/conformance").join(OWN))? {
@@ -143,7 +144,7 @@ fn judge(run: &HelmfileInvocation, got: &ProgramOutput) -> CaseJudgement {
         (false, Some(0)) => {
             same(&format!("{name}: exit status {}", run.exit), &format!("{name}: success"))
         }
-        // What the error says differs: nothing is run, and the words are our own.
+        // The text of the error differs, because windlass runs no program and has its own words.
         (false, Some(_)) => {
             let error = String::from_utf8_lossy(&got.stderr);
             let trail = trail(&run.stderr);
@@ -162,7 +163,8 @@ fn judge(run: &HelmfileInvocation, got: &ProgramOutput) -> CaseJudgement {
     }
 }
 
-/// The files that led to an error, as helmfile's begins with them: `in ./helmfile.yaml: in .helmfiles[0]: in a.yaml: `.
+/// The files that led to an error. helmfile's error begins with them, such as `in ./helmfile.yaml: in .helmfiles[0]:
+/// in a.yaml: `.
 fn trail(stderr: &str) -> &str {
     let Some(line) = stderr.lines().find(|line| line.starts_with("in ./")) else { return "" };
     let mut len = 0;
@@ -175,20 +177,20 @@ fn trail(stderr: &str) -> &str {
 }
 
 impl HelmfileCase {
-    /// What was asked.
+    /// The command lines of the case.
     pub fn runs(&self) -> &[HelmfileInvocation] {
         &self.runs
     }
 
-    /// Why windlass may answer differently.
+    /// The mark of the case, if windlass may answer differently.
     fn mark(&self) -> Option<&str> {
         self.mark.iter().map(String::as_str).find(|mark| MARKS.contains(mark))
     }
 
-    /// Asks a program in a folder of its own.
+    /// Runs a program in a folder of its own.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// When the program cannot be run.
     pub fn ask(
         &self,
         program: HelmfileCommandLine<'_>,
@@ -221,7 +223,7 @@ impl HelmfileCase {
                 ["cache", "config", "data"]
                     .map(|name| (format!("HELM_{}_HOME", name.to_uppercase()), home.join(name))),
             )
-            // Nothing listens there: what is fetched fails at once.
+            // Nothing listens at this address, so every fetch fails at once.
             .envs(["http_proxy", "https_proxy"].map(|name| (name, "http://127.0.0.1:9")))
             .env("LC_ALL", "C.UTF-8")
             .envs(self.env.iter().map(|(name, value)| (name, value.replace(ROOT, &root))))
@@ -230,7 +232,7 @@ impl HelmfileCase {
             .stderr(Stdio::piped())
             .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // Most commands end without reading it.
+            // Most commands end without reading their input.
             drop(stdin.write_all(self.stdin.as_bytes()));
         }
         let output = child.wait_with_output()?;
@@ -240,7 +242,7 @@ impl HelmfileCase {
     }
 }
 
-/// A text with names for folders and for numbers that are drawn.
+/// A text in which folders and random numbers are replaced by names.
 fn normal(text: &str, base: &Path) -> anyhow::Result<String> {
     let mut text = text.to_owned();
     for (folder, name) in [("root", ROOT), ("tmp", "${TMP}"), ("home", "${HOME}")] {

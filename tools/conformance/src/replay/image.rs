@@ -1,8 +1,8 @@
-//! What Flux's image controllers decide: replayed through `engines/image`.
+//! Replays decisions of Flux's image controllers through `engines/image`.
 //!
-//! Here: tags, policies, when a scan is due, names of images, commit messages, values set in files. What counts as the same
-//! is said by the README beside the cases. `engines/image` replays the recorded ones with this file, too.
-//! Elsewhere: whole runs of the controllers (`image_controllers.rs`), their definitions (`image_definitions.rs`).
+//! This module has tags, policies, the time of a scan, names of images, commit messages, and values set in files. The
+//! README of the cases says which answers count as equal. `engines/image` uses this file in its own tests, too.
+//! `image_controllers.rs` has whole runs of the controllers, and `image_definitions.rs` their definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn meter() -> WorkMeter {
     WorkMeter::new(WorkAllowance { steps: 1_000_000_000, bytes: 64 << 20 }, StopSignal::default())
 }
 
-/// Fails a case.
+/// The failure of a case whose answer differs from the recorded one.
 fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseJudgement {
     Err(CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
 }
@@ -322,24 +322,24 @@ struct SettersCase {
     files: BTreeMap<String, FileContent>,
     policies: Vec<PolicyObject>,
     path: Option<String>,
-    /// Absent: `ImageSetterValues`. Null: none.
+    /// If the member is absent, the case is about `ImageSetterValues`. Null means no update.
     #[serde(default, deserialize_with = "present")]
     update: Option<Option<UpdateSpec>>,
     #[serde(default)]
     line_exact: bool,
-    /// Files that Flux had written before its run failed; nothing becomes of them.
+    /// The files that Flux had written before its run failed. The replay ignores them.
     #[serde(rename = "changedAnyway")]
     _changed_anyway: Option<Value>,
 }
 
-/// For a member whose absence means something else than null.
+/// Reads a member for which null and absence have different meanings.
 fn present<'de, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Option<UpdateSpec>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
-/// The name that cases have for the folder of the repository.
+/// The placeholder for the folder of the repository.
 const ROOT: &str = "${ROOT}";
 
 impl SettersCase {
@@ -370,7 +370,7 @@ impl SettersCase {
         CheckoutFiles::new(entries.collect())
     }
 
-    /// What an update does, by the paths of the files in the repository.
+    /// Runs an update. The results are by the paths of files in the repository.
     fn run(&self, mode: RewriteMode) -> Result<UpdateOutcome, SettersFailure> {
         let failed = |error: &dyn ToString| SettersFailure::Update(error.to_string());
         let (strategy, path) = match &self.update {
@@ -414,9 +414,9 @@ impl SettersCase {
     }
 }
 
-/// What an update did.
+/// The result of an update.
 struct UpdateOutcome {
-    /// The new content of files, by their path in the repository.
+    /// The new content of files, by their paths in the repository.
     files: BTreeMap<String, String>,
     rewrite: MarkerRewriteResult,
 }
@@ -424,7 +424,7 @@ struct UpdateOutcome {
 enum SettersFailure {
     /// The error of the update.
     Update(String),
-    /// The case itself.
+    /// The case cannot be read.
     Case(CaseFailure),
 }
 
@@ -456,7 +456,7 @@ fn changes(result: &UpdateResult) -> BTreeMap<String, Value> {
     files.collect()
 }
 
-/// A list whose order means nothing.
+/// A sorted list, for lists whose order has no meaning.
 fn sorted(mut list: Vec<Value>) -> Value {
     list.sort_by_key(Value::to_string);
     Value::Array(list)
@@ -509,7 +509,7 @@ fn setters(case: Case) -> CaseJudgement {
     recorded.judge_kept(Some(&kept))
 }
 
-/// What Flux did, beside what keeping the bytes does.
+/// Flux's answer, with which a run that keeps bytes is compared.
 struct KeptAnswer<'a> {
     files: &'a BTreeMap<String, String>,
     changes: &'a BTreeMap<String, Value>,
@@ -517,11 +517,11 @@ struct KeptAnswer<'a> {
 }
 
 impl SettersCase {
-    /// Compares what is done when bytes are kept; without an answer Flux failed.
+    /// Compares a run that keeps bytes with Flux's answer. Without an answer, Flux failed.
     fn judge_kept(&self, flux: Option<&KeptAnswer<'_>>) -> CaseJudgement {
         let outcome = match self.run(RewriteMode::KeepBytes) {
             Err(SettersFailure::Case(failure)) => return Err(failure),
-            // Where no policy has an image or there is no path, both fail; else only Flux may.
+            // Both fail if no policy has an image or the path does not exist. In all other cases only Flux may fail.
             Err(SettersFailure::Update(error)) => match flux {
                 Some(_) => return mismatch("no error", error),
                 None => return Ok(()),
@@ -560,7 +560,7 @@ impl SettersCase {
         Ok(())
     }
 
-    /// Whether a file is a list whose items get files of their own.
+    /// Whether a file is a list. Flux moves its items to files of their own.
     fn is_list(&self, name: &str) -> bool {
         let files = self.files.iter().filter(|(path, _)| path.ends_with(name));
         files.into_iter().any(|(_, content)| {
@@ -571,7 +571,7 @@ impl SettersCase {
     }
 }
 
-/// Lines without a marker stay, but for those of a value whose marker is close.
+/// Checks that lines without a marker stay. Lines of a value with a marker nearby may change.
 fn unmarked_lines_stay(old: &str, new: &str) -> CaseJudgement {
     let lines: Vec<&str> = old.split('\n').collect();
     let is_marked = |line: &&str| {
@@ -591,7 +591,7 @@ fn unmarked_lines_stay(old: &str, new: &str) -> CaseJudgement {
     Ok(())
 }
 
-/// Whether two files have documents of the same values, but for what Flux breaks or removes.
+/// Whether two files have documents with the same values, except for values that Flux breaks or removes.
 pub(super) fn says_the_same(flux: &str, kept: &str) -> bool {
     let read = |text: &str| -> Option<Vec<YamlNode>> {
         let mut documents =
@@ -604,7 +604,7 @@ pub(super) fn says_the_same(flux: &str, kept: &str) -> bool {
     let mut pairs: Vec<(&YamlNode, &YamlNode)> = flux.iter().zip(&kept).collect();
     let mut is_same = flux.len() == kept.len();
     while let Some((flux, kept)) = pairs.pop() {
-        // `!!int v1` is what Flux makes of a number, and `''` of a member of a set.
+        // Flux makes `!!int v1` of a number, and `''` of a member of a set.
         let is_broken = flux.style.contains(YamlNodeStyle::TAGGED)
             && goyaml::v3::scalar(flux).is_err()
             || flux.tag == "!!null" && !flux.value.is_empty() && kept.value == flux.value
@@ -618,7 +618,7 @@ pub(super) fn says_the_same(flux: &str, kept: &str) -> bool {
     is_same
 }
 
-/// Removes what Flux removes: annotations of kyaml, and metadata that is empty then.
+/// Removes the parts that Flux removes: annotations of kyaml, and metadata that is empty without them.
 fn without_annotations(root: &mut YamlNode) {
     let remove = |map: &mut YamlNode, is_removed: &dyn Fn(&str, &YamlNode) -> bool| {
         if map.kind != YamlNodeKind::Mapping {

@@ -1,17 +1,19 @@
-//! Whole runs of Flux's image controllers, beside those of ours: statuses, events, requests to registries, and when the next run
-//! is due.
+//! Replays whole runs of Flux's image controllers with those of windlass. It compares statuses, events, requests to
+//! registries, and the time of the next run.
 //!
-//! Here: ImageRepositories and ImagePolicies. In the folder: ImageUpdateAutomations (`automation`) and their repository
-//! (`git_repository`) and keys (`signing_keys`), the registry of a case (`registry`), what is due where ours differ on purpose
-//! (`differences`, `automation_differences`, `update_model`). Elsewhere: what a controller runs with (`fake_operator.rs`), what
-//! counts as the same (`controller_answer.rs`), what they decide without a registry (`image.rs`).
+//! This module has ImageRepositories and ImagePolicies.
+//! - `automation` has ImageUpdateAutomations, with their repository (`git_repository`) and keys (`signing_keys`).
+//! - `registry` is the registry of a case.
+//! - `differences`, `automation_differences` and `update_model` have the results that differ on purpose.
+//! - `fake_operator.rs` has the environment of a controller, `controller_answer.rs` compares runs, and `image.rs` has
+//!   decisions without a registry.
 //!
-//! Differences that hold for every case are not compared:
-//! - `Reconciling` repeats the failure, where Flux's says what was in progress.
-//! - What lasts has one event: one whose reason and message `Ready` has before the run does not come. Nor do events for
-//!   Kubernetes alone (`Trace`).
-//! - An object without a finalizer is run at once after it got one.
-//! - Credentials are sent to a registry that asked for them in its first answer, where Flux asks `/v2/` before.
+//! Some differences apply to every case, and are not compared:
+//! - `Reconciling` repeats the failure. In Flux it says what was in progress.
+//! - A lasting state has one event. It is not repeated if `Ready` had the same reason and message before the run.
+//!   Events for Kubernetes alone (`Trace`) are not sent either.
+//! - Flux runs an object again at once after it added the finalizer.
+//! - windlass sends credentials to a registry that requested them in its first response. Flux requests `/v2/` before.
 
 mod automation;
 mod automation_differences;
@@ -58,23 +60,23 @@ pub(super) const TOPICS: [Topic; 3] = [
     },
 ];
 
-/// The longest time that a policy waits for tags before its status says that there are none.
+/// How long a policy waits for tags until its status says that there are none.
 const MAX_WAIT_FOR_TAGS: Duration = Duration::from_millis(2250);
 
-/// How many runs that takes.
+/// How many runs this wait takes.
 const MAX_RUNS_WITHOUT_TAGS: usize = 4;
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ReconcileCase {
-    /// The object that is run, and what else the API server has.
+    /// The first object is run. The others are also on the API server.
     objects: Vec<Value>,
     #[serde(default)]
     registry: RegistryAnswers,
-    /// What the last scan found.
+    /// The tags of the last scan.
     #[serde(default, deserialize_with = "nil")]
     tags_in_database: Vec<String>,
-    /// The image of these tags, by default that of the object.
+    /// The image with these tags. By default it is the image of the object.
     database_name: Option<String>,
     #[serde(default)]
     no_cross_namespace_refs: bool,
@@ -101,12 +103,12 @@ fn judge<K: ControllerKind>(case: &Case) -> CaseJudgement {
     same_answer(&wanted, &before, &got)
 }
 
-/// Host and port of the registry in a case.
+/// The placeholder for the host and port of the registry.
 const REGISTRY_ADDRESS: &str = "${REGISTRY}";
 
-/// What a case wants, and what ours came to.
+/// The expected result of a case, and the result of windlass.
 struct RunComparison {
-    /// Host and port of the registry.
+    /// The host and port of the registry.
     registry: String,
     wanted: Value,
     /// The object before the run.
@@ -114,7 +116,7 @@ struct RunComparison {
     got: ControllerAnswer,
 }
 
-/// Runs a case, for which wanted is to what it comes with other objects.
+/// Runs a case, and the same case with other objects. The result with the other objects is the expected one.
 async fn run_with_both<K: ControllerKind>(
     case: ReconcileCase,
     objects: Vec<Value>,
@@ -127,13 +129,13 @@ async fn run_with_both<K: ControllerKind>(
     Ok(RunComparison { wanted: serde_json::from_str(&wanted)?, ..own })
 }
 
-/// The time from which ages in a case count. Times in statuses have no fraction of a second.
+/// The time from which the ages in a case count. It is a whole second, because times in statuses are.
 fn whole_second() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// Runs a case as if it were `now`.
+/// Runs a case. `now` is the time from which the ages in its objects count.
 async fn run<K: ControllerKind>(
     case: ReconcileCase,
     wanted: &Value,
@@ -169,7 +171,7 @@ async fn run<K: ControllerKind>(
     Ok(RunComparison { registry: registry.address, wanted, before, got })
 }
 
-/// A value with the address of the registry, and times instead of `<now-90s>`.
+/// Replaces the placeholder of the registry, and times such as `<now-90s>`, in a value.
 fn filled(value: &Value, address: &str, now: Timestamp) -> anyhow::Result<Value> {
     let text = value.to_string().replace(REGISTRY_ADDRESS, address);
     let mut parts = text.split("<now-");
@@ -185,7 +187,7 @@ fn filled(value: &Value, address: &str, now: Timestamp) -> anyhow::Result<Value>
     Ok(serde_json::from_str(&filled)?)
 }
 
-/// A Secret with `stringData` as the API server has it.
+/// A Secret as the API server stores it, with `data` in place of `stringData`.
 fn with_data(mut object: Value) -> Value {
     if let Value::Object(strings) = object["stringData"].take() {
         let encoded = strings.into_iter().map(|(key, value)| {
@@ -204,8 +206,8 @@ fn with_data(mut object: Value) -> Value {
     object
 }
 
-/// Stores the tags that the last scan of each ImageRepository found, as `tag_store` of the controllers does. Their revision is that
-/// of the status, whatever the tags are: in recorded cases the two are made up.
+/// Stores the tags of each ImageRepository's last scan, like `tag_store` of the controllers. Their revision is that
+/// of the status, even if the tags do not match it, because recorded cases invent both.
 fn keep_tags(
     operator: &FakeOperator,
     objects: &[Value],

@@ -1,12 +1,12 @@
-//! What the API server makes of objects of the image kinds and of ArtifactGenerators under our definitions: defaults, fields that
-//! it drops, and refusals.
+//! Replays what the API server does with objects of the image kinds and of ArtifactGenerators under windlass's CRDs.
 //!
-//! Here: comparing these. Elsewhere: the definitions (`crds`), applying one to an object (engine `crdguard`), whether a definition
-//! is that of Flux (`crds.rs`).
+//! It compares the verdict, the stored object with its defaults, and the dropped fields. Of a rejection it compares
+//! the fields and the kinds of error. `crds` has the definitions, the engine `crdguard` applies them to objects, and
+//! `crds.rs` compares them with Flux.
 //!
-//! Compared are the verdict, the stored object, the fields that were dropped, and of refusals the fields and the kinds of error.
-//! Paths of the engine name any item of a list and any key of a map, so one of them stands for all that Kubernetes lists.
-//! Fields that are dropped from an object that is refused are not compared: the engine gives no object then.
+//! Paths of the engine stand for any item of a list and any key of a map. So one of them stands for all that
+//! Kubernetes lists. The dropped fields of a rejected object are not compared, because the engine then gives no
+//! object.
 
 use crdguard::{CrdDefinition, CrdVersionSchema};
 use serde::Deserialize;
@@ -22,10 +22,10 @@ pub(super) const TOPICS: [Topic; 1] =
 #[serde(deny_unknown_fields)]
 struct CreationCase {
     object: Value,
-    /// What the API server refuses.
+    /// The errors of the API server.
     #[serde(default)]
     errs: Vec<String>,
-    /// Fields that it drops.
+    /// The fields that the API server drops.
     #[serde(default)]
     unknown: Vec<String>,
 }
@@ -48,12 +48,12 @@ fn created(case: Case) -> CaseJudgement {
     }
 }
 
-/// Why there is no answer.
+/// The failure of a case without an answer.
 fn unusable(why: String) -> CaseFailure {
     CaseFailure::Mismatch { wanted: "an answer".to_owned(), got: why }
 }
 
-/// Our schema of an object.
+/// The schema of an object in windlass's CRD.
 fn schema_of(object: &Value) -> Result<CrdVersionSchema, CaseFailure> {
     let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
     let api_version = text("apiVersion");
@@ -69,11 +69,11 @@ fn schema_of(object: &Value) -> Result<CrdVersionSchema, CaseFailure> {
 /// A field that was dropped.
 struct DroppedField {
     path: String,
-    /// Null is dropped from known fields, too.
+    /// Whether the value is null. The API server drops null from known fields, too.
     is_null: bool,
 }
 
-/// The fields of an object that are not in what is stored.
+/// The fields of an object that are missing in the stored one.
 fn dropped(given: &Value, stored: &Value) -> Vec<DroppedField> {
     let mut dropped = Vec::new();
     let mut open = vec![(String::new(), given, stored)];
@@ -110,7 +110,8 @@ fn same_unknown(wanted: &[String], dropped: &[DroppedField]) -> CaseJudgement {
     same(&format!("dropped: {}", wanted.join(", ")), &format!("dropped: {}", got.join(", ")))
 }
 
-/// Every error of Kubernetes has one of the engine with its field and kind, and the other way round.
+/// Compares the errors. Each error of Kubernetes needs one of the engine with the same field and kind, and the other
+/// way round.
 fn same_problems(wanted: &[String], got: &[String]) -> CaseJudgement {
     let of_kubernetes: Vec<FieldError> = wanted.iter().map(|it| of_kubernetes(it)).collect();
     let of_engine: Vec<FieldError> = got.iter().map(|it| of_engine(it)).collect();
@@ -119,7 +120,7 @@ fn same_problems(wanted: &[String], got: &[String]) -> CaseJudgement {
     if is_same { Ok(()) } else { same(&wanted.join("; "), &got.join("; ")) }
 }
 
-/// A field and what is wrong with it.
+/// A field, and what is wrong with its value.
 #[derive(Debug, PartialEq, Eq)]
 struct FieldError {
     path: Vec<String>,
@@ -127,7 +128,7 @@ struct FieldError {
 }
 
 impl FieldError {
-    /// Whether an error of the engine is that of Kubernetes.
+    /// Whether an error of the engine means the same as one of Kubernetes.
     fn means(&self, of_kubernetes: &Self) -> bool {
         let is_same = |(own, theirs): (&String, &String)| own == "*" || own == theirs;
         self.kind == of_kubernetes.kind
@@ -136,7 +137,7 @@ impl FieldError {
     }
 }
 
-/// The fields of a path: `a[3].b` and `a[*].b` are `a`, `[*]`, `b`.
+/// The fields of a path. `a[3].b` and `a[*].b` are both `a`, `[*]` and `b`.
 fn fields(path: &str) -> Vec<String> {
     let mut fields = Vec::new();
     for part in path.split('.').filter(|part| !part.is_empty()) {
@@ -151,14 +152,15 @@ fn fields(path: &str) -> Vec<String> {
     fields
 }
 
-/// `spec.a: Too long: may not be more than 3 bytes`; rules of the whole object have `[].` before their paths.
+/// Reads an error of Kubernetes, such as `spec.a: Too long: may not be more than 3 bytes`. Rules of the whole object
+/// have `[].` before their paths.
 fn of_kubernetes(text: &str) -> FieldError {
     let (path, rest) = text.split_once(": ").unwrap_or((text, ""));
     let kind = rest.split_once(':').map_or(rest, |(kind, _)| kind);
     FieldError { path: fields(path.strip_prefix("[].").unwrap_or(path)), kind: kind.to_owned() }
 }
 
-/// `spec.a is too long`.
+/// Reads an error of the engine, such as `spec.a is too long`.
 fn of_engine(text: &str) -> FieldError {
     let (path, why) = text.split_once(' ').unwrap_or((text, ""));
     let kind = match why {

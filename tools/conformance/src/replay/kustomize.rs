@@ -1,4 +1,4 @@
-//! Builds of kustomizations: each in a folder of its own on disk, as the command does it.
+//! Replays builds of kustomizations. Each is built in its own folder on disk, like the command does it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +45,7 @@ pub(super) enum KustomizeFileContent {
     Bytes { base64: String },
 }
 
-/// Where the folder of a case stands in recorded strings.
+/// The placeholder for the folder of a case in recorded texts.
 pub(super) const ROOT: &str = "${ROOT}";
 
 fn build(case: Case) -> CaseJudgement {
@@ -110,7 +110,7 @@ pub(super) fn write(path: &Path, content: &KustomizeFileContent, root: &str) -> 
     Ok(())
 }
 
-/// Runs the script of a case; what it cannot do shows in the build.
+/// Runs the script that prepares a case. If it fails, the build will differ.
 fn set_up(script: &str, root: &str) -> Result<(), CaseFailure> {
     let mut shell = std::process::Command::new("sh");
     let output = shell.arg("-c").arg(script.replace(ROOT, root)).current_dir(root).output();
@@ -147,7 +147,7 @@ fn line(warning: &KustomizeBuildWarning) -> String {
     }
 }
 
-/// A text without the times in front of logged lines.
+/// A text without the times before its log lines.
 fn untimed(text: &str) -> String {
     let is_time = |line: &str| {
         let shape =
@@ -158,12 +158,12 @@ fn untimed(text: &str) -> String {
     lines.map(|line| if is_time(line) { &line[20..] } else { line }).collect()
 }
 
-/// Whether parts of an error's text are recorded, which have to hold.
+/// Whether the recording has parts of the error's text, which then have to match.
 fn is_checkable(error: &Value) -> bool {
     ["contains", "equals", "regex", "any"].iter().any(|name| error.get(*name).is_some())
 }
 
-/// Whether two strings are the same where the recorded one shows neither Go's memory nor which server was asked for names.
+/// Whether two texts are equal, apart from Go's memory addresses and the address of the DNS server.
 fn is_same_but_for_memory(wanted: &str, said: &str) -> bool {
     let memory = [
         r"&\{0x[0-9a-f]+ <nil>\}",
@@ -193,7 +193,7 @@ fn is_same_but_for_memory(wanted: &str, said: &str) -> bool {
     })
 }
 
-/// Whether all that is recorded of an error holds.
+/// Whether all recorded parts of an error match.
 fn holds(error: &Value, said: &str) -> bool {
     let strings = |name: &str| {
         let list = error.get(name).and_then(Value::as_array);

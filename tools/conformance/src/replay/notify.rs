@@ -1,7 +1,8 @@
-//! What the notification-controller sends and answers: replayed through `engines/notify`.
+//! Replays what the notification-controller sends and answers, through `engines/notify`.
 //!
-//! Here: the topics. Below: events and Alerts (`alerts.rs`), webhooks (`receivers.rs`), requests (`requests.rs`), the
-//! other side (`fake_provider.rs`). What counts as the same is said by the README beside the cases.
+//! This module has the topics. Submodules have events and Alerts (`alerts.rs`), webhooks (`receivers.rs`), requests
+//! (`requests.rs`) and the service that gets them (`fake_provider.rs`). The README of the cases says which answers
+//! count as equal.
 
 mod alerts;
 mod fake_provider;
@@ -10,7 +11,7 @@ mod requests;
 
 use super::Topic;
 
-/// Types of main that 1.9.3 refuses and we have.
+/// Provider types of Flux's main branch. Flux 1.9.3 rejects them, and windlass has them.
 const OF_MAIN: [(&str, &str); 2] = [
     ("generic/x-type-zoom_", "1.9.3 has no such type; our definition has it, as the main branch"),
     (
@@ -19,11 +20,11 @@ const OF_MAIN: [(&str, &str); 2] = [
     ),
 ];
 
-/// Where we are stricter.
+/// The cases in which windlass is stricter.
 const STRICTER: [(&str, &str); 1] =
     [("reconcile/empty-token", "an empty token is rejected, since its path could be computed")];
 
-/// The topics of requests, as name and path.
+/// The topics about requests, by name and path.
 const REQUESTS: [(&str, &str); 37] = [
     ("notify/alertmanager", "notify/notify-alertmanager.jsonl"),
     ("notify/azuredevops", "notify/notify-azuredevops.jsonl"),

@@ -1,4 +1,4 @@
-//! Inventory ids.
+//! Replays cases about the ids in inventories.
 
 use objects::ObjectId;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ pub(super) const TOPICS: [Topic; 1] = [Topic {
 #[serde(deny_unknown_fields)]
 struct ObjectFormatCase {
     object: NamedObjectParts,
-    /// What is read back, or the error.
+    /// The object that is read back from the id, or the error.
     back: Option<Value>,
     back_err: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Durations as a spec may have them: Go's, and never negative. Elsewhere: all of Go's time (`golang.rs`).
+//! Replays cases about durations in specs, which are Go's and never negative. `golang.rs` has all of Go's durations.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn duration(case: &Case) -> CaseJudgement {
     if let ReferenceAnswer::Out(out) = &case.answer
         && out.get("ns").and_then(Value::as_str).is_some_and(|ns| ns.starts_with('-'))
     {
-        // Go's type is signed and ours is not, so these are refused.
+        // Go's type is signed and windlass's is not, so negative durations are rejected.
         let wanted = DurationError::Negative(r#in);
         return same(&format!("{:?}", Err::<Duration, _>(wanted)), &format!("{read:?}"));
     }
@@ -53,7 +53,7 @@ fn duration(case: &Case) -> CaseJudgement {
     }))
 }
 
-/// The error that Go gives in the same case; ours say more.
+/// Go's error in the same case. windlass's errors say more.
 fn in_gos_words(error: &DurationError) -> String {
     match error {
         DurationError::Malformed(text) | DurationError::TooLong(text) => {
@@ -69,7 +69,7 @@ fn in_gos_words(error: &DurationError) -> String {
     }
 }
 
-/// A text as Go's `time` quotes it, byte by byte.
+/// A text in the quotes of Go's package `time`, byte by byte.
 fn quoted(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' => format!("\\{}", char::from(byte)),
@@ -79,7 +79,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.bytes().map(byte).collect::<String>())
 }
 
-/// Writes nanoseconds; the recorded numbers beside the text have no use here.
+/// Writes nanoseconds as text. The other recorded numbers are not used.
 fn string(case: &Case) -> CaseJudgement {
     let NanosecondsCase { ns } = case.inputs()?;
     let Ok(nanos) = ns.parse() else {

@@ -1,4 +1,4 @@
-//! Releases: how they are stored and known again, names. What is done with them is in `release/lifecycle.rs`.
+//! Replays cases about stored releases and names. `release/lifecycle.rs` has the operations.
 
 mod lifecycle;
 
@@ -83,7 +83,7 @@ struct StorageInputs {
     release: String,
 }
 
-/// Unpacks a Secret and packs it again.
+/// Decodes the Secret of a release, and encodes it again.
 fn stored(case: Case) -> CaseJudgement {
     let StorageInputs { secret, kind, labels, release } = case.inputs()?;
     let none = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! What is left out of archives. Elsewhere: the archives themselves (`tarball.rs`), revisions and versions (`revision.rs`).
+//! Replays cases about files that archives exclude. `tarball.rs` has the archives, and `revision.rs` revisions and
+//! versions.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ struct SourceIgnoreCase {
     paths: Vec<String>,
 }
 
-/// Judges each path alone.
+/// Judges each path by itself.
 fn ignore(case: Case) -> CaseJudgement {
     let SourceIgnoreCase { ignore_files, spec_ignore, paths } = case.inputs()?;
     let wanted: Vec<bool> = case.list()?;
@@ -68,10 +69,10 @@ fn ignore(case: Case) -> CaseJudgement {
     same(&all_wanted.join(", "), &all_got.join(", "))
 }
 
-/// A path inside the tree.
+/// Reads a path inside of the tree.
 ///
 /// # Errors
-/// A case that asks about another place is not run.
+/// A case about a path outside of the tree is not run.
 fn inside(path: &str) -> Result<RelPath, CaseFailure> {
     RelPath::parse(path)
         .map_err(|error| CaseFailure::NotRun(format!("a path that no tree has: {error}")))

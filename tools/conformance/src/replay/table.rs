@@ -1,4 +1,4 @@
-//! The table of a replay: what passed, what did not and why, what was not run.
+//! Prints the table of a replay: passed cases, failures with their reasons, and cases that were not run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use super::ReplayTally;
 use super::case::CaseFailure;
 use testbed::progress::{bold, dim, green, red};
 
-/// How many failures of a topic are shown.
+/// How many failures of a topic are printed.
 const MAX_FAILURES_SHOWN: usize = 5;
 
-/// Longest part of an answer that is shown, in characters.
+/// How many characters of an answer are printed.
 const MAX_ANSWER_CHARACTERS: usize = 600;
 
-/// How much of what two long answers have in common is shown before their first difference.
+/// How many equal characters of two long answers are printed before their first difference.
 const COMMON_CHARACTERS_SHOWN: usize = 100;
 
 /// The table of topics.
@@ -65,12 +65,12 @@ fn details(table: &mut String, tally: &ReplayTally) {
     }
 }
 
-/// How many characters two strings have in common at their beginning.
+/// How many characters at the beginning of two strings are equal.
 fn alike(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }
 
-/// The part of a text around its first difference, on one line, with what cannot be seen made visible.
+/// The part of a text around its first difference, on one line. Invisible characters are made visible.
 fn clip(text: &str, alike: usize) -> String {
     let skipped =
         if alike > MAX_ANSWER_CHARACTERS / 2 { alike - COMMON_CHARACTERS_SHOWN } else { 0 };

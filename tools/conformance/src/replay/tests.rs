@@ -1,4 +1,4 @@
-//! The replay of our own recorded cases, and what the replay does with cases that it does not like.
+//! Tests the replay with the recorded cases of the repository, and with faulty cases.
 
 use expect_test::{expect, expect_file};
 use tempfile::TempDir;

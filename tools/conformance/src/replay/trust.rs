@@ -1,7 +1,7 @@
-//! What Flux decrypts and verifies: recorded answers of its own packages.
+//! Replays what Flux's own packages decrypt and verify.
 //!
-//! Here: the topics, and the files of a case. Below: the judges, by operation (`trust/sops.rs`, `trust/git.rs`, `trust/helm.rs`,
-//! `trust/oci.rs`). The format is that of the README beside the cases.
+//! This module has the topics, and the files of a case. The judges are in `trust/sops.rs`, `trust/git.rs`,
+//! `trust/helm.rs` and `trust/oci.rs`. The README of the cases describes their format.
 
 mod git;
 mod helm;
@@ -97,7 +97,7 @@ struct TrustCase {
     text: String,
     #[serde(default)]
     variants: Vec<Value>,
-    /// Where `blobs/` is.
+    /// The folder with `blobs/`.
     #[serde(skip)]
     folder: PathBuf,
 }
@@ -129,13 +129,13 @@ impl TrustCase {
         STANDARD.decode(encoded).map_err(|error| CaseFailure::NotRun(format!("{name}: {error}")))
     }
 
-    /// The files of a folder, without its name.
+    /// The files of a folder, with paths relative to it.
     fn folder(&self, folder: &str) -> Result<BTreeMap<String, Vec<u8>>, CaseFailure> {
         let names = self.files.keys().filter_map(|name| Some((name, name.strip_prefix(folder)?)));
         names.map(|(name, short)| Ok((short.to_owned(), self.file(name)?))).collect()
     }
 
-    /// A text among the arguments; empty if there is none.
+    /// A text among the arguments. It is empty if there is none.
     fn arg(&self, name: &str) -> &str {
         self.args.get(name).and_then(Value::as_str).unwrap_or_default()
     }

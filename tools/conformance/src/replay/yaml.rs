@@ -1,5 +1,7 @@
-//! YAML of both dialects: verdicts and values, strict verdicts, round trips and emission of V2,
-//! nodes and their emission of V3, and its emission of values.
+//! Replays cases about both dialects of YAML.
+//!
+//! The cases have verdicts and values, strict verdicts, round trips and output of version 2. Of version 3 they have
+//! nodes and the output of nodes and values.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -40,11 +42,11 @@ pub(super) const TOPICS: [Topic; 7] = [
     },
 ];
 
-/// Cases that Go answers in two ways, as it ranges over a map in random order, with the other
-/// answer: the keys `1` and `"1"` are the same in JSON.
+/// Cases to which Go gives two answers, because it walks a map in random order. The second answer is here. The keys
+/// `1` and `"1"` are equal in JSON.
 const RANDOM_VALUES: [(&str, &str); 1] = [("dup3", r#"{"1":"b"}"#)];
 
-/// Values whose keys Go sorts differently from run to run; their lines count in any order.
+/// Values whose keys Go sorts differently from run to run. Their lines may have any order.
 const RANDOM_ORDER: [&str; 1] =
     [r#"{"a01": 1, "a1": 1, "a001": 1, "a10b": 1, "a1b": 1, "a01b": 1}"#];
 
@@ -55,7 +57,7 @@ fn input(yaml: Option<&String>, base64: Option<&String>) -> Result<Vec<u8>, Case
         (None, Some(encoded)) => STANDARD
             .decode(encoded)
             .map_err(|error| CaseFailure::NotRun(format!("`yaml_base64` cannot be read: {error}"))),
-        // The recorder leaves out an empty input.
+        // The recorder leaves out an empty text.
         (None, None) => Ok(Vec::new()),
     }
 }
@@ -71,7 +73,7 @@ struct DocumentInputs {
     v2_round_trip: Option<String>,
 }
 
-/// Reads a text, reads it strictly, and writes what was read.
+/// Reads a text, reads it strictly, and writes the result.
 fn read(mut case: Case) -> CaseJudgement {
     case.forget("v3_");
     let recorded: DocumentInputs = case.inputs()?;
@@ -88,7 +90,7 @@ fn read(mut case: Case) -> CaseJudgement {
         same(&recorded.v2_strict_error.unwrap_or_else(no_error), &strict.unwrap_or_else(no_error));
     let round_trip = match (value, &recorded.v2_round_trip) {
         (Ok(value), Some(wanted)) => same(wanted, &emitted(with_floats(value))),
-        // What Go cannot write is not recorded.
+        // A value that Go cannot write is not recorded.
         (Ok(value), None) => match goyaml::emit(&with_floats(value)) {
             Ok(text) if recorded.v2_json.is_some() => same("a refusal", &text),
             Ok(_) | Err(_) => Ok(()),
@@ -103,7 +105,7 @@ fn read(mut case: Case) -> CaseJudgement {
 struct RecordedNodes {
     yaml: Option<String>,
     yaml_base64: Option<String>,
-    /// Of all documents before an error.
+    /// The nodes of all documents before an error.
     #[serde(default)]
     v3_nodes: String,
     #[serde(default)]
@@ -142,10 +144,10 @@ fn nodes(mut case: Case) -> CaseJudgement {
     ])
 }
 
-/// How deep the recorder goes; it puts `…` for what is below.
+/// How deep the recorder lists nodes. It writes `…` for deeper ones.
 const MAX_LISTED: usize = 200;
 
-/// A document as the recorder lists it, a line a node.
+/// A document in the recorder's list, one node on each line.
 fn listed(document: &YamlNode) -> String {
     let line = |(depth, node): (usize, &YamlNode)| {
         if depth > MAX_LISTED {
@@ -178,7 +180,7 @@ fn listed(document: &YamlNode) -> String {
     document.walk().filter(|(depth, _)| *depth <= MAX_LISTED + 1).map(line).collect()
 }
 
-/// A text in quotes, with escapes for what would be hard to read.
+/// A text in quotes. Characters that are hard to read are escaped.
 fn quoted(text: &str) -> String {
     let mut out = "\"".to_owned();
     for c in text.chars() {
@@ -196,7 +198,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// A recorded list with the characters themselves where Go's `%q` has their numbers.
+/// A recorded list in which the numbers of Go's `%q` are replaced by the characters.
 fn without_numbers(listed: &str) -> String {
     let mut out = String::new();
     let mut rest = listed;
@@ -233,7 +235,7 @@ fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> CaseJudgeme
     let shown = shown(got);
     let is_same = match (serde_json::from_str::<Value>(json), got) {
         (Ok(wanted), Ok(got)) => wanted == *got,
-        // Nested too deeply to be parsed.
+        // The text is nested too deeply to be parsed.
         (Err(_), Ok(_)) => shown == json,
         (_, Err(_)) => false,
     };
@@ -243,7 +245,7 @@ fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> CaseJudgeme
     Err(CaseFailure::Mismatch { wanted: json.to_owned(), got: shown })
 }
 
-/// One verdict on the aspects of a case.
+/// One verdict on all aspects of a case.
 fn all<const ASPECT_COUNT: usize>(aspects: [(&str, CaseJudgement); ASPECT_COUNT]) -> CaseJudgement {
     let mut all_wanted = Vec::new();
     let mut all_got = Vec::new();
@@ -265,7 +267,7 @@ fn all<const ASPECT_COUNT: usize>(aspects: [(&str, CaseJudgement); ASPECT_COUNT]
 struct YamlEmissionCase {
     json: String,
     yaml: String,
-    /// Of go-yaml v3, as Helm's `toYamlPretty` asks for it.
+    /// The output of go-yaml v3 with the settings of Helm's `toYamlPretty`.
     pretty: Option<String>,
 }
 
@@ -296,7 +298,7 @@ fn emitted(value: Value) -> String {
     goyaml::emit(&value).unwrap_or_else(|error| format!("ERR {error}"))
 }
 
-/// The value as Go decodes it by default, which is how it was recorded: every number is a float.
+/// The value as Go decodes it by default, with every number as a float. The recording has this form.
 fn with_floats(mut value: Value) -> Value {
     let mut open = vec![&mut value];
     while let Some(value) = open.pop() {

@@ -1,6 +1,7 @@
-//! The projects whose CustomResourceDefinitions are compared, and fetching them: as Go modules, or from Git clones.
+//! The projects whose CustomResourceDefinitions are compared. They are fetched as Go modules, or read from Git
+//! clones.
 //!
-//! Nothing of them is kept in the repository: they are fetched into the cache of this user when the command runs.
+//! The repository keeps nothing of these projects. The command fetches them into the user's cache when it runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ use testbed::binaries::cache;
 pub(super) struct CrdProject {
     pub(super) name: &'static str,
     module: &'static str,
-    /// Files or folders of the module that have the definitions.
+    /// The files or folders of the module with the definitions.
     paths: &'static [&'static str],
 }
 
@@ -27,13 +28,13 @@ const fn project(
     CrdProject { name, module, paths }
 }
 
-/// Where most projects keep what controller-gen writes.
+/// The folder in which most projects keep the output of controller-gen.
 const BASES: &[&str] = &["config/crd/bases"];
 
-/// How many releases more than wanted are tried, because some cannot be fetched.
+/// How many additional releases are tried, because some cannot be fetched.
 const EXTRA_RELEASES: usize = 4;
 
-/// All of them.
+/// All projects.
 pub(super) const PROJECTS: [CrdProject; 34] = [
     project("argo-cd", "github.com/argoproj/argo-cd/v2", &["manifests/crds"]),
     project("argo-events", "github.com/argoproj/argo-events", &["manifests/base/crds"]),
@@ -83,24 +84,24 @@ pub(super) const PROJECTS: [CrdProject; 34] = [
     project("victoriametrics-operator", "github.com/VictoriaMetrics/operator", &["config/crd"]),
 ];
 
-/// The definitions of a release of a project.
+/// The definitions in one release of a project.
 pub(super) struct CrdProjectRelease {
     pub(super) version: String,
     pub(super) definitions: Vec<Value>,
 }
 
-/// What could be fetched of a project.
+/// The releases of a project that could be fetched.
 #[derive(Default)]
 pub(super) struct ProjectReleases {
-    /// The oldest first.
+    /// The releases, the oldest first.
     pub(super) releases: Vec<CrdProjectRelease>,
-    /// Why others could not be.
+    /// Why other releases could not be fetched.
     pub(super) missing: Vec<String>,
 }
 
 impl CrdProject {
-    /// The last minor releases that can be fetched, of each its last patch: a proxy of modules need not have all of them.
-    /// With a clone the tags are the releases.
+    /// Fetches the last patch of each of the last minor releases. A module proxy may lack some of them. With a clone,
+    /// the tags are the releases.
     pub(super) fn fetch(&self, clone: Option<&Path>, count: usize) -> ProjectReleases {
         let mut fetched = ProjectReleases::default();
         let format = "{{join .Versions \" \"}}";
@@ -132,12 +133,12 @@ impl CrdProject {
         fetched
     }
 
-    /// What is in a clone at a tag.
+    /// Reads the definitions from a clone at a tag.
     fn tagged(&self, clone: &Path, version: &str) -> anyhow::Result<CrdProjectRelease> {
         let folder = tempfile::tempdir()?;
         let archive = folder.path().join("release.tar");
         let to = archive.display().to_string();
-        // A path that a release does not have yet is an error of Git.
+        // Git fails if the release does not have one of the paths yet.
         git(clone, &[&["archive", "--format=tar", "-o", &to, version], self.paths].concat())?;
         tar::Archive::new(std::fs::File::open(&archive)?).unpack(folder.path())?;
         self.release(version, folder.path())
@@ -150,7 +151,7 @@ impl CrdProject {
         self.release(version, Path::new(folder))
     }
 
-    /// What is in the folder of a release.
+    /// Reads the definitions from the folder of a release.
     fn release(&self, version: &str, folder: &Path) -> anyhow::Result<CrdProjectRelease> {
         let mut files = Vec::new();
         for path in self.paths {
@@ -166,7 +167,7 @@ impl CrdProject {
     }
 }
 
-/// YAML files below a path.
+/// Collects the YAML files below a path.
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     if path.is_dir() {
         for entry in std::fs::read_dir(path)? {
@@ -178,7 +179,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The definitions in a file; other files of the folder may be no manifests at all.
+/// Reads the definitions in a file. Other files of the folder may not be manifests at all.
 fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
     let text = std::fs::read(file)?;
     let name = file.display().to_string();
@@ -193,7 +194,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
     Ok(all.filter(is_definition).map(objects::Object::into_value).collect())
 }
 
-/// The last patch of each minor release, in their order. Pre-releases do not count.
+/// The last patch of each minor release, in order. Pre-releases do not count.
 fn minors<'v>(versions: &[&'v str]) -> Vec<&'v str> {
     let minor = |it: &str| it.rsplit_once('.').map(|it| it.0.to_owned());
     let mut last: Vec<&str> = Vec::new();
@@ -214,7 +215,7 @@ fn git(clone: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What `go` prints, with a cache of modules of its own, which can be deleted.
+/// Runs `go` with its own module cache, which can be deleted, and returns the output.
 fn go(arguments: &[&str]) -> anyhow::Result<String> {
     let modules = cache()?.join("definitions");
     std::fs::create_dir_all(&modules)?;
@@ -229,7 +230,7 @@ fn go(arguments: &[&str]) -> anyhow::Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8(output.stdout)?);
     }
-    // With `-json` the reason is in what is printed.
+    // With `-json`, the error is in the output.
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let message =
         String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,15 +1,15 @@
-//! Objects made from a schema: one with all of its fields, and one with those only that it requires.
+//! Makes objects from a schema: one with all fields of the schema, and one with only the required fields.
 
 use crdguard::CrdVersionSchema;
 use serde_json::{Map, Value, json};
 
-/// How deep an object is filled.
+/// How many levels of an object are filled.
 const MAX_DEPTH: usize = 24;
 
-/// How often what is invalid is left out of an object.
+/// How often an invalid field is removed from an object.
 const MAX_REPAIRS: usize = 400;
 
-/// Strings that many patterns take.
+/// Strings that match many patterns.
 const STRINGS: [&str; 30] = [
     "a",
     "a-b",
@@ -43,7 +43,7 @@ const STRINGS: [&str; 30] = [
     "123e4567-e89b-42d3-a456-426614174000",
 ];
 
-/// Objects of a version of a definition that are valid in it.
+/// Objects in a version of a definition that are valid in it.
 pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
     let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
     let found = versions.into_iter().find(|it| it["name"] == version);
@@ -68,8 +68,8 @@ pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
     all
 }
 
-/// What the store has of an object that was written in a version. Where nothing converts it, the schema of the version of
-/// storage drops what it does not have; none if that makes it invalid.
+/// The object as the API server stores it. Without a conversion, the schema of the storage version drops fields that
+/// it lacks. It is none if that makes the object invalid.
 fn kept(
     definition: &Value,
     version: &str,
@@ -87,7 +87,7 @@ fn kept(
     read.create(&stored.create(&object)?.ok()?)?.ok()
 }
 
-/// The object without what is invalid in it, as the API server would store it; none if nothing of it is valid.
+/// The object as the API server would store it, without invalid fields. It is none if nothing valid is left.
 fn valid(schema: &CrdVersionSchema, mut object: Value) -> Option<Value> {
     for _ in 0..MAX_REPAIRS {
         match schema.create(&object)? {
@@ -104,13 +104,14 @@ fn valid(schema: &CrdVersionSchema, mut object: Value) -> Option<Value> {
     None
 }
 
-/// The fields of a path as findings have it: `spec.ports[*].name`, `spec.labels.*`.
+/// The fields of a path in a finding, such as `spec.ports[*].name` or `spec.labels.*`.
 fn parts(path: &str) -> Vec<&str> {
     let parts = path.split(['.', '[', ']']);
     parts.filter(|it| !it.is_empty()).map(|it| it.trim_matches('"')).collect()
 }
 
-/// Removes a field, everywhere where the path leads; whether there was one. What every object has stays.
+/// Removes a field wherever the path leads, and returns whether the field was there. Fields that every object needs
+/// stay.
 fn remove(value: &mut Value, path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else { return false };
     if ["apiVersion", "kind", "metadata"].contains(first) {
@@ -141,7 +142,7 @@ fn remove(value: &mut Value, path: &[&str]) -> bool {
     }
 }
 
-/// A value of a schema.
+/// A value that matches a schema.
 fn filled(schema: &Value, is_full: bool, depth: usize) -> Value {
     if let Some(first) = schema["enum"].get(0) {
         return first.clone();
@@ -189,7 +190,7 @@ fn number(schema: &Value) -> Value {
     let least = least.map(|it| if schema["exclusiveMinimum"] == true { it + 1.0 } else { it });
     let value = least.or(schema["maximum"].as_f64().map(|it| it.min(1.0))).unwrap_or(1.0);
     let value = schema["multipleOf"].as_f64().map_or(value, |of| (value / of).ceil() * of);
-    // What is whole is written so.
+    // A whole number is written without a fraction.
     #[expect(clippy::cast_possible_truncation, reason = "schemas have small numbers")]
     if value.fract() == 0.0 { json!(value as i64) } else { json!(value) }
 }
@@ -212,7 +213,7 @@ fn text(schema: &Value) -> Value {
     }
     let length = schema["minLength"].as_u64().and_then(|it| usize::try_from(it).ok()).unwrap_or(1);
     let long = "a".repeat(length.min(4096));
-    // Rules about the text are left to the whole object.
+    // The rules about a text are removed here, because the whole object is checked later.
     let mut plain = schema.clone();
     if let Some(fields) = plain.as_object_mut() {
         fields.remove("x-kubernetes-validations");

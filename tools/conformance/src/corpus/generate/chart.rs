@@ -1,6 +1,6 @@
-//! A large chart, the same whenever it is made: many templates with many objects each.
+//! Generates a large chart with many templates, each with many objects. It is always the same.
 //!
-//! Here: the strings. Elsewhere: charts that are small enough to be files (`e2e/charts`).
+//! `e2e/charts` has charts that are small enough for the checkout.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ limits:
 {{- end }}
 "#;
 
-/// What each template is: objects of three kinds, in turn.
+/// The text of each template. It makes objects of three kinds in turn.
 const TEMPLATE: &str = r#"{{- $units := index .Values.groups "GROUP" -}}
 {{- range $index, $unit := $units }}
 {{- $scope := dict "root" $ "unit" $unit }}
@@ -96,7 +96,7 @@ data:
 {{- end }}
 "#;
 
-/// The chart's files, below `chart/`.
+/// The files of the chart below `chart/`.
 pub(super) fn chart(templates: u16, objects: u16) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut add = |path: String, text: String| files.insert(path, text.into_bytes());
@@ -118,7 +118,7 @@ pub(super) fn chart(templates: u16, objects: u16) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The values of one object.
+/// The values for one object.
 fn unit(group: u16, unit: u16) -> String {
     let number = u32::from(group) * 31 + u32::from(unit) * 7;
     let name = format!("unit-{group}-{unit}");

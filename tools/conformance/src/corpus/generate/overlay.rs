@@ -1,6 +1,6 @@
-//! A large overlay, the same whenever it is made: applications of five objects, in files of their own.
+//! Generates a large overlay of applications with five objects, each in its own file. It is always the same.
 //!
-//! Here: the strings. Elsewhere: overlays that are small enough to be files (`e2e/overlays`).
+//! `e2e/overlays` has overlays that are small enough for the checkout.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// How many objects an application has.
 const OBJECTS_PER_APPLICATION: u16 = 5;
 
-/// One application; `NAME`, `NUMBER` and `PORT` are replaced.
+/// The manifests of one application, in which `NAME`, `NUMBER` and `PORT` are replaced.
 const APPLICATION: &str = r#"apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -91,7 +91,7 @@ spec:
   maxReplicas: 10
 "#;
 
-/// What the overlay does to its base: a bit of everything that overlays are used for.
+/// The kustomization of the overlay. It uses a bit of everything that overlays can do.
 const OVERLAY: &str = r#"resources:
   - ../base
 namespace: fleet
@@ -135,7 +135,7 @@ patches:
         value: 20
 "#;
 
-/// The files: `overlay/` over `base/`, or `overlay/` alone when nothing but its resources is in it.
+/// The files of `overlay/` and `base/`. A plain overlay has no base, because it only lists its resources.
 pub(super) fn overlay(objects: u16, is_plain: bool) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let place = if is_plain { "overlay" } else { "base" };

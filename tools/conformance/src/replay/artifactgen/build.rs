@@ -1,10 +1,12 @@
-//! Single artifacts: what is in their archives, and what the files of those are called.
+//! Replays single artifacts, and compares the content and names of their archives.
 //!
-//! Three differences hold for every case of their kind:
-//! - No tree has links: Flux refuses a source with one when it is fetched, windlass leaves links out. Where Flux fails over a link,
-//!   the artifact is due that is made without it.
-//! - An artifact that is called as a source has all files of that source in Flux. The files are due that it has by another name.
-//! - An archive that is copied as a file was compressed by Go, whose bytes no other compressor writes: its files are compared.
+//! Three differences apply to every case of their kind:
+//! - windlass leaves links out of trees, and Flux rejects a source with links when it fetches it. Where Flux fails
+//!   because of a link, the expected artifact is the one without that link.
+//! - An artifact with the name of a source has all files of that source in Flux. The expected files are those that
+//!   the artifact has under another name.
+//! - An archive that is copied as a file was compressed by Go, and no other compressor makes the same bytes. So its
+//!   files are compared.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -26,10 +28,10 @@ use crate::replay::case::{
     Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil, same, same_value,
 };
 
-/// The namespace of all artifacts that are recorded.
+/// The namespace of all recorded artifacts.
 const NAMESPACE: &str = "apps";
 
-/// How errors end that Flux has over links.
+/// The ends of Flux's errors about links.
 const LINK_FAULTS: [&str; 4] = [
     ": path escapes from parent",
     ": too many levels of symbolic links",
@@ -37,7 +39,7 @@ const LINK_FAULTS: [&str; 4] = [
     ": is a directory",
 ];
 
-/// How what the system said begins in an error, behind Flux's own words.
+/// The beginnings of the operating system's words in an error, after Flux's own words.
 const OF_SYSTEM: [&str; 7] = [
     "openat ",
     "mkdirat ",
@@ -54,7 +56,7 @@ struct BuildCaseInputs {
     #[serde(deserialize_with = "nil")]
     sources: BTreeMap<String, Map<String, Value>>,
     artifact: OutputArtifact,
-    /// The version of the source-watcher that first answered so.
+    /// The version of the source-watcher that gave this answer first.
     #[serde(rename = "since")]
     _since: Option<String>,
 }
@@ -69,7 +71,7 @@ struct RecordedArtifact {
     path: String,
     url: String,
     revision_is_latest_at_digest: bool,
-    /// Depends on Go's compressor.
+    /// A digest that depends on Go's compressor, so it is not compared.
     #[serde(rename = "goGzipDigest")]
     _digest: Option<String>,
 }
@@ -104,10 +106,10 @@ fn judge_build(case: &Case) -> CaseJudgement {
     }
 }
 
-/// The artifact of a case.
+/// Builds the artifact of a case.
 ///
 /// # Errors
-/// Says why it is not made.
+/// Why the artifact cannot be built.
 fn built(
     trees: &BTreeMap<String, MemoryTree>,
     artifact: &OutputArtifact,
@@ -120,7 +122,7 @@ fn built(
     build(artifact, &inputs, &mut meter()).map_err(|error| error.to_string())
 }
 
-/// The content of an artifact, or the error, as a text.
+/// The content of an artifact, or the error, as text.
 fn shown(built: Result<&ArtifactTree, &String>) -> Result<String, CaseFailure> {
     match built {
         Ok(built) => {
@@ -133,12 +135,12 @@ fn shown(built: Result<&ArtifactTree, &String>) -> Result<String, CaseFailure> {
     }
 }
 
-/// Whether a tree of a case has links.
+/// Whether the tree of a case has links.
 fn has_links(tree: &Map<String, Value>) -> bool {
     tree.values().any(|node| node["Symlink"].is_string())
 }
 
-/// Compares with what is due without the link over which Flux failed with this error.
+/// Flux failed over a link with this error. The artifact has to be the one without this link.
 fn judge_without_links(
     wanted: &str,
     sources: &BTreeMap<String, Map<String, Value>>,
@@ -161,7 +163,7 @@ fn judge_without_links(
         }
         Err(got) => same(&format!("{before}source '{path}' does not exist"), &got),
         Ok(built) => {
-            // All other files are copied with the paths that they have.
+            // The expected files are known only if the copy takes all files with their own paths.
             let is_whole = ["**", ".", "./"].contains(&path)
                 && copy.to == "@artifact/"
                 && copy.exclude.is_empty()
@@ -176,7 +178,7 @@ fn judge_without_links(
     }
 }
 
-/// Flux's words are the same, up to those of the system.
+/// Compares two errors. Flux's own words have to be equal, but not the operating system's.
 pub(super) fn is_same_error(wanted: &str, got: &str) -> CaseJudgement {
     let of_system = OF_SYSTEM.iter().filter_map(|beginning| wanted.find(beginning)).min();
     let own = of_system.map(|at| wanted[..at].trim_end_matches(": "));
@@ -196,7 +198,7 @@ fn is_same_artifact(
     let ArchiveListing { entries, files } = listing(&archive.bytes).map_err(unreadable)?;
     let unpacked_files = unpacked(&wanted.files);
     let has_archive = unpacked_files != wanted.files;
-    // The number depends on the bytes of all files.
+    // The number in the name depends on the bytes of all files.
     let file_name = match has_archive {
         true => wanted.path.rsplit('/').next().unwrap_or_default().to_owned(),
         false => built.file_name(),
@@ -222,7 +224,7 @@ fn is_same_artifact(
     )
 }
 
-/// An archive as the program keeps it.
+/// An archive as windlass stores it.
 pub(super) struct ArtifactArchive {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: String,
@@ -232,14 +234,14 @@ fn failed(error: &dyn std::error::Error) -> CaseFailure {
     mismatch("an archive", &error.to_string())
 }
 
-/// Archives a tree as the program does: without what no source has by default.
+/// Archives a tree as windlass does. Files that every source excludes by default are left out.
 fn archive(built: &ArtifactTree) -> Result<ArtifactArchive, CaseFailure> {
     let mut contents = contents(&built.files)?;
     contents.leave_out(&IgnoreMatcher::new(&[], None).map_err(|error| failed(&error))?);
     packed(&contents, &built.files)
 }
 
-/// Archives the tree of a source, with all that is in it.
+/// Archives the tree of a source with all of its files.
 pub(super) fn source_archive(files: &MemoryTree) -> Result<ArtifactArchive, CaseFailure> {
     packed(&contents(files)?, files)
 }
@@ -270,7 +272,7 @@ fn packed(
     Ok(ArtifactArchive { bytes, digest: sum.digest })
 }
 
-/// Files with what is in them in place of archives.
+/// Replaces archives among the files by their content.
 fn unpacked(files: &Map<String, Value>) -> Map<String, Value> {
     let content = |file: &Value| {
         let bytes = STANDARD.decode(file["base64"].as_str()?).ok()?;
@@ -289,7 +291,7 @@ struct ArchiveListing {
     files: Map<String, Value>,
 }
 
-/// What another implementation reads in an archive.
+/// The entries and files of an archive, as another implementation reads them.
 fn listing(archive: &[u8]) -> io::Result<ArchiveListing> {
     let mut tar = tar::Archive::new(GzDecoder::new(archive));
     let mut listing = ArchiveListing { entries: Vec::new(), files: Map::new() };

@@ -1,22 +1,23 @@
-//! Digests of archives and sources as labels: the bytes of an archive depend on a compressor, so that only their equality counts.
+//! Replaces digests of archives and sources by labels. The bytes of an archive depend on the compressor, so only the
+//! equality of digests can be compared.
 //!
-//! A label is numbered by the first appearance of its digest in what both sides have in the same order.
+//! Labels are numbered by the first appearance of the digest. Both sides have these values in the same order.
 
 use serde_json::Value;
 
-/// How a label of the recording begins.
+/// The beginning of a label in the recording.
 const RECORDED_LABEL: &str = "<sha256-";
 
-/// How a digest begins.
+/// The beginning of a digest.
 const DIGEST: &str = "sha256:";
 
-/// What stands for a digest that has no label.
+/// The text for a digest without a label.
 const UNKNOWN_DIGEST: &str = "<digest>";
 
-/// How the names of archives end, behind a number.
+/// The end of an archive's name, after its number.
 const ARCHIVE_SUFFIX: &str = ".tar.gz";
 
-/// A text with something else in place of each digest and each recorded label.
+/// Replaces each digest and each recorded label in a text.
 fn with_each_digest(text: &str, mut replaced: impl FnMut(&str) -> String) -> String {
     let mut written = String::new();
     let mut rest = text;
@@ -39,7 +40,7 @@ fn with_each_digest(text: &str, mut replaced: impl FnMut(&str) -> String) -> Str
     written
 }
 
-/// All digests and recorded labels of a value, each once, in order.
+/// All digests and recorded labels in a value, each once, in their order.
 pub(super) fn digests(value: &Value) -> Vec<String> {
     let mut digests: Vec<String> = Vec::new();
     with_each_digest(&value.to_string(), |digest| {
@@ -51,7 +52,7 @@ pub(super) fn digests(value: &Value) -> Vec<String> {
     digests
 }
 
-/// A value with the labels of these digests in their places, and without the numbers of archives if it `hides_files`.
+/// The value with labels in the places of its digests. With `hides_files`, the numbers of archives are removed.
 pub(super) fn labelled(value: &Value, digests: &[String], hides_files: bool) -> Value {
     let text = with_each_digest(&value.to_string(), |digest| {
         let number = digests.iter().position(|known| known == digest);

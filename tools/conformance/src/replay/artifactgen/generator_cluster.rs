@@ -1,7 +1,7 @@
-//! The cluster of a recorded case, in which the controller of ArtifactGenerators runs one of them.
+//! The cluster of a recorded case, in which windlass's controller runs an ArtifactGenerator.
 //!
-//! Here: what happens before a run, the run, and what the cluster and the storage have then. Elsewhere: what the controller runs
-//! with (`fake_operator.rs`), the archives of sources (`served_archives`), what is compared (`reconcile`).
+//! This module prepares a run, performs it, and reads the state of the cluster and the storage. `fake_operator.rs`
+//! has the environment of the controller, `served_archives` the archives of sources, and `reconcile` compares.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,22 @@ use super::served_archives::ServedArchives;
 use crate::replay::case::nil;
 use crate::replay::fake_operator::FakeOperator;
 
-/// The flags with which the source-watcher was recorded.
+/// The flags of the source-watcher during the recording.
 const FLAGS: [&str; 2] = ["--interval-jitter-percentage=0", "--requeue-dependency=5s"];
 
-/// Where the artifacts of ExternalArtifacts are in the storage.
+/// The folder of the storage with the artifacts of ExternalArtifacts.
 const STORED_FOLDER: &str = "externalartifact";
 
-/// The namespace of an ExternalArtifact that is there so that the API server has the kind.
+/// The namespace of an ExternalArtifact whose only purpose is that the API server has the kind.
 const UNRELATED: &str = "unrelated";
 
-/// What stands in a stored file that is overwritten.
+/// The content of a stored file that the case damages.
 const DAMAGE: &str = "overwritten";
 
-/// How often the controller sees the ExternalArtifacts as they are.
+/// How often the controller gets the present ExternalArtifacts.
 const WATCH_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What happens before a run.
+/// The changes before a run.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct GeneratorRunInputs {
@@ -49,20 +49,20 @@ pub(super) struct GeneratorRunInputs {
     lost: Vec<String>,
 }
 
-/// The cluster and the storage of a generator.
+/// The state of the cluster and the storage after a run.
 #[derive(Default)]
 pub(super) struct GeneratorState {
-    /// As the API server has it; null if it is gone.
+    /// The generator as the API server has it. It is null if the generator is deleted.
     pub(super) generator: Value,
     pub(super) external_artifacts: Vec<Value>,
     pub(super) stored: Vec<String>,
 }
 
-/// The cluster of a case, with what runs its generator.
+/// The cluster of a case, and the controller's environment.
 pub(super) struct GeneratorCluster {
     operator: FakeOperator,
     served: ServedArchives,
-    /// The first generator of the case, which is run.
+    /// The first generator of the case. The replay runs this one.
     generator: Value,
 }
 
@@ -75,7 +75,8 @@ impl GeneratorCluster {
         let unrelated = json!({"apiVersion": "source.toolkit.fluxcd.io/v1",
             "kind": "ExternalArtifact", "metadata": {"namespace": UNRELATED, "name": UNRELATED},
             "spec": {}});
-        // Its kind is there, so that what a generator made goes with the generator.
+        // The definition of the kind has to exist. Without it, the controller would keep the objects of a deleted
+        // generator.
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {"name": "artifactgenerators.source.extensions.fluxcd.io"}});
@@ -84,10 +85,10 @@ impl GeneratorCluster {
         Ok(Self { operator, served, generator: Value::Null })
     }
 
-    /// A value with addresses and digests instead of what stands for them.
+    /// Replaces the placeholders of addresses and digests in a value.
     ///
     /// # Errors
-    /// A source has a name that no folder can have.
+    /// The name of a source is not valid as a folder.
     pub(super) fn filled(&self, value: &Value) -> anyhow::Result<Value> {
         self.served.filled(value)
     }
@@ -95,15 +96,15 @@ impl GeneratorCluster {
     /// The events since the last call.
     ///
     /// # Errors
-    /// They do not come.
+    /// The events do not arrive in time.
     pub(super) async fn events(&self) -> anyhow::Result<Vec<Value>> {
         self.operator.events().await
     }
 
-    /// Does what happens before a run.
+    /// Makes the changes before a run.
     ///
     /// # Errors
-    /// The inputs have a form that is not known, or the disk refuses.
+    /// The inputs have an unknown form, or a file cannot be written.
     pub(super) fn change(&mut self, inputs: GeneratorRunInputs) -> anyhow::Result<()> {
         for (name, content) in &inputs.contents {
             self.served.serve(name, content)?;
@@ -139,10 +140,10 @@ impl GeneratorCluster {
         Ok(())
     }
 
-    /// Runs the generator once, unless it is gone; returns when it is to run again.
+    /// Runs the generator once, unless it is deleted. It returns when the generator has to run again.
     ///
     /// # Errors
-    /// An object is none of its kind.
+    /// An object does not match its kind.
     pub(super) async fn run(&self) -> anyhow::Result<Option<Duration>> {
         if self.operator.object(&self.generator).is_null() {
             return Ok(None);
@@ -155,7 +156,7 @@ impl GeneratorCluster {
         }
     }
 
-    /// Has the controller see what is written of ExternalArtifacts, as a watch does; returns why it cannot.
+    /// Gives the controller the present ExternalArtifacts again and again, like a watch. It returns only an error.
     async fn watch(&self) -> serde_json::Error {
         loop {
             tokio::time::sleep(WATCH_INTERVAL).await;
@@ -165,7 +166,7 @@ impl GeneratorCluster {
         }
     }
 
-    /// What the cluster and the storage have now.
+    /// Reads the state of the cluster and the storage.
     ///
     /// # Errors
     /// The storage cannot be read.
@@ -200,7 +201,7 @@ impl GeneratorCluster {
     }
 }
 
-/// The names in a folder, in order; none if there is no such folder.
+/// The sorted names in a folder. There are none without the folder.
 fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     if !folder.exists() {
         return Ok(Vec::new());

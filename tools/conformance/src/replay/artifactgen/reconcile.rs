@@ -1,11 +1,12 @@
-//! Whole runs of ArtifactGenerators, by the controller of windlass: what they make, and what they say of it.
+//! Replays whole runs of ArtifactGenerators with windlass's controller, and compares their results and statuses.
 //!
-//! Here: the runs of a case, and what is compared. In the same folder: the cluster of a case (`generator_cluster`), the archives
-//! of its sources (`served_archives`), what is due where ours differ on purpose (`reconcile_differences`), digests as labels
-//! (`digest_labels`). Elsewhere: what counts as the same status, event and delay (`controller_answer.rs`).
+//! This module has the runs of a case and the comparison.
+//! * `generator_cluster` has the cluster of a case, and `served_archives` the archives of its sources.
+//! * `reconcile_differences` has the results that differ on purpose, and `digest_labels` replaces digests.
+//! * `controller_answer.rs` says which statuses, events and delays count as equal.
 //!
-//! Not compared are times, sizes and the text of the error that Flux returns: a controller of windlass returns none, and whether a
-//! run is repeated is compared.
+//! Times, sizes and the text of Flux's returned error are not compared. A controller of windlass returns no error.
+//! Whether a run is repeated is compared.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::replay::case::{Case, CaseJudgement, nil};
 use crate::replay::controller_answer::{ControllerAnswer, ReplayTime, same_answer, same_part};
 use crate::replay::fake_operator::on_runtime;
 
-/// How the error of a run begins that is not repeated.
+/// The beginning of an error after which Flux does not repeat a run.
 const TERMINAL_ERROR: &str = "terminal error: ";
 
 #[derive(Deserialize)]
@@ -36,7 +37,7 @@ struct ReconcileInputs {
     _since: Option<String>,
 }
 
-/// What a run of Flux came to.
+/// The recorded result of Flux's run.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(super) struct RecordedGeneratorRun {
@@ -51,14 +52,14 @@ pub(super) struct RecordedGeneratorRun {
     pub(super) error: Option<String>,
 }
 
-/// A run of Flux and one of ours.
+/// The recorded run of Flux, and the run of windlass.
 struct ReplayedGeneratorRun {
     wanted: RecordedGeneratorRun,
-    /// The generator before ours.
+    /// The generator before windlass's run.
     before: Value,
     after: GeneratorState,
     events: Vec<Value>,
-    /// When ours is to run again.
+    /// When windlass will run the generator again.
     again: Option<Duration>,
     time: ReplayTime,
 }
@@ -86,7 +87,8 @@ fn judge_runs(case: &Case) -> CaseJudgement {
     runs.iter().try_for_each(|run| run.judge(&labels))
 }
 
-/// Whether an artifact of a generator is called as one of its sources: it has other files in Flux, and its file another number.
+/// Whether an artifact of a generator has the name of one of its sources. In Flux it then has other files, and its
+/// archive another number.
 fn has_artifact_named_as_source(object: &Value) -> bool {
     let sources = object["spec"]["sources"].as_array();
     let mut artifacts = object["spec"]["artifacts"].as_array().into_iter().flatten();
@@ -109,7 +111,8 @@ async fn run(
         let recorded: RecordedGeneratorRun = serde_json::from_value(recorded)?;
         let before = cluster.state()?;
         if recorded.adds_finalizer(&before.generator) {
-            // Windlass goes on at once: one run of it is due to come to what the next one of Flux does.
+            // Flux runs the generator again after it added the finalizer. windlass continues in the same run, so the
+            // result has to be that of Flux's next run.
             if at == last {
                 cluster.run().await?;
                 let after = cluster.state()?.generator;
@@ -132,15 +135,15 @@ async fn run(
     Ok(runs)
 }
 
-/// The labels of digests on both sides, each by its first appearance.
+/// The labels of digests on both sides, each numbered by its first appearance.
 struct ComparedLabels {
     wanted: Vec<String>,
     got: Vec<String>,
-    /// Whether files have other numbers.
+    /// Whether the names of archives are not compared.
     hides_files: bool,
 }
 
-/// What has the digests of a run, in an order that both sides have.
+/// The parts of a result that have digests, in the same order on both sides.
 fn made(generator: &Value, external_artifacts: &[Value]) -> Value {
     let status = &generator["status"];
     let described = described_all(external_artifacts);
@@ -192,14 +195,14 @@ impl RecordedGeneratorRun {
         made(&self.generator, &self.external_artifacts)
     }
 
-    /// Whether Flux does nothing but add the finalizer, and runs the generator again at once.
+    /// Whether Flux only adds the finalizer in this run, and then runs the generator again at once.
     fn adds_finalizer(&self, before: &Value) -> bool {
         let is_at_once = self.requeue_after_seconds > 0.0 && self.requeue_after_seconds < 0.1;
         let has_none = before["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
         is_at_once && has_none && !is_disabled(before)
     }
 
-    /// In the form in which runs of controllers are compared.
+    /// The result in the common form for comparing controllers.
     fn as_answer(&self) -> Value {
         let generator = &self.generator;
         let object = match generator["gone"] == true {
@@ -209,7 +212,7 @@ impl RecordedGeneratorRun {
         };
         let mut answer = json!({"object": object, "events": self.events,
             "requeueAfterSeconds": self.requeue_after_seconds});
-        // One that only a change of the object helps against is not repeated.
+        // An error that only a change of the object can end is not repeated.
         let repeated = self.error.as_ref().filter(|error| !error.starts_with(TERMINAL_ERROR));
         if let Some(error) = repeated {
             answer["error"] = json!(error);
@@ -218,7 +221,7 @@ impl RecordedGeneratorRun {
     }
 }
 
-/// Whether a generator is switched off by its annotation.
+/// Whether the annotation of a generator disables it.
 pub(super) fn is_disabled(generator: &Value) -> bool {
     let annotation = &generator["metadata"]["annotations"][RECONCILE_ANNOTATION];
     annotation.as_str().is_some_and(|value| value.eq_ignore_ascii_case("disabled"))

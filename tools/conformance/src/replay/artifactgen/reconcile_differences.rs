@@ -1,6 +1,6 @@
-//! Runs of ArtifactGenerators that are other ones on purpose: what they come to instead.
+//! The runs of ArtifactGenerators whose results differ from Flux on purpose, with the expected results.
 //!
-//! | what Flux does | what is due |
+//! | what Flux does | what is expected of windlass |
 //! |---|---|
 //! | a source that has no artifact is waited for without `Reconciling` | `Reconciling` says that the run is repeated |
 //! | the end of a failure has no event if all digests are known | it has one |
@@ -8,7 +8,7 @@
 //! | what a disabled generator made is removed with it | it stays |
 //! | an ExternalArtifact of another owner is taken over | it stays, and the artifact has failed |
 //!
-//! Behind the words of Flux, an error of the system has words of its own. Elsewhere: what is compared (`reconcile`).
+//! An error of the operating system has windlass's own words after those of Flux. `reconcile` compares the results.
 
 use serde_json::{Value, json};
 use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
@@ -17,13 +17,13 @@ use super::build::is_same_error;
 use super::generator_cluster::GeneratorState;
 use super::reconcile::{RecordedGeneratorRun, is_disabled};
 
-/// Flux's words about a source without an artifact.
+/// The beginning of Flux's message about a source without an artifact.
 const WITHOUT_SOURCE: &str = "get sources failed: ";
 
 /// The label of an ExternalArtifact with the uid of its generator.
 const GENERATOR_LABEL: &str = "source.extensions.fluxcd.io/generator";
 
-/// What a run has to come to for which this is recorded, behind a run that came to the `previous` one.
+/// The result that windlass has to have for a recorded run. `previous` is the expected result of the run before.
 pub(super) fn due(
     recorded: RecordedGeneratorRun,
     before: &GeneratorState,
@@ -38,20 +38,20 @@ pub(super) fn due(
     with_end_of_failure(with_retry(recorded), &before.generator)
 }
 
-/// The conditions of a generator but one.
+/// The conditions of a generator without one of them.
 fn conditions_without(generator: &Value, excluded: &str) -> Vec<Value> {
     let conditions = generator["status"]["conditions"].as_array().into_iter().flatten();
     conditions.filter(|condition| condition["type"] != excluded).cloned().collect()
 }
 
-/// The condition `Ready` of a generator; null if it has none.
+/// The condition `Ready` of a generator. It is null if the generator has none.
 fn ready(generator: &Value) -> Value {
     let conditions = generator["status"]["conditions"].as_array();
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
     ready.cloned().unwrap_or_default()
 }
 
-/// That a run is repeated, at the generation of another condition.
+/// The condition that announces a retry, with the generation of another condition.
 fn retry(ready: &Value) -> Value {
     json!({"type": "Reconciling", "status": "True", "reason": "ProgressingWithRetry",
         "observedGeneration": ready["observedGeneration"]})
@@ -77,7 +77,7 @@ fn of_disabled_generator(
     due
 }
 
-/// Whether an ExternalArtifact is that of a generator.
+/// Whether an ExternalArtifact belongs to a generator.
 fn is_of(external: &Value, generator: &Value) -> bool {
     let source = &external["spec"]["sourceRef"];
     let is_named =
@@ -85,7 +85,8 @@ fn is_of(external: &Value, generator: &Value) -> bool {
     is_named || external["metadata"]["labels"][GENERATOR_LABEL] == generator["metadata"]["uid"]
 }
 
-/// The answer for a generator one of whose ExternalArtifacts another owner has, which Flux took over; artifacts before it are made.
+/// The expected result if another owner has one of the generator's ExternalArtifacts, which Flux took over. The
+/// artifacts before this one are made.
 fn beside_other_owner(
     recorded: &RecordedGeneratorRun,
     before: &GeneratorState,
@@ -139,7 +140,7 @@ fn beside_other_owner(
     })
 }
 
-/// A run that waits for a source is repeated.
+/// The same run, in which windlass announces a retry because it waits for a source.
 fn with_retry(mut recorded: RecordedGeneratorRun) -> RecordedGeneratorRun {
     let ready = ready(&recorded.generator);
     let message = ready["message"].as_str().unwrap_or_default();
@@ -151,7 +152,7 @@ fn with_retry(mut recorded: RecordedGeneratorRun) -> RecordedGeneratorRun {
     recorded
 }
 
-/// The end of a failure is an event, also where all digests are known.
+/// The same run with an event at the end of a failure, also if all digests are known.
 fn with_end_of_failure(mut recorded: RecordedGeneratorRun, before: &Value) -> RecordedGeneratorRun {
     let was_ready = ready(before);
     let ready = ready(&recorded.generator);
@@ -165,7 +166,7 @@ fn with_end_of_failure(mut recorded: RecordedGeneratorRun, before: &Value) -> Re
 }
 
 impl RecordedGeneratorRun {
-    /// The same, where an error of the system has the words that the generator of ours has behind those of Flux.
+    /// The same run, in which an operating system's error has windlass's words after Flux's own.
     pub(super) fn with_words_of(&self, generator: &Value) -> Self {
         let own = ready(&self.generator)["message"].clone();
         let other = ready(generator)["message"].clone();

@@ -1,7 +1,8 @@
-//! The archives of a case's sources: served, and stored as the controllers of windlass have them.
+//! Serves the archives of a case's sources, and stores them like windlass's controllers do.
 //!
-//! The recording served all of them over HTTP. Windlass finds those of its own sources in its storage, each in the place of its
-//! source, and fetches those of ExternalArtifacts. Elsewhere: how a tree is packed (`build`), runs (`reconcile`).
+//! During the recording, all archives were served over HTTP. windlass finds archives of its own sources in its
+//! storage, each in the folder of its source. It fetches those of ExternalArtifacts. `build` packs trees, and
+//! `reconcile` runs the generator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use serde_json::{Map, Value, json};
 use super::build::{ArtifactArchive, source_archive};
 use super::trees::{LinkHandling, tree};
 
-/// How the name of a served file ends, behind that of its tree.
+/// The end of a served file's name, after the name of its tree.
 const ARCHIVE_SUFFIX: &str = ".tar.gz";
 
-/// The group of the sources.
+/// The API group of the sources.
 const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io/";
 
-/// The kind among them whose artifacts other controllers have.
+/// The kind of this group whose artifacts belong to other controllers.
 const KIND_OF_OTHERS: &str = "ExternalArtifact";
 
-/// Archives by the names of their trees, served as long as the runtime runs.
+/// Archives by the names of their trees. They are served as long as the runtime runs.
 pub(super) struct ServedArchives {
-    /// Scheme, host and port.
+    /// The scheme, host and port of the server.
     address: String,
     archives: Arc<Mutex<BTreeMap<String, ArtifactArchive>>>,
 }
@@ -36,12 +37,12 @@ fn text<'v>(value: &'v Value, place: &str) -> &'v str {
     value.pointer(place).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether windlass has the artifact of an object in its storage.
+/// Whether windlass has the artifact of this object in its storage.
 fn is_stored_source(object: &Value) -> bool {
     text(object, "/apiVersion").starts_with(SOURCE_GROUP) && text(object, "/kind") != KIND_OF_OTHERS
 }
 
-/// The place of a source's artifacts in the storage, and the file that the URL in its status names.
+/// The folder of a source in the storage, and the file that the URL in its status names.
 fn place(source: &Value) -> anyhow::Result<StoredSourceFile> {
     let metadata = &source["metadata"];
     let kind = text(source, "/kind");
@@ -75,10 +76,10 @@ impl ServedArchives {
         Ok(Self { address, archives })
     }
 
-    /// Serves a tree, in place of the former one of this name.
+    /// Serves a tree. It replaces an earlier tree with the same name.
     ///
     /// # Errors
-    /// It is no tree.
+    /// The content is not a tree.
     pub(super) fn serve(&self, name: &str, content: &Map<String, Value>) -> anyhow::Result<()> {
         let archive = tree(content, LinkHandling::Left).and_then(|tree| source_archive(&tree));
         let archive = archive.map_err(|fault| anyhow!("the tree `{name}`: {fault:?}"))?;
@@ -86,10 +87,11 @@ impl ServedArchives {
         Ok(())
     }
 
-    /// A value with addresses and digests instead of what stands for them. A source of windlass has its artifact in its place.
+    /// Replaces the placeholders of addresses and digests in a value. A source of windlass gets the storage path of
+    /// its artifact.
     ///
     /// # Errors
-    /// A source has a name that no folder can have.
+    /// The name of a source is not valid as a folder.
     pub(super) fn filled(&self, value: &Value) -> anyhow::Result<Value> {
         let mut text = value.to_string();
         for (name, archive) in &*self.archives.lock() {
@@ -107,10 +109,10 @@ impl ServedArchives {
         Ok(filled)
     }
 
-    /// Stores what is served at the URL of a source of windlass, in the place of the source.
+    /// Stores the archive that is served at a source's URL, in the storage folder of the source.
     ///
     /// # Errors
-    /// The disk refuses, or the source has a name that no folder can have.
+    /// The file cannot be written, or the name of the source is not valid as a folder.
     pub(super) fn store(&self, store: &ArtifactStore, source: &Value) -> anyhow::Result<()> {
         let url = text(source, "/status/artifact/url");
         let path = url.strip_prefix(&self.address).and_then(|path| path.strip_prefix('/'));

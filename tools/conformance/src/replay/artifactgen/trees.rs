@@ -1,4 +1,4 @@
-//! Trees as the cases have them: files, folders, links and archives.
+//! Reads the trees of recorded cases, with files, folders, links and archives.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeBuildError, Tre
 use crate::replay::case::CaseFailure;
 use crate::replay::sources::tarball::{TarballEntry, build};
 
-/// What is done with links, which no tree has.
+/// How symbolic links are treated, because windlass's trees have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LinkHandling {
-    /// What they lead to within the source is in their place.
+    /// A link is replaced by its target if that is inside of the source.
     Followed,
-    /// They are left out.
+    /// Links are left out.
     Left,
 }
 
@@ -68,7 +68,7 @@ fn node(value: &Value) -> Result<TreeNode, CaseFailure> {
     }
 }
 
-/// An archive of a tree, with names as they are given.
+/// Makes an archive of a tree. Names are kept as they are.
 fn tarball(tree: &Map<String, Value>) -> Result<Vec<u8>, CaseFailure> {
     let entry = |(name, value): (&String, &Value)| {
         let entry = |r#type: &str, mode| TarballEntry {
@@ -91,7 +91,7 @@ fn tarball(tree: &Map<String, Value>) -> Result<Vec<u8>, CaseFailure> {
     build(&entries?)
 }
 
-/// The trees of all sources.
+/// Reads the trees of all sources.
 pub(super) fn trees(
     sources: &BTreeMap<String, Map<String, Value>>,
     links: LinkHandling,
@@ -122,7 +122,7 @@ pub(super) fn tree(
     }
     let mut tree = builder.build();
     if links == LinkHandling::Followed {
-        // Twice, since what is linked to may have links in it.
+        // Two passes are needed, because the target of a link may contain links.
         for _ in 0..2 {
             tree = followed(&tree, &targets).map_err(unknown)?;
         }
@@ -130,7 +130,7 @@ pub(super) fn tree(
     Ok(tree)
 }
 
-/// A tree with what links lead to in their places.
+/// A tree in which links are replaced by their targets.
 fn followed(
     tree: &MemoryTree,
     targets: &BTreeMap<RelPath, String>,
@@ -152,7 +152,7 @@ fn followed(
     Ok(builder.build())
 }
 
-/// Where a link ends; nowhere if that is outside, or in a circle.
+/// The final target of a link. It is none if that is outside of the tree, or if the links are a circle.
 fn target(links: &BTreeMap<RelPath, String>, link: &RelPath) -> Option<RelPath> {
     let mut at = link.clone();
     for _ in 0..MAX_LINKS {
@@ -162,7 +162,7 @@ fn target(links: &BTreeMap<RelPath, String>, link: &RelPath) -> Option<RelPath> 
     None
 }
 
-/// Takes archives apart as the program does.
+/// Unpacks archives like windlass.
 pub(super) struct CaseTarballReader;
 
 impl artifactgen::TarballReader for CaseTarballReader {

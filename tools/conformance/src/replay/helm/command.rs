@@ -1,6 +1,6 @@
-//! `windlass template`: the program itself, run once for each case in the folder of its chart.
+//! Replays cases of `windlass template`. The program runs once for each case, in the folder of the chart.
 //!
-//! Elsewhere: single templates (`render.rs`).
+//! `render.rs` has single templates.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ struct HelmCommandInputs {
     out_before_err: String,
 }
 
-/// What stands for the folder of the chart.
+/// The placeholder for the folder of the chart.
 const FOLDER: &str = "${DIR}";
 
 pub(super) fn template(case: Case) -> CaseJudgement {

@@ -1,6 +1,6 @@
-//! Rendered strings, ignore files.
+//! Replays cases about rendered texts and ignore files.
 //!
-//! Elsewhere: releases and their names (`release.rs`).
+//! The module `release.rs` of the replay has releases and their names.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Templates: one text in a chart, values as templates see them, signatures of functions.
+//! Replays cases about templates: one text in a chart, values as templates see them, and signatures of functions.
 //!
-//! Elsewhere: the command with whole charts (`command.rs`).
+//! `command.rs` runs the command with whole charts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same
 use super::table;
 use super::values::GivenChart;
 
-/// The environment in which cases were recorded, as far as templates can read it.
+/// The environment in which the cases were recorded, as far as templates can read it.
 pub(in super::super) fn env() -> RenderEnvironment {
     let local = GoTimeZone::fixed("UTC", 0);
     let now = jiff::Timestamp::now();
@@ -44,13 +44,13 @@ fn fill(buffer: &mut [u8]) {
 #[serde(deny_unknown_fields)]
 struct TemplateTextCase {
     tpl: String,
-    /// The answer, where it is not UTF-8.
+    /// The answer, if it is not UTF-8.
     out_base64: Option<String>,
     #[serde(default)]
     values: Json,
 }
 
-/// One text as the only template of a chart.
+/// Renders one text as the only template of a chart.
 pub(super) fn text(case: Case) -> CaseJudgement {
     let TemplateTextCase { tpl, values, out_base64 } = case.inputs()?;
     let metadata = ChartMetadata {
@@ -77,7 +77,7 @@ pub(super) fn text(case: Case) -> CaseJudgement {
     }
 }
 
-/// What one file gives.
+/// Renders one file.
 fn rendered(
     chart: &Chart,
     values: &GoMap,
@@ -92,7 +92,7 @@ fn rendered(
     Ok(files.remove(file).unwrap_or_default())
 }
 
-/// The signature of a function, from which Go's errors about its arguments follow.
+/// Compares the signature of a function. Go's errors about arguments depend on it.
 pub(super) fn function(case: Case) -> CaseJudgement {
     let wanted = match &case.answer {
         ReferenceAnswer::Out(Json::String(signature)) => signature.clone(),
@@ -102,7 +102,7 @@ pub(super) fn function(case: Case) -> CaseJudgement {
     let Some(signature) = functions.signature(&case.name) else {
         return case.judge(Err("no such function".to_owned()));
     };
-    // Each function here may fail, so signatures do not say it.
+    // Every function here may fail, so the recorded signatures leave that out.
     let got = signature.to_string();
     let with_error = got.rsplit_once(") ").map(|(head, out)| format!("{head}) ({out}, error)"));
     case.judge(Ok(Json::from(with_error.filter(|with| *with == wanted).unwrap_or(got))))
@@ -128,11 +128,11 @@ struct GivenRelease {
     _is_install: bool,
 }
 
-/// A template that prints what templates see, but for what only the templates of a file have.
+/// A template that prints the data of templates, except the parts that only template files have.
 const SEEN: &str =
     r#"{{ toJson (dict "Chart" (omit .Chart "IsRoot") "Release" .Release "Values" .Values) }}"#;
 
-/// What templates see of values and the release.
+/// Compares the values and the release that templates see.
 pub(super) fn values(case: Case) -> CaseJudgement {
     let RenderInputs { chart, values, release } = case.inputs()?;
     let mut chart = chart.chart()?;

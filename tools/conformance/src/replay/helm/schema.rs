@@ -1,4 +1,4 @@
-//! Values against the schemas of a chart and the charts in it.
+//! Replays cases about values, checked against the schemas of a chart and of its subcharts.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::table;
 struct SchemaCaseInputs {
     chart: GivenChart,
     values: Json,
-    /// The lines of the error in order, where Go's order is random.
+    /// The lines of the error in sorted order, because Go's order is random.
     err_lines_any_order: Option<Vec<String>>,
 }
 

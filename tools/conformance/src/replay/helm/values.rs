@@ -1,4 +1,4 @@
-//! Values: of charts and the charts in them, of HelmReleases.
+//! Replays cases about values of charts, of their subcharts and of HelmReleases.
 
 use std::collections::BTreeMap;
 
@@ -133,8 +133,8 @@ pub(super) fn coalesce(case: Case) -> CaseJudgement {
     if is_error { Ok(()) } else { same(&wanted.join("\n"), &warnings.join("\n")) }
 }
 
-/// Checks the provenance that `windlass values` prints for a merge: every value has a source, values of the user take
-/// precedence over all others, and no value is missing.
+/// Checks the sources that `windlass values` prints for a merge. Every value has a source, no value is missing, and
+/// values of the user take precedence over all others.
 fn has_sources(chart: &Chart, user: &GoMap, done: &CoalescedValues) -> Result<(), CaseFailure> {
     let whole = json(&done.values)?;
     let mut layers = values::layers(chart);
@@ -149,14 +149,15 @@ fn has_sources(chart: &Chart, user: &GoMap, done: &CoalescedValues) -> Result<()
         got: format!("{} {why}, set by {:?}", leaf.path.join("."), leaf.source),
     };
     for leaf in &leaves {
-        // Helm gives each chart a table of globals.
+        // Helm gives each chart a table of globals, which has no source.
         let is_made = leaf.path.last().is_some_and(|it| it == "global")
-            // One that is called `global` is its own table of globals, by which values come to places that no source has.
+            // A chart with the name `global` is its own table of globals. Then values appear in places that no source
+            // has.
             || leaf.path.iter().filter(|it| *it == "global").count() > 1;
         if leaf.source.is_none() && !is_made {
             return Err(differs(leaf, "has no source"));
         }
-        // Globals of a chart above count more than those that the user has for a chart below.
+        // Globals of a parent chart take precedence over the user's globals for a subchart.
         let result = placed(&mut whole.clone(), &leaf.path).cloned();
         let is_given =
             placed(&mut given.clone(), &leaf.path).is_some_and(|it| Some(&*it) == result.as_ref());
@@ -181,7 +182,7 @@ fn has_sources(chart: &Chart, user: &GoMap, done: &CoalescedValues) -> Result<()
     Ok(())
 }
 
-/// The value at a path of `windlass values`.
+/// The value at a path that `windlass values` prints.
 fn placed<'j>(value: &'j mut Json, path: &[String]) -> Option<&'j mut Json> {
     let mut at = value;
     for part in path {
@@ -195,7 +196,7 @@ fn placed<'j>(value: &'j mut Json, path: &[String]) -> Option<&'j mut Json> {
     Some(at)
 }
 
-/// A chart as cases show it.
+/// A chart in the form of the cases.
 fn tree(chart: &Chart) -> Result<Json, CaseFailure> {
     let charts = chart.charts.iter().map(tree).collect::<Result<Vec<_>, _>>()?;
     Ok(json!({"name": chart.metadata.name, "values": json(&chart.values)?, "charts": charts}))

@@ -1,13 +1,13 @@
-//! Runs of ImageUpdateAutomations: what they commit and push, beside what they say of it.
+//! Replays runs of ImageUpdateAutomations, and compares their commits, pushes and statuses.
 //!
-//! Here: the runs of a case. Elsewhere: its repository (`git_repository`), statuses and events (`controller_answer`), what is due where
-//! ours differ on purpose (`automation_differences`).
+//! This module has the runs of a case. `git_repository` has its repository, `controller_answer` compares statuses and
+//! events, and `automation_differences` has results that differ on purpose.
 //!
-//! Commits are compared with their parents, authors, messages, files and kinds of signatures, which have to be valid. A file that
-//! Flux formats anew is compared by the values of its documents.
+//! Commits are compared by their parents, authors, messages, files and kinds of signatures. Signatures must be valid.
+//! A file that Flux formats anew is compared by the values of its documents.
 //!
-//! A commit that another writer undid is made again after a minute, so that two writers cannot race: such a run has to say so and
-//! change nothing else, and has to come to what is recorded when the minute is over.
+//! If another writer undid a commit, windlass makes it again after a minute, so that two writers cannot race. Such a
+//! run has to report that and change nothing else. After the minute, its result has to be the recorded one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,44 +27,45 @@ use crate::replay::controller_answer::{ControllerAnswer, ReplayTime, same_answer
 use crate::replay::fake_operator::{FakeOperator, on_runtime};
 use crate::replay::image::says_the_same;
 
-/// The URL of the Git server in a case.
+/// The placeholder for the URL of the Git server.
 const GIT_URL: &str = "${GIT}";
 
-/// What `Ready` says of an automation that may not commit yet, because another writer undid its last commit a moment ago.
+/// The beginning of the message of `Ready` while an automation waits, because another writer has just undone its last
+/// commit.
 const POSTPONEMENT: &str = "another writer undid values that were committed a moment ago";
 
-/// What such an automation leaves in its status as it was.
+/// The members of the status that a waiting automation keeps.
 const LASTING_MEMBERS: [&str; 4] =
     ["lastPushCommit", "lastPushTime", "observedPolicies", "observedSourceRevision"];
 
-/// An age at which such a commit is made again.
+/// The age of the last push after which windlass commits again.
 const AGE_OF_FORMER_PUSH: Duration = Duration::from_secs(61);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct AutomationCase {
     git: GitInputs,
-    /// The automation, and what else the API server has.
+    /// The first object is the automation. The others are also on the API server.
     objects: Vec<Value>,
     #[serde(default, deserialize_with = "nil")]
     runs: Vec<RunInputs>,
-    /// Gates that are not as they are by default.
+    /// The feature gates that differ from their defaults.
     #[serde(default, deserialize_with = "nil")]
     features: BTreeMap<String, bool>,
     #[serde(default)]
     no_cross_namespace_refs: bool,
 }
 
-/// What happens before a run.
+/// The changes before a run.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RunInputs {
     #[serde(deserialize_with = "nil")]
     commits: Vec<CommitInputs>,
-    /// Objects that are created or replaced.
+    /// Objects to create or replace.
     #[serde(deserialize_with = "nil")]
     objects: Vec<Value>,
-    /// Names of ImagePolicies.
+    /// The names of ImagePolicies to delete.
     #[serde(deserialize_with = "nil")]
     delete: Vec<String>,
 }
@@ -78,7 +79,8 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
     on_runtime(run(recorded, &wanted))?
 }
 
-/// The flags of a case. A gate for logins of clouds is refused when the process starts; what it permits is refused, too.
+/// The flags of a case. windlass rejects feature gates for cloud logins at its start. Such gates are left out,
+/// because windlass also rejects the objects that they would permit.
 fn flags(case: &AutomationCase) -> Vec<String> {
     let gates = case.features.iter().map(|(gate, value)| format!("--feature-gates={gate}={value}"));
     let is_taken = |flag: &String| OperatorSettings::from_flags(&[flag.as_str()]).is_ok();
@@ -132,7 +134,7 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
         let mut again = operator.run::<ImageUpdateAutomationController>(&before).await?;
         let has_moved = repository.references()? != references;
         if !has_moved && wanted["commits"].is_array() && age_former_push(&operator, &before) {
-            // The pause has an event, which no run of Flux has.
+            // windlass sends an event about the pause, and Flux does not, so this event is dropped.
             drop(operator.events().await?);
             run_begun = Timestamp::now();
             again = operator.run::<ImageUpdateAutomationController>(&before).await?;
@@ -165,7 +167,8 @@ impl RunInputs {
     }
 }
 
-/// Has the last commit of an automation, which waits to make it again, be so old that it may. Whether it waits.
+/// If the automation waits to commit again, makes its last commit old enough. It returns whether the automation
+/// waits.
 fn age_former_push(operator: &FakeOperator, before: &Value) -> bool {
     let mut object = operator.object(before);
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
@@ -186,17 +189,17 @@ fn age_former_push(operator: &FakeOperator, before: &Value) -> bool {
     true
 }
 
-/// What a run came to.
+/// The result of a run.
 struct AutomationAnswer {
-    /// The commits that it made.
+    /// The commits of the run.
     commits: Vec<Value>,
-    /// The references that it moved.
+    /// The references that the run moved.
     references: Map<String, Value>,
     push_options: Vec<String>,
     answer: ControllerAnswer,
 }
 
-/// The references that are other ones now; null for those that are gone.
+/// The references that have changed. A deleted one is null.
 fn moved(before: &References, after: &References) -> Map<String, Value> {
     let mut moved = Map::new();
     for (name, hash) in after {
@@ -211,7 +214,7 @@ fn moved(before: &References, after: &References) -> Map<String, Value> {
 }
 
 fn same_run(mut wanted: Value, before: &Value, got: &AutomationAnswer) -> CaseJudgement {
-    // An automation without a finalizer is run at once after it got one.
+    // Flux runs an automation again after it added the finalizer.
     if wanted["requeue"] == true {
         return same_answer(&wanted, before, &got.answer);
     }
@@ -231,7 +234,7 @@ fn same_commits(wanted: &Value, got: &[Value]) -> CaseJudgement {
         let has_same_part = |part: &str| {
             wanted[part] == got[part] || (is_empty(&wanted[part]) && is_empty(&got[part]))
         };
-        // One without a name may begin with the space behind it.
+        // An author without a name may begin with the space after the name.
         let has_same_identity =
             |part: &str| wanted[part].as_str().map(str::trim) == got[part].as_str().map(str::trim);
         ["commit", "parents", "message", "signature"].into_iter().all(has_same_part)

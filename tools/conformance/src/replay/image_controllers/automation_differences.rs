@@ -1,6 +1,6 @@
-//! Runs of ImageUpdateAutomations that are other ones on purpose: what they come to instead.
+//! The runs of ImageUpdateAutomations whose results differ from Flux on purpose, with the expected results.
 //!
-//! | what Flux does | what is due |
+//! | what Flux does | what is expected of windlass |
 //! |---|---|
 //! | a push that changes nothing fails (`already up-to-date`), as every refspec from `HEAD` does | success; the reference is pushed if it only moves forward |
 //! | a push that lost a race fails, or overwrites the other commit | the commit is made on top of the other one |
@@ -10,7 +10,7 @@
 //! | the items of a List go to files of their own | they stay where they are |
 //! | a GitRepository of a cloud is used | it is refused |
 //!
-//! Elsewhere: what an update comes to (`update_model`).
+//! `update_model` computes the result of an update.
 
 use serde_json::{Value, json};
 use windlass_runtime::unsupported_fields::unsupported_text;
@@ -18,22 +18,22 @@ use windlass_runtime::unsupported_fields::unsupported_text;
 use super::git_repository::CaseRepository;
 use super::update_model::UpdateModel;
 
-/// Flux's words about a push that changes nothing.
+/// Flux's message about a push that changes nothing.
 const ALREADY_UP_TO_DATE: &str = "failed to push to remote: already up-to-date";
 
-/// Flux's words about a push that lost a race.
+/// Flux's message about a push that lost a race.
 const LOST_RACE: &str = "failed to push to remote: non-fast-forward update: ";
 
-/// Flux's words about the branch beside a tag.
+/// Flux's message about the branch beside a tag.
 const FUNNY_REFNAME: &str = "command error on HEAD: funny refname";
 
-/// Flux's words about a file with two dots in its name.
+/// Flux's message about a file with two dots in its name.
 const NOT_IN_FOLDER: &str = "resource must be written under package ";
 
-/// What is due of an empty repository; what follows is compared with nothing.
+/// The expected message about an empty repository. The words after it are not compared.
 const EMPTY_REPOSITORY: &str = "failed to checkout source: the repository has no commit";
 
-/// The members of a status that stay from a run that came to its end.
+/// The members of a status that stay after a run that reached its end.
 const LASTING_MEMBERS: [&str; 5] = [
     "lastPushCommit",
     "lastPushTime",
@@ -42,30 +42,30 @@ const LASTING_MEMBERS: [&str; 5] = [
     "observedGeneration",
 ];
 
-/// One run of a case.
+/// One recorded run of a case.
 pub(super) struct RecordedAutomationRun<'r> {
     pub(super) repository: &'r CaseRepository,
     /// The automation before the run.
     pub(super) automation: &'r Value,
-    /// All objects of the API server.
+    /// All objects on the API server.
     pub(super) objects: &'r [Value],
-    /// What Flux came to.
+    /// The recorded result of Flux.
     pub(super) recorded: &'r Value,
-    /// Whether commits or objects came since the last run.
+    /// Whether commits or objects changed since the last run.
     pub(super) has_changes: bool,
     /// Whether an existing push branch is continued.
     pub(super) is_continued: bool,
 }
 
-/// What the runs of a case have to come to.
+/// The expected results of a case's runs, one after the other.
 #[derive(Default)]
 pub(super) struct ExpectedRuns {
-    /// The status after the last run that had to come to more than the recorded one.
+    /// The status after the last run in which windlass had to do more than Flux did.
     ahead: Option<Value>,
 }
 
 impl ExpectedRuns {
-    /// What the next run has to come to, with labels of commits.
+    /// The expected result of the next run, with labels in place of commits.
     ///
     /// # Errors
     /// The repository cannot be read.
@@ -84,7 +84,7 @@ impl ExpectedRuns {
         };
         let status = &mut answer["object"]["status"];
         if !run.has_changes {
-            // What Flux does now is done already.
+            // windlass has already done what Flux does in this run.
             status.clone_from(ahead);
             for part in ["commits", "refs", "events", "error", "pushOptions"] {
                 answer[part] = Value::Null;
@@ -111,7 +111,7 @@ impl<'r> RecordedAutomationRun<'r> {
         Ok(reconcile::parse_duration(interval)?.as_secs_f64())
     }
 
-    /// The condition `Ready` that is recorded.
+    /// The recorded condition `Ready`.
     fn said(&self) -> &'r Value {
         let conditions = self.recorded["object"]["status"]["conditions"].as_array();
         let ready = conditions.into_iter().flatten().find(|it| it["type"] == "Ready");
@@ -146,7 +146,7 @@ impl<'r> RecordedAutomationRun<'r> {
         })
     }
 
-    /// The answer of a run that is brought to the end to which Flux does not bring it.
+    /// The expected result if windlass finishes a run that Flux does not finish.
     fn brought_to_its_end(&self) -> anyhow::Result<Option<Value>> {
         let model = self.model()?;
         let error = self.error();
@@ -159,8 +159,8 @@ impl<'r> RecordedAutomationRun<'r> {
         self.after_race(model)
     }
 
-    /// The answer of a run whose refspec leads to where the branch is, or from `HEAD` to where it only moves forward; `None` for
-    /// another one, which is a failure after the push of the branch, as in Flux.
+    /// The expected result if the refspec names the pushed branch, or moves another one forward from `HEAD`. It is
+    /// `None` for other refspecs. These fail after the branch was pushed, as in Flux.
     fn pushed_to_refspec(&self, model: &UpdateModel<'_>) -> anyhow::Result<Option<Value>> {
         let destination = model.refspec().and_then(|refspec| refspec.split_once(':'));
         let Some((from, to)) = destination else { return Ok(None) };
@@ -180,7 +180,7 @@ impl<'r> RecordedAutomationRun<'r> {
         answer["pushOptions"] = self.recorded["pushOptions"].clone();
         if is_pushed {
             answer["refs"][to] = answer["refs"][&own].clone();
-            // The options are sent with each push.
+            // Each of the two pushes sends the options.
             let options = self.recorded["pushOptions"].as_array().cloned().unwrap_or_default();
             let twice = options.iter().flat_map(|option| [option.clone(), option.clone()]);
             answer["pushOptions"] = twice.collect();
@@ -188,7 +188,7 @@ impl<'r> RecordedAutomationRun<'r> {
         Ok(Some(answer))
     }
 
-    /// The answer of a run during whose push another commit comes to the same branch.
+    /// The expected result if another commit comes to the same branch during the push.
     fn after_race(&self, mut model: UpdateModel<'_>) -> anyhow::Result<Option<Value>> {
         let Some((branch, commit)) = self.repository.coming_race() else { return Ok(None) };
         let is_pushing = self.error().contains(LOST_RACE) || self.recorded["commits"].is_array();
@@ -197,7 +197,7 @@ impl<'r> RecordedAutomationRun<'r> {
         }
         let name = format!("refs/heads/{branch}");
         model.references.insert(name.clone(), commit.to_owned());
-        // The commit of the race has the label before.
+        // The other commit has the label before this one.
         model.label += 1;
         let answer = model.answer()?.map(|mut answer| {
             if answer["refs"].is_null() {
@@ -208,7 +208,7 @@ impl<'r> RecordedAutomationRun<'r> {
         Ok(answer)
     }
 
-    /// The answer of an empty repository.
+    /// The expected result for an empty repository.
     fn of_empty_repository(&self) -> Option<Value> {
         if self.recorded["panic"].is_null() {
             return None;
@@ -229,7 +229,8 @@ impl<'r> RecordedAutomationRun<'r> {
         Some(answer)
     }
 
-    /// The answer for a GitRepository of a cloud or with a ServiceAccount, which is refused once it is found, with its Secret.
+    /// The expected result for a GitRepository of a cloud or with a ServiceAccount. windlass rejects it when the
+    /// GitRepository and its Secret exist.
     fn refused(&self) -> Option<Value> {
         let source = self.source();
         let spec = &source["spec"];
@@ -279,7 +280,7 @@ impl<'r> RecordedAutomationRun<'r> {
         }))
     }
 
-    /// Puts the items of Lists, which Flux writes to files of their own, back in their files.
+    /// Puts the items of Lists back into their files. Flux writes them to files of their own.
     fn keep_lists(&self, answer: &mut Value) -> anyhow::Result<()> {
         let Some(written) = answer["commits"][0]["files"].as_object() else { return Ok(()) };
         let Some(commit) = self.model()?.commit()? else { return Ok(()) };

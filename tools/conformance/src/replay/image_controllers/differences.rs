@@ -1,7 +1,7 @@
-//! Runs of ImageRepositories and ImagePolicies that are other ones on purpose: what they come to instead.
+//! The runs of ImageRepositories and ImagePolicies whose results differ from Flux on purpose.
 //!
-//! A rule is about what a case is given, so that it holds for every case of its kind, and says exactly what is due.
-//! Elsewhere: the runs of automations (`automation_differences`).
+//! A rule looks only for properties of a case, so it applies to every case with them. It gives the exact expected
+//! result. `automation_differences` has the runs of automations.
 
 use ::image::{ImageName, TagList, exclusion_list};
 use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
@@ -11,27 +11,27 @@ use windlass_runtime::unsupported_fields::unsupported_text;
 
 use super::{REGISTRY_ADDRESS, ReconcileCase};
 
-/// The words of Flux about a manifest whose digest the registry does not say.
+/// Flux's message about a manifest for which the registry sends no digest.
 const WITHOUT_DIGEST: &str = "response did not include Docker-Content-Digest header";
 
-/// The words of Flux before its reason to deny a policy its ImageRepository.
+/// Flux's message before the reason why a policy may not use its ImageRepository.
 const ACCESS_DENIED: &str = "failed to get the referred ImageRepository: access denied: ";
 
-/// What is said of an image without tags.
+/// The message about an image without tags.
 const WITHOUT_TAGS: &str = "retrying in 30s error: no tags in database";
 
-/// When a policy looks again for tags, in seconds.
+/// The seconds after which a policy checks again for tags.
 const DEPENDENCY_DELAY_SECONDS: u32 = 30;
 
-/// What a run has to come to.
+/// The expected result of a run.
 pub(super) enum ExpectedRun {
     /// This answer.
     Answer(Value),
-    /// To what the same run comes with other objects.
+    /// The same result as that of the run with these objects.
     SameAs(Vec<Value>),
 }
 
-/// What the run of a case has to come to for which this is recorded.
+/// The expected result of a recorded run.
 pub(super) fn expected(case: &ReconcileCase, recorded: &Value) -> ExpectedRun {
     let Some(object) = case.objects.first() else {
         return ExpectedRun::Answer(recorded.clone());
@@ -71,7 +71,7 @@ impl<'c> RecordedRun<'c> {
         self.object["kind"] == "ImagePolicy"
     }
 
-    /// Whether the controller did more than to see that it has nothing to do with the object.
+    /// Whether the controller did more than find that the object needs no work.
     fn is_attempted(&self) -> bool {
         let metadata = &self.object["metadata"];
         self.recorded["requeue"] != true
@@ -79,12 +79,12 @@ impl<'c> RecordedRun<'c> {
             && metadata["deletionTimestamp"].is_null()
     }
 
-    /// The condition `Ready` that is recorded.
+    /// The recorded condition `Ready`.
     fn said(&self) -> &'c Value {
         ready(&self.recorded["object"]["status"])
     }
 
-    /// Whether the recorded run of a policy ended before the image was examined.
+    /// Whether the recorded run of a policy ended before the controller examined the image.
     fn is_refused_before_image(&self) -> bool {
         let said = self.said();
         let reason = text(said, "reason");
@@ -109,7 +109,7 @@ impl<'c> RecordedRun<'c> {
         })
     }
 
-    /// An answer with a status of these members beside those of the status before, and this condition `Ready`.
+    /// An answer whose status has these members, the other members of the status before, and this condition `Ready`.
     fn answer(&self, changed: Value, conditions: Value, event: Value) -> Value {
         let mut status: Map<String, Value> =
             self.object["status"].as_object().cloned().unwrap_or_default();
@@ -134,7 +134,7 @@ impl<'c> RecordedRun<'c> {
             "observedGeneration": generation})
     }
 
-    /// An answer with success.
+    /// An answer of a successful run with this message.
     fn success(&self, mut changed: Value, message: &str) -> Value {
         changed["observedGeneration"] = self.object["metadata"]["generation"].clone();
         let conditions = json!([self.condition("Ready", "True", "Succeeded", message)]);
@@ -142,14 +142,14 @@ impl<'c> RecordedRun<'c> {
         self.answer(changed, conditions, event)
     }
 
-    /// `spec.interval` in seconds.
+    /// `spec.interval` of the object in seconds.
     fn interval(&self) -> Option<f64> {
         let interval = self.object["spec"]["interval"].as_str()?;
         Some(reconcile::parse_duration(interval).ok()?.as_secs_f64())
     }
 
-    /// An API server fills in `spec.provider`. Without it, Flux takes a ServiceAccount for one of a cloud, which a feature gate
-    /// has to permit.
+    /// The API server fills in `spec.provider`. Without that field, Flux takes a ServiceAccount for a cloud login,
+    /// which needs a feature gate.
     fn with_default_provider(&self) -> Option<Vec<Value>> {
         let repository = self.repository()?;
         let spec = &repository["spec"];
@@ -166,7 +166,7 @@ impl<'c> RecordedRun<'c> {
         is_meant.then(|| filled.collect())
     }
 
-    /// The login of Azure and of Google Cloud, and that of AWS with a ServiceAccount, are not supported, which the status says.
+    /// The logins of Azure and Google Cloud, and AWS with a ServiceAccount, are not supported. The status says so.
     fn with_unsupported_provider(&self) -> Option<Value> {
         let repository = self.repository()?;
         let spec = &repository["spec"];
@@ -196,7 +196,7 @@ impl<'c> RecordedRun<'c> {
         Some(self.answer(json!({"observedGeneration": generation}), conditions, event))
     }
 
-    /// A policy has no tags of an image that its ImageRepository has not scanned. In recordings, tags are there for every image.
+    /// A policy has no tags until its ImageRepository has scanned the image. In the recordings, every image has tags.
     fn of_unscanned_image(&self) -> Option<Value> {
         if !self.is_policy() || !self.is_attempted() || self.is_refused_before_image() {
             return None;
@@ -217,7 +217,7 @@ impl<'c> RecordedRun<'c> {
         Some(answer)
     }
 
-    /// A registry that does not say the digest of a manifest is asked for the manifest, which has it.
+    /// If the registry sends no digest for a manifest, windlass fetches the manifest and computes it.
     fn of_manifest_without_digest(&self) -> Option<Value> {
         let error = text(self.recorded, "error");
         let rest = error.strip_prefix("failed fetching digest of ")?;
@@ -249,7 +249,7 @@ impl<'c> RecordedRun<'c> {
         Some(answer)
     }
 
-    /// A scan that failed is repeated before its interval is over.
+    /// A failed scan is repeated before its interval is over.
     fn of_repeated_scan(&self) -> Option<Value> {
         let before = &self.object["status"];
         let is_skipped =
@@ -282,7 +282,7 @@ impl<'c> RecordedRun<'c> {
         Some(answer)
     }
 
-    /// A label that Kubernetes does not allow is that of no namespace; Flux says what is wrong with it.
+    /// A selector with an invalid label matches no namespace. Flux's message says why the label is invalid.
     fn with_invalid_label(&self) -> Option<Value> {
         let repository = self.repository()?;
         let selectors = repository["spec"]["accessFrom"]["namespaceSelectors"].as_array()?;
@@ -308,7 +308,8 @@ impl<'c> RecordedRun<'c> {
     }
 }
 
-/// Whether the last scan of an ImageRepository was of the image that it names now. One that names none says so itself.
+/// Whether the last scan of an ImageRepository was of its present image. An ImageRepository without an image reports
+/// that itself.
 fn is_scanned(repository: &Value) -> bool {
     let address = "127.0.0.1:5000";
     let image = text(&repository["spec"], "image").replace(REGISTRY_ADDRESS, address);
@@ -320,7 +321,7 @@ fn is_scanned(repository: &Value) -> bool {
     }
 }
 
-/// Whether a text is the name of a label, without the domain before it.
+/// Whether a text is a valid label name, without a domain before it.
 fn is_label_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

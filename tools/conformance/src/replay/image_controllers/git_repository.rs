@@ -1,7 +1,7 @@
-//! The repository of a recorded case, behind a Git server on loopback.
+//! The Git repository of a recorded case, behind a Git server on loopback.
 //!
-//! Here: making the commits of a case, describing what came since, what is where. Elsewhere: the server (`e2e::git_server`),
-//! whether a signature is one of the case (`signing_keys`).
+//! This module makes the commits of a case, and describes new commits and references. `e2e::git_server` is the
+//! server, and `signing_keys` checks signatures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,15 +19,15 @@ use serde_json::{Value, json};
 use super::signing_keys::signature_kind;
 use crate::replay::case::nil;
 
-/// The time of all commits of a case: the same commit has the same hash, whenever it is made.
+/// The time of all commits of a case. It is fixed, so that the same commit always has the same hash.
 const COMMIT_SECONDS: usize = 1_767_225_600;
 
-/// The mode of a file of which cases have the content alone.
+/// The mode of a file for which a case gives only the content.
 const PLAIN_MODE: &str = "100644";
 
-/// Moves a branch while a push goes on that found it where it was: once, as the file `race` says. Git lets no hook do that to the
-/// objects of the push, which it knows by three variables. Then it notes the options of the push, unless that is rejected since
-/// the branch moved.
+/// A hook that moves a branch during a push, once, as the file `race` says. Git lets no hook update a reference
+/// during a push, which it knows by three variables, so the hook unsets them. Then it notes the push options, unless
+/// the move makes Git reject the push.
 const RECORDING_HOOK: &str = r#"#!/bin/sh
 raced=
 if [ -f race ]; then
@@ -48,39 +48,39 @@ while [ "$at" -lt "${GIT_PUSH_OPTION_COUNT:-0}" ]; do
 done
 "#;
 
-/// Refuses a push.
+/// A hook that rejects every push.
 const REFUSING_HOOK: &str = "#!/bin/sh\nexit 1\n";
 
-/// What the server has.
+/// The content of the Git server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct GitInputs {
     #[serde(deserialize_with = "nil")]
     pub(super) commits: Vec<CommitInputs>,
-    /// Tags, each with the branch whose commit it names.
+    /// Tags, each with the branch of its commit.
     #[serde(deserialize_with = "nil")]
     tags: BTreeMap<String, String>,
-    /// `user:password`.
+    /// The credentials as `user:password`.
     basic: Option<String>,
-    /// Whether every push is refused.
+    /// Whether the server rejects every push.
     reject: bool,
-    /// A commit that is made when the first push begins.
+    /// A commit that another writer makes when the first push begins.
     pub(super) race: Option<CommitInputs>,
 }
 
-/// A commit of the case, or the end of a branch.
+/// A commit of the case, or the deletion of a branch.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CommitInputs {
     pub(super) branch: String,
-    /// Where a new branch begins.
+    /// The branch from which a new branch begins.
     from: Option<String>,
     message: String,
     #[serde(deserialize_with = "nil")]
     files: BTreeMap<String, Value>,
     #[serde(deserialize_with = "nil")]
     remove: Vec<String>,
-    /// Whether the branch begins anew, or the branch at which it does.
+    /// How the branch begins anew, if it does.
     reset: Option<BranchReset>,
     drop: bool,
 }
@@ -89,24 +89,24 @@ pub(super) struct CommitInputs {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum BranchReset {
-    /// At `from`, else without parent.
+    /// At the branch `from`, or without a parent.
     Anew(bool),
     /// At this branch.
     At(String),
 }
 
-/// References with the hashes of their commits.
+/// The references, with the hashes of their commits.
 pub(super) type References = BTreeMap<String, String>;
 
-/// A repository with a server, both of which end when it is dropped.
+/// A repository with its server. Both end when it is dropped.
 pub(super) struct CaseRepository {
     server: GitServer,
     repository: StoryGitRepository,
     /// The commits in the order of their labels.
     labels: Vec<String>,
-    /// A commit that is made when the first push begins, until then.
+    /// The commit of the other writer, until the first push begins.
     race: Option<CommitInputs>,
-    /// What that commit is now.
+    /// The hash of that commit.
     raced: Option<String>,
 }
 
@@ -140,12 +140,12 @@ impl CaseRepository {
         Ok(case)
     }
 
-    /// The URL of the server, without that of the repository.
+    /// The URL of the server, without the path of the repository.
     pub(super) fn base_url(&self) -> String {
         self.server.base_url()
     }
 
-    /// Runs `git` in the repository; returns all that it prints.
+    /// Runs `git` in the repository, and returns its output.
     fn git(&self, arguments: &[&str], input: &[u8]) -> anyhow::Result<Vec<u8>> {
         let mut command = Command::new("git");
         command
@@ -172,10 +172,10 @@ impl CaseRepository {
         Ok(String::from_utf8_lossy(&self.git(arguments, b"")?).into_owned())
     }
 
-    /// Makes a commit, or drops a branch.
+    /// Makes a commit, or deletes a branch.
     ///
     /// # Errors
-    /// Git refuses it.
+    /// Git fails.
     pub(super) fn commit(&mut self, inputs: &CommitInputs) -> anyhow::Result<()> {
         let branch = format!("refs/heads/{}", inputs.branch);
         if inputs.drop {
@@ -220,10 +220,10 @@ impl CaseRepository {
         self.references()?.remove(&branch).context("the branch has no commit")
     }
 
-    /// Has the race of the case happen when the next push begins, if it has not happened yet.
+    /// Prepares the race of the case, which happens when the next push begins. It does nothing if the race is over.
     ///
     /// # Errors
-    /// Git refuses its commit.
+    /// Git fails.
     pub(super) fn prepare_race(&mut self) -> anyhow::Result<()> {
         let Some(race) = &self.race else { return Ok(()) };
         let branch = format!("refs/heads/{}", race.branch);
@@ -238,25 +238,25 @@ impl CaseRepository {
         Ok(())
     }
 
-    /// The race that happens when the next push begins: its branch, and the commit to which it moves that.
+    /// The race at the next push: the branch, and the commit to which the other writer moves it.
     pub(super) fn coming_race(&self) -> Option<(&str, &str)> {
         Some((self.race.as_ref()?.branch.as_str(), self.raced.as_deref()?))
     }
 
-    /// The number of the label that the next commit gets.
+    /// The number in the label of the next commit.
     pub(super) fn next_label(&self) -> usize {
         self.labels.len() + 1
     }
 
-    /// The regular files of a commit that are texts, by their paths.
+    /// The regular text files of a commit, by their paths.
     ///
     /// # Errors
-    /// Git does not list them.
+    /// Git does not list the files.
     pub(super) fn files(&self, commit: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let listed = self.text(&["ls-tree", "-r", "-z", commit])?;
         let mut files = BTreeMap::new();
         for line in listed.split_terminator('\0') {
-            // `<mode> blob <hash>`, and the path behind a tab.
+            // The line is `<mode> blob <hash>`, a tab and the path.
             let (entry, path) = line.split_once('\t').context("an entry without a path")?;
             let fields: Vec<&str> = entry.split(' ').collect();
             let [mode, "blob", blob] = fields[..] else { continue };
@@ -270,7 +270,7 @@ impl CaseRepository {
         Ok(files)
     }
 
-    /// Whether a commit is another one or leads to it.
+    /// Whether `ancestor` is the commit itself or one of its ancestors.
     pub(super) fn leads_to(&self, commit: &str, ancestor: &str) -> bool {
         self.git(&["merge-base", "--is-ancestor", ancestor, commit], b"").is_ok()
     }
@@ -283,10 +283,10 @@ impl CaseRepository {
         Ok(lines.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect())
     }
 
-    /// The commits that came since the last call, which get labels.
+    /// The new commits since the last call. Each gets a label.
     ///
     /// # Errors
-    /// Git does not list them.
+    /// Git does not list the commits.
     pub(super) fn new_commits(&mut self) -> anyhow::Result<Vec<Value>> {
         let has_raced = self.raced.is_some() && !self.repository.path().join("race").exists();
         if has_raced {
@@ -313,7 +313,7 @@ impl CaseRepository {
         };
         let identity = |name: &str| {
             let line = values(name).into_iter().next().unwrap_or_default();
-            // The time and its zone are last.
+            // The time and its zone are the last two words.
             line.rsplitn(3, ' ').nth(2).unwrap_or_default().to_owned()
         };
         Ok(json!({
@@ -327,7 +327,7 @@ impl CaseRepository {
         }))
     }
 
-    /// The files of a commit that its first parent does not have so; null for those that are gone.
+    /// The files that differ from the first parent of a commit. A deleted file is null.
     fn changed_files(&self, hash: &str) -> anyhow::Result<BTreeMap<String, Value>> {
         let command = ["diff-tree", "--root", "--no-commit-id", "--no-renames", "-r", "-z", hash];
         let changed = self.text(&command)?;
@@ -335,7 +335,7 @@ impl CaseRepository {
         let mut files = BTreeMap::new();
         for pair in parts.chunks_exact(2) {
             let [change, path] = pair[..] else { continue };
-            // `:<mode> <mode> <hash> <hash> <status>`.
+            // The line is `:<mode> <mode> <hash> <hash> <status>`.
             let fields: Vec<&str> = change.split(' ').collect();
             let [_, mode, _, blob, status] = fields[..] else { continue };
             let content = if status == "D" {
@@ -356,7 +356,7 @@ impl CaseRepository {
     /// The options of the pushes since the last call.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The notes of the hook cannot be read.
     pub(super) fn push_options(&self) -> anyhow::Result<Vec<String>> {
         let place = self.repository.path().join("push-options");
         if !place.exists() {
@@ -369,7 +369,7 @@ impl CaseRepository {
         Ok(options)
     }
 
-    /// A text with hashes instead of labels: `<c2>`, and `<c2:7>` for the first seven digits.
+    /// A text with hashes in place of labels: `<c2>`, or `<c2:7>` for the first seven digits.
     pub(super) fn with_hashes(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (at, hash) in self.labels.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The registry of a recorded case, on loopback.
 //!
-//! It answers as the one of the recording did: tags in pages, manifests whose digest follows from their tag, a login, or the same
-//! status to everything.
+//! It answers like the registry of the recording. It has tags in pages, manifests whose digest depends on their tag,
+//! and a login. It can also give the same status to every request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,30 +22,30 @@ use sources::oci::OciDigest;
 
 use crate::replay::case::nil;
 
-/// The media type of its manifests.
+/// The media type of all manifests.
 const MANIFEST_MEDIA_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// How a registry answers.
+/// The settings of the registry.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub(super) struct RegistryAnswers {
-    /// The tags of every repository, in the order in which they are listed.
+    /// The tags of every repository, in the order of the list.
     #[serde(deserialize_with = "nil")]
     tags: Vec<String>,
-    /// Tags on a page; all of them if it is absent.
+    /// How many tags a page has. Without it, one page has all tags.
     page_size: Option<usize>,
-    /// `user:password`.
+    /// The credentials as `user:password`.
     basic: Option<String>,
-    /// What is answered about tags and manifests instead.
+    /// The status for every request about tags and manifests.
     status: Option<u16>,
     body: String,
     delay_ms: u64,
-    /// Whether answers have no digest.
+    /// Whether responses have no digest.
     no_digest: bool,
 }
 
 impl RegistryAnswers {
-    /// The tags, if a client without credentials gets all of them at once.
+    /// The tags, if a client without credentials gets all of them in one page.
     pub(super) fn listed(&self) -> Option<&[String]> {
         let is_plain = self.basic.is_none() && self.status.is_none() && self.page_size.is_none();
         is_plain.then_some(self.tags.as_slice())
@@ -56,7 +56,7 @@ impl RegistryAnswers {
         wanted.is_some() && wanted.as_deref() != authorization
     }
 
-    /// The part of the list behind the tag `last`, and the header that leads to the rest.
+    /// The part of the list after the tag `last`, and the header with the next page.
     fn page<'a>(&'a self, repository: &str, query: &str) -> (&'a [String], Option<String>) {
         let Some(size) = self.page_size else { return (self.tags.as_slice(), None) };
         let last = query.split('&').find_map(|it| it.strip_prefix("last="));
@@ -121,9 +121,9 @@ impl RegistryAnswers {
     }
 }
 
-/// A registry that runs as long as the runtime in which it was started.
+/// A registry that runs as long as its runtime.
 pub(super) struct FakeRegistry {
-    /// Host and port.
+    /// The host and port.
     pub(super) address: String,
     requests: Arc<Mutex<Vec<String>>>,
 }
@@ -149,7 +149,7 @@ impl FakeRegistry {
         Ok(Self { address, requests })
     }
 
-    /// What was asked, in order: `METHOD path?query`, and credentials.
+    /// The requests in order, as `METHOD path?query` with the credentials.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }

@@ -1,7 +1,8 @@
-//! The keys that stand in recorded cases as `${GPG_KEY}` and the like: made once, by GnuPG and `ssh-keygen`.
+//! The signing keys of recorded cases, which have placeholders such as `${GPG_KEY}`. GnuPG and `ssh-keygen` make the
+//! keys once.
 //!
-//! Here: the keys, and whether a commit is signed with one of them. Elsewhere: what signs (the crate `sources`), what verifies (the
-//! engine `signatures`).
+//! This module makes the keys, and checks whether a commit is signed with one of them. The crate `sources` signs, and
+//! the engine `signatures` verifies.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +17,7 @@ use signatures::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode
 /// The passphrase of all keys that have one.
 const PASSPHRASE: &str = "sesame";
 
-/// The SSH keys of cases: placeholder, algorithm, bits, passphrase.
+/// The SSH keys of cases. Each has a placeholder, an algorithm, a number of bits and a passphrase.
 const SSH_KEYS: [(&str, &str, &str, &str); 5] = [
     ("${SSH_ED25519}", "ed25519", "256", ""),
     ("${SSH_ED25519_LOCKED}", "ed25519", "256", PASSPHRASE),
@@ -25,20 +26,20 @@ const SSH_KEYS: [(&str, &str, &str, &str); 5] = [
     ("${SSH_RSA1024}", "rsa", "1024", ""),
 ];
 
-/// How a placeholder of a key begins.
+/// The beginnings of placeholders for keys.
 const PLACEHOLDERS: [&str; 2] = ["${GPG_", "${SSH_"];
 
-/// The first line of a signature, by how cases call its kind.
+/// The first line of a signature, by the name of its kind in cases.
 const SIGNATURE_KINDS: [(&str, &str); 2] =
     [("gpg", "-----BEGIN PGP SIGNATURE-----"), ("ssh", "-----BEGIN SSH SIGNATURE-----")];
 
 /// The keys of all cases.
 struct SigningKeys {
-    /// What stands in a Secret, by placeholder.
+    /// The content of a Secret, by placeholder.
     texts: BTreeMap<String, String>,
     /// The public OpenPGP keys, armored.
     pgp: String,
-    /// The public SSH keys, one a line.
+    /// The public SSH keys, one on each line.
     ssh: String,
 }
 
@@ -64,14 +65,14 @@ impl SigningKeys {
         let plain = GnuPgHome::with_key("ed25519", "sign")?;
         self.add("${GPG_KEY}", plain.private()?);
         self.add("${GPG_PUBLIC}", plain.public()?);
-        // A second key in the same home: both are exported then.
+        // A second key is in the same keyring, so that both are exported together.
         let second = "Second <second@testbed.example>";
         let generate = ["--quick-generate-key", second, "ed25519", "sign", "never"];
         plain.run(&[&["--passphrase", ""][..], &generate[..]].concat())?;
         self.add("${GPG_KEYS_TWO}", plain.private()?);
         self.pgp.push_str(&plain.public()?);
         let home = GnuPgHome::with_key("ed25519", "sign")?;
-        // By default, a passphrase takes as long as the machine can hash in a tenth of a second.
+        // By default, GnuPG hashes a passphrase as often as the machine can in a tenth of a second.
         fs::write(home.home().join("gpg-agent.conf"), "s2k-count 65536\n")?;
         let ended = Command::new("gpgconf")
             .arg("--homedir")
@@ -107,7 +108,7 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// The keys that verify. Each armor of OpenPGP is a ring of its own.
+    /// The keys that verify signatures. Each armored OpenPGP text is a keyring of its own.
     fn verification_keys(&self) -> GitVerificationKeys<'_> {
         let end = "-----END PGP PUBLIC KEY BLOCK-----";
         let rings = self.pgp.split_inclusive(end).filter(|ring| ring.contains(end));
@@ -116,7 +117,7 @@ impl SigningKeys {
     }
 }
 
-/// An object with keys in place of their placeholders.
+/// Replaces the placeholders of keys in an object.
 ///
 /// # Errors
 /// A placeholder is not known, or the keys cannot be made.
@@ -142,8 +143,8 @@ pub(super) fn with_keys(object: Value) -> anyhow::Result<Value> {
     }
 }
 
-/// The kind of the signature of a commit, as cases call it; `None` if it is not signed. Of a signature that none of the
-/// keys verifies it says so.
+/// The kind of a commit's signature, by its name in cases. It is `None` without a signature. If no key verifies the
+/// signature, the text says so.
 ///
 /// # Errors
 /// The keys cannot be made.

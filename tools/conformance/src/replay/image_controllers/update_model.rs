@@ -1,7 +1,8 @@
-//! A model of an update, for runs that Flux does not bring to their end: what is committed, pushed and said of it.
+//! A model of an update, for runs that windlass finishes and Flux does not. It gives the expected commits, pushes and
+//! status.
 //!
-//! It knows what those cases are made of: branches and tags, one marker on a line, policies with a result. It shares no code with
-//! the controllers. Elsewhere: which runs those are (`automation_differences`).
+//! It knows only what these cases use: branches and tags, one marker on a line, and policies with a result. It shares
+//! no code with the controllers. `automation_differences` says which runs these are.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +10,37 @@ use serde_json::{Map, Value, json};
 
 use super::git_repository::{CaseRepository, References};
 
-/// What is before the policy of a marker.
+/// The text before the policy in a marker.
 const MARKER: &str = " # {\"$imagepolicy\": \"";
 
 /// The message of a commit without a template.
 const DEFAULT_MESSAGE: &str = "Update from image update automation";
 
-/// What `Ready` says of a repository that is up to date.
+/// The message of `Ready` if the repository is up to date.
 const UP_TO_DATE: &str = "repository up-to-date";
 
-/// What an update begins with.
+/// The inputs of an update.
 pub(super) struct UpdateModel<'m> {
     pub(super) repository: &'m CaseRepository,
-    /// Where the references are when a push is accepted.
+    /// The references at the time when the server accepts the push.
     pub(super) references: References,
     /// The automation before the run.
     pub(super) automation: &'m Value,
-    /// Its GitRepository.
+    /// The GitRepository of the automation.
     pub(super) source: &'m Value,
-    /// Everything else that the API server has.
+    /// All objects on the API server.
     pub(super) objects: &'m [Value],
-    /// What Flux came to.
+    /// The recorded result of Flux.
     pub(super) recorded: &'m Value,
     /// Whether an existing push branch is continued.
     pub(super) is_continued: bool,
-    /// The number of the label of the next commit.
+    /// The number in the label of the next commit.
     pub(super) label: usize,
 }
 
-/// What is fetched.
+/// The fetched branch or tag.
 struct Checkout<'m> {
-    /// Of the branch or tag.
+    /// The name of the branch or tag.
     name: &'m str,
     commit: &'m str,
     is_branch: bool,
@@ -48,7 +49,7 @@ struct Checkout<'m> {
 /// The commit of an update.
 pub(super) struct ModelCommit {
     pub(super) parent: String,
-    /// The files that it changes.
+    /// The changed files.
     pub(super) files: BTreeMap<String, String>,
 }
 
@@ -57,19 +58,19 @@ fn text<'v>(value: &'v Value, place: &str) -> Option<&'v str> {
 }
 
 impl<'m> UpdateModel<'m> {
-    /// The reference that is fetched.
+    /// The reference in the spec that is fetched.
     fn reference(&self) -> &'m Value {
         let own = self.automation.pointer("/spec/git/checkout/ref");
         let of_source = self.source.pointer("/spec/ref");
         own.or(of_source).unwrap_or(&Value::Null)
     }
 
-    /// The branch that is pushed.
+    /// The branch to push.
     pub(super) fn branch(&self) -> Option<&'m str> {
         text(self.automation, "/spec/git/push/branch").or_else(|| text(self.reference(), "/branch"))
     }
 
-    /// The refspec beside it.
+    /// The refspec that is pushed in addition.
     pub(super) fn refspec(&self) -> Option<&'m str> {
         text(self.automation, "/spec/git/push/refspec")
     }
@@ -86,7 +87,7 @@ impl<'m> UpdateModel<'m> {
         Some(Checkout { name, commit, is_branch: tag.is_none() })
     }
 
-    /// The results of the policies, by `namespace:name`.
+    /// The results of the policies by `namespace:name`.
     fn results(&self) -> Map<String, Value> {
         let selector = self.automation.pointer("/spec/policySelector/matchLabels");
         let wanted: Vec<(&String, &Value)> =
@@ -106,7 +107,7 @@ impl<'m> UpdateModel<'m> {
         named.collect()
     }
 
-    /// The files of a commit that have other values then.
+    /// The files of a commit whose values the update changes.
     fn changed(&self, commit: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let results = self.results();
         let namespace = text(self.automation, "/metadata/namespace").unwrap_or_default();
@@ -129,7 +130,7 @@ impl<'m> UpdateModel<'m> {
         Ok(changed)
     }
 
-    /// The commit of the update; `None` if the files are up to date, or the case is none that the model knows.
+    /// The commit of the update. It is `None` if the files are up to date, or if the model does not know the case.
     ///
     /// # Errors
     /// The repository cannot be read.
@@ -144,7 +145,7 @@ impl<'m> UpdateModel<'m> {
         });
         let mut parent = continued.map_or(checkout.commit, String::as_str);
         let mut files = self.changed(parent)?;
-        // A push branch that was merged begins anew.
+        // A push branch that was already merged begins anew.
         if !files.is_empty() && self.repository.leads_to(checkout.commit, parent) {
             parent = checkout.commit;
             files = self.changed(parent)?;
@@ -153,7 +154,7 @@ impl<'m> UpdateModel<'m> {
         Ok((!files.is_empty()).then_some(ModelCommit { parent, files }))
     }
 
-    /// The answer of a run that brings the repository up to date; `None` for a case that the model does not know.
+    /// The expected answer of a run that updates the repository. It is `None` if the model does not know the case.
     ///
     /// # Errors
     /// The repository cannot be read.
@@ -194,7 +195,7 @@ impl<'m> UpdateModel<'m> {
         Ok(Some(answer))
     }
 
-    /// The status of an automation whose repository is up to date in a revision.
+    /// The status of an automation whose repository is up to date at a revision.
     fn status(&self, revision: &str) -> Value {
         let generation = &self.automation["metadata"]["generation"];
         let status = &self.automation["status"];
@@ -217,7 +218,7 @@ impl<'m> UpdateModel<'m> {
         interval.unwrap_or_default()
     }
 
-    /// The message of the commit: the recorded one, or that without a template.
+    /// The message of the commit. It is the recorded one, or the default message.
     fn message(&self) -> Option<&'m str> {
         let recorded = self.recorded.pointer("/commits/0/message").and_then(Value::as_str);
         let template = text(self.automation, "/spec/git/commit/messageTemplate");
@@ -231,7 +232,7 @@ impl<'m> UpdateModel<'m> {
         format!("{} <{}>", author("name"), author("email"))
     }
 
-    /// The kind of the signature.
+    /// The kind of the commit's signature. It is none if the commit is not signed.
     fn signature(&self) -> Option<&'m str> {
         let key = self.automation.pointer("/spec/git/commit/signingKey")?;
         Some(text(key, "/type").unwrap_or("gpg"))
@@ -242,7 +243,7 @@ fn reconcile_interval(text: &str) -> Option<f64> {
     Some(reconcile::parse_duration(text).ok()?.as_secs_f64())
 }
 
-/// A line with the result of the policy of its marker, which is of this namespace.
+/// The line with the policy's result in place of the old value. The policy of the marker is in this namespace.
 fn with_value(line: &str, namespace: &str, results: &Map<String, Value>) -> String {
     valued(line, namespace, results).unwrap_or_else(|| line.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What becomes of posted events: which Providers get them, and which warnings become events of their Alerts.
+//! Replays posted events: which Providers get them, and which warnings become events of their Alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::fake_provider::{FakeProvider, FakeProviderRule, lenient};
 use super::requests::{FREE, REPLAY_UNIX_TIME, is_same_error, mismatch};
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer};
 
-/// Longest body of an event.
+/// The size limit of an event's body.
 const MAX_BODY: usize = 3 << 20;
 
 pub(super) fn judge(case: Case) -> CaseJudgement {
@@ -23,7 +23,7 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
         "commitStatus" => commit_status(&case),
         _ => Err(case.unsupported(&[])),
     };
-    // A form that is not known is a failure here.
+    // A case with an unknown form fails here.
     judged.map_err(|fault| match fault {
         CaseFailure::NotRun(reason) => mismatch("a form that is known", reason),
         fault => fault,
@@ -86,7 +86,7 @@ struct EventPostCase {
     body: Option<String>,
     #[serde(default)]
     size: usize,
-    /// Neither method nor path counts.
+    /// The replay ignores the method and the path.
     #[serde(default)]
     #[expect(dead_code, reason = "events are taken at any path and with any method")]
     method: String,
@@ -172,7 +172,7 @@ fn answer(
     fake_provider: &mut FakeProvider,
     keys: &mut BTreeSet<String>,
 ) -> Value {
-    // Go's server of paths redirects what is not clean.
+    // Go's HTTP server redirects a path that is not clean.
     if post.path.contains("//") {
         return json!({"status": 307});
     }

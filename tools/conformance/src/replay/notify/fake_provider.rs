@@ -1,4 +1,4 @@
-//! The other side of a delivery: answers by rules, and what arrived.
+//! The service that gets a delivery. It answers by rules, and keeps the requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use notify::{DeliveryFailure, DeliveryMessage, EventDelivery, HttpResponse, Http
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An answer of the other side.
+/// A rule with an answer of the service.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FakeProviderRule {
@@ -27,7 +27,7 @@ pub(super) struct FakeProviderRule {
     used: usize,
 }
 
-/// The other side: its rules, and what it saw.
+/// The service: its rules, and the requests that it got.
 #[derive(Debug, Default)]
 pub(super) struct FakeProvider {
     pub(super) rules: Vec<FakeProviderRule>,
@@ -35,7 +35,7 @@ pub(super) struct FakeProvider {
     pub(super) waits: Vec<Duration>,
 }
 
-/// The most messages that a case sends.
+/// How many requests a case may send.
 const MAX_PARCELS: usize = 100;
 
 impl FakeProvider {
@@ -43,7 +43,7 @@ impl FakeProvider {
         Self { rules, ..Self::default() }
     }
 
-    /// Drives a delivery to its end.
+    /// Drives a delivery until its end.
     pub(super) fn drive(&mut self, delivery: &mut EventDelivery) -> Result<(), DeliveryFailure> {
         let mut step = delivery.start();
         loop {
@@ -61,7 +61,7 @@ impl FakeProvider {
         }
     }
 
-    /// The result of a message.
+    /// The service's answer to a request.
     pub(super) fn outcome(&mut self, delivery_message: &DeliveryMessage) -> notify::DeliveryResult {
         match delivery_message {
             DeliveryMessage::Http(request) => Ok(self.answer(request.method, path(&request.url))),
@@ -109,7 +109,7 @@ fn path(url: &str) -> &str {
     rest.split('?').next().unwrap_or(rest)
 }
 
-/// A Secret of a case, where `<300KiB>` stands for as many letters.
+/// A Secret of a case. `<300KiB>` stands for as many letters.
 pub(super) fn secret(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> SecretData {
     let long = "x".repeat(300 << 10);
     let data = data
@@ -119,7 +119,7 @@ pub(super) fn secret(namespace: &str, name: &str, data: &BTreeMap<String, String
     SecretData { name: format!("{namespace}/{name}"), data }
 }
 
-/// A text as JSON if it is JSON, else as text.
+/// A text as JSON if it is JSON, else as a string.
 pub(super) fn lenient(text: &[u8]) -> Value {
     serde_json::from_slice(text)
         .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(text).into_owned()))

@@ -1,4 +1,4 @@
-//! Requests of webhooks: whether they count, and what they wake.
+//! Replays webhook requests: whether a Receiver accepts them, and which objects it reconciles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
         "reconcile" => reconcile(&case),
         _ => Err(case.unsupported(&[])),
     };
-    // A form that is not known is a failure here.
+    // A case with an unknown form fails here.
     judged.map_err(|fault| match fault {
         CaseFailure::NotRun(reason) => mismatch("a form that is known", reason),
         fault => fault,
@@ -57,7 +57,7 @@ struct HookInputs {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WebhookRequest {
-    /// Any method will do.
+    /// Every method is accepted.
     #[serde(default)]
     #[expect(dead_code, reason = "requests are taken with any method")]
     method: String,
@@ -115,11 +115,11 @@ fn hook(case: &Case) -> CaseJudgement {
         .collect::<Result<_, _>>()
         .map_err(|error| mismatch("a receiver", error))?;
     let mut objects = ReceiverCaseObjects(inputs.objects);
-    // Objects of a cluster have a version.
+    // Objects in a cluster have a resource version.
     for object in &mut objects.0 {
         object["metadata"]["resourceVersion"] = json!("999");
     }
-    // As the original: an empty token admits every request.
+    // As in Flux, an empty token accepts every request.
     let settings = ReceiverControllerSettings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
         allows_empty_token: true,
@@ -204,7 +204,7 @@ struct ReconcileInputs {
     objects: Vec<Value>,
 }
 
-/// What the engine decides of a run: path and faults. Intervals and events are the controller's.
+/// Compares the path and the errors that the engine decides. Intervals and events belong to the controller.
 fn reconcile(case: &Case) -> CaseJudgement {
     let inputs: ReconcileInputs = case.inputs()?;
     let crate::replay::case::ReferenceAnswer::Out(wanted) = &case.answer else {

@@ -1,4 +1,4 @@
-//! What a Provider sends for an event.
+//! Replays the requests that a Provider sends for an event.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::fake_provider::{FakeProvider, FakeProviderRule, lenient, secret};
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer};
 
-/// The time of a replay, which stands for `<now>`.
+/// The time of the replay, for which `<now>` stands in cases.
 pub(super) const REPLAY_UNIX_TIME: i64 = 1_800_000_000;
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ struct ProviderRequestInputs {
     event: Value,
     #[serde(default)]
     responses: Vec<FakeProviderRule>,
-    /// Whether the recording really waited.
+    /// Whether Flux waited in real time during the recording.
     #[serde(default)]
     slow: bool,
 }
@@ -37,7 +37,7 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
     run(&case, false)
 }
 
-/// As 1.9.3, whose Opsgenie has no alias; ours is that of main.
+/// Judges a case of Flux 1.9.3, whose Opsgenie has no alias. windlass has the alias of Flux's main branch.
 pub(super) fn judge_without_alias(case: Case) -> CaseJudgement {
     run(&case, true)
 }
@@ -115,7 +115,7 @@ fn shown(parcels: &[DeliveryMessage]) -> Vec<String> {
         .collect()
 }
 
-/// Where the text of a library begins, errors need not be the same.
+/// Compares two errors. Words that come from a library may differ.
 pub(super) fn is_same_error(wanted: &str, got: &str) -> bool {
     const TAILS: [&str; 14] = [
         "parse \"",
@@ -157,7 +157,7 @@ fn compare_requests(
             _ => None,
         })
         .collect();
-    // A tunnel is the transport's; it shows that there is a proxy.
+    // The transport opens tunnels. A recorded CONNECT only shows that there is a proxy.
     let is_tunnelled = wanted.iter().any(|it| it["method"] == "CONNECT");
     let wanted: Vec<&Value> = wanted.iter().filter(|it| it["method"] != "CONNECT").collect();
     if wanted.len() != got.len() {
@@ -170,7 +170,7 @@ fn compare_requests(
     Ok(())
 }
 
-/// Headers that the recording dropped, or that clients of vendors set.
+/// Headers that the recording dropped, or that vendors' clients set. They are not compared.
 pub(super) const FREE: [&str; 7] = [
     "accept",
     "x-github-api-version",
@@ -200,7 +200,7 @@ fn compare(
     if is_proxied != got.proxy.is_some() {
         return differs("via", &wanted["via"], json!(got.proxy));
     }
-    // Each client has its own name.
+    // Each client sends its own name.
     let anonymous = |value: &str| {
         let parts = value.split(", ").filter(|part| !part.starts_with("sentry_client="));
         parts.collect::<Vec<_>>().join(", ")
@@ -217,7 +217,7 @@ fn compare(
     };
     let recorded = headers(recorded.iter().map(|(name, it)| (name.clone(), text(it))).collect());
     let mut sent = headers(got.headers.clone());
-    // A request to a plain server carries the credentials for the proxy itself.
+    // With a plain server, the request itself carries the credentials for the proxy.
     if recorded.contains_key("proxy-authorization")
         && let Some(proxy) =
             got.proxy.as_deref().and_then(|it| golang::url::GoUrl::parse(it.as_bytes()).ok())
@@ -247,7 +247,7 @@ fn compare(
     Ok(())
 }
 
-/// Lists whose order comes from Go's maps, in order.
+/// Sorts lists whose order comes from Go's maps.
 fn normal(mut body: Value) -> Value {
     for path in [
         "/attachments/0/fields",
@@ -278,7 +278,7 @@ fn compare_decoded(wanted: &Value, got: &ProviderRequest) -> CaseJudgement {
             list.sort_by_key(Value::to_string);
         }
     }
-    // Ours has no name of a host.
+    // windlass sends no host name.
     if wanted.pointer("/2/server_name").is_some_and(|name| name == "<hostname>")
         && let Some(item) = wanted.pointer_mut("/2").and_then(Value::as_object_mut)
     {
@@ -290,7 +290,7 @@ fn compare_decoded(wanted: &Value, got: &ProviderRequest) -> CaseJudgement {
     Ok(())
 }
 
-/// An envelope of Sentry without what the recording drops.
+/// An envelope of Sentry without the parts that the recording dropped.
 fn envelope(body: &[u8]) -> Value {
     let mut lines = body.split(|byte| *byte == b'\n').map(lenient);
     let mut header = lines.next().unwrap_or_default();
@@ -313,7 +313,7 @@ fn envelope(body: &[u8]) -> Value {
     json!([header, kind, lenient(text.as_bytes())])
 }
 
-/// A field of a protobuf message: its number, and bytes or else a number.
+/// A field of a protobuf message: its number, and its bytes or number.
 type NumberedField = (u32, Result<Vec<u8>, u64>);
 
 fn fields(mut from: &[u8]) -> Option<Vec<NumberedField>> {
@@ -375,7 +375,7 @@ fn attributes(message: &[u8], tag: u32) -> Vec<Value> {
     all(message, tag).iter().map(pair).collect()
 }
 
-/// A request of OTLP as the recording shows it.
+/// An OTLP request in the form of the recording.
 fn span(body: &[u8]) -> Option<Value> {
     let resource_spans = first(body, 1);
     let scope_spans = first(&resource_spans, 2);
@@ -408,7 +408,7 @@ fn span(body: &[u8]) -> Option<Value> {
     }]}))
 }
 
-/// Compares what goes to NATS and to Pub/Sub.
+/// Compares the messages to NATS and to Pub/Sub.
 fn compare_others(wanted: &Value, arrived: &[DeliveryMessage]) -> CaseJudgement {
     let nats = wanted.pointer("/nats/published").and_then(Value::as_array);
     let messages = wanted.get("pubsub").and_then(Value::as_array);
@@ -420,7 +420,7 @@ fn compare_others(wanted: &Value, arrived: &[DeliveryMessage]) -> CaseJudgement 
                 if let Some(connect) = wanted.pointer("/nats/connect") {
                     compare_connect(connect, message)?;
                 }
-                // An error of the server comes back without a message.
+                // The server's error has no message.
                 let Some(next) = nats.next() else { continue };
                 (next, json!({"subject": message.subject, "data": lenient(&message.data)}))
             }

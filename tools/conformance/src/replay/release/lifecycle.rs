@@ -1,6 +1,6 @@
-//! Operations on releases, played against a cluster that executes and records every request.
+//! Replays operations on releases against a cluster that executes and records every request.
 //!
-//! The cluster says of every object that it is there before it is deleted, as a client that only records does.
+//! The cluster reports every object as present before its deletion, like a client that only records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -66,18 +66,18 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
     case.judge(Ok(Json::Array(out)))
 }
 
-/// A place for records, and what was done.
+/// The storage of release records, and the recorded requests.
 #[derive(Default)]
 struct FakeReleaseCluster {
     records: BTreeMap<i64, ReleaseRecord>,
     fail: BTreeSet<String>,
     events: Vec<String>,
-    /// Whether the object of the present hook is there.
+    /// The object of the present hook, if it exists.
     hook: Option<HookObject>,
 }
 
 impl FakeReleaseCluster {
-    /// Does an operation; `Some` is its error.
+    /// Performs an operation. `Some` is its error.
     fn act(&mut self, given: &LifecycleStep) -> Result<Option<String>, CaseFailure> {
         let action = match given.action.as_str() {
             "install" => OperationKind::Install,
@@ -160,7 +160,7 @@ impl FakeReleaseCluster {
         }
     }
 
-    /// Goes back to the newest revision that succeeded, after an upgrade failed.
+    /// Rolls back to the newest successful revision after a failed upgrade.
     fn roll_back(&mut self, plan: OperationPlan, error: &str) -> Result<String, CaseFailure> {
         let is_good = |it: &&ReleaseRecord| {
             matches!(it.info.status, RevisionStatus::Superseded | RevisionStatus::Deployed)
@@ -189,7 +189,7 @@ impl FakeReleaseCluster {
         })
     }
 
-    /// Plays an operation to its end, reading the journal anew before every step.
+    /// Performs an operation to its end. It reads the journal anew before every step.
     fn play(
         &mut self,
         version: i64,
@@ -236,14 +236,14 @@ impl FakeReleaseCluster {
                 record.apply(change);
             }
         }
-        // A record that goes says that it does only once it is stored.
+        // A record that is deleted is first stored with a status that says so.
         let changes = write.changes.iter();
         if let Some(record) = self.records.get_mut(&write.version) {
             changes.for_each(|change: &RecordChange| record.apply(change));
         }
     }
 
-    /// Tells an event; `Some` is the refusal.
+    /// Sends an event. `Some` is the rejection of the cluster.
     fn tell(&mut self, event: String, kind: &str) -> Option<String> {
         let refused = if self.fail.contains(&event) {
             Some(event.clone())
@@ -382,7 +382,7 @@ impl FakeReleaseCluster {
     }
 }
 
-/// Whether the present task is to delete a hook's object.
+/// Whether the next task is the deletion of a hook's object.
 fn is_clear(journal: &OperationJournal, record: &ReleaseRecord) -> bool {
     use ::release::operation::{OperationTask, present};
     matches!(present(journal, record), Some(OperationTask::Clear { .. }))
@@ -403,7 +403,7 @@ fn journal_of_removal(plan: OperationPlan) -> OperationJournal {
     journal(OperationKind::Uninstall, plan)
 }
 
-/// The record of a chart with these templates.
+/// A release record of a chart with these templates.
 fn new_record(
     templates: &BTreeMap<String, String>,
     journal: &OperationJournal,
@@ -449,7 +449,7 @@ fn rendered(chart: Chart, revision: i64) -> Result<RenderedRelease, CaseFailure>
         .map_err(|error| mismatch("a release", &error))
 }
 
-/// The objects of a record in the order of its manifest.
+/// The ids of a record's objects, in the order of its manifest.
 fn ids(record: &ReleaseRecord) -> Vec<String> {
     let documents = manifests::split(record.manifest.as_bytes()).into_iter().enumerate();
     let ids = documents.filter_map(|(place, text)| {

@@ -1,4 +1,4 @@
-//! Revisions in their older and newer forms, and which of many versions is taken.
+//! Replays cases about revisions in their old and new forms, and about the choice among many versions.
 
 use git::revision;
 use golang::semver::VersionConstraintError;
@@ -53,7 +53,7 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
     }
 }
 
-/// Ours are other words for what is wrong with a constraint, so Go's stand for them.
+/// Replaces windlass's words about an invalid constraint by Go's.
 fn answer(
     constraint: &str,
     chosen: Result<Option<String>, VersionConstraintError>,

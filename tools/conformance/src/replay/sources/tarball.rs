@@ -1,4 +1,4 @@
-//! Archives: which entries a tree becomes, which files an archive becomes.
+//! Replays cases about archives: the entries that a tree becomes, and the files that an archive becomes.
 
 use std::convert::Infallible;
 use std::fs;
@@ -30,7 +30,7 @@ pub(super) fn tarball(case: Case) -> CaseJudgement {
     }
 }
 
-/// The reason for which a case is not run, or why it cannot be: a fault of this machine or of the case.
+/// The failure of a case that cannot run. The cause is this machine or the case itself.
 fn cannot(what: &str, error: impl std::fmt::Display) -> CaseFailure {
     CaseFailure::NotRun(format!("{what}: {error}"))
 }
@@ -75,7 +75,7 @@ fn archive(case: &Case) -> CaseJudgement {
                 contents.file(path, mode & 0o111 != 0, body).map_err(collision)?;
             }
             "dir" => contents.dir(path).map_err(collision)?,
-            // Links are not archived, but their folders are: the caller leaves links out of the contents.
+            // Links are not archived. Their folders are, because the caller leaves out only the links.
             "symlink" => contents.dir(folder).map_err(collision)?,
             other => return Err(CaseFailure::NotRun(format!("unknown type {other} in a tree"))),
         }
@@ -83,7 +83,7 @@ fn archive(case: &Case) -> CaseJudgement {
     case.judge(entries(contents, &ignore_files, ignore.as_deref()))
 }
 
-/// The entries of the archive as another implementation reads them.
+/// The entries of the archive, as another implementation reads them.
 fn entries(
     mut contents: ArchiveContents<Vec<u8>>,
     ignore_files: &[(RelPath, String)],
@@ -152,7 +152,7 @@ impl UntarOptions {
                 SymlinkPolicy::Refuse
             },
             max_size: match self.max_size {
-                // Flux's default, which ours is not.
+                // Flux's default, which differs from windlass's.
                 None => Some(100 << 20),
                 Some(max) => max.try_into().ok(),
             },
@@ -161,7 +161,7 @@ impl UntarOptions {
     }
 }
 
-/// Takes an archive apart into a folder and into memory.
+/// Unpacks an archive into a folder, and into memory.
 fn untar(case: &Case) -> CaseJudgement {
     let UntarCase { entries, options } = case.inputs()?;
     let archive = build(&entries)?;
@@ -198,7 +198,7 @@ fn untar(case: &Case) -> CaseJudgement {
     }
 }
 
-/// A gzip-compressed tar archive, as Go's `archive/tar` would write these entries.
+/// A tar archive in gzip, as Go's `archive/tar` would write these entries.
 pub(in crate::replay) fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, CaseFailure> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let failed = |error: std::io::Error| cannot("an archive that cannot be written", error);
@@ -234,7 +234,7 @@ pub(in crate::replay) fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, Case
     gzip.flush().and_then(|()| gzip.finish()).map_err(failed)
 }
 
-/// The files below a folder in the order of their paths, as the recorded cases have them.
+/// The files below a folder in the order of their paths, in the form of the cases.
 fn files_in(root: &Path) -> std::io::Result<Value> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = vec![root.to_owned()];
@@ -252,7 +252,7 @@ fn files_in(root: &Path) -> std::io::Result<Value> {
                 continue;
             }
             let mode = metadata.permissions().mode() & 0o7777;
-            // The mode of the file may deny its owner to read it.
+            // The mode of the file may forbid its owner to read it.
             fs::set_permissions(&place, fs::Permissions::from_mode(0o600))?;
             let body = fs::read(&place)?;
             let mut file = json!({

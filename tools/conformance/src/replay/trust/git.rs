@@ -1,4 +1,4 @@
-//! Signed commits and tags.
+//! Replays cases about signed commits and tags.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use signatures::git::{
 use super::TrustCase;
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same, same_value};
 
-/// Cases that cannot be as recorded.
+/// Cases whose answers differ from the recorded ones, each with the reason.
 pub(super) const EXCEPTIONS: [(&str, &str); 3] = [
     (
         "git-tag-name-mismatch-Tag",
@@ -30,10 +30,10 @@ pub(super) const EXCEPTIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// When the cases are judged: they were made for any time from 2026 to 2089.
+/// The time at which the cases are judged. They are made for any time from 2026 to 2089.
 const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
-/// The answer, which is recorded beside the error.
+/// The answer that is recorded together with an error.
 #[derive(Deserialize)]
 struct AnswerBesideError {
     #[serde(default)]
@@ -50,7 +50,7 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> CaseJudgement {
         }
     };
     let Some(found) = found(recorded)? else {
-        // What a failed checkout says is the matter of `git`.
+        // The error text of a failed checkout comes from `git`, so it is not compared.
         return same(&wanted.to_string(), &json!({"checkout": "failed"}).to_string());
     };
     let commit = recorded.file("commit-object")?;
@@ -93,7 +93,7 @@ fn verified(
     )
 }
 
-/// The answer in the form that is recorded.
+/// The answer in the form of the recording.
 fn answer(
     recorded: &TrustCase,
     checkout: &CheckedOutCommit<'_>,
@@ -128,18 +128,18 @@ fn answer(
     Value::Object(answer)
 }
 
-/// Where `spec.ref` leads.
+/// The target of `spec.ref`.
 struct GitReferenceTarget {
-    /// What stands before the commit in the revision.
+    /// The text before the commit in the revision.
     name: Option<String>,
-    /// The tag, if it is one.
+    /// The name of the tag, if the target is one.
     tag: Option<String>,
-    /// The object: a commit, or a tag.
+    /// The hash of the object, which is a commit or a tag.
     sha: String,
 }
 
 impl GitReferenceTarget {
-    /// As the recorder asked for it: of a full name, without its first two parts.
+    /// The revision as the recorder requested it. A full name is without its first two parts.
     fn revision(&self, sha: &str) -> String {
         let name = self.name.as_deref().map(|name| match name.splitn(3, '/').collect::<Vec<_>>() {
             parts if name.starts_with("refs/") && parts.len() == 3 => parts[2].to_owned(),
@@ -149,7 +149,7 @@ impl GitReferenceTarget {
     }
 }
 
-/// Looks a reference up among those of the bundle; nothing if it is not there.
+/// Finds a reference among those of the bundle. It gives none if the bundle does not have it.
 fn found(recorded: &TrustCase) -> Result<Option<GitReferenceTarget>, CaseFailure> {
     let references = references(&recorded.file("repo.bundle")?);
     let given = |field: &str| {
@@ -182,7 +182,7 @@ fn found(recorded: &TrustCase) -> Result<Option<GitReferenceTarget>, CaseFailure
     }))
 }
 
-/// The references that the header of a bundle lists, by their full name.
+/// The references in the header of a bundle, by their full names.
 fn references(bundle: &[u8]) -> BTreeMap<String, String> {
     let lines = bundle.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
     let lines = lines.map(|line| String::from_utf8_lossy(line).into_owned());
@@ -191,7 +191,7 @@ fn references(bundle: &[u8]) -> BTreeMap<String, String> {
     lines.skip(1).filter_map(pair).collect()
 }
 
-/// The hash of an object of Git.
+/// The hash of a Git object.
 fn hash(kind: &str, object: &[u8]) -> String {
     let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(format!("{kind} {}\0", object.len()).as_bytes());

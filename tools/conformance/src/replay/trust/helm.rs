@@ -1,4 +1,4 @@
-//! Charts with provenance, as `helm verify` judges them.
+//! Replays cases about charts with provenance, as `helm verify` judges them.
 
 use serde_json::Value;
 use signatures::provenance::{VerifiedChart, verify};
@@ -6,13 +6,13 @@ use signatures::provenance::{VerifiedChart, verify};
 use super::TrustCase;
 use crate::replay::case::{Case, CaseJudgement, ReferenceAnswer, same};
 
-/// When the cases are judged: they were made for any time from 2026 to 2089.
+/// The time at which the cases are judged. They are made for any time from 2026 to 2089.
 const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
 pub(super) fn judge(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let file = recorded.arg("chart");
     let beside = format!("{file}.prov");
-    // What the command prints.
+    // The text that the command prints.
     let printed = if let Some(error) = missing_file(recorded, &beside) {
         Err(error)
     } else {
@@ -28,7 +28,7 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     }
 }
 
-/// The error about a missing file, which the program that reads the files of a chart reports, not the verifier.
+/// The error about a missing file. The program that reads the chart's files reports it, not the verifier.
 fn missing_file(recorded: &TrustCase, provenance: &str) -> Option<String> {
     if !recorded.files.contains_key(provenance) {
         return Some(format!(

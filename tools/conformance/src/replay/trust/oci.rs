@@ -1,6 +1,7 @@
-//! Signatures of images: what cosign, cosign without keys, and Notation make, in registries that live in memory.
+//! Replays cases about signatures of images in registries in memory. cosign with and without keys, and Notation made
+//! them.
 //!
-//! The clock stands at a time at which all answers are as recorded.
+//! The clock has a time at which all answers are as recorded.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -15,22 +16,23 @@ use signatures::sigstore::CertificateIdentity;
 use super::TrustCase;
 use crate::replay::case::{self, Case, CaseFailure, CaseJudgement};
 
-/// Where the recorded registry was.
+/// The repository of the recorded registry.
 const REPOSITORY: &str = "127.0.0.1:5599/rec/app";
-/// 2026-12-01, in seconds of Unix time.
+/// The time at which the cases are judged: 2026-12-01, in seconds of Unix time.
 const VERIFICATION_UNIX_TIME: i64 = 1_796_083_200;
 
 const HIDDEN_BY_BUNDLE: &str =
     "the signature of the older format is good; in Flux any bundle hides it, whoever made it";
 
-/// Cases in which windlass differs on purpose. Those in which nothing that is signed is about the image have a rule.
+/// Cases in which windlass differs on purpose. Images with signatures only about other images are not listed, because
+/// a rule covers them.
 pub(super) const EXCEPTIONS: [(&str, &str); 3] = [
     ("oci-cosign-mixed-p256", HIDDEN_BY_BUNDLE),
     ("oci-cosign-mixed-tagschema-p256", HIDDEN_BY_BUNDLE),
     ("oci-cosign-attestation-hides-old-signature", HIDDEN_BY_BUNDLE),
 ];
 
-/// What is recorded beside an error.
+/// The output that is recorded together with an error.
 #[derive(Deserialize)]
 struct RecordedOutput {
     #[serde(default)]
@@ -121,7 +123,7 @@ impl FakeRegistry {
     }
 }
 
-/// The trusted signers, with the provider as Flux names it.
+/// The trusted signers, with the provider's name in Flux.
 fn trust(recorded: &TrustCase) -> Result<(&'static str, Result<ImageTrust, String>), CaseFailure> {
     let keys = recorded.folder("keys/")?;
     let missing = || Err("secrets \"verify-keys\" not found".to_owned());
@@ -203,8 +205,8 @@ pub(super) fn verify(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     Err(CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
 }
 
-/// Whether an image has signatures of the older format of which none is about it: what is signed is no claim, or one about
-/// another image. `cosign verify` refuses them too; Flux does not read what is signed.
+/// Whether an image has signatures of the older format, but none about itself. Each signs another image, or no claim
+/// at all. `cosign verify` rejects them too, while Flux does not read the signed text.
 fn is_about_others(registry: &FakeRegistry, digest: &str) -> bool {
     let tag = format!("{}.sig", digest.replace(':', "-"));
     let blob = |digest: &str| -> Option<Value> {
@@ -219,7 +221,7 @@ fn is_about_others(registry: &FakeRegistry, digest: &str) -> bool {
     !layers.is_empty() && !layers.iter().any(is_claim)
 }
 
-/// Passes an outcome if the image is not verified, by none of the keys.
+/// Passes an outcome in which no key verifies the image.
 fn refused(got: &Value) -> CaseJudgement {
     let mut keys = got["perKey"].as_object().into_iter().flatten();
     let is_refused = got["result"] == "unverified"
@@ -233,7 +235,7 @@ fn refused(got: &Value) -> CaseJudgement {
     Err(CaseFailure::Mismatch { wanted, got: got.to_string() })
 }
 
-/// What the verifier says of one key.
+/// The verifier's outcome for one key.
 fn word(search: &SignatureSearch, key: &[u8]) -> String {
     match cosign::verify_by(search, key) {
         Ok(()) => "verified".to_owned(),
@@ -242,7 +244,7 @@ fn word(search: &SignatureSearch, key: &[u8]) -> String {
     }
 }
 
-/// What parsers, Go's libraries and network errors say after this is worded differently.
+/// Words after which a parser, a library of Go or the network words the rest. The rest is not compared.
 const ENDS: [&str; 8] = [
     "failed to proto-json unmarshal trusted root",
     "error occurred while parsing trustpolicy.json",
@@ -254,7 +256,7 @@ const ENDS: [&str; 8] = [
     "failed to verify certificate identity",
 ];
 
-/// Whether two outcomes are the same, but for words that are not ours to repeat.
+/// Whether two outcomes are equal, apart from words that windlass need not repeat.
 fn is_same(wanted: &Value, got: &Value) -> bool {
     match (wanted, got) {
         (Value::Object(wanted), Value::Object(got)) => {

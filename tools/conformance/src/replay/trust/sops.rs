@@ -1,4 +1,4 @@
-//! Files, objects and trees that sops encrypted.
+//! Replays cases about files, objects and trees that SOPS encrypted.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use zeroize::Zeroizing;
 use super::TrustCase;
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer};
 
-/// Cases that cannot be as recorded.
+/// Cases whose answers differ from the recorded ones, each with the reason.
 pub(super) const EXCEPTIONS: [(&str, &str); 1] = [(
     "sops-value-bytes-text",
     "refused as well, without the panic of sops that the text is about",
 )];
 
-/// Cases of builds that cannot be as recorded.
+/// Cases of builds whose answers differ from the recorded ones, each with the reason.
 pub(super) const EXCEPTIONS_OF_BUILDS: [(&str, &str); 2] = [
     (
         "build-file-escape",
@@ -32,7 +32,7 @@ fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseFailure {
     CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
 }
 
-/// The Secrets with keys of a case.
+/// The Secrets with the keys of a case.
 struct KeySecrets {
     own: BTreeMap<String, Vec<u8>>,
     global: BTreeMap<String, Vec<u8>>,
@@ -44,7 +44,7 @@ impl KeySecrets {
     }
 }
 
-/// The keys of a case, as `ImportKeys` finds them.
+/// Reads the keys of a case, like Flux's `ImportKeys`.
 fn keys(recorded: &TrustCase, secrets: &KeySecrets) -> Result<DecryptionKeys, String> {
     let missing = |name: &str| Err(format!("secrets {name:?} not found"));
     if recorded.arg("provider") == "none" {
@@ -80,8 +80,8 @@ fn format(name: &str) -> SopsFormat {
     }
 }
 
-/// Compares verdicts, and what was accepted. Of refusals, the words are compared up to the first that may differ: ours
-/// never quote values, and have own words for GnuPG's, the operating system's and the parsers'.
+/// Compares verdicts and accepted results. Of a rejection, the words are compared up to the first that may differ.
+/// windlass never quotes values, and has its own words for errors of GnuPG, the operating system and parsers.
 fn same(case: &Case, recorded: &TrustCase, got: Result<Value, String>) -> CaseJudgement {
     let accepted: Vec<&Value> =
         recorded.variants.iter().filter_map(|variant| variant.get("out")).collect();
@@ -108,7 +108,7 @@ fn same(case: &Case, recorded: &TrustCase, got: Result<Value, String>) -> CaseJu
     }
 }
 
-/// What an error says was being done.
+/// The part of an error that says which step failed.
 fn leading(text: &str) -> &str {
     let ends = [
         "cannot get sops data key: Failed",
@@ -123,7 +123,7 @@ fn leading(text: &str) -> &str {
     end.and_then(|end| text.get(..end)).unwrap_or(text)
 }
 
-/// A recorded base64 text as its content, for people.
+/// The content of a recorded base64 text, for people.
 fn shown(value: &Value) -> String {
     let decoded = value.as_str().and_then(|text| STANDARD.decode(text).ok());
     decoded.map_or_else(|| value.to_string(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -225,7 +225,8 @@ pub(super) fn build(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     same(case, recorded, got)
 }
 
-/// What the build of the kustomize-controller gives: files are decrypted before it, objects after it.
+/// The result of a build in the order of the kustomize-controller. It decrypts files before the build, and objects
+/// after it.
 fn built(keys: &DecryptionKeys, tree: &MemoryTree, folder: &RelPath) -> Result<String, String> {
     let changed = decrypted(keys, tree, folder);
     let changed = changed.map_err(|error| format!("error decrypting sources: {error}"))?;
@@ -265,7 +266,7 @@ fn built(keys: &DecryptionKeys, tree: &MemoryTree, folder: &RelPath) -> Result<S
     Ok(texts.join("---\n"))
 }
 
-/// An identity as Flux names it.
+/// The id of an object in Flux's notation.
 fn without_namespace(id: &kustomize::id::ResourceId) -> String {
     let id = id.to_string();
     id.rsplit_once('.').map_or(id.clone(), |(name, _)| name.to_owned())
