@@ -1,6 +1,6 @@
-//! The program: the start and the exit status.
+//! The program `windlass`: it starts the command line, and returns its exit status.
 //!
-//! Elsewhere: commands (crate `windlass-cli`), the list of kinds (crate `windlass-kinds`).
+//! The crate `windlass-cli` has the commands, and the crate `windlass-kinds` the list of kinds.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: compiles what the demo needs side by side, and starts it.
+//! `cargo xtask demo` compiles the programs of the demo side by side, and starts the demo.
 //!
-//! Elsewhere: the demo itself (`tools/demo`), building the control plane (`testbed::binaries`).
+//! `tools/demo` is the demo itself, and `testbed::binaries` builds the control plane.
 
 use testbed::binaries::TestbedBinaries;
 use testbed::machine;
@@ -8,10 +8,10 @@ use testbed::progress::{dim, step};
 
 use crate::tool::{DEMO, ToolArguments};
 
-/// Builds and starts it.
+/// Builds the demo and starts it.
 ///
 /// # Errors
-/// What does not build, or the demo's own failure.
+/// A program does not build, or the demo fails.
 pub(crate) fn run(arguments: &ToolArguments) -> anyhow::Result<()> {
     let asks_for_help = arguments.as_slice().iter().any(|it| it == "--help" || it == "-h");
     let names_cluster =
@@ -33,7 +33,8 @@ pub(crate) fn run(arguments: &ToolArguments) -> anyhow::Result<()> {
             eprintln!("  {}", dim(&format!("{names}: those of {} are used", folder.display())));
         }
         step("what the machine needs", machine::ensure)?;
-        // Compilers of Rust and Go share no lock, and each of them has phases in which it uses one core only.
+        // The Rust compiler and the Go compiler share no lock. Each of them uses only one core for a part of its
+        // time, so they run side by side.
         std::thread::scope(|scope| {
             let programs = scope.spawn(|| {
                 step("control plane", || TestbedBinaries::ensure_with(present.as_deref()).map(drop))

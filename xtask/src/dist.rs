@@ -1,9 +1,11 @@
-//! `cargo xtask dist`: what a release of windlass consists of, for the platform of this machine.
+//! `cargo xtask dist` makes the files of a release of windlass for the platform of this machine.
 //!
-//! An archive with the program, completions and manual pages; manifests of each profile, the Helm chart, the list of
-//! components, the part of the changelog; and the checksums of all of them. The same program gives the same bytes.
+//! The files are an archive with the program, its completions and its manual pages, the manifests of each profile,
+//! the Helm chart, the list of components, the part of the changelog and the checksums. The same program gives the
+//! same bytes.
 //!
-//! Here: the steps. Elsewhere: building and the list of components (`image`), completions and pages (the program).
+//! This module has the steps. `image` builds the program and lists its components. The program itself prints
+//! completions and manual pages.
 
 mod notes;
 mod pack;
@@ -22,7 +24,7 @@ use testbed::progress::{dim, step};
 /// Shells whose completions are in the archive.
 const SHELLS: [&str; 3] = ["bash", "fish", "zsh"];
 
-/// Profiles of an installation, each a manifest of its own; the first is `install.yaml`.
+/// The profiles of an installation. Each has its own manifest, and that of the first one is `install.yaml`.
 const PROFILES: [&str; 3] = ["single", "high-availability", "lockdown"];
 
 /// What is made where.
@@ -55,7 +57,7 @@ pub(crate) fn run(options: &DistOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes all files in a directory in place of what was there, and returns their names.
+/// Makes all files in a directory, and returns their names. Files that were in the directory before are deleted.
 fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
     let said = image::said_by(program, ImagePlatform::of_machine())?;
     if out.exists() {
@@ -99,7 +101,7 @@ fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
     checksums(out)
 }
 
-/// Writes `checksums.txt`, as `sha256sum --check` reads it, and returns the names of all files.
+/// Writes `checksums.txt`, in the format of `sha256sum --check`, and returns the names of all files.
 fn checksums(out: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(out)? {
@@ -116,7 +118,7 @@ fn checksums(out: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What the program prints.
+/// The output of the program on stdout.
 fn output(program: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let output = Command::new(program).args(arguments).output();
     let output = output.with_context(|| program.display().to_string())?;
@@ -134,7 +136,7 @@ fn output(program: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A program that answers as windlass does.
+    /// A script that answers like windlass, in place of the program.
     const SCRIPT: &str = r#"#!/bin/sh
 case "$1" in
   version) echo '{"windlass": "v0.1.0", "platform": "linux/amd64"}' ;;

@@ -1,11 +1,11 @@
-//! `cargo xtask image`: the container image of windlass, made without a container engine.
+//! `cargo xtask image` makes the container image of windlass without a container engine.
 //!
-//! The root file system has the program, the libraries that it is linked with, the certificate authorities of this
-//! machine, and a user; no shell. It becomes one layer of an OCI image layout, with a list of what the program is made
-//! of (CycloneDX) beside it. The same inputs give the same bytes.
+//! The root file system has the program, its shared libraries, the certificate authorities of this machine and a
+//! user, but no shell. It becomes one layer of an OCI image layout. A list of the program's components (CycloneDX) is
+//! written beside the layout. The same inputs give the same bytes.
 //!
-//! Here: the steps. Elsewhere: the root file system (`root_filesystem`), the layout (`layout`), the list
-//! (`components`), `deploy/image/Dockerfile`, by which a workflow makes the same of its own base.
+//! This module has the steps. Other modules have the root file system (`root_filesystem`), the layout (`layout`) and
+//! the list (`components`). A workflow makes the same image on another base, by `deploy/image/Dockerfile`.
 
 pub(crate) mod components;
 mod layout;
@@ -24,10 +24,10 @@ pub(crate) use platform::ImagePlatform;
 use testbed::progress::{dim, green, step};
 use testbed::released;
 
-/// The variable with the commit of a build (`windlass version`).
+/// The environment variable that gives a build its commit, which `windlass version` prints.
 const COMMIT: &str = "WINDLASS_COMMIT";
 
-/// The largest image that is fine, in MiB.
+/// The size limit of the image in MiB.
 const MAX_IMAGE_MEBIBYTES: f64 = 60.0;
 
 /// What is made where.
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &ImageOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commit of the checkout; with `-dirty` where files are not as it has them.
+/// The commit of the checkout; it ends in `-dirty` if files of the checkout differ from that commit.
 ///
 /// # Errors
 /// When the checkout has none.
@@ -134,20 +134,20 @@ pub(crate) fn build(commit: &str, platform: ImagePlatform) -> anyhow::Result<Pat
     Ok(target.join(platform.triple()).join("release/windlass"))
 }
 
-/// What a program says of itself.
+/// What `windlass version` prints about a program.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct ProgramVersion {
-    /// With `v`.
+    /// The version, which begins with `v`.
     #[serde(rename = "windlass")]
     pub(crate) version: String,
-    /// As container images name it: `linux/amd64`.
+    /// The platform in the notation of container images, such as `linux/amd64`.
     pub(crate) platform: String,
 }
 
-/// Asks a program for its version and platform.
+/// Runs `windlass version` of a program and reads its version and platform.
 ///
 /// # Errors
-/// When it does not say them.
+/// When the program does not print them.
 pub(crate) fn said_by(program: &Path, platform: ImagePlatform) -> anyhow::Result<ProgramVersion> {
     let output = platform.command(program).args(["version", "--output", "json"]).output();
     let output = output.with_context(|| program.display().to_string())?;
@@ -155,13 +155,14 @@ pub(crate) fn said_by(program: &Path, platform: ImagePlatform) -> anyhow::Result
         .with_context(|| format!("{} says no version", program.display()))
 }
 
-/// Unpacks the layer of a layout and starts the program in it as a kubelet would, on a control plane.
+/// Unpacks the layer of a layout and starts the program in it as a kubelet would, against a test control plane.
 fn start(layout: &Path, platform: ImagePlatform) -> anyhow::Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "only root may change the root of a process");
     let folder = tempfile::tempdir()?;
     let top = folder.path().join("root");
     layout::unpack(layout, &top)?;
-    // A kernel that has QEMU registered for such programs, as those of clusters of both kinds do, needs no file for it.
+    // A kernel where QEMU is registered for foreign programs needs no QEMU file in the image. Kernels of clusters
+    // with nodes of both platforms are like that.
     let emulator = match platform.emulator() {
         None => String::new(),
         Some((program, place)) => {
@@ -172,7 +173,8 @@ fn start(layout: &Path, platform: ImagePlatform) -> anyhow::Result<()> {
     };
     let user = root_filesystem::NONROOT_USER_ID;
     let top = top.display();
-    // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is not part of the image.
+    // A Pod gets its ServiceAccount token from files. This test gives the program a kubeconfig instead, which is not
+    // part of the image.
     let line = format!(
         "sh -c 'cp $KUBECONFIG {top}/kubeconfig && chown {user}:{user} {top}/kubeconfig && \
          exec chroot --userspec={user}:{user} {top} {emulator}{} serve --kubeconfig=/kubeconfig --storage-path={} \

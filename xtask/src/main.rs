@@ -1,7 +1,8 @@
-//! `cargo xtask`: everything that a developer runs.
+//! `cargo xtask` has all commands that developers and CI run.
 //!
-//! Here: the commands, and the few that need nothing big. Elsewhere: programs of their own, which are compiled when they are
-//! asked for (`tools/`, `e2e`; started by `tool`), what a machine needs (`testbed`).
+//! This module has the list of commands. Small commands are part of this program. Large ones are programs in `tools/`
+//! and `e2e`, which `tool` compiles when the developer calls them. `testbed` says which programs a machine has to
+//! have.
 #![expect(
     clippy::print_stderr,
     reason = "commands for people; results that are data go to standard output"
@@ -108,7 +109,7 @@ mod tests {
 
     use super::Xtask;
 
-    /// clap finds out that a command is put together wrongly only when that command is used.
+    /// clap reports a faulty definition of a command only when that command is used. This test uses every command.
     #[test]
     fn every_command_is_put_together_right() {
         Xtask::command().debug_assert();

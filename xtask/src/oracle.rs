@@ -1,6 +1,7 @@
-//! `cargo xtask oracle`: the real Helm, Kustomize and helmfile, to play with.
+//! `cargo xtask oracle` builds the original Helm, Kustomize or helmfile, so that a developer can run it by hand.
 //!
-//! Here: the command line. Elsewhere: which versions and how they are built (`testbed::oracle`), comparing (`tools/conformance`).
+//! This module has the command line. `testbed::oracle` has the versions and builds the programs. `tools/conformance`
+//! compares windlass with them.
 
 use clap::Subcommand;
 use testbed::oracle::OracleProgram;
@@ -17,10 +18,10 @@ pub(crate) enum OracleProgramChoice {
     Helmfile,
 }
 
-/// Builds the program if it is not there, and prints its path and version.
+/// Builds the program if it is missing, and prints its path and version.
 ///
 /// # Errors
-/// When it cannot be built.
+/// When the program cannot be built.
 #[expect(clippy::print_stdout, reason = "the path is what the command is for")]
 pub(crate) fn run(which: OracleProgramChoice) -> anyhow::Result<()> {
     let oracle = match which {

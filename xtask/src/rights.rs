@@ -1,7 +1,7 @@
-//! The rights that windlass is installed with, compared with the requests that it made while the stories ran.
+//! Compares the RBAC rights of an installation with the requests that windlass made while the stories ran.
 //!
-//! Elsewhere: the rules (`deploy/chart/files/base/rbac.yaml`, and for what stories apply `e2e/testbed/rights.yaml`), how
-//! requests are recorded (`e2e::harness::requests`).
+//! `deploy/chart/files/base/rbac.yaml` has the rights of windlass. `e2e/testbed/rights.yaml` has the rights to apply
+//! the objects of stories. `e2e::harness::requests` records the requests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,20 +11,20 @@ use serde_json::Value;
 
 use testbed::root;
 
-/// The rights of the program.
+/// The RBAC rules of windlass.
 const OWN: &str = "deploy/chart/files/base/rbac.yaml";
-/// The rights to what stories have it apply.
+/// The rights to apply the objects of stories.
 const APPLIED: &str = "e2e/testbed/rights.yaml";
-/// A verb that no request has: an admission policy asks who has it (`deploy/policies/release-audits.yaml`).
+/// A verb that no request has. An admission policy checks which user has it (`deploy/policies/release-audits.yaml`).
 const ASKED_BY_POLICIES: &str = "record";
-/// What only thorough stories request: the approval by a pull request has a real Gitea for a forge.
+/// Requests that only thorough stories make. For an approval by a pull request, they run a real Gitea.
 const REQUESTED_BY_THOROUGH_STORIES: [&str; 1] = ["patch release.windlass.dev/plans/status"];
-/// What every authenticated user may request.
+/// Paths that every authenticated user may request.
 const DISCOVERY: [&str; 3] = ["/version", "/api", "/apis"];
-/// What every user may request about their own rights: the role `system:basic-user` of Kubernetes has it.
+/// A request that every user may make to read their own rights, by the role `system:basic-user` of Kubernetes.
 const OWN_RIGHTS: &str = "create authorization.k8s.io/selfsubjectaccessreviews";
 
-/// One rule of a role that the program has.
+/// One rule of an RBAC role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RoleRule {
     role: String,
@@ -33,7 +33,7 @@ struct RoleRule {
     verbs: Vec<String>,
 }
 
-/// A request, as a rule names it.
+/// A recorded request, with the verb, group and resource that a rule of RBAC would name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RightsRequest {
     verb: String,
@@ -53,7 +53,8 @@ impl RoleRule {
             && self.verbs.iter().any(|verb| *verb == "*" || *verb == request.verb)
     }
 
-    /// Whether a request needs this verb: an apply that creates an object needs that right, too.
+    /// Whether a request needs this verb. A server-side apply that creates an object also needs the right to create
+    /// it.
     fn uses(&self, verb: &str, request: &RightsRequest) -> bool {
         let is_it = request.verb == verb || (verb == "create" && request.verb == "patch");
         is_it && self.has_resource(request)
@@ -66,11 +67,11 @@ impl std::fmt::Display for RightsRequest {
     }
 }
 
-/// Fails where a request needs a right that the program does not have, or it has one that no request needs. Without the
-/// thorough stories, what only they request counts as requested.
+/// Fails if a request needs a right that windlass does not have, or if windlass has a right that no request needs.
+/// Without the thorough stories, the requests that only they make count as made.
 ///
 /// # Errors
-/// Names them.
+/// The rights that are missing, and those that no request needs.
 pub(crate) fn check(recorded: &Path, is_thorough: bool) -> anyhow::Result<()> {
     let mut requests = requests(recorded)?;
     ensure!(!requests.is_empty(), "no request was recorded in {}", recorded.display());
@@ -129,7 +130,7 @@ fn problems(
     problems
 }
 
-/// What was recorded, by every process.
+/// Reads the requests that all processes of the stories recorded.
 fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RightsRequest>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder)? {
@@ -139,7 +140,8 @@ fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RightsRequest>> {
     Ok(found)
 }
 
-/// A recorded line; nothing if every user may request that, or if no object can have such a name.
+/// Reads one recorded line. It gives nothing for a request that every user may make, or for a name that no object can
+/// have.
 fn request(line: &str) -> Option<RightsRequest> {
     let (verb, what) = line.split_once(' ')?;
     let is_discovery = |known: &str| what == known || what.starts_with(&format!("{known}/"));
@@ -154,7 +156,7 @@ fn request(line: &str) -> Option<RightsRequest> {
     })
 }
 
-/// The rules of roles that are bound, or of all where nothing is bound.
+/// Reads the rules of the roles that a binding names. Without any binding, it reads the rules of all roles.
 fn rules(text: &str) -> anyhow::Result<Vec<RoleRule>> {
     let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default());
     let documents = documents.context("a role cannot be read")?;

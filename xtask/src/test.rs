@@ -1,7 +1,8 @@
-//! `cargo xtask test`: what CI runs. Everything is compiled once, with the lints of clippy, and then run side by side.
+//! `cargo xtask test` runs the checks that CI runs. It compiles everything once with the lints of clippy, and then
+//! runs the tests side by side.
 //!
-//! Here: the options, and the order. Elsewhere: compiling (`build`), running programs side by side (`jobs`), which
-//! programs there are (`plan`), what a change can break (`affected`), where the time goes (`timings`).
+//! This module has the options and the order of steps. Other modules compile (`build`), run programs side by side
+//! (`jobs`), list the programs (`plan`), find what a change can break (`affected`) and report times (`timings`).
 
 mod affected;
 mod build;
@@ -50,10 +51,10 @@ pub(crate) struct TestOptions {
     filter: Option<String>,
 }
 
-/// Runs everything; the first step that fails ends it, once all programs of that step have ended.
+/// Runs all steps. After a step that fails no further one begins, but all programs of that step run to their end.
 ///
 /// # Errors
-/// Names the step that failed.
+/// The step that failed.
 pub(crate) fn run(options: &TestOptions) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut timings = TestTimings::default();
@@ -86,7 +87,7 @@ fn steps(options: &TestOptions, timings: &mut TestTimings) -> anyhow::Result<()>
         Ok::<_, anyhow::Error>(tests)
     };
     let tests = if has_stories {
-        // Compilers of Rust and Go share no lock.
+        // The Rust compiler and the Go compiler share no lock, so they run side by side.
         std::thread::scope(|scope| {
             let programs = scope.spawn(|| TestbedBinaries::ensure().map(drop));
             let tests = compile(timings);

@@ -1,13 +1,13 @@
-//! The rules of the project that no compiler checks, as tests: `cargo test -p xtask`.
+//! Tests of the project's rules that no compiler checks. `cargo test -p xtask` runs them.
 //!
-//! Here: finding files, and failing with a list of faults.
-//! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `layers`, `licence`), how often it is
-//! compiled (`features`), sizes of crates (`crate_sizes`), source files (`source_file`), leftovers of tools (`leftovers`),
-//! settings of the tools (`lints`), markup of web pages (`markup`), pages (`pages`), public items that nothing uses (`dead_code`), deletions without a gate
-//! (`removals`), tests of every kind (`kinds`), names of annotations (`annotations`), words (`words`), names (`names`), CRDs
-//! (`tools/crd-manifests`), recorded answers (`tools/conformance`).
+//! This module finds files, and fails with a list of faults. The submodules have the rules:
+//! * which crate may depend on which, and what may enter the tree (`dependencies`, `layers`, `licence`, `features`);
+//! * sizes, names and words of crates and files (`crate_sizes`, `source_file`, `names`, `words`, `leftovers`);
+//! * code that no lint checks (`dead_code`, `removals`, `kinds`, `annotations`, `markup`), lints (`lints`) and pages
+//!   (`pages`).
 //!
-//! Every check is a function over text or names that returns faults, so a bad example can show that it finds some.
+//! `tools/crd-manifests` checks the CRDs, and `tools/conformance` the recorded answers. Every check is a function
+//! over text or names that returns faults, so a bad example can show that it finds some.
 #![cfg(test)]
 
 mod annotations;
@@ -31,15 +31,16 @@ use std::path::{Path, PathBuf};
 
 use testbed::root;
 
-/// Folders that hold nothing of ours.
+/// Folders without files of the project.
 const FOREIGN: [&str; 2] = ["target", "node_modules"];
 
-/// Fails with everything that was found, a line each.
+/// Fails if there are faults, and prints each on a line.
 fn assert_none(faults: &[String]) {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
-/// Files below a folder of the checkout whose name ends so, as paths relative to the root, sorted.
+/// The files below a folder of the checkout whose names end in `ending`. The paths are relative to the root, and
+/// sorted.
 fn files(folder: &str, ending: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -65,14 +66,14 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
 }
 
-/// The text of a file of the checkout.
+/// Reads the text of a file of the checkout.
 fn read(path: impl Into<PathBuf>) -> String {
     let path = path.into();
     std::fs::read_to_string(root().join(&path))
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// What a TOML file of the checkout sets.
+/// Reads a TOML file of the checkout.
 fn settings(path: impl Into<PathBuf>) -> toml::Table {
     toml::from_str(&read(path)).unwrap()
 }

@@ -1,7 +1,7 @@
-//! Commands that are programs of their own, built when they are asked for: a developer who checks a page compiles no client
-//! of Kubernetes.
+//! Builds and starts the commands of `cargo xtask` that are programs of their own. A program is built only when a
+//! developer calls it. So checking a page does not compile a Kubernetes client.
 //!
-//! Here: building and starting them. Elsewhere: what they do (`tools/`, `e2e`), the list of commands (`main`).
+//! The programs are in `tools/` and `e2e`, and `main` has the list of commands.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,21 +19,21 @@ use testbed::root;
 /// How often a long build reports how far it is.
 const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A package with a program for developers, which is called as the package.
+/// A developer's program, which has the same name as its package.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeveloperTool(pub(crate) &'static str);
 
-/// Measurements.
+/// Benchmarks.
 pub(crate) const BENCH: DeveloperTool = DeveloperTool("bench");
-/// Answers of the original programs.
+/// Replays recorded answers of the original programs.
 pub(crate) const CONFORMANCE: DeveloperTool = DeveloperTool("conformance");
-/// The manifests of the CRDs.
+/// Writes the manifests of the CRDs.
 pub(crate) const CRD_MANIFESTS: DeveloperTool = DeveloperTool("crd-manifests");
 /// The demo.
 pub(crate) const DEMO: DeveloperTool = DeveloperTool("demo");
-/// Control planes.
+/// Starts control planes.
 pub(crate) const E2E: DeveloperTool = DeveloperTool("e2e");
-/// Crashes, random operations, random input, commits of public repositories.
+/// Tests with crashes, random operations, random input and commits of public repositories.
 pub(crate) const STRESS: DeveloperTool = DeveloperTool("stress");
 
 /// What a tool is given, `--help` among it.
@@ -51,7 +51,7 @@ impl ToolArguments {
     }
 }
 
-/// Cargo, as this command was started by it.
+/// A command that runs the same cargo that started this program.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -59,10 +59,10 @@ pub(crate) fn cargo() -> Command {
 }
 
 impl DeveloperTool {
-    /// Builds the tool, with other packages beside it.
+    /// Builds the program, together with other packages.
     ///
     /// # Errors
-    /// When something does not build; the compiler has said why.
+    /// When something does not build. The compiler has printed the reason.
     pub(crate) fn build(self, beside: &[&str]) -> anyhow::Result<()> {
         let mut command = cargo();
         command.args(["build", "--quiet", "--package", self.0]);
@@ -74,7 +74,7 @@ impl DeveloperTool {
         Ok(())
     }
 
-    /// The same, saying now and then how far it is and about how long it still takes.
+    /// Builds the program and prints its progress at times, with an estimate of the time that is left.
     ///
     /// # Errors
     /// As [`DeveloperTool::build`].
@@ -104,15 +104,15 @@ impl DeveloperTool {
         Ok(())
     }
 
-    /// Runs the tool as it was built last.
+    /// Runs the program in its last build.
     ///
     /// # Errors
-    /// When it fails; it has said why.
+    /// When the program fails. It has printed the reason.
     pub(crate) fn start(self, arguments: &[OsString]) -> anyhow::Result<()> {
         self.start_with(arguments, None)
     }
 
-    /// The same with a folder in the environment.
+    /// Runs the program in its last build, with a folder in an environment variable.
     ///
     /// # Errors
     /// As [`DeveloperTool::start`].
@@ -130,7 +130,7 @@ impl DeveloperTool {
         Ok(())
     }
 
-    /// Builds the tool and runs it.
+    /// Builds the program and runs it.
     ///
     /// # Errors
     /// As [`DeveloperTool::build`] and [`DeveloperTool::start`].
@@ -139,7 +139,7 @@ impl DeveloperTool {
         self.start(arguments)
     }
 
-    /// Where cargo puts it: beside this program.
+    /// The path of the built program. Cargo puts it beside this one.
     ///
     /// # Errors
     /// When this program itself is in no folder.
@@ -148,7 +148,7 @@ impl DeveloperTool {
     }
 }
 
-/// A program that cargo puts beside this one.
+/// The path of another program that cargo puts beside this one.
 ///
 /// # Errors
 /// When this program itself is in no folder.
@@ -158,7 +158,7 @@ pub(crate) fn beside(name: &str) -> anyhow::Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-/// How far cargo is.
+/// The progress of a cargo build.
 struct CargoProgress {
     all: usize,
     present: usize,
@@ -173,7 +173,7 @@ impl CargoProgress {
         Self { all, present: 0, compiled: 0, begun: now, said: now }
     }
 
-    /// Counts an artifact; a line now and then.
+    /// Counts a compiled artifact. It returns a line to print if the last line was long enough ago.
     fn next(&mut self, artifact: &Artifact, now: Instant) -> Option<String> {
         if artifact.target.kind.contains(&TargetKind::CustomBuild) {
             return None;
@@ -187,7 +187,8 @@ impl CargoProgress {
         Some(self.line(now.duration_since(self.begun)))
     }
 
-    /// The time that is left is an estimate: the crates that come last are the largest.
+    /// A line about the progress. The time that is left is only an estimate, because the crates that come last are
+    /// the largest.
     fn line(&self, took: Duration) -> String {
         let left = self.all.saturating_sub(self.present + self.compiled);
         let each = took / u32::try_from(self.compiled).unwrap_or(u32::MAX).max(1);
@@ -202,7 +203,7 @@ impl CargoProgress {
     }
 }
 
-/// Arguments that begin with the name of a command.
+/// The name of a command, and its arguments.
 pub(crate) fn with_name(name: &str, arguments: &ToolArguments) -> Vec<OsString> {
     let mut all = vec![OsString::from(name)];
     all.extend(arguments.as_slice().iter().cloned());

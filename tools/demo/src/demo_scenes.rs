@@ -1,7 +1,7 @@
-//! The scenes of the demo: each does something as a user would and sees it come true.
+//! The scenes of the demo. Each scene does what a user would do, and waits until windlass has reacted.
 //!
-//! Here: what is done, what must follow, how long that may take.
-//! Elsewhere: their order (`super`), how they are shown (`terminal_output`).
+//! A scene has its actions, the expected results and the time limits. `super` has their order, and `terminal_output`
+//! prints them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,22 +12,22 @@ use super::terminal_output::{command, fact, milliseconds, moment, output, typed}
 use super::{DemoSetup, FILES};
 use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
 
-/// How long objects and their pods may take to appear.
+/// How long objects and their Pods may take to appear.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long it may take until an object that was changed by hand is put back.
+/// How long windlass may take to correct an object that was changed by hand.
 const PUT_BACK: Duration = Duration::from_secs(10);
 
-/// How long a commit may take to arrive after it was announced.
+/// How long a commit may take to be applied after its announcement.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a suspended object is seen to stay as it is.
+/// For how long the demo shows that a suspended object stays unchanged.
 const SUSPENDED_DURATION: Duration = Duration::from_secs(2);
 
-/// In the order of their `dependsOn`.
+/// The Kustomizations in the order of their `dependsOn`.
 const PARTS: [&str; 3] = ["infrastructure", "database", "shop"];
 
-/// Arguments of kubectl that tell the source to look now.
+/// The arguments of kubectl that request a reconciliation of the source now.
 pub(super) fn reconcile_now(when: &str) -> Vec<String> {
     let request = format!("reconcile.fluxcd.io/requestedAt={when}");
     let fixed = ["-n", "flux-system", "annotate", "--overwrite", "gitrepository/fleet"];
@@ -41,7 +41,7 @@ fn sources_and_kustomizations() -> [WatchSelection; 2] {
     ]
 }
 
-/// The objects that came from the repository.
+/// The kinds of the objects that come from the repository.
 fn managed() -> [WatchSelection; 5] {
     let label = "kustomize.toolkit.fluxcd.io/name";
     [
@@ -53,16 +53,16 @@ fn managed() -> [WatchSelection; 5] {
     ]
 }
 
-/// What is known of a run of the first scene.
+/// The facts that the first scene observes.
 #[derive(Default)]
 struct DemoRunFacts {
-    /// Resource versions, which count all writes to the cluster.
+    /// The resource version at which each object appeared. Resource versions count all writes to the cluster.
     appeared: BTreeMap<String, u64>,
     ready: BTreeMap<String, u64>,
 }
 
 impl DemoRunFacts {
-    /// Checks that `object` was created after `part` had become Ready.
+    /// Checks that `object` was created after the Kustomization `part` had become Ready.
     fn check(&self, part: &str, object: &str) -> anyhow::Result<()> {
         let ready = self.ready.get(part).with_context(|| format!("{part} was never Ready"))?;
         let created =
@@ -73,7 +73,7 @@ impl DemoRunFacts {
 }
 
 impl DemoSetup {
-    /// Shows a command and runs it; what it prints is returned.
+    /// Prints a kubectl command, runs it, and returns its output.
     pub(super) fn kubectl<Argument: AsRef<str>>(
         &self,
         arguments: &[Argument],
@@ -92,7 +92,7 @@ impl DemoSetup {
         ObjectWatch::begin(self.installation.client(), selections).await
     }
 
-    /// A source and three Kustomizations are applied at once; their objects come one part after the other.
+    /// Applies a source and three Kustomizations at once. Their objects appear in the order of the dependencies.
     pub(super) async fn objects_appear_in_order(&mut self, commit: &str) -> anyhow::Result<()> {
         let git = self.installation.git();
         let text = include_str!("fleet.yaml").replace("URL", &git.url(&self.repository));
@@ -111,7 +111,7 @@ impl DemoSetup {
         self.show(&["-n", "shop", "get", "pods"])
     }
 
-    /// Objects are scaled, patched and deleted by hand.
+    /// Scales, patches and deletes objects by hand. windlass corrects each of them.
     pub(super) async fn edits_are_put_back(&mut self) -> anyhow::Result<()> {
         let mut watch = self.watch(&managed()).await?;
         let scale = ["-n", "shop", "scale", "deployment/shop", "--replicas=5"];
@@ -138,7 +138,8 @@ impl DemoSetup {
         self.show(&["-n", "shop", "get", "deployment/shop", "service/shop"])
     }
 
-    /// Does something by hand and waits until it is seen, then until it is undone.
+    /// Changes an object by hand. Then it waits until a watch shows the change, and until windlass has corrected the
+    /// object.
     async fn is_put_back(
         &self,
         watch: &mut ObjectWatch,
@@ -157,7 +158,7 @@ impl DemoSetup {
         Ok(())
     }
 
-    /// A commit changes two parts, one of which is suspended.
+    /// Commits a change of two Kustomizations, one of which is suspended. That one changes only after it is resumed.
     pub(super) async fn a_suspended_object_waits(&mut self, first: &str) -> anyhow::Result<()> {
         let all = [&sources_and_kustomizations()[..], &managed()[..]].concat();
         let mut watch = self.watch(&all).await?;
@@ -249,7 +250,7 @@ impl DemoSetup {
     }
 }
 
-/// Tells what appears and becomes Ready until all parts are.
+/// Prints each object that appears and each Kustomization that becomes Ready, until all Kustomizations are Ready.
 async fn follow_order(watch: &mut ObjectWatch, commit: &str) -> anyhow::Result<DemoRunFacts> {
     let begun = Instant::now();
     let mut order = DemoRunFacts::default();

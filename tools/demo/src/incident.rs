@@ -1,7 +1,7 @@
-//! The scenes beyond Git: a chart becomes a release, a bundle in S3 becomes objects, an incident holds the release.
+//! The scenes without Git. A chart is installed as a release, a bundle in S3 is applied, and an engineer suspends the
+//! release during an incident.
 //!
-//! Elsewhere: their order (`super`), the scenes of the repository (`demo_scenes`), how all are shown
-//! (`terminal_output`).
+//! `super` has the order of scenes, `demo_scenes` the scenes with the repository, and `terminal_output` prints them.
 
 use std::time::{Duration, Instant};
 
@@ -16,27 +16,27 @@ use super::terminal_output::{command, fact, milliseconds, moment};
 use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
 use e2e::servers::chart_archive::{digest, pack};
 
-/// How long what was asked for may take.
+/// How long windlass may take to do what a scene requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a suspended release is seen to stay as it is.
+/// For how long the demo shows that a suspended release stays unchanged.
 const SUSPENDED_DURATION: Duration = Duration::from_secs(2);
 
-/// The files of the chart; `VERSION` is each one's.
+/// The files of the chart. `VERSION` is replaced by the version of the chart.
 const CHART: [(&str, &str); 3] = [
     ("Chart.yaml", include_str!("chart/Chart.yaml")),
     ("values.yaml", include_str!("chart/values.yaml")),
     ("templates/deployment.yaml", include_str!("chart/templates/deployment.yaml")),
 ];
 
-/// The servers of these scenes.
+/// The servers of these scenes: a chart repository and an S3 bucket.
 pub(super) struct IncidentDemoServers {
     charts: WebServer,
     s3: S3Server,
 }
 
 impl IncidentDemoServers {
-    /// Starts both, with the first version of everything.
+    /// Starts both servers, with the first version of the chart and of the bundle.
     pub(super) async fn start() -> anyhow::Result<Self> {
         let servers = Self { charts: WebServer::start().await?, s3: S3Server::start().await? };
         servers.publish(&["1.0.0"])?;
@@ -49,7 +49,7 @@ impl IncidentDemoServers {
         format!("http://{}", self.charts.address())
     }
 
-    /// The repository has exactly these versions of the chart.
+    /// Makes the chart repository have exactly these versions of the chart.
     fn publish(&self, versions: &[&str]) -> anyhow::Result<()> {
         let mut index = "apiVersion: v1\nentries:\n  web:\n".to_owned();
         for version in versions {
@@ -66,7 +66,7 @@ impl IncidentDemoServers {
         Ok(())
     }
 
-    /// Puts a bundle into the bucket: an archive of one ConfigMap.
+    /// Puts a bundle into the bucket. The bundle is an archive with one ConfigMap.
     async fn push(&self, text: &str) -> anyhow::Result<()> {
         let manifest = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: banner\n  namespace: shop\ndata:\n  text: {text}\n"
@@ -100,13 +100,13 @@ impl DemoSetup {
         ObjectWatch::begin(self.installation.client(), &all).await
     }
 
-    /// Tells a source to look now.
+    /// Requests a reconciliation of a source now.
     fn refresh(&self, source: &str, when: &str) -> anyhow::Result<()> {
         let request = format!("reconcile.fluxcd.io/requestedAt={when}");
         self.kubectl(&["-n", "flux-system", "annotate", "--overwrite", source, &request]).map(drop)
     }
 
-    /// A chart and a bundle are installed; a new version of each replaces it.
+    /// Installs a chart and a bundle. Then a new version of each replaces the first one.
     pub(super) async fn a_chart_and_a_bundle(
         &self,
         servers: &IncidentDemoServers,
@@ -146,7 +146,8 @@ impl DemoSetup {
         self.show(&["-n", "shop", "get", "helmreleases"])
     }
 
-    /// An engineer on call suspends the release and scales it; everything else goes on; one edit ends it.
+    /// An engineer on call suspends the release and scales its Deployment. All other objects are reconciled
+    /// meanwhile. One edit resumes the release.
     pub(super) async fn an_incident(&self, servers: &IncidentDemoServers) -> anyhow::Result<()> {
         let mut watch = self.watch_delivery().await?;
         self.kubectl(&[

@@ -1,8 +1,9 @@
-//! `cargo xtask demo`: windlass at work on a real control plane, step by step.
+//! `cargo xtask demo` shows windlass at work on a real control plane, step by step.
 //!
-//! Here: the order of the scenes, and what remains to be seen afterwards.
-//! Elsewhere: the scenes (`demo_scenes`, `incident`), how they are shown (`terminal_output`, `terminal_svg`), the
-//! manifests (`repository/`, `chart/`, `fleet.yaml`, `releases.yaml`), starting everything (`e2e::installation`).
+//! This module has the order of scenes, and the hints for the user after them.
+//! * `demo_scenes` and `incident` have the scenes; `terminal_output` and `terminal_svg` print them.
+//! * The manifests are in `repository/`, `chart/`, `fleet.yaml` and `releases.yaml`.
+//! * `e2e::installation` starts the control plane and windlass.
 #![expect(clippy::print_stderr, reason = "a command for people")]
 
 mod demo_scenes;
@@ -39,7 +40,7 @@ struct DemoOptions {
     picture: Option<PathBuf>,
 }
 
-/// The first commit of the repository.
+/// The files of the repository's first commit.
 const FILES: [(&str, &str); 6] = [
     ("infrastructure/namespace.yaml", include_str!("repository/infrastructure/namespace.yaml")),
     ("infrastructure/settings.yaml", include_str!("repository/infrastructure/settings.yaml")),
@@ -49,20 +50,21 @@ const FILES: [(&str, &str); 6] = [
     ("shop/service.yaml", include_str!("repository/shop/service.yaml")),
 ];
 
-/// What the scenes are played with.
+/// The installation and the repository that the scenes use.
 struct DemoSetup {
     installation: TestInstallation,
     repository: StoryGitRepository,
 }
 
-/// Starts everything, plays the scenes and, unless `--once`, leaves everything running until Ctrl-C.
+/// Starts the cluster, the Git server and windlass, and plays the scenes. Without `--once` all of them then run until
+/// Ctrl-C.
 ///
 /// # Errors
-/// The scene that did not come true within its limit, with the objects' state and the end of windlass's log.
+/// The scene that did not reach its result in time, with the state of its objects and the end of windlass's log.
 fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let begun = Instant::now();
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    // Built meanwhile where it is not there: the first acts do not need it.
+    // The servers are built in the background if they are missing, because the first scenes do not need them.
     let servers = has_go().then(|| runtime.spawn(incident::IncidentDemoServers::start()));
     let installation = match &options.kubeconfig {
         Some(kubeconfig) => {
@@ -76,7 +78,7 @@ fn run(options: &DemoOptions) -> anyhow::Result<()> {
         if let Err(error) = demo.play_repository().await {
             return Err(demo.installation.explain(&error));
         }
-        // They are there for as long as everything keeps running.
+        // The servers are kept until the demo ends.
         let servers = match servers {
             Some(servers) => Some(servers.await.context("a server panicked")??),
             None => None,
@@ -92,7 +94,7 @@ fn run(options: &DemoOptions) -> anyhow::Result<()> {
             ),
         }
         if let Some(file) = &options.picture {
-            // Where the files of this demo are says nothing to those who see the picture.
+            // The picture does not show the temporary folder of the repository, which means nothing to its readers.
             let folder = format!("{}/", demo.installation.git().folder().display());
             let said =
                 terminal_output::said().iter().map(|line| line.replace(&folder, "")).collect();
@@ -139,7 +141,7 @@ impl DemoSetup {
         self.installation.check()
     }
 
-    /// Says how to go on alone.
+    /// Prints how the user can continue alone.
     fn invite(&self) -> anyhow::Result<()> {
         let installation = &self.installation;
         let url = installation.git().url(&self.repository);
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!(found, known);
     }
 
-    /// clap finds out that a command is put together wrongly only when that command is used.
+    /// clap reports a faulty definition of a command only when that command is used. This test uses every command.
     #[test]
     fn every_command_is_put_together_right() {
         DemoOptions::command().debug_assert();

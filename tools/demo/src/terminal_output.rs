@@ -1,38 +1,38 @@
-//! How the demo speaks: titles, what a user would type, what came of it and when.
+//! Prints the demo in the terminal: titles, commands, their output, and the results with times.
 //!
-//! Elsewhere: colours and steps of work (`testbed::progress`).
+//! `testbed::progress` has colours and progress lines.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use testbed::progress::{bold, dim, green};
 
-/// What was said so far, without colours.
+/// The lines that were printed so far, without colours.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What was said so far, a line each.
+/// The lines that were printed so far.
 pub(super) fn said() -> Vec<String> {
     SAID.lock().clone()
 }
 
-/// Says a line: as a terminal shows it, and as it is without colours.
+/// Prints a line with colours, and records it without them.
 fn say(shown: &str, plain: String) {
     eprintln!("{shown}");
     SAID.lock().push(plain);
 }
 
-/// Begins a scene.
+/// Prints the title of a scene.
 pub(super) fn title(text: &str) {
     say("", String::new());
     say(&format!("{} {}", bold("▶"), bold(text)), format!("▶ {text}"));
 }
 
-/// What a user would type.
+/// Prints a command as a user would type it.
 pub(super) fn command(line: &str) {
     say(&format!("  {} {line}", dim("$")), format!("  $ {line}"));
 }
 
-/// What a program prints.
+/// Prints the output of a program.
 pub(super) fn output(text: &str) {
     for line in text.trim_end().lines() {
         let line = format!("    {line}");
@@ -40,28 +40,28 @@ pub(super) fn output(text: &str) {
     }
 }
 
-/// Something that came true.
+/// Prints a result that was reached.
 pub(super) fn fact(text: &str) {
     say(&format!("  {} {text}", green("✔")), format!("  ✔ {text}"));
 }
 
-/// Something that happened, and when.
+/// Prints an event, and how long after `since` it happened.
 pub(super) fn moment(since: Instant, at: Instant, text: &str) {
     let after = format!("{:>6.2} s", at.saturating_duration_since(since).as_secs_f64());
     say(&format!("  {} {text}", dim(&after)), format!("  {after} {text}"));
 }
 
-/// `63 ms`.
+/// A duration as text, such as `63 ms`.
 pub(super) fn milliseconds(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// The command line of kubectl with these arguments, as it is typed into a shell.
+/// The command line of kubectl with these arguments, as a user would type it into a shell.
 pub(super) fn typed<Argument: AsRef<str>>(arguments: &[Argument]) -> String {
     let mut line = "kubectl".to_owned();
     for argument in arguments.iter().map(AsRef::as_ref) {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+%@".contains(c);
-        // A part that the shell is to fill in is not quoted.
+        // An argument with a command substitution is printed in its own quotes, because the shell has to evaluate it.
         if argument.contains("\"$(") || argument.chars().all(is_plain) {
             line.push_str(&format!(" {argument}"));
         } else {

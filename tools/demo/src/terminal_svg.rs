@@ -1,15 +1,15 @@
-//! What the demo printed, as a picture: an SVG of a terminal, for the README.
+//! Draws the output of the demo as an SVG of a terminal, for the README.
 
 use std::fmt::Write as _;
 
-/// Size of a character and of a line, in pixels, at the font size below.
+/// The width of a character and the height of a line in pixels, at the font size below.
 const CHARACTER_WIDTH: f64 = 7.83;
 const LINE_HEIGHT: usize = 18;
 const FONT_SIZE: usize = 13;
-/// Space around the text, and the height of the bar above it.
+/// The space around the text, and the height of the bar above it.
 const TEXT_MARGIN_PIXELS: usize = 16;
 const BAR_HEIGHT: usize = 30;
-/// Longer lines are cut.
+/// The number of characters after which a line is cut.
 const MAX_COLUMNS: usize = 118;
 
 const BACKGROUND: &str = "#1b1f27";
@@ -17,7 +17,8 @@ const TEXT: &str = "#d6dae2";
 const DIM: &str = "#8089a0";
 const GREEN: &str = "#8cc265";
 
-/// The picture of lines, the styles of which are shown by their first characters, as the demo writes them.
+/// Draws the lines. The first characters of a line say its style, because the demo begins each style with its own
+/// sign.
 pub(super) fn svg(lines: Vec<String>) -> String {
     let lines: Vec<String> = lines.into_iter().map(|line| cut(&line)).collect();
     let columns = lines.iter().map(|line| line.chars().count()).max().unwrap_or_default();
@@ -71,7 +72,7 @@ fn cut(line: &str) -> String {
     line.chars().take(MAX_COLUMNS - 1).chain(['…']).collect()
 }
 
-/// Text of XML; what no XML can have is left out.
+/// Escapes a text for XML, and leaves out characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! `cargo xtask crash`: windlass is killed at every single write, and nothing is lost.
+//! `cargo xtask crash` kills windlass at every single write to the API server, and verifies that nothing is lost.
 //!
-//! Here: the command line, the order of runs, the verdict. Elsewhere: which cut points (`crash_points`), one run
-//! (`attempt`), what is compared (`snapshot`), the work that is cut into (`scenario`), the proxy that cuts
-//! (`e2e::api_proxy`).
+//! This module has the command line, the order of runs and the verdict. Submodules choose the writes
+//! (`crash_points`), play one run (`attempt`), compare the results (`snapshot`) and describe the work (`scenario`).
+//! The proxy that cuts connections is `e2e::api_proxy`.
 
 mod attempt;
 mod crash_points;
@@ -35,7 +35,7 @@ use scenario::staged_rollout::StagedRolloutScenario;
 use testbed::machine;
 use testbed::progress::{dim, green, red, spell, step};
 
-/// How many violations of one cut are shown at once; the list at the end has all.
+/// How many violations of one cut are shown during the run. The list at the end shows all.
 const MAX_VIOLATIONS_SHOWN: usize = 5;
 
 /// Which cuts are made.
@@ -61,10 +61,10 @@ pub(crate) struct CrashTestOptions {
     scenario: Option<String>,
 }
 
-/// Cuts, and prints what came of it.
+/// Runs all scenarios with their cuts, and prints a table of the results.
 ///
 /// # Errors
-/// When a law was broken, or windlass did not even do the work without a cut.
+/// When a law was broken, or windlass did not finish a scenario without any cut.
 pub(crate) fn run(options: &CrashTestOptions) -> anyhow::Result<()> {
     step("what the machine needs", machine::ensure)?;
     step("windlass itself", || installation::make(installation::BuildProfile::Debug))?;
@@ -89,21 +89,21 @@ pub(crate) fn run(options: &CrashTestOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A scenario, and what tries it.
+/// A scenario, and the function that runs it.
 struct ScenarioEntry {
     name: &'static str,
     explore:
         for<'a> fn(&'a CrashTestOptions) -> LocalBoxFuture<'a, anyhow::Result<CrashTestReport>>,
 }
 
-/// What trying a scenario came to.
+/// The result of a scenario with all of its cuts.
 struct CrashTestReport {
-    /// How many cut points there were.
+    /// How many cuts were made.
     points: usize,
     violations: Vec<String>,
 }
 
-/// Every scenario.
+/// The list of all scenarios.
 fn entries() -> [ScenarioEntry; 12] {
     [
         entry::<KustomizationScenario>(),
@@ -125,7 +125,7 @@ fn entry<S: CrashScenario + 'static>() -> ScenarioEntry {
     ScenarioEntry { name: S::NAME, explore: |options| explore::<S>(options).boxed_local() }
 }
 
-/// One scenario without a cut, then with each.
+/// Runs one scenario without a cut, and then once for each cut.
 async fn explore<S: CrashScenario>(options: &CrashTestOptions) -> anyhow::Result<CrashTestReport> {
     let begun = Instant::now();
     let name = S::NAME;
@@ -168,7 +168,7 @@ async fn explore<S: CrashScenario>(options: &CrashTestOptions) -> anyhow::Result
     Ok(CrashTestReport { points: total, violations })
 }
 
-/// Prints one line of the table; returns what went wrong.
+/// Prints one line of the table, and returns the violations.
 fn report(
     point: CrashPoint,
     outcome: &anyhow::Result<CrashRunReport>,

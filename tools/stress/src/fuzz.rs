@@ -1,12 +1,14 @@
-//! `cargo xtask fuzz`: what tenants write, changed at random and given to what reads it.
+//! `cargo xtask fuzz` changes inputs of tenants at random, and gives them to the code that reads them.
 //!
-//! Every input is read or refused: no panic, no signal, no hang, no more memory than a limit. An input that breaks this is
-//! kept. Inputs that did so once, and some to begin with, are in `e2e/fuzz/<target>`, and are read again before anything
-//! new is tried.
+//! The code has to accept or reject every input without a panic, a signal or a hang, and within a memory limit. An
+//! input that breaks this rule is kept. `e2e/fuzz/<target>` has first inputs and all that broke the rule once. These
+//! are read again before any new input.
 //!
-//! Here: the targets and the command line. A target is one file (`cel`, `yaml`, …) and a line in [`TARGETS`]. Elsewhere:
-//! reading inputs in a process that may die of it (`rounds`), changing bytes (`mutate`), whole charts and overlays
-//! (`cases`), objects on a control plane (`spec`).
+//! This module has the targets and the command line. A target is one file (`cel`, `yaml`, …) and a line in
+//! [`TARGETS`].
+//! * `rounds` reads inputs in a process of its own, which an input may kill.
+//! * `mutate` changes bytes, and `cases` whole charts and overlays.
+//! * `spec` changes objects on a control plane.
 
 mod archive;
 mod cases;
@@ -34,21 +36,21 @@ use clap::{Args, Subcommand};
 use conformance::corpus::CorpusKind;
 use testbed::progress::red;
 
-/// What reads something that tenants write.
+/// A fuzz target: code that reads an input of tenants.
 pub(crate) struct FuzzTarget {
-    /// Its name, and that of the folder with its inputs.
+    /// The name of the target, and of the folder with its inputs.
     name: &'static str,
-    /// Bytes of stack that it has where it is used.
+    /// The stack size in bytes, as large as where windlass runs the code.
     stack: usize,
-    /// What its inputs are made of.
+    /// The words from which inputs are made.
     words: &'static mutate::LanguageWords,
-    /// Recorded cases of `e2e/conformance` whose strings are inputs too.
+    /// Files of recorded cases in `e2e/conformance` whose strings are inputs, too.
     recorded: &'static [&'static str],
-    /// Reads an input.
+    /// The function that reads an input.
     read: fn(&[u8]),
 }
 
-/// The stack of a target whose parser has threads of its own: that of any thread.
+/// The usual stack size of a thread. It is for targets whose parser starts its own threads.
 const USUAL_STACK: usize = 2 << 20;
 
 const TARGETS: [&FuzzTarget; 12] = [
@@ -122,16 +124,16 @@ pub(crate) struct FuzzOptions {
 }
 
 impl FuzzOptions {
-    /// How long it takes.
+    /// For how long the target runs.
     fn time(&self) -> Duration {
         Duration::from_secs(u64::from(self.minutes) * 60)
     }
 }
 
-/// Changes and reads.
+/// Runs a fuzz command.
 ///
 /// # Errors
-/// When something was found, or nothing could be run.
+/// When an input broke the rule, or a target could not run.
 pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
     let of = |target, options: &FuzzOptions| rounds::run(target, options.time(), options.seed);
     match command {
@@ -156,10 +158,10 @@ pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All targets, for a time together; one that finds something does not end the others.
+/// Runs all targets, which share the time. A target that finds a fault does not end the others.
 ///
 /// # Errors
-/// When something was found, or nothing could be run.
+/// When an input broke the rule, or a target could not run.
 pub(crate) fn all(time: Duration) -> anyhow::Result<()> {
     let corpora = [("template", CorpusKind::Charts), ("overlay", CorpusKind::Overlays)];
     let part = time / (TARGETS.len() + corpora.len()) as u32;

@@ -1,8 +1,8 @@
-//! `cargo xtask crash`, `soak`, `fuzz` and `replay`: tests that try to break windlass, or to find a wrong prediction.
+//! `cargo xtask crash`, `soak`, `fuzz` and `replay` try to break windlass, or to find a wrong prediction.
 //!
-//! Here: the command line. Elsewhere: killing it at every write (`crash`), everything at random (`soak`), input that was
-//! changed at random (`fuzz`), commits of public repositories (`replay`), the law that what is live is in an inventory
-//! (`ownership`).
+//! This module has the command line. The submodules kill windlass at every write (`crash`), run random operations
+//! (`soak`), change inputs at random (`fuzz`) and replay commits of public repositories (`replay`). `ownership`
+//! checks that every live object is in an inventory.
 #![expect(
     clippy::print_stderr,
     reason = "commands for people; results that are data go to standard output"
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 mod tests {
     use clap::CommandFactory as _;
 
-    /// clap finds out that a command is put together wrongly only when that command is used.
+    /// clap reports a faulty definition of a command only when that command is used. This test uses every command.
     #[test]
     fn every_command_is_put_together_right() {
         super::StressArguments::command().debug_assert();

@@ -1,7 +1,7 @@
-//! Whose objects there are: what is live and carries our owner labels, and what inventories say.
+//! Finds the objects of owners, by their owner labels and by the inventories.
 //!
-//! Here: reading both, the law that what is live is recorded, and which kinds are served. Elsewhere: who asks (`crash`, `soak`,
-//! `replay`).
+//! This module reads both, and checks the law that every live object is in its owner's inventory. It also finds which
+//! kinds the API server serves. `crash`, `soak` and `replay` use it.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{ApiCapabilities, Discovery};
 
-/// The label that names the Kustomization's namespace.
+/// The label with the namespace of the Kustomization.
 const OWNER_NAMESPACE: &str = "kustomize.toolkit.fluxcd.io/namespace";
 
-/// The label that names the Kustomization.
+/// The label with the name of the Kustomization.
 pub(crate) const OWNER_NAME: &str = "kustomize.toolkit.fluxcd.io/name";
 
-/// A kind by API version and name.
+/// A kind by its API version and its name.
 pub(crate) fn kind(api_version: &str, kind: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// A kind as the API server serves it, in the preferred version of its group or else in another one: a group may have kinds that
-/// its preferred version lacks, as `Receiver` is in `v1` and `Provider` is in `v1beta3`.
+/// A kind in the preferred version of its group, or else in another version. A preferred version may lack kinds:
+/// `Receiver` is in `v1`, and `Provider` only in `v1beta3`.
 pub(crate) fn served_kind(discovery: &Discovery, group: &str, kind: &str) -> Option<ApiResource> {
     let group = discovery.get(group)?;
     let versions = std::iter::once(group.preferred_version_or_latest()).chain(group.versions());
@@ -52,11 +52,11 @@ pub(crate) fn helm_releases() -> ApiResource {
 
 /// A kind whose objects own others.
 pub(crate) struct OwnerKind {
-    /// The kind.
+    /// The kind of the owner.
     pub(crate) kind: ApiResource,
-    /// The label that names the owner.
+    /// The label with the owner's name.
     pub(crate) name: &'static str,
-    /// The label that gives its namespace.
+    /// The label with the owner's namespace.
     pub(crate) namespace: &'static str,
 }
 
@@ -80,8 +80,8 @@ impl OwnerKind {
     }
 }
 
-/// The objects that belong to owners in a namespace, by the id that an inventory would have. Objects that are
-/// being deleted are left out: their end is certain.
+/// The objects of the owners in a namespace, by their inventory ids. Objects that are being deleted are left out,
+/// because their deletion is certain.
 pub(crate) async fn live(
     client: &Client,
     kinds: &[ApiResource],
@@ -93,12 +93,12 @@ pub(crate) async fn live(
     for kind in kinds {
         let api = Api::<DynamicObject>::all_with(client.clone(), kind);
         let list = match api.list(&owned).await {
-            // A kind that is defined by the work itself is not always there.
+            // The work itself may define the kind, so the API server may not serve it yet.
             Err(kube::Error::Api(status)) if status.code == 404 => continue,
             list => list.with_context(|| format!("cannot list {}", kind.kind))?,
         };
         for mut object in list.items {
-            // The objects of hooks have no owner once they have run.
+            // The objects of hooks have no owner after the hook has run.
             let annotations = object.metadata.annotations.as_ref();
             let is_hook = annotations.is_some_and(|it| it.contains_key("helm.sh/hook"));
             if object.metadata.deletion_timestamp.is_some() || is_hook {
@@ -119,7 +119,7 @@ pub(crate) async fn live(
     Ok(found)
 }
 
-/// What the inventories of a namespace's owners hold: the id, and which of them has it.
+/// The ids in the inventories of a namespace's owners. Each has the name of its owner.
 pub(crate) async fn recorded(
     client: &Client,
     owner: &OwnerKind,
@@ -134,7 +134,7 @@ pub(crate) async fn recorded(
     Ok(entries.collect())
 }
 
-/// Live objects that their owner's inventory does not have: after a crash they would never be deleted.
+/// Live objects that are not in the inventory of their owner. windlass would never delete them after a crash.
 pub(crate) fn unrecorded(
     live: &BTreeMap<String, DynamicObject>,
     recorded: &BTreeMap<String, String>,
@@ -148,7 +148,7 @@ pub(crate) fn unrecorded(
     lost.map(|(id, _)| format!("{id} is live and in no inventory of its owner")).collect()
 }
 
-/// What inventories have and is not live.
+/// The ids in inventories without a live object.
 pub(crate) fn absent(
     live: &BTreeMap<String, DynamicObject>,
     recorded: &BTreeMap<String, String>,

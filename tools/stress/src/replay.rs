@@ -1,11 +1,13 @@
-//! `cargo xtask replay`: the last commits of a GitOps repository, planned by `windlass plan` and then applied in a cluster.
+//! `cargo xtask replay` plans the last commits of a GitOps repository with `windlass plan`, and then applies them in
+//! a cluster.
 //!
-//! A plan is right if it names the objects that the cluster adds, changes and deletes, for each applier. Nothing of the
-//! repository is kept, and nothing is fetched from elsewhere: `what_is_compared` says what that means.
+//! A plan is right if, for each applier, it names the objects that the cluster adds, changes and deletes. Nothing of
+//! the repository is kept, and nothing is fetched from other hosts. `what_is_compared` explains the limits of that.
 //!
-//! Here: the command line, the commits in their order, the table. Elsewhere: the commits with changed manifests
-//! (`replayed_history`, `manifest_rewriting`), both programs (`plan_command`), the cluster (`replay_cluster`), what happened
-//! in it (`inventories`), whether that was predicted (`verdict`).
+//! This module has the command line, the order of commits and the table.
+//! * `replayed_history` and `manifest_rewriting` make the commits with changed manifests.
+//! * `plan_command` runs both programs, and `replay_cluster` the cluster.
+//! * `inventories` reads what happened, and `verdict` compares it with the plan.
 
 mod inventories;
 mod manifest_rewriting;
@@ -35,13 +37,13 @@ use replay_cluster::{AddedPrerequisites, EntryKustomization, ReplayCluster};
 use replayed_history::{ReplayedCommit, ReplayedHistory, clone_for_plans, remote_url};
 use verdict::{ApplierStep, ApplierVerdict, VerdictCounts, VerdictTally, id_of};
 
-/// The largest part of verdicts that may be unknown, in percent.
+/// The largest share of verdicts that may be unknown, in percent.
 const MAX_UNKNOWN_PERCENT: usize = 10;
 
-/// How many reasons of unknown verdicts are shown.
+/// How many reasons of unknown verdicts are printed.
 const MAX_SHOWN_REASONS: usize = 40;
 
-/// How many characters of each are shown.
+/// How many characters of a reason are printed.
 const MAX_REASON_CHARACTERS: usize = 400;
 
 /// Which commits of which repository.
@@ -66,10 +68,10 @@ pub(crate) struct ReplayOptions {
     flux_local: Option<PathBuf>,
 }
 
-/// Replays, and prints the table.
+/// Replays the commits, and prints the table.
 ///
 /// # Errors
-/// A plan was wrong, or too much was unknown; the test bed or a program failed.
+/// A plan was wrong, too much was unknown, or the test bed or a program failed.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
 pub(crate) fn run(options: &ReplayOptions) -> anyhow::Result<()> {
     step("what the machine needs", machine::ensure)?;
@@ -119,14 +121,14 @@ pub(crate) fn run(options: &ReplayOptions) -> anyhow::Result<()> {
     report.judge()
 }
 
-/// What came of all commits.
+/// The results of all commits.
 #[derive(Debug, Default)]
 struct ReplayReport {
     tally: VerdictTally,
-    /// The first and the last commit.
+    /// The first and the last commit of the run, as text.
     range: String,
     commits: usize,
-    /// HelmReleases whose charts are elsewhere.
+    /// HelmReleases whose charts are in other sources.
     unrendered: BTreeSet<ObjectId>,
     rewrites: RewriteCounts,
     added: AddedPrerequisites,
@@ -146,7 +148,7 @@ struct CommitReplay<'r> {
 }
 
 impl CommitReplay<'_> {
-    /// Applies the first commit, and plans and applies the others.
+    /// Applies the first commit. Then it plans and applies each of the others.
     async fn all(&mut self, history: &ReplayedHistory) -> anyhow::Result<()> {
         let (Some(first), Some(last)) = (history.commits.first(), history.commits.last()) else {
             bail!("there are no commits");
@@ -167,11 +169,11 @@ impl CommitReplay<'_> {
         Ok(())
     }
 
-    /// Plans a commit, applies it, and compares.
+    /// Plans a commit, applies it, and compares both.
     async fn step(&mut self, base: &ReplayedCommit, head: &ReplayedCommit) -> anyhow::Result<()> {
         let mut timed = self.plan(base, head)?;
         if self.cluster.prepare(&timed.plan, &self.rewriting.kinds).await? {
-            // What was added is among the facts, such as scopes.
+            // The facts of the cluster, such as scopes of kinds, include the added objects.
             timed = self.plan(base, head)?;
         }
         self.report.plan_times.push(timed.took);
@@ -224,7 +226,7 @@ impl CommitReplay<'_> {
         Ok(())
     }
 
-    /// Plans a commit with the facts of the cluster as it is.
+    /// Plans a commit with the present facts of the cluster.
     fn plan(&self, base: &ReplayedCommit, head: &ReplayedCommit) -> anyhow::Result<TimedPlan> {
         self.plans.export_facts(self.cluster.story.kubeconfig())?;
         self.plans.plan(&base.sha, &head.sha)
@@ -237,13 +239,13 @@ impl CommitReplay<'_> {
     }
 }
 
-/// How far the replay is.
+/// Prints the progress of the replay.
 fn report_step(what: &str, text: &str) {
     eprintln!("  {what} {}", dim(text));
 }
 
 impl ReplayReport {
-    /// The table, and what it means.
+    /// The table with its explanation.
     fn text(&self) -> String {
         let mut text = format!("{} commits, from {}\n\n", self.commits, self.range);
         text.push_str(&self.table());
@@ -266,7 +268,7 @@ impl ReplayReport {
         text
     }
 
-    /// A row for each applier of which more is to be said than that nothing changed.
+    /// The table. It has a row for each applier, except those where nothing changed.
     fn table(&self) -> String {
         let is_quiet = |it: &VerdictCounts| it.unchanged == it.total();
         let width = self.tally.appliers.keys().map(|it| it.subject().len()).max();
@@ -332,7 +334,7 @@ impl ReplayReport {
     }
 }
 
-/// What the numbers are about, and what was done to the repository.
+/// Explains which appliers the numbers include, and how the repository was changed.
 fn what_is_compared(report: &ReplayReport) -> String {
     let ReplayReport { unrendered, rewrites, added, tally, .. } = report;
     let sums = tally.sums();

@@ -1,12 +1,13 @@
-//! `cargo xtask soak`: everything at once and at random, for a given time.
+//! `cargo xtask soak` runs random operations at the same time, for a given time.
 //!
-//! Rounds of pushes, edits and deletions by hand, suspensions, deleted and re-created Kustomizations, faults of the API
-//! server, and kills. After each round everything must come to be as it should without being asked, within a limit.
+//! The operations are pushes, edits and deletions by hand, suspensions, Kustomizations that are deleted and created
+//! again, faults of the API server, and kills. After each round windlass has to reach the desired state within a
+//! limit, without a request.
 //!
 //! At the end, every write to a managed object has to be in exactly one ReleaseAudit.
 //!
-//! Here: the command line, the rounds, the verdict. Elsewhere: what should be (`soak_model`), what is done
-//! (`operations`), what is (`soak_environment`), what was audited (`audits`).
+//! This module has the command line, the rounds and the verdict. Submodules have the desired state (`soak_model`),
+//! choose operations (`operations`), perform them (`soak_environment`) and check the audits (`audits`).
 
 mod audits;
 mod operations;
@@ -45,26 +46,26 @@ pub(crate) struct SoakOptions {
     other: Option<PathBuf>,
 }
 
-/// Half of them with kills, the others to see what becomes of memory.
+/// The least number of rounds. The first half has kills, and the second half measures memory.
 const FEWEST_ROUNDS: u64 = 8;
 
-/// So that what went wrong did so not long ago.
+/// The longest round. It is short, so that a fault happened not long before it is found.
 const LONGEST_ROUND: Duration = Duration::from_secs(60);
 
-/// Between two deeds, on average.
+/// The average time between two operations.
 const OPERATION_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Within what time after a round everything is as it should be.
+/// How long windlass may take after a round to reach the desired state.
 const SETTLE_LIMIT: Duration = Duration::from_secs(90);
 
-/// By how much memory may grow: a share of what it was, and this besides.
+/// How much memory may grow: a percentage of the first sample, and a fixed amount in addition.
 const GROWTH_PERCENT: u64 = 30;
 const GROWTH_KIB: u64 = 10 << 10;
 
-/// Soaks, and says how it went.
+/// Runs the rounds, and prints the results.
 ///
 /// # Errors
-/// What was not as it should be, with the seed; or memory that grew.
+/// The differences from the desired state with the seed, or memory that grew too much.
 pub(crate) fn run(options: &SoakOptions) -> anyhow::Result<()> {
     let seed = options.seed.unwrap_or_else(RandomSequence::seed);
     eprintln!("seed {seed}");
@@ -86,7 +87,7 @@ async fn soak(options: &SoakOptions, seed: u64) -> anyhow::Result<()> {
     let mut environment = SoakEnvironment::begin(&model, options.other.clone()).await?;
     let took = settle(&mut environment, &mut model).await?;
     eprintln!("{} Kustomizations are Ready after {}", options.kustomizations, spell(took));
-    // Memory is only comparable within one life of the process.
+    // Memory can only be compared while the same process runs, so the second half has no kills.
     let lives_until = rounds / 2;
     let mut memory = Vec::new();
     for round in 1..=rounds {
@@ -116,7 +117,7 @@ async fn soak(options: &SoakOptions, seed: u64) -> anyhow::Result<()> {
     environment.end().await
 }
 
-/// One round of deeds; returns how many there were of each sort.
+/// Runs one round. It returns how many operations of each kind it performed.
 async fn play(
     environment: &mut SoakEnvironment,
     model: &mut SoakModel,
@@ -137,7 +138,7 @@ async fn play(
     Ok(counts.to_string())
 }
 
-/// Ends faults and suspensions, and waits until everything is as it should be.
+/// Ends faults and suspensions, and waits until the cluster is in the desired state.
 async fn settle(
     environment: &mut SoakEnvironment,
     model: &mut SoakModel,
@@ -165,7 +166,7 @@ async fn settle(
     }
 }
 
-/// Compares the first sample with the last.
+/// Compares the first memory sample with the last.
 fn judge_memory(samples: &[u64]) -> anyhow::Result<()> {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Ok(()) };
     eprintln!("memory: {} MiB after the warm-up, {} MiB at the end", first >> 10, last >> 10);

@@ -1,8 +1,8 @@
-//! The part of the changelog that a release is announced with.
+//! The release notes, which are a part of the changelog.
 
 use anyhow::Context as _;
 
-/// What stands below the heading of a version, or below `Unreleased` where it has none yet.
+/// The text below the heading of a version. Without that heading, it is the text below `Unreleased`.
 ///
 /// # Errors
 /// When the changelog has neither.

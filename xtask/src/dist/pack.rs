@@ -1,4 +1,4 @@
-//! Archives of a release: the same files give the same bytes.
+//! Archives of a release. The same files give the same bytes.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A `.tar.gz` of the files of a directory, all below `name`, without times and owners.
+/// Packs the files of a directory into a `.tar.gz`. All of them are below `name` in it, without times and owners.
 ///
 /// # Errors
 /// When a file cannot be read.

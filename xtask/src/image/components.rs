@@ -1,4 +1,4 @@
-//! What the program is made of, as CycloneDX 1.6.
+//! The list of crates that the program is made of, in the format CycloneDX 1.6.
 
 use anyhow::Context as _;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use super::platform::ImagePlatform;
 
-/// The package whose dependencies count.
+/// The package whose dependencies the list has.
 const PROGRAM: &str = "windlass";
 
-/// The list: all crates that are linked into the program on a platform, each with version, licence and origin.
+/// Lists all crates that are linked into the program on a platform. Each has its version, licence and origin.
 ///
 /// # Errors
-/// When cargo does not know them.
+/// When `cargo metadata` fails.
 pub(crate) fn list(version: &str, platform: ImagePlatform) -> anyhow::Result<Value> {
     let platform = platform.triple().to_owned();
     let metadata = MetadataCommand::new()
@@ -53,7 +53,7 @@ pub(crate) fn list(version: &str, platform: ImagePlatform) -> anyhow::Result<Val
     }))
 }
 
-/// What is reached from the program by dependencies that are neither of tests nor of builds.
+/// The packages that are linked into the program. Dependencies of tests and of build scripts are not among them.
 fn linked(metadata: &Metadata) -> anyhow::Result<BTreeSet<PackageId>> {
     let resolve = metadata.resolve.as_ref().context("cargo resolved nothing")?;
     let program = metadata

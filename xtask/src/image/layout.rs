@@ -1,4 +1,4 @@
-//! An OCI image layout of one layer.
+//! Writes an OCI image layout with one layer.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use testbed::ENVIRONMENT;
 
 use super::root_filesystem::{NONROOT_USER_ID, PROGRAM, WRITABLE_FOLDER_MODES};
 
-/// What the labels say.
+/// The values of the image's labels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ImageLabels<'c> {
     pub(super) version: &'c str,
     pub(super) commit: &'c str,
-    /// As container images name it.
+    /// The architecture in the notation of container images, such as `amd64`.
     pub(super) architecture: &'c str,
 }
 
@@ -66,10 +66,10 @@ pub(super) fn make(top: &Path, layout: &Path, config: ImageLabels<'_>) -> anyhow
     Ok(size)
 }
 
-/// Unpacks the layer of a layout into a folder, and checks each blob on the way.
+/// Unpacks the layer of a layout into a folder, and compares each blob with its digest.
 ///
 /// # Errors
-/// When a blob is missing or not what its digest says.
+/// When a blob is missing or has another digest.
 pub(super) fn unpack(layout: &Path, top: &Path) -> anyhow::Result<()> {
     let index: Value = serde_json::from_slice(&fs::read(layout.join("index.json"))?)?;
     let manifest: Value = serde_json::from_slice(&read(layout, &index["manifests"][0])?)?;
@@ -85,7 +85,7 @@ pub(super) fn unpack(layout: &Path, top: &Path) -> anyhow::Result<()> {
     archive.unpack(top).with_context(|| top.display().to_string())
 }
 
-/// The blob of a descriptor.
+/// Reads the blob that a descriptor names.
 fn read(layout: &Path, descriptor: &Value) -> anyhow::Result<Vec<u8>> {
     let known = descriptor["digest"].as_str().context("a descriptor has no digest")?;
     let content = fs::read(layout.join("blobs").join(known.replace(':', "/")))?;
@@ -106,7 +106,7 @@ fn digest(content: &[u8]) -> String {
     digest.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// Labels, which are annotations of the manifest, too.
+/// The labels of the image. The same values are annotations of the manifest.
 fn labels(config: ImageLabels<'_>) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("org.opencontainers.image.title", "windlass".to_owned()),
@@ -120,7 +120,7 @@ fn labels(config: ImageLabels<'_>) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// What a container of the image is.
+/// The image configuration: the user, the entry point, the environment and the labels of a container.
 fn image(layer: &str, config: ImageLabels<'_>) -> Value {
     let paths =
         [("PATH", "/usr/local/bin"), ("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")];
@@ -141,7 +141,8 @@ fn image(layer: &str, config: ImageLabels<'_>) -> Value {
     })
 }
 
-/// A tar of all files, in the order of their paths, without times and names of this machine.
+/// Packs all files into a tar, in the order of their paths. It has no times and no names of this machine, so that the
+/// same files give the same bytes.
 fn pack(top: &Path) -> anyhow::Result<Vec<u8>> {
     let mut paths = Vec::new();
     let mut left = vec![top.to_owned()];
@@ -189,7 +190,7 @@ fn add(archive: &mut tar::Builder<Vec<u8>>, top: &Path, path: &PathBuf) -> anyho
 mod tests {
     use super::*;
 
-    /// Packs a folder with a program and the folders of the user.
+    /// Packs a folder with a program and with the folders that the user may write to.
     fn made(out: &Path) -> usize {
         let top = out.join("root");
         fs::create_dir_all(top.join("usr/local/bin")).unwrap();

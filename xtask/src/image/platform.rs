@@ -1,6 +1,7 @@
-//! For which machines an image is: such as this one, or arm64 by Debian's cross compiler, whose programs QEMU runs here.
+//! The platforms for which an image can be made. They are the platform of this machine, and arm64 on an x86-64
+//! machine. For arm64, Debian's cross compiler builds the program and QEMU runs it.
 //!
-//! Elsewhere: building for both by buildx (`deploy/image/Dockerfile`).
+//! `deploy/image/Dockerfile` builds for both platforms by buildx.
 
 use std::env::consts::ARCH;
 use std::ffi::OsString;
@@ -21,23 +22,23 @@ pub(crate) enum ImagePlatform {
     Arm64,
 }
 
-/// Debian's packages by which an x86-64 machine builds and runs programs for arm64.
+/// The Debian packages with which an x86-64 machine builds and runs programs for arm64.
 const PACKAGES: &str = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static";
-/// Where Debian has the libraries of arm64.
+/// The folder in which Debian installs the libraries of arm64.
 const SYSROOT: &str = "/usr/aarch64-linux-gnu";
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
-/// Linked with nothing, so that it runs in the root of an image.
+/// QEMU for arm64 without shared libraries, so that it also runs in the root file system of an image.
 const EMULATOR: &str = "/usr/bin/qemu-aarch64-static";
-/// The loader of arm64.
+/// The dynamic loader of arm64.
 const LOADER: &str = "/lib/ld-linux-aarch64.so.1";
 
 impl ImagePlatform {
-    /// That of this machine.
+    /// The platform of this machine.
     pub(crate) fn of_machine() -> Self {
         if ARCH == "aarch64" { Self::Arm64 } else { Self::Amd64 }
     }
 
-    /// The architecture, as container images name it.
+    /// The architecture in the notation of container images.
     pub(crate) fn architecture(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -45,7 +46,7 @@ impl ImagePlatform {
         }
     }
 
-    /// As compilers name it.
+    /// The target triple of the platform, as the Rust compiler names it.
     pub(crate) fn triple(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-unknown-linux-gnu",
@@ -53,15 +54,15 @@ impl ImagePlatform {
         }
     }
 
-    /// Whether this machine runs its programs only in QEMU.
+    /// Whether this machine needs QEMU to run programs of the platform.
     pub(crate) fn is_foreign(self) -> bool {
         self != Self::of_machine()
     }
 
-    /// Fails where what building and running takes is missing.
+    /// Fails if a package is missing that building or running programs of the platform needs.
     ///
     /// # Errors
-    /// Names what to install.
+    /// The packages to install.
     pub(crate) fn check(self) -> anyhow::Result<()> {
         if !self.is_foreign() {
             return Ok(());
@@ -85,7 +86,7 @@ impl ImagePlatform {
         Ok(())
     }
 
-    /// What `cargo build` is given beside its arguments, and in its environment.
+    /// The additional arguments and the environment variables of `cargo build` for the platform.
     pub(super) fn of_cargo(self) -> (Vec<&'static str>, Vec<(&'static str, &'static str)>) {
         if !self.is_foreign() {
             return (Vec::new(), Vec::new());
@@ -119,7 +120,7 @@ impl ImagePlatform {
         command
     }
 
-    /// Where a library of the platform is on this machine.
+    /// The path of a library on this machine. For a foreign platform it is in Debian's folder for that platform.
     pub(super) fn on_this_machine(self, library: &Path) -> PathBuf {
         match library.strip_prefix("/") {
             Ok(inside) if self.is_foreign() && !library.starts_with(SYSROOT) => {
@@ -129,7 +130,7 @@ impl ImagePlatform {
         }
     }
 
-    /// Where the platform has a library that was found on this machine.
+    /// The path in the image for a library that was found on this machine.
     pub(super) fn in_image(self, library: &Path) -> PathBuf {
         match library.strip_prefix(SYSROOT) {
             Ok(inside) if self.is_foreign() => Path::new("/").join(inside),
@@ -137,7 +138,8 @@ impl ImagePlatform {
         }
     }
 
-    /// What runs a program in the root of an image, with the file that has to be there for it: none on its own platform.
+    /// The path of QEMU on this machine, and its path in the root file system of an image, for a foreign platform. On
+    /// its own platform, a program needs no QEMU.
     pub(super) fn emulator(self) -> Option<(PathBuf, OsString)> {
         self.is_foreign().then(|| (PathBuf::from(EMULATOR), OsString::from("/qemu")))
     }

@@ -1,4 +1,4 @@
-//! The root file system of the image, in a folder.
+//! Makes the root file system of the image in a folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,20 +9,21 @@ use anyhow::{Context as _, ensure};
 
 use super::platform::ImagePlatform;
 
-/// The user and group that the program runs as, whom the manifests name, too.
+/// The user and the group that run the program. The manifests name the same number.
 pub(super) const NONROOT_USER_ID: u32 = 65532;
-/// Where the program is.
+/// The path of the program in the image.
 pub(super) const PROGRAM: &str = "/usr/local/bin/windlass";
-/// Where it stores artifacts.
+/// The folder in which the program stores artifacts.
 pub(super) const STORAGE: &str = "/data";
 
-/// Where Debian's `ca-certificates` puts the authorities, and where the program looks for them.
+/// The file with certificate authorities of Debian's `ca-certificates`. The program reads it at the same path in the
+/// image.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Folders that the user may write to, with their modes.
 pub(super) const WRITABLE_FOLDER_MODES: [(&str, u32); 2] = [("data", 0o755), ("tmp", 0o1777)];
 
-/// Makes it in a folder, in place of what was there.
+/// Makes the root file system in a folder. Files that were in the folder before are deleted.
 ///
 /// # Errors
 /// When the program or something that it needs is not on this machine.
@@ -57,7 +58,7 @@ pub(super) fn make(top: &Path, program: &Path, platform: ImagePlatform) -> anyho
     Ok(())
 }
 
-/// Copies a file to a path of the image; links are followed.
+/// Copies a file to a path of the image. A symbolic link is copied as the file that it names.
 fn put(top: &Path, from: &Path, to: &str, mode: u32) -> anyhow::Result<()> {
     let place = top.join(to.trim_start_matches('/'));
     let folder = place.parent().context("a file is in a folder")?;

@@ -1,6 +1,7 @@
-//! What a change can break: the crates that depend on what was changed, and the stories about it.
+//! Finds which crates and stories a change can break.
 //!
-//! Crates are known from cargo; stories from a table of places, in which a place that is not named stands for all of them.
+//! Crates are found by the dependencies that cargo reports. Stories are found by a table of folders. A folder that is
+//! not in the table stands for all stories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -11,24 +12,24 @@ use testbed::root;
 
 use crate::tool::{CONFORMANCE, E2E, STRESS};
 
-/// The package of the tidy tests, which every change concerns.
+/// The package with the tests of the project's rules. They run for every change.
 const TIDY: &str = "xtask";
 
-/// The program.
+/// The package of windlass.
 const WINDLASS: &str = "windlass";
 
-/// Its commands about its own installation.
+/// The package with the commands that install windlass.
 const INSTALLATION: &str = "windlass-cli-installation";
 
 /// Packages whose tests and commands start the program.
 const STARTING_WINDLASS: [&str; 3] = [CONFORMANCE.0, STRESS.0, E2E.0];
 
-/// Folders that the package of the root reads.
+/// The folders whose files only the root package reads.
 const OF_ROOT: [&str; 2] = ["src/", "config/"];
 
-/// Folders whose files only this package reads, though another one is above them.
+/// Folders whose files only the named package reads, although another package is above them.
 const READERS: [(&str, &str); 5] = [
-    // These commands have it built in.
+    // The commands of the installation have these files built in.
     ("deploy/", INSTALLATION),
     ("e2e/charts/", CONFORMANCE.0),
     ("e2e/overlays/", CONFORMANCE.0),
@@ -36,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
     ("e2e/fuzz/", STRESS.0),
 ];
 
-/// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
+/// The paths whose changes only these stories test, by the beginning of the path. The longest path that fits counts.
 const PLACES: [(&str, &[&str]); 80] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
@@ -57,7 +58,7 @@ const PLACES: [(&str, &[&str]); 80] = [
     ("cli/installation/src/install", &["installation"]),
     ("cli/installation/src/uninstall", &["installation", "migration"]),
     ("cli/helm/", &["releases::helmfile", "stories::helmfile", "cli::", "migration"]),
-    // A plan of two revisions reads no cluster.
+    // `windlass plan` reads no cluster when it compares two revisions.
     ("cli/plan/", &["cli::plan_facts", "cli::plan_live", "cli::all_commands"]),
     (
         "cli/plan/src/live_objects",
@@ -259,17 +260,17 @@ const PLACES: [(&str, &[&str]); 80] = [
     ("e2e/overlays/", &[]),
 ];
 
-/// What is tested.
+/// The packages and stories that a run tests.
 #[derive(Debug)]
 pub(super) struct TestSelection {
-    /// Packages, unless it is all of them.
+    /// The packages to test. None means all of them.
     packages: Option<BTreeSet<String>>,
-    /// How the names of stories begin, unless it is all of them.
+    /// The beginnings of the names of stories to test. None means all of them.
     stories: Option<BTreeSet<&'static str>>,
 }
 
 impl TestSelection {
-    /// All of it.
+    /// Tests all packages and stories.
     pub(super) fn everything() -> Self {
         Self { packages: None, stories: None }
     }
@@ -292,7 +293,7 @@ impl TestSelection {
         self.packages.as_ref().is_none_or(|packages| packages.contains(name))
     }
 
-    /// The packages to compile; none for the whole workspace.
+    /// The packages to compile. An empty list stands for the whole workspace.
     pub(super) fn packages(&self) -> Vec<String> {
         let mut packages: Vec<String> = self.packages.iter().flatten().cloned().collect();
         if packages.is_empty() {
@@ -310,10 +311,10 @@ impl TestSelection {
     }
 }
 
-/// What the changes since a commit concern, those that are not committed among them.
+/// The packages and stories that the changes since a commit can break. Changes that are not committed count, too.
 ///
 /// # Errors
-/// Git or cargo does not answer.
+/// Git or cargo fails.
 pub(super) fn selection(revision: &str) -> anyhow::Result<TestSelection> {
     let metadata =
         MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec()?;
@@ -338,12 +339,12 @@ fn git(arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-/// Members of the workspace.
+/// The packages of the workspace and their dependencies.
 #[derive(Debug, Default)]
 struct WorkspaceGraph {
     /// Folders below the root, and the package in each.
     folders: BTreeMap<String, String>,
-    /// Packages and those that depend on them.
+    /// For each package, the packages that depend on it.
     users: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -368,7 +369,8 @@ impl WorkspaceGraph {
         graph
     }
 
-    /// The package that a file is of: that which reads its folder, else that of the deepest folder above it.
+    /// The package to which a file belongs. It is the package that reads the file's folder, or else the one of the
+    /// deepest folder above the file.
     fn package(&self, path: &str) -> Option<&String> {
         let reader = READERS.iter().find(|(folder, _)| path.starts_with(folder));
         if let Some((_, reader)) = reader {
@@ -384,7 +386,7 @@ impl WorkspaceGraph {
         deepest.map(|(_, package)| package).or_else(root)
     }
 
-    /// Packages and all that depend on them.
+    /// The packages, and all packages that depend on them.
     fn with_users(&self, changed: BTreeSet<String>) -> BTreeSet<String> {
         let mut waiting: Vec<String> = changed.iter().cloned().collect();
         let mut all = changed;
@@ -418,7 +420,7 @@ fn concerned(graph: &WorkspaceGraph, paths: &[String]) -> TestSelection {
             .max_by_key(|(place, _)| place.len());
         match (place, graph.package(path)) {
             (Some((_, names)), _) => stories.iter_mut().for_each(|all| all.extend(*names)),
-            // A page or a setting that no package has.
+            // The file is a page or a setting that belongs to no package.
             (None, None) => {}
             (None, Some(_)) if path.starts_with("e2e/tests/") => {
                 let module = path.trim_start_matches("e2e/tests/").split(['/', '.']).next();

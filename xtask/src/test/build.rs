@@ -1,6 +1,7 @@
-//! Compiling everything once: clippy's driver is a compiler that also lints, so that tests and lints share their work.
+//! Compiles everything once. The driver of clippy is a compiler that also lints, so tests and lints share one
+//! compilation.
 //!
-//! Here: calling cargo. Elsewhere: what is run of it (`plan`), how long each crate took (`timings`).
+//! This module calls cargo. `plan` says which of the compiled programs run, and `timings` how long each crate took.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -16,14 +17,14 @@ use crate::tool;
 const LINTS: [(&str, &str); 1] =
     [("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")];
 
-/// What is compiled.
+/// The options of a compilation.
 #[derive(Debug)]
 pub(super) struct TestBuild {
     /// Whether the stories are compiled, too.
     pub(super) has_stories: bool,
-    /// Whether those are that take long.
+    /// Whether the stories that take long are compiled, too.
     pub(super) is_thorough: bool,
-    /// Packages; the whole workspace where there are none.
+    /// The packages to compile. An empty list stands for the whole workspace.
     pub(super) packages: Vec<String>,
 }
 
@@ -32,11 +33,11 @@ pub(super) struct TestBuild {
 pub(super) struct TestProgram {
     /// The package.
     pub(super) package: String,
-    /// The file or library of the package.
+    /// The name of the test file, or of the library whose unit tests it has.
     pub(super) target: String,
-    /// Whether it is a file in `tests/`.
+    /// Whether the tests are a file in the folder `tests/`.
     pub(super) is_integration: bool,
-    /// Where it is.
+    /// The path of the compiled program.
     pub(super) path: PathBuf,
     /// The folder of the package, in which its tests run.
     pub(super) folder: PathBuf,
@@ -45,7 +46,7 @@ pub(super) struct TestProgram {
 /// Runs cargo.
 ///
 /// # Errors
-/// With the advice, when it fails.
+/// cargo's failure, with the advice for the developer.
 pub(super) fn cargo(arguments: &[&str], advice: &str) -> anyhow::Result<()> {
     let status = tool::cargo().args(arguments).status().context("cargo cannot be started")?;
     if !status.success() {
@@ -54,10 +55,10 @@ pub(super) fn cargo(arguments: &[&str], advice: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sets the compiler that lints, for a command and all that it calls.
+/// Has a command, and the commands that it starts, compile by the driver of clippy.
 ///
 /// # Errors
-/// There is no clippy.
+/// clippy is not installed.
 pub(super) fn with_lints(command: &mut Command) -> anyhow::Result<()> {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output();
     let output = output.context("rustc cannot be started")?;
@@ -80,7 +81,7 @@ impl TestBuild {
         arguments
     }
 
-    /// Compiles libraries, programs and tests, with every warning an error.
+    /// Compiles libraries, programs and tests. Every warning is an error.
     ///
     /// # Errors
     /// When something does not compile, or a lint found something.
@@ -132,7 +133,7 @@ impl TestBuild {
     }
 }
 
-/// The name in an id of a package: `path+file:///checkout/engines/helm#0.1.0`, or with `#helm@0.1.0`.
+/// Reads the name of a package from its id, such as `path+file:///checkout/engines/helm#0.1.0` or `…#helm@0.1.0`.
 fn package_name(id: &str) -> String {
     let (path, version) = id.rsplit_once('#').unwrap_or((id, ""));
     match version.split_once('@') {
@@ -141,7 +142,7 @@ fn package_name(id: &str) -> String {
     }
 }
 
-/// Where cargo says how long it compiled, with `--timings`.
+/// The page on which `cargo --timings` reports how long each crate took.
 pub(super) fn report() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell which program this is")?;
     let target = own.ancestors().nth(2).map_or_else(|| root().join("target"), Path::to_owned);

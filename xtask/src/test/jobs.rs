@@ -1,9 +1,9 @@
-//! Programs that run side by side: each with a file for what it says, of which only failures are shown, last.
+//! Runs programs side by side. Each writes its output to a file, and only failures are shown, at the end.
 //!
-//! Here: a few threads that take one job after the other, a heavy one while nothing else of its kind runs; one more takes
-//! those that only compute, with less right to the processors than stories, which wait for servers most of the time.
-//! Elsewhere: which jobs there are (`plan`), their table
-//! (`timings`).
+//! A few threads take one job after the other, and heavy jobs take the room of two. One more thread runs the jobs
+//! that only compute. These get less processor time than stories, because stories mostly wait for servers.
+//!
+//! `plan` makes the jobs, and `timings` prints their table.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -20,36 +20,36 @@ use testbed::progress::{bold, dim, green, red, spell};
 /// How many lines of a failure are shown.
 const MAX_LINES_SHOWN: usize = 400;
 
-/// A program that is run with tests or as one.
+/// A program that the run starts. It has tests, or is one test as a whole.
 #[derive(Debug)]
 pub(super) struct TestJob {
-    /// As people read it.
+    /// The name of the job, as people read it.
     pub(super) name: String,
-    /// The program with all that it is given.
+    /// The command that starts the program.
     pub(super) command: Command,
-    /// Whether it keeps two processors busy by itself, so that it takes the room of two.
+    /// Whether the job keeps two processors busy. It then takes the room of two jobs.
     pub(super) is_heavy: bool,
 }
 
 /// The jobs of a run.
 #[derive(Debug, Default)]
 pub(super) struct TestJobs {
-    /// Those that need a control plane, and wait for it.
+    /// The jobs that need a control plane.
     pub(super) with_cluster: Vec<TestJob>,
-    /// Those that only compute.
+    /// The jobs that only compute.
     pub(super) computing: Vec<TestJob>,
 }
 
-/// What a job came to.
+/// The result of a job.
 #[derive(Debug, Clone)]
 pub(super) struct JobOutcome {
     /// The job's name.
     pub(super) name: String,
     /// How long it ran.
     pub(super) took: Duration,
-    /// What it, and all that it waited for, took of processors.
+    /// The processor time of the job's process and of the child processes that it waited for.
     pub(super) processor: Duration,
-    /// How many tests passed, failed and were left out.
+    /// How many tests passed, failed and were ignored.
     pub(super) tests: TestCounts,
     failure: Option<String>,
 }
@@ -63,7 +63,7 @@ pub(super) struct TestCounts {
 }
 
 impl TestCounts {
-    /// What lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; …` say together.
+    /// The sum of lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; …` in an output.
     fn of(output: &str) -> Self {
         let mut sum = Self::default();
         for line in output.lines().filter_map(|line| line.strip_prefix("test result: ")) {
@@ -80,7 +80,7 @@ impl TestCounts {
         sum
     }
 
-    /// Both together.
+    /// The sum of both counts.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             passed: self.passed + other.passed,
@@ -90,7 +90,7 @@ impl TestCounts {
     }
 }
 
-/// Room for jobs, of which a heavy one takes two.
+/// The slots in which jobs run. A heavy job takes two of them.
 #[derive(Debug)]
 struct JobSlots {
     total: usize,
@@ -103,7 +103,7 @@ impl JobSlots {
         Self { total, free: Mutex::new(total), freed: Condvar::new() }
     }
 
-    /// Waits for the room that a job takes, runs it, and gives the room back.
+    /// Waits until a slot is free, or two for a heavy job. Then it runs the job and frees the slots.
     fn with<T>(&self, is_heavy: bool, run: impl FnOnce() -> T) -> T {
         let wanted = if is_heavy { self.total.min(2) } else { 1 };
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,8 +116,9 @@ impl JobSlots {
     }
 }
 
-/// Runs all jobs in their order, those with a cluster `at_once`, the others beside them one at a time, and puts down what
-/// they came to. Every job runs, also after a failure.
+/// Runs all jobs in their order and records their results. Of the jobs with a cluster, `at_once` run at the same
+/// time. One more thread runs the jobs that only compute, and the other threads help when no job with a cluster is
+/// left. Every job runs, also after a failure.
 ///
 /// # Errors
 /// Names the jobs that failed, after their logs were printed.
@@ -204,23 +205,23 @@ fn one(mut job: TestJob, log: PathBuf) -> JobOutcome {
     }
 }
 
-/// Runs a command to its end: what it took of processors, and how it ended unless well.
+/// Runs a command to its end. It returns the processor time, and how the command failed if it did.
 fn start(command: &mut Command, log: &PathBuf) -> anyhow::Result<(Duration, Option<String>)> {
     let file = File::create(log).with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let mut child = command.spawn().context("it cannot be started")?;
     let id = Pid::from_raw(i32::try_from(child.id())?);
-    // What it took is known until it was waited for.
+    // The kernel keeps the processor time of the process only until the process is waited for.
     waitid(Id::Pid(id), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).context("cannot wait")?;
     let processor = processor_time(id).unwrap_or_default();
     let status = child.wait()?;
     Ok((processor, (!status.success()).then(|| format!("it ended with {status}"))))
 }
 
-/// Seconds of processors of a process that has ended, and of the children that it waited for.
+/// The processor time of a process that has ended, and of the child processes that it waited for.
 fn processor_time(id: Pid) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name may have spaces and parentheses; it is the second field.
+    // The second field is the name of the process, which may have spaces and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: u64 =
         fields.split_whitespace().skip(11).take(4).filter_map(|it| it.parse::<u64>().ok()).sum();
@@ -228,7 +229,8 @@ fn processor_time(id: Pid) -> Option<Duration> {
     Some(Duration::from_millis(ticks * 1000 / a_second.max(1)))
 }
 
-/// What explains a failure: of a program with tests from the first failure on, else the end.
+/// The part of an output that explains a failure. With tests it begins at the first failure, else it is the end of
+/// the output.
 fn excerpt(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
     let first = lines.iter().position(|line| *line == "failures:").unwrap_or_default();

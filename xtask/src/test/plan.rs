@@ -1,7 +1,7 @@
-//! What is run of what was compiled.
+//! Makes the jobs from the programs that were compiled.
 //!
-//! Here: programs with unit tests; stories, a module of them in a process of its own; programs that are not tests.
-//! Elsewhere: running them (`jobs`).
+//! The jobs are programs with unit tests, stories, and programs that are not tests. Each module of stories is a
+//! process of its own. `jobs` runs them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,24 +17,24 @@ use crate::tool::{CONFORMANCE, E2E, STRESS, beside};
 /// The folder in which stories collect the requests of windlass (`e2e::harness::requests`).
 const REQUESTS: &str = "WINDLASS_REQUESTS";
 
-/// The variable that names the program, so that nothing compiles it again (`e2e::operator_process`).
+/// The environment variable with the path of windlass, so that no test compiles it again (`e2e::operator_process`).
 const PROGRAM: &str = "WINDLASS_BIN";
 
-/// How many stories of a module run at once: they mostly wait, so more than there are processors.
+/// How many stories of a module run at once. There are more than processors, because stories mostly wait.
 const AT_ONCE: &str = "8";
 
-/// How many cuts of each scenario the sample of the crash law has.
+/// At how many writes of each scenario the crash test kills windlass in this run.
 const CUTS: &str = "4";
 const CUTS_THOROUGH: &str = "16";
 
-/// How long all targets of random input take together, in minutes.
+/// How long all fuzz targets together run, in minutes.
 const FUZZ_MINUTES: &str = "1";
 const FUZZ_MINUTES_THOROUGH: &str = "20";
 
-/// How much stories are preferred to what only computes, as `nice` takes it.
+/// The niceness of jobs that only compute, so that stories get the processor first.
 const COMPUTING_NICENESS: &str = "10";
 
-/// Jobs on a control plane that begin first, since they take longest.
+/// The jobs on a control plane that begin first, because they take longest.
 const LONGEST: [&str; 13] = [
     "stories sources",
     CRASH,
@@ -55,16 +55,16 @@ const LONGEST: [&str; 13] = [
 const CRASH: &str = "crash, a sample";
 const SOAK: &str = "soak, two minutes";
 
-/// Modules that keep two processors busy by themselves; beside another control plane their limits of time are missed.
+/// Modules of stories that keep two processors busy. Beside another such module, they would miss their time limits.
 const HEAVY: [&str; 1] = ["sources"];
 
-/// What jobs are made from.
+/// What the jobs are made from.
 pub(super) struct JobScope<'a> {
     pub(super) tests: &'a [TestProgram],
     pub(super) selection: &'a TestSelection,
     pub(super) filter: Option<&'a str>,
     pub(super) is_thorough: bool,
-    /// Where requests are collected.
+    /// The folder in which stories record their requests.
     pub(super) requests: &'a Path,
 }
 
@@ -72,22 +72,22 @@ fn is_stories(program: &TestProgram) -> bool {
     program.package == E2E.0 && program.is_integration
 }
 
-/// A command to which the stories beside it are preferred.
+/// A command with a lower priority than the stories that run beside it.
 fn computing(program: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new("nice");
     command.args(["-n", COMPUTING_NICENESS]).arg(program).env(PROGRAM, program_of_windlass()?);
     Ok(command)
 }
 
-/// The program as it was compiled.
+/// The path of the compiled windlass.
 fn program_of_windlass() -> anyhow::Result<std::path::PathBuf> {
     beside("windlass")
 }
 
-/// All jobs: the stories, what else needs a control plane, and what only computes.
+/// All jobs of a run. They are the stories, other programs that need a control plane, and programs that only compute.
 ///
 /// # Errors
-/// Something that was compiled is not there.
+/// A compiled program is missing.
 pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<TestJobs> {
     let mut jobs = TestJobs::default();
     if has_cluster && scope.selection.has_stories() {
@@ -107,7 +107,7 @@ pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<Te
     Ok(jobs)
 }
 
-/// Tests that need no control plane, a job for each program.
+/// The tests that need no control plane. Each program is one job.
 fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
     let programs = scope.tests.iter().filter(|it| !is_stories(it));
     let job = |program: &TestProgram| {
@@ -126,7 +126,7 @@ fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
     programs.map(job).collect()
 }
 
-/// The stories: a job for each module, which is a process with a control plane of its own.
+/// The jobs of the stories. Each module is one job, which is a process with a control plane of its own.
 ///
 /// # Errors
 /// The program does not list its tests, or has none.
@@ -158,7 +158,7 @@ pub(super) fn stories(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
     Ok(jobs)
 }
 
-/// Where a job stands among those that begin first; all others are behind them.
+/// The place of a job among the jobs that begin first. All others come after them.
 fn place(job: &TestJob) -> usize {
     LONGEST.iter().position(|it| *it == job.name).unwrap_or(LONGEST.len())
 }
@@ -173,7 +173,7 @@ fn modules(listed: &str) -> BTreeMap<String, Vec<String>> {
     modules
 }
 
-/// Recorded charts and overlays.
+/// The job that replays recorded charts and overlays.
 fn recorded() -> anyhow::Result<TestJob> {
     let mut command = computing(&CONFORMANCE.path()?)?;
     command.arg("recorded");
@@ -181,7 +181,7 @@ fn recorded() -> anyhow::Result<TestJob> {
     Ok(TestJob { name, command, is_heavy: false })
 }
 
-/// Random input.
+/// The job of the fuzz tests.
 fn random(scope: &JobScope<'_>) -> anyhow::Result<TestJob> {
     let mut command = computing(&STRESS.path()?)?;
     let minutes = if scope.is_thorough { FUZZ_MINUTES_THOROUGH } else { FUZZ_MINUTES };
@@ -189,7 +189,7 @@ fn random(scope: &JobScope<'_>) -> anyhow::Result<TestJob> {
     Ok(TestJob { name: "fuzz, all targets".to_owned(), command, is_heavy: false })
 }
 
-/// On a control plane: crashes and random operations.
+/// The jobs that kill windlass and run random operations on a control plane.
 fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
     let job = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(STRESS.path()?);

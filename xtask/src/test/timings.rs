@@ -1,7 +1,7 @@
-//! Where the time of a run goes: a table of its steps and programs, and of what was compiled.
+//! Measures the steps, programs and crates of a run, and prints a table of their times.
 //!
-//! Compiling includes linking, since cargo does not report them apart. The time that a program ran without a processor is
-//! shown as waited: for other programs, or for servers.
+//! Compiling includes linking, because cargo does not report them apart. Time in which a program had no processor is
+//! shown as waiting, for other programs or for servers.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use testbed::progress::{bold, dim, spell, step};
 use super::build;
 use super::jobs::JobOutcome;
 
-/// How many crates are listed that took longest to compile.
+/// How many of the crates that took longest to compile are listed.
 const MAX_CRATES_LISTED: usize = 40;
 
-/// Programs that ran shorter are summed up.
+/// Programs that ran for less time are not listed one by one, but as one sum.
 const MIN_DURATION_LISTED: Duration = Duration::from_secs(5);
 
 /// What was measured so far.
@@ -32,7 +32,7 @@ struct TimedStep {
     jobs: Vec<JobOutcome>,
 }
 
-/// What cargo compiled in one go.
+/// One compilation step that cargo reports.
 #[derive(Debug, Clone, Deserialize)]
 struct CompiledUnit {
     name: String,
@@ -45,7 +45,7 @@ impl TestTimings {
     /// Runs a step.
     ///
     /// # Errors
-    /// The step's own.
+    /// The error of the step.
     pub(super) fn step<T>(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl TestTimings {
     /// Runs a step in which cargo compiles with `--timings`.
     ///
     /// # Errors
-    /// The step's own.
+    /// The error of the step.
     pub(super) fn compile<T>(
         &mut self,
         name: &str,
@@ -83,7 +83,7 @@ impl TestTimings {
     /// Runs a step that consists of jobs.
     ///
     /// # Errors
-    /// The step's own.
+    /// The error of the step.
     pub(super) fn jobs(
         &mut self,
         name: &str,
@@ -97,7 +97,7 @@ impl TestTimings {
         outcome
     }
 
-    /// The table; with `has_units` also the crates that took longest.
+    /// The table of times. With `has_units` it also lists the crates that took longest to compile.
     pub(super) fn table(&self, has_units: bool) -> String {
         let mut text = bold("where the time went\n");
         line(&mut text, ["", "time", "processor", "waited", "tests"]);
@@ -150,7 +150,7 @@ fn slowest(text: &mut String, units: &[CompiledUnit]) {
     }
 }
 
-/// The units that cargo's page of timings lists.
+/// Reads the compilation steps from cargo's page of timings.
 fn units(page: &str) -> Vec<CompiledUnit> {
     let list = page.split_once("UNIT_DATA = ").map_or("", |(_, rest)| rest);
     let mut values = serde_json::Deserializer::from_str(list).into_iter::<Vec<CompiledUnit>>();

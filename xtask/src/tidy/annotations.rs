@@ -1,21 +1,23 @@
-//! `windlass why` knows every annotation of windlass, so that it can name those that are unknown.
+//! Checks that `windlass why` knows every annotation of windlass. It can then name the annotations of an object that
+//! windlass does not know.
 //!
-//! Here: comparing its list with the constants of the program.
+//! The check compares the command's list with the constants of the program.
 
 use std::collections::BTreeSet;
 
 use super::{assert_none, files, read};
 
-/// Where the list is.
+/// The file with the list.
 const ANNOTATION_LIST: &str = "cli/answers/src/why/annotations.rs";
 
-/// What the names of annotations begin with.
+/// The beginning of every annotation of windlass.
 const ANNOTATION_PREFIX: &str = "windlass.dev/";
 
 /// The folders of the program.
 const PROGRAM_FOLDERS: [&str; 6] = ["cli", "crds", "engines", "operator", "sources", "web"];
 
-/// The names that constants of a source file have, without the prefix. Types of conditions begin with a capital letter.
+/// The annotations that the constants of a source file name, without the prefix. Names with a capital letter are
+/// types of conditions, and are left out.
 fn constants(source: &str) -> Vec<String> {
     let is_of_name = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
@@ -34,7 +36,7 @@ fn listed(source: &str) -> BTreeSet<String> {
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Names that only the program or only the list has.
+/// Annotations that are only in the program or only in the list.
 fn faults(sources: &[String], listed: &BTreeSet<String>) -> Vec<String> {
     let used: BTreeSet<String> = sources.iter().flat_map(|it| constants(it)).collect();
     let unlisted = used.difference(listed).map(|name| format!("{ANNOTATION_LIST}: add `{name}`"));

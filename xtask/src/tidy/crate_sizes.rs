@@ -1,7 +1,7 @@
-//! How large a crate may be, and how many crates of the operator are on top of each other: both are what a change waits for
-//! when it is compiled.
+//! Limits the size of crates, and how many crates of the operator are stacked on each other. A developer waits for
+//! both when a change is compiled.
 //!
-//! Elsewhere: how long a file may be (`source_file`), which crate may use which (`layers`).
+//! `source_file` limits the length of files. `layers` says which crate may use which.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,29 +12,29 @@ use super::layers::uses;
 use super::words::is_test;
 use super::{assert_none, files, read};
 
-/// The most lines that a crate may have, without tests.
+/// How many lines a crate may have without its tests.
 const MAX_CRATE_LINES: usize = 15_000;
 
-/// Where the engines are: one is one format or one decision, and as large as that.
+/// The folder of the engines. An engine has no limit, because it is as large as its format or decision.
 const ENGINES: &str = "engines/";
 
 /// A crate that may be larger.
 struct LargeCrate {
     folder: &'static str,
     max_lines: usize,
-    /// Why it is not several crates.
+    /// Why the crate is not split.
     reason: &'static str,
 }
 
-/// The crates that are larger, each with a bound that only goes down.
+/// The crates that may be larger. Each has a limit, which changes may only lower.
 const LARGE_CRATES: [LargeCrate; 0] = [];
 
 /// The longest chain of crates of the operator in which each uses the next one.
 ///
-/// It is `kinds`, `helmfile`, whose releases `helm` makes, `runtime`, `cluster`.
+/// The chain is `kinds`, `helmfile`, `helm`, `runtime` and `cluster`. `helmfile` uses `helm` for its releases.
 const MAX_OPERATOR_FLOORS: usize = 5;
 
-/// How many lines a file has without its tests.
+/// The number of lines of a file without its tests.
 fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     if lines.iter().any(|line| line.trim() == "#![cfg(test)]") {
@@ -53,7 +53,7 @@ fn lines_without_tests(text: &str) -> usize {
     count
 }
 
-/// The line after an item that begins with an attribute.
+/// The line after an item whose first line is an attribute.
 fn end_of_item(lines: &[&str], attribute: usize) -> usize {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let is_attribute = |line: &&&str| line.trim_start().starts_with("#[");
@@ -91,7 +91,7 @@ fn test_modules(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// How many lines some files of a crate have without tests.
+/// The number of lines of some files of a crate, without tests.
 fn size(texts: &BTreeMap<String, String>) -> usize {
     let of_tests: Vec<String> =
         texts.iter().flat_map(|(path, text)| test_modules(path, text)).collect();
@@ -101,7 +101,7 @@ fn size(texts: &BTreeMap<String, String>) -> usize {
     counted.map(|(_, text)| lines_without_tests(text)).sum()
 }
 
-/// The folder of a crate below the root; empty for the crate of the root.
+/// The folder of a crate below the root. It is empty for the root crate.
 fn folder(package: &Package) -> String {
     let folder = package.manifest_path.parent();
     let folder = folder.and_then(|it| it.strip_prefix(&metadata().workspace_root).ok());
@@ -124,7 +124,7 @@ fn sizes() -> BTreeMap<String, usize> {
     sizes.collect()
 }
 
-/// Crates that are too large, and exceptions that are none.
+/// The crates that are too large, and exceptions that no crate needs.
 fn size_faults(sizes: &BTreeMap<String, usize>, exceptions: &[LargeCrate]) -> Vec<String> {
     let mut faults = Vec::new();
     for (folder, lines) in sizes.iter().filter(|(folder, _)| !folder.starts_with(ENGINES)) {
@@ -149,7 +149,7 @@ fn size_faults(sizes: &BTreeMap<String, usize>, exceptions: &[LargeCrate]) -> Ve
     faults
 }
 
-/// How many crates of the operator are on top of each other, from this one down.
+/// How many crates of the operator are stacked on each other, from this crate down.
 fn floors(uses: &BTreeMap<String, BTreeSet<String>>, name: &str) -> usize {
     let below = uses.get(name).into_iter().flatten().filter(|it| it.starts_with("operator/"));
     1 + below.map(|it| floors(uses, it)).max().unwrap_or(0)

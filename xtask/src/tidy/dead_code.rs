@@ -1,7 +1,7 @@
-//! `pub` functions and constants of library crates that no other crate names: `pub(crate)` lets the compiler find what
-//! nothing uses.
+//! Finds `pub` functions and constants of library crates that no other crate names. With `pub(crate)`, the compiler
+//! itself would find unused ones.
 //!
-//! Types are left out, since a public function may take or return one that no other crate names.
+//! Types are not checked. A public function may take or return a type that no other crate names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use super::words::is_test;
 use super::{assert_none, files, read};
 
-/// Folders of the crates that others depend on.
+/// The folders of the crates that other crates depend on.
 fn libraries() -> Vec<String> {
     let folders = ["cli", "crds", "sources", "operator", "engines", "web"];
     let manifests = folders.into_iter().flat_map(|folder| files(folder, "Cargo.toml"));
     manifests.map(|it| it.trim_end_matches("Cargo.toml").to_owned()).collect()
 }
 
-/// Every identifier of a text, those in macros included.
+/// Collects every identifier of a text, also inside of macros.
 pub(super) fn identifiers(tokens: TokenStream, all: &mut BTreeSet<String>) {
     for token in tokens {
         match token {
@@ -30,7 +30,7 @@ pub(super) fn identifiers(tokens: TokenStream, all: &mut BTreeSet<String>) {
     }
 }
 
-/// The `pub` functions, constants and statics of a text, but for those of its unit tests.
+/// Collects the names of the `pub` functions, constants and statics of a text.
 fn public_items(tokens: TokenStream, all: &mut BTreeSet<String>) {
     let public = Ident::new("pub", Span::call_site());
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
@@ -68,7 +68,7 @@ fn item_name(tokens: &[TokenTree]) -> Option<String> {
 fn unused(texts: &BTreeMap<String, String>, libraries: &[String]) -> Vec<String> {
     let mut names_of_crate: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let folder_of = |path: &str| {
-        // A crate may be in the folder of another one.
+        // The folder of a crate may be inside of the folder of another crate.
         let above = libraries.iter().filter(|it| path.starts_with(it.as_str()));
         let deepest = above.max_by_key(|it| it.len()).map_or("", String::as_str);
         // Integration tests are crates of their own.

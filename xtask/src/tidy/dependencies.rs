@@ -1,6 +1,8 @@
-//! Who may depend on whom (ARCHITECTURE.md, the dependency rules), and what must not be in the tree at all.
+//! Checks which crates may depend on which (ARCHITECTURE.md, the dependency rules), and which must not be in the tree
+//! at all.
 //!
-//! Here: the rules over the graph that cargo resolved. Elsewhere: the list of bans (`deny.toml`), licences (`licence`).
+//! The rules are about the graph that cargo resolved. `deny.toml` has the list of bans, and `licence` checks
+//! licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -11,9 +13,10 @@ use super::licence::LicencePolicy;
 use super::{assert_none, read};
 use testbed::root;
 
-/// What engines never reach, not even through others; a name that ends in `*` stands for all that begin so.
+/// The packages that engines must not depend on, also not through others. A name that ends in `*` stands for all
+/// names with that beginning.
 ///
-/// `aws-lc-rs` is none of these: it calculates (docs/decisions/0014-cryptography-of-templates.md).
+/// `aws-lc-rs` is not in the list, because it only calculates (docs/decisions/0014-cryptography-of-templates.md).
 const NOT_PURE: [&str; 17] = [
     "kube",
     "kube-*",
@@ -34,13 +37,14 @@ const NOT_PURE: [&str; 17] = [
     "russh",
 ];
 
-/// What fetches and keeps: `sources`, and what it is made on.
+/// The crates that fetch and store artifacts.
 const SOURCE_CRATES: [&str; 4] = ["artifacts", "git", "http-client", "sources"];
 
-/// What those never reach.
+/// The packages that the crates of sources must not depend on.
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
-/// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
+/// The packages that may use `crds`. They are the program, tests of the program and of the client, and the tool that
+/// writes CRDs.
 const MAY_USE_CRDS: [&str; 25] = [
     "windlass-answers",
     "windlass-changes",
@@ -69,13 +73,13 @@ const MAY_USE_CRDS: [&str; 25] = [
     "crd-manifests",
 ];
 
-/// kube's client, and what depends on it.
+/// The client of kube, and the packages of kube that depend on it.
 const CLIENT_PACKAGES: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 
-/// Who may use it: the crate that holds it for the program, and programs of tests.
+/// The packages that may use the client. They are the crate that holds it for the program, and programs of tests.
 const MAY_USE_CLIENT: [&str; 5] = ["windlass-cluster", "e2e", "bench", "conformance", "stress"];
 
-/// What cargo says about the workspace and everything below it, on the platform that is shipped.
+/// The metadata of cargo about the workspace and its dependencies, for the platform that is shipped.
 pub(super) fn metadata() -> &'static Metadata {
     static METADATA: OnceLock<Metadata> = OnceLock::new();
     METADATA.get_or_init(|| {
@@ -88,12 +92,12 @@ pub(super) fn metadata() -> &'static Metadata {
     })
 }
 
-/// Packages by name, with the names of what they depend on.
+/// The packages by name, and the names of their dependencies.
 #[derive(Debug, Default)]
 struct PackageGraph {
-    /// As shipped: without dependencies of tests and build scripts.
+    /// The dependencies of the shipped program, without those of tests and build scripts.
     normal: BTreeMap<String, BTreeSet<String>>,
-    /// Of every kind.
+    /// Dependencies of every kind.
     all: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -120,7 +124,7 @@ impl PackageGraph {
         graph
     }
 
-    /// Everything that some packages reach by dependencies of every kind, themselves included.
+    /// The packages, and everything that they depend on, directly or through others.
     fn in_use<'a>(&'a self, roots: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
         let mut waiting: Vec<&str> = roots.collect();
         let mut used: BTreeSet<&str> = waiting.iter().copied().collect();
@@ -131,7 +135,7 @@ impl PackageGraph {
         used
     }
 
-    /// Everything that a package reaches by normal dependencies, each with the one that led there.
+    /// Everything that a package depends on by normal dependencies. Each has the package that depends on it.
     fn reach(&self, from: &str) -> BTreeMap<&str, String> {
         let mut reached = BTreeMap::new();
         let mut waiting = vec![from.to_owned()];
@@ -145,7 +149,7 @@ impl PackageGraph {
         reached
     }
 
-    /// What a package reaches and must not.
+    /// The banned packages that a package depends on.
     fn faults(&self, from: &str, banned: &[&str]) -> Vec<String> {
         let reached = self.reach(from);
         let bad = reached.iter().filter(|(name, _)| banned.iter().any(|ban| matches(ban, name)));
@@ -153,7 +157,7 @@ impl PackageGraph {
     }
 }
 
-/// Whether a dependency is compiled at all. Cargo's metadata also lists optional ones whose feature is off.
+/// Whether a dependency is compiled. The metadata of cargo also lists optional dependencies whose feature is off.
 fn is_switched_on(package: &Package, name: &str, features: &[&str]) -> bool {
     package.dependencies.iter().filter(|dependency| dependency.name == name).any(|dependency| {
         let name = dependency.rename.as_deref().unwrap_or(name);
@@ -181,7 +185,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
 
-/// Names of the members of the workspace whose folder is below `engines/`, and of the others.
+/// The names of the workspace's packages. The first set has those below `engines/`, the second one all others.
 fn members() -> (BTreeSet<String>, BTreeSet<String>) {
     let metadata = metadata();
     let folder = metadata.workspace_root.join("engines");
@@ -195,7 +199,7 @@ fn members() -> (BTreeSet<String>, BTreeSet<String>) {
     (names(engines), names(others))
 }
 
-/// Rule 1 for one engine.
+/// Checks rule 1 for one engine.
 fn engine_faults(
     graph: &PackageGraph,
     engine: &str,
@@ -208,14 +212,14 @@ fn engine_faults(
     faults
 }
 
-/// Rule 2.
+/// Checks rule 2.
 fn crds_faults(graph: &PackageGraph) -> Vec<String> {
     let users = graph.all.iter().filter(|(_, uses)| uses.contains("crds"));
     let strangers = users.filter(|(name, _)| !MAY_USE_CRDS.contains(&name.as_str()));
     strangers.map(|(name, _)| format!("{name} uses crds")).collect()
 }
 
-/// Rule 3. Tests of these crates are held to it too.
+/// Checks rule 3, also for the tests of these crates.
 fn sources_faults(graph: &PackageGraph) -> Vec<String> {
     let mut faults = Vec::new();
     for of in SOURCE_CRATES {
@@ -227,7 +231,7 @@ fn sources_faults(graph: &PackageGraph) -> Vec<String> {
     faults
 }
 
-/// Rule 4.
+/// Checks rule 4.
 fn client_faults(graph: &PackageGraph) -> Vec<String> {
     let may = |name: &str| MAY_USE_CLIENT.contains(&name) || CLIENT_PACKAGES.contains(&name);
     let others = graph.all.iter().filter(|(name, _)| !may(name));
@@ -338,7 +342,7 @@ fn everything_comes_from_a_registry_that_is_allowed() {
     assert_none(&foreign.collect::<Vec<_>>());
 }
 
-/// Crates of which the log has errors only, since its filter names none with which their names begin.
+/// The crates of which windlass logs only errors, because no name in its log filter is a beginning of theirs.
 fn silent_crates(telemetry: &str, logging: &[String]) -> Vec<String> {
     let list = telemetry.split_once("const CRATES").and_then(|(_, rest)| rest.split_once('='));
     let list = list.and_then(|(_, rest)| rest.split_once(';')).map_or("", |(list, _)| list);

@@ -1,7 +1,8 @@
-//! Every crate that is not ours is compiled with one set of features, whichever of our programs is built.
+//! Checks that every third-party crate is compiled with one set of features, whichever program is built. Otherwise
+//! cargo would compile the crate several times.
 //!
-//! Here: what cargo would compile for each program, compared with what it compiles for all tests. Where it differs,
-//! `third-party/Cargo.toml` gets the features that are missing.
+//! The check compares the crates of each program with the crates of all tests. If the features differ,
+//! `third-party/Cargo.toml` gets the missing ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -12,15 +13,15 @@ use testbed::root;
 /// Programs that are built alone.
 const PROGRAMS: [&str; 6] = ["windlass", "bench", "conformance", "demo", "e2e", "stress"];
 
-/// Programs that must not need much, each with how many crates it may have, and how many of them with fewer features than
-/// others: those take seconds.
+/// For small programs, how many crates each may have, and how many of them with fewer features than in the tests.
+/// Cargo compiles the latter once more, which takes seconds.
 const MAX_CRATES_PER_PROGRAM: [(&str, usize, usize); 2] =
     [("xtask", 70, 15), ("crd-manifests", 90, 30)];
 
 /// A crate with its version, and the sets of its features.
 type CrateFeatures = BTreeMap<String, BTreeSet<String>>;
 
-/// What cargo compiles, without crates of this workspace.
+/// The crates that cargo compiles, without those of this workspace.
 fn compiled(selection: &[&str]) -> CrateFeatures {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["tree", "--locked", "--prefix", "none", "--format", "{p}|{f}"])
@@ -32,7 +33,7 @@ fn compiled(selection: &[&str]) -> CrateFeatures {
     crates(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Lines such as `serde v1.0.229|alloc,std (*)`.
+/// Reads lines such as `serde v1.0.229|alloc,std (*)` of cargo's tree.
 fn crates(tree: &str) -> CrateFeatures {
     let mut crates = CrateFeatures::new();
     let own = format!("({}", root().display());

@@ -1,24 +1,25 @@
-//! Every kind has a test that knows every field of its spec: `spec_field_check::knows_every_field` of the crate `fake-cluster`.
+//! Checks that every kind has a test that knows every field of its spec. The test calls
+//! `spec_field_check::knows_every_field` of the crate `fake-cluster`.
 //!
-//! Elsewhere: the lists that have to know a kind (`operator/kinds/src/tests.rs`).
+//! `operator/kinds/src/tests.rs` checks the lists that have to name each kind.
 
 use super::{assert_none, files, read};
 
-/// The manifests of the CRDs, one kind a file.
+/// The folder with the CRDs, one kind in each file.
 const MANIFESTS: &str = "deploy/chart/files/crds";
 
-/// The categories of kinds that windlass writes as a record: no run reads their specs.
+/// The categories of kinds that windlass writes as records. It never reads their specs, so they need no such test.
 const RECORDS: [&str; 2] = ["fluxcd-audits", "fluxcd-incidents"];
 
-/// The call that a test of each kind has, up to the name of the kind.
+/// The beginning of the call in the test of each kind, up to the name of the kind.
 const CALL: &str = "knows_every_field(\"";
 
-/// What tests call the kind of a manifest; `None` for a record.
+/// The name of a CRD's kind in the call. It is none for a record.
 fn called(manifest: &str) -> Option<String> {
     let lines = || manifest.lines().map(str::trim);
     let mut items = lines().filter_map(|line| line.strip_prefix("- "));
     let is_record = items.any(|item| RECORDS.contains(&item));
-    // The first `kind:` is that of the manifest itself.
+    // The first `kind:` is that of the CRD object itself, and the second one is the kind that it defines.
     let kind = lines().filter_map(|line| line.strip_prefix("kind: ")).nth(1)?;
     let group = lines().find_map(|line| line.strip_prefix("group: "))?;
     let is_of_flux_or_windlass = group.ends_with(".fluxcd.io") || group.ends_with(".windlass.dev");
@@ -26,12 +27,12 @@ fn called(manifest: &str) -> Option<String> {
     (!is_record).then_some(name)
 }
 
-/// A source file without blanks, since a call may be on several lines.
+/// A source file without blanks, because a call may have line breaks.
 fn without_blanks(source: &str) -> String {
     source.split_whitespace().collect()
 }
 
-/// Kinds of which no test knows the fields.
+/// The kinds without such a test.
 fn faults(manifests: &[String], sources: &[String]) -> Vec<String> {
     let kinds = manifests.iter().filter_map(|it| called(it));
     let has_test = |kind: &String| {

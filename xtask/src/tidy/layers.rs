@@ -1,7 +1,7 @@
-//! Which crate may use which, as the table in ARCHITECTURE.md says.
+//! Checks which crate uses which by the table in ARCHITECTURE.md.
 //!
-//! Here: the table is the rule, and says no more than there is. Elsewhere: what crates never reach through others
-//! (`dependencies`).
+//! The table is the rule, and it may not name a use that does not exist. `dependencies` checks what crates must not
+//! use through others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,14 @@ use cargo_metadata::{DependencyKind, Package};
 use super::dependencies::metadata;
 use super::{assert_none, read};
 
-/// The crates of the program, by how their folders begin; that of the root has its folder `src`.
+/// The beginnings of the folders of the program's crates. The root crate has the folder `src`.
 const PROGRAM: [&str; 7] = ["src", "cli", "crds", "sources", "operator/", "engines/", "web"];
 
-/// Where the engines are; the table names those that engines use without it, and for others it does not tell them apart.
+/// The folder of the engines. The table names engines without it where an engine uses another one. For other crates
+/// it does not tell engines apart.
 const ENGINES: &str = "engines/";
 
-/// The rows of the table in ARCHITECTURE.md whose head is this, as the names in backticks of each cell.
+/// The rows of the table with this head in ARCHITECTURE.md. Each cell has the names in its backticks.
 fn rows(text: &str, head: &str) -> Vec<Vec<Vec<String>>> {
     let table = text.lines().skip_while(|line| *line != head).skip(2);
     let table = table.take_while(|line| line.starts_with('|'));
@@ -29,7 +30,7 @@ fn architecture() -> String {
     read("ARCHITECTURE.md")
 }
 
-/// Which crates a crate may use.
+/// For each crate, the crates that it may use by the table.
 fn allowed(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut allowed = BTreeMap::new();
     for row in rows(text, "| crate | may use |") {
@@ -40,7 +41,7 @@ fn allowed(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     allowed
 }
 
-/// Crates use what the table says.
+/// The uses that the table does not allow, and the entries of the table that no crate uses.
 fn crate_faults(
     allowed: &BTreeMap<String, BTreeSet<String>>,
     used: &BTreeMap<String, BTreeSet<String>>,
@@ -59,7 +60,8 @@ fn crate_faults(
     faults
 }
 
-/// The crates of the program by their folders, and which of them each uses as it is shipped, as the table names them.
+/// The crates of the program by their folders, each with the crates that it uses in a shipped build. The names are
+/// those of the table.
 pub(super) fn uses() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = metadata();
     let members = metadata.workspace_packages();

@@ -1,14 +1,14 @@
-//! What editors and merges leave behind does not get into the tree.
+//! Checks that the tree has no files that editors and merges leave behind.
 
 use std::process::Command;
 
 use super::assert_none;
 use testbed::root;
 
-/// How the names of such files end.
+/// The ends of the names of such files.
 const ENDINGS: [&str; 6] = [".orig", ".rej", ".bak", ".swp", ".tmp", "~"];
 
-/// Charts and overlays have such files on purpose.
+/// Folders where charts and overlays have such files on purpose.
 const MEANT: [&str; 2] = ["e2e/charts/", "e2e/overlays/"];
 
 fn is_leftover(path: &str) -> bool {

@@ -1,7 +1,6 @@
-//! What may enter the tree of dependencies: `deny.toml`, which `cargo deny` reads too.
+//! Reads `deny.toml`, which `cargo deny` reads too, and checks the licences of dependencies.
 //!
-//! Here: the file, and licences. Elsewhere: the packages, what is banned, and where they come from
-//! (`super::dependencies`).
+//! `super::dependencies` checks the packages, the bans and the registries.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -9,7 +8,7 @@ use spdx::{Expression, Licensee, ParseMode};
 
 use super::{assert_none, dependencies, read};
 
-/// What `deny.toml` says.
+/// The parts of `deny.toml` that the checks use.
 #[derive(Debug, Deserialize)]
 pub(super) struct LicencePolicy {
     licenses: LicenceRules,
@@ -24,7 +23,7 @@ struct LicenceRules {
     exceptions: Vec<LicenceException>,
 }
 
-/// Licences that one crate may be under besides.
+/// Further licences that are allowed for one crate only.
 #[derive(Debug, Deserialize)]
 struct LicenceException {
     #[serde(rename = "crate")]
@@ -60,7 +59,7 @@ impl LicencePolicy {
         toml::from_str(&read("deny.toml")).unwrap()
     }
 
-    /// Whether a crate may be used under an expression. `A/B` is how old crates write `A OR B`.
+    /// Whether a crate may be used under a licence expression. Old crates write `A/B` for `A OR B`.
     fn covers(&self, name: &str, expression: &str) -> bool {
         let exceptions = self.licenses.exceptions.iter().filter(|it| it.name == name);
         let allowed: Vec<&Licensee> =
@@ -71,7 +70,7 @@ impl LicencePolicy {
     }
 }
 
-/// Packages whose licence is not covered.
+/// The packages whose licence the policy does not allow.
 fn faults<'a>(
     policy: &LicencePolicy,
     packages: impl Iterator<Item = (&'a str, Option<&'a str>)>,

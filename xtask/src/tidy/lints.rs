@@ -1,12 +1,13 @@
-//! The settings of clippy: clippy reads the nearest `clippy.toml` alone, so the engines' repeats the root's.
+//! Compares the settings of clippy. Clippy reads only the nearest `clippy.toml`, so the file of the engines has to
+//! repeat the settings of the root.
 //!
-//! Elsewhere: what the lints find (`cargo clippy`).
+//! `cargo clippy` runs the lints.
 
 use toml::{Table, Value};
 
 use super::{assert_none, dependencies, settings};
 
-/// Settings of one file, and entries of its lists, that another does not have.
+/// The settings of `part`, and the entries of its lists, that `whole` does not have.
 fn missing(whole: &Table, part: &Table) -> Vec<String> {
     let lost = part.iter().flat_map(|(key, value)| match (value, whole.get(key)) {
         (Value::Array(wanted), Some(Value::Array(known))) => {

@@ -1,30 +1,32 @@
-//! Markup of pages is made by `maud` and by nothing else, so that what an object is called is never markup.
+//! Checks that only `maud` makes the HTML of pages. It escapes text, so no name of an object can become markup.
 //!
-//! Elsewhere: which links there may be (`web/src/href.rs`), what a browser may run (`web/src/response.rs`).
+//! `web/src/href.rs` says which links a page may have, and `web/src/response.rs` what a browser may run.
 
 use super::{assert_none, files, read};
 
-/// Files that may make markup of text without escaping it, each with a reason. There is none: pictures are made by `maud`, too.
+/// Files that may make HTML of text without escaping, each with a reason. The list is empty, because `maud` makes
+/// pictures, too.
 const UNESCAPING: [&str; 0] = [];
 
-/// What turns escaping off. Its parts are apart, so that this file does not have it.
+/// The name that turns escaping off. It is put together here, so that this file itself does not have it.
 const UNESCAPED: &str = concat!("Pre", "Escaped");
 
-/// Attributes of markup that take a literal only where the policy of pages or the escaping of links would be passed by.
+/// HTML attributes that must not have a literal value. A literal would bypass the policy of pages or the escaping of
+/// links.
 const FORBIDDEN_ATTRIBUTES: [&str; 6] =
     [" href=\"", " src=\"", " style=", " onclick=", " onload=", " onerror="];
 
-/// A link to a part of the same page, which is a literal of the frame.
+/// A link to a part of the same page. The frame of pages has it as a literal.
 const OWN_ANCHOR: &str = " href=\"#";
 
-/// The lines of a file that are code and not tests.
+/// The lines of a file that are code, without those of tests.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code);
     let lines = code.lines().enumerate().map(|(at, line)| (at + 1, line));
     lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// What is wrong with the markup of a file.
+/// The faults in the HTML of a file.
 fn faults(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in code(text) {

@@ -1,7 +1,9 @@
-//! Names by which a search finds what one looks for, and signatures that say what their parts are.
+//! Checks that names can be found by a search, and that signatures name their parts.
 //!
-//! Here: habits of code that no lint knows, counted over the workspace without its tests. Each has a bound, which only goes
-//! down: a change that removes some lowers it. Elsewhere: words of names, comments and messages (`words`), lints (`lints`).
+//! The module counts habits of code that no lint knows, over the workspace without its tests. Each habit has a limit.
+//! A change that removes some of them lowers the limit.
+//!
+//! `words` checks the words of names, comments and messages. `lints` compares the settings of lints.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +11,28 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::{assert_none, files, read};
 
-/// Types whose name is a bare participle, such as `Found`, which says nothing of what it is.
+/// How many types may have a single participle as their name, such as `Found`. A participle does not say what the
+/// type is.
 const MAX_PARTICIPLES: usize = 0;
 
-/// Names of types that are defined [`MIN_REPETITIONS`] times or more, but for [`ORDINARY`] ones: a search for them finds
-/// nothing.
+/// How many type names may be defined [`MIN_REPETITIONS`] times or more, without the [`ORDINARY`] ones. A search for
+/// such a name finds too much.
 const MAX_REPEATED_NAMES: usize = 2;
 
-/// Numeric constants of one word: neither what they bound nor their unit.
+/// How many numeric constants may have a name of one word. Such a name says neither what the constant limits nor its
+/// unit.
 const MAX_ONE_WORD_CONSTANTS: usize = 1;
 
-/// Functions with a parameter that is a tuple, whose parts have no names.
+/// How many functions may have a parameter that is a tuple. The parts of a tuple have no names.
 const MAX_TUPLE_PARAMETERS: usize = 0;
 
-/// A tuple bound to a tuple, two statements that look like one.
+/// How many statements may bind a tuple to a tuple. They are two statements that look like one.
 const MAX_DOUBLE_BINDINGS: usize = 0;
 
-/// A `Result` in a `Result`, of which one does not see what is an error.
+/// How many types may be a `Result` in a `Result`. A reader does not see which of both is the error.
 const MAX_NESTED_RESULTS: usize = 0;
 
-/// From how many definitions on a name is repeated.
+/// How many definitions make a name a repeated one.
 const MIN_REPETITIONS: usize = 8;
 
 /// Names that mean the same in every module.
@@ -105,7 +109,7 @@ fn is_of_tests(tokens: &[TokenTree]) -> bool {
     hash.as_char() == '#' && attribute == "cfg(test)" && word == "mod"
 }
 
-/// What was found of each habit, each as `file: name`.
+/// The places of each habit, as `file: name`.
 #[derive(Debug, Default)]
 struct NamingHabits {
     types: BTreeMap<String, Vec<String>>,
@@ -141,18 +145,18 @@ fn tuple(token: Option<&TokenTree>) -> Option<Vec<TokenTree>> {
     }
 }
 
-/// Whether the tokens of a tuple have several parts.
+/// Whether a tuple has more than one part.
 fn has_parts(tokens: &[TokenTree]) -> bool {
     let commas = tokens.iter().enumerate().filter(|(_, it)| is_punct(Some(it), ','));
     commas.map(|(at, _)| at).any(|at| at + 1 < tokens.len())
 }
 
-/// Whether all parts are plain names, with `mut` or without.
+/// Whether all parts are plain names, with or without `mut`.
 fn are_names(tokens: &[TokenTree]) -> bool {
     tokens.iter().all(|it| matches!(it, TokenTree::Ident(_)) || is_punct(Some(it), ','))
 }
 
-/// Whether a parameter is of a type that is a tuple.
+/// Whether the type of a parameter is a tuple.
 fn has_tuple_parameter(parameters: &[TokenTree]) -> bool {
     (0..parameters.len()).any(|at| {
         let is_type = is_punct(parameters.get(at), ':')
@@ -168,7 +172,8 @@ fn has_tuple_parameter(parameters: &[TokenTree]) -> bool {
     })
 }
 
-/// The parameters of a function whose name is before: the first parentheses that are not among its generics.
+/// The parameters of a function from the tokens after its name. They are the first parentheses outside of its
+/// generics.
 fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate() {
@@ -187,7 +192,7 @@ fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
     None
 }
 
-/// Whether a `Result` begins here, with its path or without, such as `anyhow::Result<T>`.
+/// Whether a `Result` begins here, with or without a path, such as `anyhow::Result<T>`.
 fn is_result(tokens: &[TokenTree]) -> bool {
     match tokens {
         [TokenTree::Ident(_), first, second, rest @ ..]
@@ -199,17 +204,17 @@ fn is_result(tokens: &[TokenTree]) -> bool {
     }
 }
 
-/// Where tokens stand.
+/// The place of tokens in a file.
 #[derive(Debug, Clone, Copy)]
 struct TokenScope {
-    /// In a test.
+    /// The tokens are in a test.
     is_test: bool,
-    /// Directly in the body of an `impl`.
+    /// The tokens are directly in the body of an `impl`.
     is_impl: bool,
 }
 
 impl NamingHabits {
-    /// Adds those of a file.
+    /// Adds the habits of a file.
     fn add(&mut self, path: &str, tokens: TokenStream, scope: TokenScope) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut inner = TokenScope { is_impl: false, ..scope };
@@ -238,7 +243,7 @@ impl NamingHabits {
         let Some(word) = ident(tokens.first()) else { return };
         let next = ident(tokens.get(1));
         let at = |name: &str| format!("{path}: {name}");
-        // What an `impl` calls a type of its trait is not a definition: the trait names it.
+        // An associated type in an `impl` is not a definition, because the trait has chosen its name.
         let defines = match &*word {
             "type" => !scope.is_impl,
             word => ["struct", "enum", "trait", "union"].contains(&word),
@@ -280,7 +285,7 @@ impl NamingHabits {
         }
     }
 
-    /// Which of them are more than their bound, each with all places.
+    /// The habits that exceed their limits, with all places.
     fn faults(&self) -> Vec<String> {
         let participles: Vec<String> = self
             .types

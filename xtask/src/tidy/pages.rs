@@ -1,25 +1,26 @@
-//! The pages that people read are true: paths exist, commands are named, every dependency has its reason.
+//! Checks the pages that people read. The paths on them exist, the README has the main commands, and every dependency
+//! has its reason.
 //!
-//! Elsewhere: what the pages say (`README.md`, `ARCHITECTURE.md`, `CONTRIBUTING.md`, `docs`).
+//! The pages are `README.md`, `ARCHITECTURE.md`, `CONTRIBUTING.md` and `docs`.
 
 use toml::Table;
 
 use super::{assert_none, files, read, settings};
 use testbed::root;
 
-/// Pages whose paths are checked, beside those of `docs`.
+/// The pages whose paths are checked, in addition to those in `docs`.
 const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-/// Where cargo puts what it builds: a checkout may have it or not.
+/// The folder for cargo's output. A checkout may lack it, so its paths are not checked.
 const BUILD_FOLDER: &str = "target";
 
-/// What a reader of the README can do without knowing more.
+/// The commands that a reader of the README can run without further knowledge.
 const COMMANDS: [&str; 2] = ["cargo xtask demo", "cargo xtask test"];
 
-/// Endings by which a path is known even when its first folder does not exist.
+/// The endings of a text that make it a path even if its first folder does not exist.
 const ENDINGS: [&str; 5] = [".rs", ".md", ".toml", ".sh", "/"];
 
-/// What stands in backticks, outside of blocks of code.
+/// The texts in backticks on a page, outside of code blocks.
 fn quoted(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut is_block = false;
@@ -33,7 +34,7 @@ fn quoted(text: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a quotation means a file or folder of the checkout.
+/// Whether a text in backticks is a file or folder of the checkout.
 fn is_path(text: &str, exists: impl Fn(&str) -> bool) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let Some((first, _)) = text.split_once('/') else { return false };
@@ -41,7 +42,7 @@ fn is_path(text: &str, exists: impl Fn(&str) -> bool) -> bool {
     text.chars().all(is_part) && !first.is_empty() && first != BUILD_FOLDER && is_ours
 }
 
-/// Paths on a page that do not exist.
+/// The paths on a page that do not exist.
 fn dead_paths(page: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let paths = quoted(text).into_iter().filter(|text| is_path(text, &exists));
     let dead = paths.filter(|path| !exists(path.trim_end_matches('/')));
@@ -54,7 +55,7 @@ fn third_parties(manifest: &Table) -> Vec<&str> {
     entries.filter(|(_, it)| it.get("path").is_none()).map(|(name, _)| name.as_str()).collect()
 }
 
-/// Whether a text has a word, not as a part of another.
+/// Whether a text has a word that is not a part of a longer word.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     text.split(|c| !is_part(c)).any(|it| it == word)

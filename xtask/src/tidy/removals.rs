@@ -1,9 +1,9 @@
-//! Who may delete objects without the gate of removals (`engines/reconcile/src/removal_gate.rs`): a list of files, each
-//! with its reason, so that a new one is a decision.
+//! Limits which files may delete objects without the removal gate (`engines/reconcile/src/removal_gate.rs`). Each
+//! file is listed with its reason, so a new one needs a decision.
 
 use super::{assert_none, files, read};
 
-/// A call that no gate is asked about, and the files that may have it.
+/// A call that deletes without the removal gate, and the files that may have it.
 struct UngatedCall {
     call: &'static str,
     files: &'static [&'static str],
@@ -13,10 +13,10 @@ const UNGATED: [UngatedCall; 2] = [
     UngatedCall {
         call: ".delete_unmanaged(",
         files: &[
-            // The user of a command names what goes.
+            // The user of the command names the objects to delete.
             "cli/installation/src/migrate/migration_record.rs",
             "cli/installation/src/uninstall.rs",
-            // Objects that windlass keeps for itself.
+            // These objects belong to windlass itself.
             "operator/runtime/src/audit/retention.rs",
             "operator/runtime/src/crd_guard/custom_resource_export.rs",
             "operator/notification/src/incident/incident_store.rs",
@@ -24,23 +24,23 @@ const UNGATED: [UngatedCall; 2] = [
             "operator/runtime/src/deletion_plan.rs",
             "operator/quarantine/src/lib.rs",
             "operator/changes/src/change_set_writer.rs",
-            // Helm's records: those of a removal that has come to its end, and old ones.
+            // These are Helm's release records. They are old, or belong to a removal that has ended.
             "operator/helm/src/release_runner/storage.rs",
-            // Sources that were made for an object; nothing that is applied goes with them.
+            // These sources were made for one HelmRelease. Nothing that was applied is deleted with them.
             "operator/helm/src/helm_release/chart_template.rs",
             "operator/source/src/http_archive/external_artifact.rs",
-            // Helm's policy for the objects of hooks, as a task of an operation that was permitted.
+            // Helm's policy deletes the objects of hooks. The gate permitted the operation that runs the hook.
             "operator/helm/src/release_runner/hooks.rs",
         ],
     },
-    // A journal shows that the operation is under way.
+    // A journal shows that the operation is already under way.
     UngatedCall {
         call: "RemovalGate::permit_under_way(",
         files: &["engines/release/src/operation/next_step.rs"],
     },
 ];
 
-/// Calls in files that are not listed, and files that are listed in vain.
+/// Files with such a call that are not listed, and files that are listed without having one.
 fn faults(ungated: &UngatedCall, texts: &[(String, String)]) -> Vec<String> {
     let UngatedCall { call, files } = ungated;
     let calling: Vec<&str> = texts

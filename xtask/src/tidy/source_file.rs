@@ -1,16 +1,16 @@
-//! Rules for every source file: it says what it is, is not too long, has a name that means something.
+//! Checks each source file by itself. It says what it is, is not too long, and has a name with a meaning.
 //!
-//! Here: rules about single files. Elsewhere: format, lints and function lengths (rustfmt, clippy).
+//! rustfmt and clippy check format, lints and the length of functions.
 
 use super::{assert_none, files, read};
 
-/// The longest that a file may be.
+/// How many lines a source file may have.
 const MAX_FILE_LINES: usize = 1000;
 
-/// Names that say nothing about what is inside.
+/// Names of files that do not say what is inside.
 const MEANINGLESS: [&str; 6] = ["utils", "common", "helpers", "misc", "types", "manager"];
 
-/// What is wrong with a file whatever is in it.
+/// The faults in the name of a file.
 fn name_faults(path: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if path.ends_with("/mod.rs") {
@@ -25,7 +25,7 @@ fn name_faults(path: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with the text of a file.
+/// The faults in the text of a file.
 fn text_faults(path: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if !text.starts_with("//! ") {

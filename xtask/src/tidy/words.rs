@@ -1,8 +1,10 @@
-//! Words that a Kubernetes engineer would neither search for nor understand at once, and what to write instead.
+//! Lists words that a Kubernetes engineer would not search for or not understand at once, with better ones.
 //!
-//! Here: the lists, and where they apply: Rust sources (messages, comments, identifiers, names of files), pages and
-//! `deploy/chart/files/crds`. Elsewhere: the terms that we use (`docs/glossary.md`), how messages are written
-//! (`CONTRIBUTING.md`), and what else names say (`names`).
+//! The lists apply to Rust sources, to pages and to `deploy/chart/files/crds`. In Rust sources they apply to
+//! messages, comments, identifiers and names of files.
+//!
+//! `docs/glossary.md` has the terms of the project. `CONTRIBUTING.md` says how messages are written, and `names`
+//! checks other parts of names.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +13,7 @@ use proc_macro2::TokenStream;
 use super::dead_code::identifiers;
 use super::{assert_none, files, read};
 
-/// Phrases that appear nowhere: neither in names and comments nor in messages.
+/// Phrases that no name, comment or message may have.
 const NOWHERE: &[(&str, &str)] = &[
     ("a look", "an observation, a run or a check"),
     ("as nobody", "anonymously"),
@@ -33,7 +35,7 @@ const NOWHERE: &[(&str, &str)] = &[
     ("worldly", "impure"),
 ];
 
-/// Phrases that users do not read: in messages, on pages and in descriptions of fields.
+/// Phrases that users must not read in messages, on pages or in descriptions of fields.
 const UNREAD: &[(&str, &str)] = &[
     ("a fault in windlass", "a bug in windlass"),
     ("again and again", "repeatedly"),
@@ -55,7 +57,8 @@ const UNREAD: &[(&str, &str)] = &[
     ("whoever", "who"),
 ];
 
-/// Words that comments, identifiers and names of files do not have: they hide which client, controller, user or object acts.
+/// Words that comments, identifiers and names of files must not have. They hide which client, controller, user or
+/// object acts.
 const HIDING_WHO_ACTS: &[(&str, &str)] = &[
     ("nobody", "which client, controller or user does not act"),
     ("somebody", "another client, user or controller"),
@@ -66,7 +69,7 @@ const HIDING_WHO_ACTS: &[(&str, &str)] = &[
     ("wishes", "specs, or desired states"),
 ];
 
-/// Where a phrase stays, and why.
+/// The places where a phrase may stay. Each has a path, a phrase (empty for all of them) and a reason.
 const EXEMPT: &[(&str, &str, &str)] = &[
     ("xtask/src/tidy/words.rs", "", "the lists themselves"),
     ("docs/decisions/", "", "decisions are not rewritten"),
@@ -75,7 +78,7 @@ const EXEMPT: &[(&str, &str, &str)] = &[
     ("ARCHITECTURE.md", "our own", "it speaks to those who write the project"),
 ];
 
-/// Crates whose messages users read.
+/// The folders of crates whose messages users read.
 const SPEAKING: [&str; 10] = [
     "src/",
     "cli/",
@@ -93,7 +96,7 @@ fn is_exempt(path: &str, phrase: &str) -> bool {
     EXEMPT.iter().any(|(start, it, _)| path.starts_with(start) && (it.is_empty() || *it == phrase))
 }
 
-/// Whether a text has a phrase whose ends are ends of words; `_` ends a word, too.
+/// Whether a text has a phrase as whole words. An underscore also ends a word.
 fn has(text: &str, phrase: &str) -> bool {
     let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     text.match_indices(phrase).any(|(at, _)| {
@@ -101,7 +104,7 @@ fn has(text: &str, phrase: &str) -> bool {
     })
 }
 
-/// The phrases of a list in some lines, each with its number.
+/// The phrases of a list that some lines have. Each line comes with its number.
 fn faults<'t>(
     path: &str,
     lines: impl Iterator<Item = (usize, &'t str)>,
@@ -123,8 +126,8 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(at, line)| (at + 1, line))
 }
 
-/// The lines of a Rust file that users may read: code, whose phrases with a space are messages, and the comments that
-/// become help and descriptions of fields.
+/// The lines of a Rust file that users may read. They are lines of code, and comments that become help or
+/// descriptions of fields.
 fn read_by_users<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str)> {
     let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code);
     let has_help =
@@ -136,12 +139,12 @@ fn read_by_users<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str)> {
     numbered(code).filter(|(_, line)| is_read(line)).collect()
 }
 
-/// The comments of a Rust file, which stand on lines of their own.
+/// The comments of a Rust file that are on lines of their own.
 fn comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered(text).filter(|(_, line)| line.trim_start().starts_with("//"))
 }
 
-/// The words of an identifier or a path, each of which begins at a `_` or at a capital letter.
+/// Splits an identifier or a path into words. A word begins after an underscore or at a capital letter.
 fn words_of(name: &str) -> String {
     let mut words = String::new();
     let mut is_after_small = false;
@@ -253,7 +256,7 @@ fn exemptions_are_few_and_have_a_reason() {
     assert!(EXEMPT.len() <= 10 && EXEMPT.iter().all(|(.., reason)| !reason.is_empty()));
 }
 
-/// A glossary that has everything is not read: sixty terms at most, in the order of the alphabet.
+/// The glossary has at most sixty terms in alphabetical order, because a longer one would not be read.
 #[test]
 fn the_glossary_is_short_and_sorted() {
     let page = read("docs/glossary.md");

@@ -1,7 +1,7 @@
-//! One run of a scenario, with a cut or without.
+//! One run of a scenario, with or without a cut.
 //!
-//! Here: playing the acts, dying and starting again, and what must hold when.
-//! Elsewhere: the acts (`super::scenario`), what is compared (`super::snapshot`).
+//! A run plays the acts of the scenario, kills windlass at the cut and starts it again. It checks the laws at each
+//! step. `super::scenario` has the acts, and `super::snapshot` compares the results.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,30 +16,30 @@ use super::scenario::{CrashScenario, ScenarioStage};
 use super::snapshot::{ClusterSnapshot, ReplacedNames};
 use crate::ownership::{absent, live, recorded, unrecorded};
 
-/// Within what time an act is done, counted from its beginning and again from a restart.
+/// How long an act may take, from its beginning and again from a restart of windlass.
 const ACT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the state is observed.
+/// How often the state of the cluster is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long nothing may change after the end of an act.
+/// For how long nothing may change after the end of an act.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct CrashRunReport {
-    /// The end of each act.
+    /// The state of the cluster at the end of each act.
     pub(super) snapshots: Vec<ClusterSnapshot>,
-    /// All writes.
+    /// All writes to the API server.
     pub(super) writes: Vec<String>,
-    /// Where it was cut; none if it was not.
+    /// The request at which the connection was cut. It is none if nothing was cut.
     pub(super) request: Option<String>,
     /// The laws that were broken.
     pub(super) violations: Vec<String>,
-    /// How the objects are, what happened to them and the end of windlass's log, when a law was broken.
+    /// The state of the objects, their events and the end of windlass's log. It is filled when a law was broken.
     pub(super) log: String,
-    /// How long everything took.
+    /// How long the whole run took.
     pub(super) took: Duration,
-    /// How long after the restart the act was done in which it was cut.
+    /// How long windlass needed after the restart to finish the act that was cut.
     pub(super) recovery: Duration,
 }
 
@@ -50,21 +50,21 @@ struct CrashRun<S> {
     windlass: WindlassProcess,
     cut: Option<ConnectionCutHandle>,
     request: Option<String>,
-    /// When windlass was last started.
+    /// When windlass was started last.
     restarted: Option<Instant>,
     recovery: Duration,
     /// The uid of every object that was ever seen.
     uids: BTreeMap<String, String>,
-    /// How many writes were judged already.
+    /// How many writes were already checked.
     judged: usize,
     violations: Vec<String>,
 }
 
-/// Plays a scenario to its end, or to the first act that does not come to its end.
-/// `usual` is what each act comes to without a cut.
+/// Plays a scenario to its end, or to the first act that does not end or breaks a law. `usual` has the state after
+/// each act in the run without a cut.
 ///
 /// # Errors
-/// When the bed fails; what windlass does wrong is in the outcome.
+/// When the test bed fails. Faults of windlass are in the report instead.
 pub(super) async fn attempt<S: CrashScenario>(
     point: Option<CrashPoint>,
     usual: Option<&Vec<ClusterSnapshot>>,
@@ -116,7 +116,7 @@ pub(super) async fn attempt<S: CrashScenario>(
 }
 
 impl<S: CrashScenario> CrashRun<S> {
-    /// Begins an act and waits for its end; none when it does not come.
+    /// Begins an act and waits for its end. It gives none if the act does not end in time.
     async fn play(
         &mut self,
         act: usize,
@@ -132,7 +132,8 @@ impl<S: CrashScenario> CrashRun<S> {
                 was_cut = true;
             }
             let (snapshot, wrong) = self.observe(act, expected).await?;
-            // What the others are compared with has to have come to its end: it stays as it is.
+            // In the run without a cut, the act has ended once the state stays the same. Other runs are compared with
+            // that state.
             let is_steady = expected.is_some() || snapshot == before;
             if wrong.is_empty() && !is_steady {
                 before = snapshot;
@@ -153,7 +154,7 @@ impl<S: CrashScenario> CrashRun<S> {
         }
     }
 
-    /// The state of an act, and why it is not yet what it should be.
+    /// The present state of an act, and the reason why the act has not ended yet.
     async fn observe(
         &mut self,
         act: usize,
@@ -186,7 +187,7 @@ impl<S: CrashScenario> CrashRun<S> {
         Ok((Some(snapshot), wrong))
     }
 
-    /// Waits a moment for the cut; when it happens windlass is killed, the laws are checked, and it is started again.
+    /// Waits a moment for the cut. After the cut it kills windlass, checks the laws and starts windlass again.
     async fn die_if_cut(&mut self, act: usize) -> anyhow::Result<bool> {
         let Some(cut) = &mut self.cut else {
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -215,7 +216,7 @@ impl<S: CrashScenario> CrashRun<S> {
         Ok(true)
     }
 
-    /// An object that was seen before is still the same.
+    /// Checks that no object was created again. An object with the same id must have the same uid.
     fn judge_uids(&mut self, live: &BTreeMap<String, DynamicObject>) {
         for (id, object) in live {
             let uid = object.metadata.uid.clone().unwrap_or_default();
@@ -227,7 +228,7 @@ impl<S: CrashScenario> CrashRun<S> {
         }
     }
 
-    /// Nothing was asked to be deleted that should live.
+    /// Checks that windlass requested no deletion of an object that should stay.
     fn judge_deletions(&mut self, act: usize) {
         let writes = self.proxy.writes();
         for write in writes.iter().skip(self.judged) {

@@ -1,34 +1,35 @@
-//! Which writes are cut at: all of them, or a sample that a seed repeats.
+//! Chooses the writes at which windlass is cut off: all of them, or a sample that a seed repeats.
 
 use std::collections::BTreeSet;
 
 use e2e::api_proxy::ConnectionCutMoment;
 use e2e::random_sequence::RandomSequence;
 
-/// One cut.
+/// One point at which a connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CrashPoint {
-    /// The write, counted from 1.
+    /// The number of the write, counted from 1.
     pub(super) number: usize,
-    /// Whether the API server gets it.
+    /// Whether the cut comes before or after the API server gets the write.
     pub(super) moment: ConnectionCutMoment,
 }
 
-/// A part of all cut points.
+/// How a sample of the cut points is chosen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CrashPointSample {
-    /// How many writes.
+    /// The number of writes in the sample.
     pub(super) count: usize,
-    /// Which ones, within their shares of the whole.
+    /// The seed, which chooses one write from each equal share of all writes.
     pub(super) seed: u64,
 }
 
-/// The cut points of a work of so many writes, in order; both moments of each write that is chosen.
+/// The cut points of a scenario with so many writes, in order. Each chosen write has a cut before it and one after
+/// it.
 pub(super) fn choose(writes: usize, sample: Option<CrashPointSample>) -> Vec<CrashPoint> {
     let numbers: BTreeSet<usize> = match sample {
         Some(sample) if sample.count < writes => {
             let mut random = RandomSequence::new(sample.seed);
-            // The first and the last, and one of each of the equal shares between.
+            // The sample has the first and the last write, and one write from each of the equal shares between them.
             let inner = writes.saturating_sub(2);
             let shares = sample.count.saturating_sub(2);
             let between = (0..shares).map(|share| {

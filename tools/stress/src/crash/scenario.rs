@@ -1,6 +1,7 @@
-//! The work that is cut into. An operation that windlass learns gets a scenario here.
+//! The scenarios in which windlass is killed. Each new operation of windlass gets a scenario here.
 //!
-//! Here: what a scenario is, and what it is played on. Elsewhere: the scenarios themselves, their list (`super`).
+//! This module says what a scenario is, and sets up its namespace and repository. The submodules have the scenarios,
+//! and `super` lists them.
 
 pub(super) mod change_set;
 pub(super) mod crds;
@@ -24,57 +25,58 @@ use crate::ownership::OwnerKind;
 /// The GitRepository of every scenario.
 pub(super) const SOURCE_NAME: &str = "work";
 
-/// Work in acts. Each act is begun by a user, and done by windlass however often it dies.
+/// Work in acts. A user begins each act, and windlass finishes it however often it is killed.
 pub(super) trait CrashScenario: Default {
-    /// What `--scenario` calls it.
+    /// The name of the scenario for `--scenario`.
     const NAME: &'static str;
 
-    /// Its acts, in order. After the last one nothing of it is left.
+    /// The names of its acts, in order. The last act deletes everything.
     const ACTS: &'static [&'static str];
 
-    /// Whether inventories have objects before these are applied; otherwise the records of releases do.
+    /// Whether an inventory has an object before the object is applied. It is false for releases, because Helm's
+    /// records have their objects.
     const RECORDS_FIRST: bool;
 
-    /// The kinds that its objects have, in a namespace.
+    /// The kinds of the scenario's objects in a namespace.
     fn kinds(&self, namespace: &str) -> Vec<ApiResource>;
 
-    /// Whose its objects are.
+    /// The kind that owns the scenario's objects.
     fn owner(&self) -> OwnerKind;
 
-    /// Further violations of the scenario's own laws, judged at the end.
+    /// Checks the scenario's own laws at the end, and returns the violations.
     fn judge(&self, _stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         Ok(Vec::new())
     }
 
-    /// Further names of this run, besides its namespace and its commits, that differ in other runs.
+    /// Further names of this run that differ between runs, besides its namespace and commits.
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether windlass may ask for the deletion of the object of this name in an act.
+    /// Whether windlass may request the deletion of the named object in an act.
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool;
 
-    /// Does what the user does; it does not wait for windlass.
+    /// Does the user's part of an act. It does not wait for windlass.
     async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()>;
 
-    /// Whether windlass says that the act is done.
+    /// Whether windlass reports that the act is done.
     async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool>;
 }
 
-/// A namespace and a repository.
+/// The namespace and the repository of a run.
 pub(super) struct ScenarioStage {
-    /// The namespace.
+    /// The namespace of the run, with its test bed.
     pub(super) story: Story,
-    /// Serves the repository.
+    /// The Git server of the repository.
     pub(super) server: GitServer,
-    /// The only one.
+    /// The repository of the run.
     pub(super) repository: StoryGitRepository,
-    /// The commits of the user so far.
+    /// The revisions of the user's commits so far.
     pub(super) revisions: Vec<String>,
 }
 
 impl ScenarioStage {
-    /// An empty stage.
+    /// Creates a namespace and an empty repository.
     pub(super) async fn set(name: &str) -> anyhow::Result<Self> {
         let story = Story::begin(name).await?;
         let server = GitServer::start(GitReadAccess::Open)?;
@@ -82,7 +84,7 @@ impl ScenarioStage {
         Ok(Self { story, server, repository, revisions: Vec::new() })
     }
 
-    /// Commits files, without a request to reconcile the source.
+    /// Commits files. It does not request a reconciliation of the source.
     pub(super) fn commit(&mut self, files: &[(String, String)]) -> anyhow::Result<()> {
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (&**path, &**text)).collect();
@@ -90,13 +92,13 @@ impl ScenarioStage {
         Ok(())
     }
 
-    /// All commits of the branch, the oldest first: those of the user, and those that windlass pushed.
+    /// All commits of the branch, the oldest first. They are those of the user and those that windlass pushed.
     pub(super) fn commits(&self) -> anyhow::Result<Vec<String>> {
         let listed = self.repository.git(&["rev-list", "--reverse", "main"])?;
         Ok(listed.lines().map(str::to_owned).collect())
     }
 
-    /// The user's newest commit as a status has it.
+    /// The user's newest commit, as the status of a source names it.
     pub(super) fn revision(&self) -> String {
         e2e::harness::flux::revision(self.revisions.last().map_or("", String::as_str))
     }
@@ -107,7 +109,7 @@ impl ScenarioStage {
         self.story.git_repository(SOURCE_NAME, &url, json!({})).await
     }
 
-    /// Has the GitRepository reconciled.
+    /// Requests a reconciliation of the GitRepository.
     pub(super) async fn request_source(&self) -> anyhow::Result<()> {
         self.story.request(&StoryObject::git_repository(SOURCE_NAME)).await.map(drop)
     }
@@ -117,12 +119,12 @@ impl ScenarioStage {
         self.story.delete(&StoryObject::git_repository(SOURCE_NAME)).await
     }
 
-    /// Whether the GitRepository is gone.
+    /// Whether the GitRepository no longer exists.
     pub(super) async fn source_is_gone(&self) -> anyhow::Result<bool> {
         Ok(self.story.read(&StoryObject::git_repository(SOURCE_NAME)).await?.is_none())
     }
 
-    /// Objects of these plurals that were created more than once, as problems.
+    /// The objects of these resources that were created more than once, as violations.
     pub(super) fn created_again(&self, plurals: &[&str]) -> anyhow::Result<Vec<String>> {
         let counts = self.story.creations(plurals)?;
         let again = counts.into_iter().filter(|(_, count)| *count > 1);

@@ -1,6 +1,7 @@
-//! What a run has come to, in a form that is equal for equal ends: names of the run and revisions are replaced.
+//! The state of the cluster after an act, in a form that is equal for runs with the same result. The names and
+//! revisions of a run are replaced by fixed ones.
 //!
-//! Elsewhere: the law about owners (`crate::ownership`).
+//! `crate::ownership` has the law about owners.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,12 @@ use serde_json::{Value, json};
 
 use crate::ownership::{helm_releases, kind, kustomizations};
 
-/// Objects and the state of our own ones, by id.
+/// The objects of a run and the statuses of windlass's own ones, by their ids.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ClusterSnapshot(BTreeMap<String, Value>);
 
-/// The names that are replaced: the run's namespace, its revisions in order, and what else a scenario names.
+/// The names that are replaced. They are the run's namespace, its revisions in order, and further names of the
+/// scenario.
 pub(super) struct ReplacedNames<'a> {
     pub(super) namespace: &'a str,
     pub(super) revisions: &'a [String],
@@ -36,16 +38,16 @@ impl ReplacedNames<'_> {
 
     fn value(&self, value: &Value) -> Value {
         let text = self.replace(&value.to_string());
-        // No kind of name has a character that JSON escapes, so the text is JSON as before.
+        // None of these names has a character that JSON escapes, so the text is still JSON after the replacement.
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 }
 
-/// What the cluster chooses anew each time.
+/// Fields whose values the API server chooses anew each time.
 const CHOSEN: [&str; 2] = ["clusterIP", "clusterIPs"];
 
 impl ClusterSnapshot {
-    /// Reads everything that belongs to a run. `live` has been read just before.
+    /// Reads everything that belongs to a run. The caller has just read `live`.
     pub(super) async fn take(
         client: &Client,
         live: &BTreeMap<String, DynamicObject>,
@@ -94,7 +96,7 @@ impl ClusterSnapshot {
         Ok(Self(all))
     }
 
-    /// What differs from what should be, a line each; at most a few.
+    /// The differences from the expected state, one a line. Only the first few are returned.
     pub(super) fn differences(&self, expected: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         for id in expected.0.keys().filter(|id| !self.0.contains_key(*id)) {
@@ -112,8 +114,8 @@ impl ClusterSnapshot {
     }
 }
 
-/// How many audits there are of each operation on a release: one. Attempts of a Kustomization that a cut makes fail are
-/// operations, too, so those are not counted.
+/// The number of audits of each operation on a release, which has to be one. Operations of Kustomizations are not
+/// counted, because an attempt that a cut makes fail also has an audit.
 async fn audits(
     client: &Client,
     names: &ReplacedNames<'_>,
@@ -141,7 +143,7 @@ async fn audits(
     Ok(counts.into_iter().map(|(id, count)| (id, count.into())).collect())
 }
 
-/// The first field that differs, or both values.
+/// The path and values of the first field that differs, or both whole values.
 fn first_difference(value: &Value, wanted: &Value) -> String {
     let fields = value.as_object().into_iter().flatten();
     let different = fields.map(|(name, is)| (name, is, &wanted[name])).find(|(_, a, b)| a != b);
@@ -151,7 +153,7 @@ fn first_difference(value: &Value, wanted: &Value) -> String {
     }
 }
 
-/// An object without what the cluster adds.
+/// The object without the fields that the API server adds.
 fn core(object: &DynamicObject) -> Value {
     let mut data = object.data.clone();
     if let Some(fields) = data.as_object_mut() {
@@ -167,7 +169,8 @@ fn core(object: &DynamicObject) -> Value {
     })
 }
 
-/// What the status of a HelmRelease promises. Messages name Pods, whose names are chosen anew each time.
+/// The parts of a HelmRelease's status that are compared. Messages are left out, because they have the random names
+/// of Pods.
 fn release(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
     let condition_of = |name: &str| {
@@ -194,13 +197,13 @@ fn release(object: &DynamicObject) -> Value {
     })
 }
 
-/// What a status promises: Ready, revisions, and the inventory.
+/// The parts of a status that are compared: Ready, revisions and the inventory.
 fn state(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
     let condition_of = |name: &str| {
         let condition = condition(object, name);
         let message = match condition["reason"].as_str() {
-            // It says how long the pods took.
+            // The message of `Healthy` says how long the Pods took, so it is not compared.
             _ if name == "Healthy" => Value::Null,
             Some("Quarantined") => condition["message"].as_str().map_or(Value::Null, revisions_of),
             _ => condition["message"].clone(),
@@ -220,8 +223,8 @@ fn state(object: &DynamicObject) -> Value {
     })
 }
 
-/// Which revisions the message of a quarantined result names. The rest of it has the Quarantine, whose name comes from the uid of
-/// the object, the Pod that failed, and how long that took.
+/// The revisions that the message of a quarantined result names. The rest of the message differs in each run: the
+/// name of the Quarantine, the Pod that failed, and the time that it took.
 fn revisions_of(message: &str) -> Value {
     let revisions = || {
         let (quarantined, rest) = message.split_once(" (Quarantine ")?;
@@ -232,8 +235,8 @@ fn revisions_of(message: &str) -> Value {
     revisions().unwrap_or_else(|| json!(message))
 }
 
-/// What the status of an object of images promises. The commit that was pushed last is not among it: when windlass ends
-/// between a push and its status, the next run only finds that the files are up to date.
+/// The parts of the status of an image kind that are compared. The last pushed commit is left out. If windlass is
+/// killed between a push and its status, the next run only finds that the files are up to date.
 fn image(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
     let scanned = &status["lastScanResult"];

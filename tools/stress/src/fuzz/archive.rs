@@ -1,4 +1,5 @@
-//! Artifacts and charts as archives (`artifacts::archive`, `helm::chart`): what came, and what was in a gzip.
+//! Artifacts and charts as archives (`artifacts::archive`, `helm::chart`). The input is the archive, or the content
+//! of a gzip.
 
 use std::io::{Cursor, Write as _};
 
@@ -58,7 +59,7 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
 };
 
 fn read(input: &[u8]) {
-    // Changed bytes of a gzip rarely are one, so what is in it is changed, and packed.
+    // A gzip with changed bytes is rarely valid. So the bytes inside are changed and then packed.
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let packed = packed.write_all(input).and_then(|()| packed.finish()).unwrap_or_default();
     for symlinks in [SymlinkPolicy::Skip, SymlinkPolicy::Refuse] {

@@ -1,11 +1,12 @@
-//! `cargo xtask fuzz template` and `overlay`: our charts and overlays changed at random, given to windlass.
+//! `cargo xtask fuzz template` and `overlay` change our charts and overlays at random, and give them to windlass.
 //!
-//! Each changed case is rendered or built by a process of its own, which must say something or fail with an error: no
-//! panic, no signal, no more of a processor or of memory than a limit. What does otherwise is kept as a folder.
-//! With `--against-original` the real Helm or Kustomize gets the same files, and its answer has to be the same.
+//! A process of its own renders or builds each changed case. It has to print a result or fail with an error, without
+//! a panic or a signal, and within limits of processor time and memory. A case that breaks this rule is kept as a
+//! folder. With `--against-original` the original Helm or Kustomize gets the same files, and has to give the same
+//! answer.
 //!
-//! Here: the command line, the rounds, the verdict. Elsewhere: changing bytes (`super::mutate`), the cases
-//! (`conformance::corpus`), what a process takes (`e2e::rusage`).
+//! This module has the command line, the rounds and the verdict. `super::mutate` changes bytes, `conformance::corpus`
+//! has the cases, and `e2e::rusage` measures processes.
 
 #[cfg(test)]
 mod tests;
@@ -27,14 +28,14 @@ use testbed::root;
 
 use super::mutate;
 
-/// How much of a processor a render or a build may take, and how long it may take on a busy machine.
+/// How much processor time a render or a build may take, and how much time in all on a busy machine.
 const CPU_TIME_LIMIT: Duration = Duration::from_secs(20);
 const WALL_TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// How much memory it may take, in MiB.
+/// How much memory a render or a build may take, in MiB.
 const MEMORY_LIMIT_MIB: f64 = 1024.0;
 
-/// How many faults end the work.
+/// After how many faults the run ends.
 const MAX_FAULTS: usize = 10;
 
 /// For how long, by which numbers, and with whom.
@@ -55,9 +56,9 @@ pub(crate) struct CaseFuzzOptions {
     release: bool,
 }
 
-/// A chart or an overlay that was changed.
+/// A changed chart or overlay.
 struct ChangedCase {
-    /// Our case that it was.
+    /// The name of the chart or overlay before the change.
     name: String,
     arguments: Vec<String>,
     files: BTreeMap<String, Vec<u8>>,
@@ -66,12 +67,12 @@ struct ChangedCase {
 /// Changes cases, and renders or builds them.
 ///
 /// # Errors
-/// When something was found, or nothing could be run.
+/// When a case broke the rule, or nothing could be run.
 pub(super) fn run(corpus: CorpusKind, options: &CaseFuzzOptions) -> anyhow::Result<()> {
     rounds(corpus, options, options.common.time())
 }
 
-/// The same for another time, without the real program.
+/// Changes cases for the given time, and renders or builds them without the original program.
 ///
 /// # Errors
 /// As [`run`].
@@ -116,14 +117,15 @@ fn rounds(corpus: CorpusKind, options: &CaseFuzzOptions, time: Duration) -> anyh
     Ok(())
 }
 
-/// The cases that are files: thousands of objects take their time, and show nothing that a few do not.
+/// The cases that are files in the checkout. Generated cases have thousands of objects, which take long and find
+/// nothing more.
 fn small(corpus: CorpusKind) -> anyhow::Result<Vec<CorpusCase>> {
     let mut cases = CorpusCase::load(corpus, &[])?;
     cases.retain(|case| !case.is_generated());
     Ok(cases)
 }
 
-/// What the files of a corpus are made of.
+/// The words from which files of a corpus are made.
 const fn words(corpus: CorpusKind) -> &'static mutate::LanguageWords {
     match corpus {
         CorpusKind::Charts => &mutate::TEMPLATE_FRAGMENTS,
@@ -131,7 +133,7 @@ const fn words(corpus: CorpusKind) -> &'static mutate::LanguageWords {
     }
 }
 
-/// The changed case of a seed.
+/// Makes the changed case of a seed.
 fn change(cases: &[CorpusCase], seed: u64) -> anyhow::Result<ChangedCase> {
     let mut random = RandomSequence::new(seed);
     let case = cases.get(random.below(cases.len())).context("there are no cases")?;
@@ -142,7 +144,7 @@ fn change(cases: &[CorpusCase], seed: u64) -> anyhow::Result<ChangedCase> {
     Ok(ChangedCase { name: case.name.clone(), arguments: arguments.to_vec(), files })
 }
 
-/// What is wrong with how windlass takes a case; none when nothing is.
+/// The fault in windlass's answer to a case. It is none if there is no fault.
 fn judge(
     corpus: CorpusKind,
     own: &Path,
@@ -171,7 +173,8 @@ fn judge(
     let wanted = ask(original)?;
     let got = ask(own)?;
     let difference = conformance::compare::difference(&changed.arguments, &wanted, &got);
-    // A changed case may print the time, a random text, or a map in the order in which Go happens to walk it.
+    // A changed case may print the time, a random text, or a map in Go's random order. So a difference counts only if
+    // the original program gives the same answer again.
     for _ in 0..3 {
         if difference.is_some() && ask(original)? != wanted {
             return Ok(None);
@@ -180,7 +183,7 @@ fn judge(
     Ok(difference)
 }
 
-/// Runs a command; what is wrong with how it ends.
+/// Runs a command, and returns how it breaks the rule if it does.
 fn survives(command: &Process) -> anyhow::Result<Option<String>> {
     let CommandResourceUsage { status, seconds, processor, peak, stderr } =
         rusage::cost(command, WALL_TIME_LIMIT)?;
@@ -197,7 +200,7 @@ fn survives(command: &Process) -> anyhow::Result<Option<String>> {
     })
 }
 
-/// Keeps a case for the developer who searches for the fault.
+/// Keeps a case, so that a developer can search for the fault.
 fn keep(
     corpus: CorpusKind,
     seed: u64,

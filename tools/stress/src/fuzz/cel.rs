@@ -1,4 +1,4 @@
-//! Expressions of specs (`gocel`): read, checked, evaluated over an object.
+//! CEL expressions of specs (`gocel`). They are parsed, checked and evaluated over an object.
 
 use gocel::CelExpression;
 use serde_json::json;
@@ -99,7 +99,7 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// As Flux does with `readyExpr`, and with `healthCheckExprs`.
+/// Evaluates the input like Flux's `readyExpr`, and like `healthCheckExprs`.
 fn read(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let object = json!({

@@ -1,4 +1,4 @@
-//! Strings with variables of a Kustomization (`envsubst`).
+//! Strings of a Kustomization with variables (`envsubst`).
 
 use envsubst::{SubstitutionLimits, UnsetVariablePolicy, substitute};
 
@@ -55,7 +55,7 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// Both ways of taking a variable that is not set.
+/// Reads the input twice. One pass accepts a variable that is not set, and the other one rejects it.
 fn read(input: &[u8]) {
     let lookup = |name: &str| match name {
         "a" => Some(&b"value"[..]),

@@ -1,4 +1,5 @@
-//! Helmfiles (`helmfile`): loaded, selected, printed and prepared for rendering, with the files that they name.
+//! Helmfiles (`helmfile`) and the files that they name. They are loaded, selected, printed and prepared for
+//! rendering.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +83,8 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// What separates the files of an input; the first is the helmfile, the others are those that [`FILES`] names in turn.
+/// The separator between the files of an input. The first file is the helmfile, and [`FILES`] has the names of the
+/// others in order.
 const FILE_SEPARATOR: &[u8] = b"\n=====\n";
 
 const FILES: [&str; 7] = [
@@ -95,7 +97,7 @@ const FILES: [&str; 7] = [
     "chart/templates/a.yaml",
 ];
 
-/// As `windlass helmfile` does.
+/// Reads the input like `windlass helmfile`.
 fn read(input: &[u8]) {
     let mut files =
         BTreeMap::from([("chart/Chart.yaml", &b"{apiVersion: v2, name: c, version: 1.0.0}"[..])]);
@@ -134,7 +136,7 @@ fn read(input: &[u8]) {
     }
 }
 
-/// Charts are read by the target `template`.
+/// Fetches no charts, because the target `template` reads them.
 struct EmptyChartFetcher;
 
 impl HelmChartRenderer for EmptyChartFetcher {

@@ -44,7 +44,8 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// What is read has a text that is read as the same, and is evaluated within the bounds or refused.
+/// Reads a calendar, writes it and reads it again, which has to give the same calendar. It is evaluated within the
+/// limits, or rejected.
 fn read(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(calendar) = ICalendar::parse(&text, "Europe/Berlin") else { return };

@@ -1,4 +1,4 @@
-//! Indexes of chart repositories (`sources::charts`): read, and chosen from.
+//! Indexes of chart repositories (`sources::charts`). They are read, and a version is chosen.
 
 use sources::charts::ChartIndex;
 

@@ -1,15 +1,15 @@
-//! Bytes changed at random, and by the words that parsers trip over.
+//! Changes bytes at random, and inserts words that often break parsers.
 //!
-//! Here: changing files. Elsewhere: what the changed files must not do (`super`).
+//! `super` says what the code must not do with the changed files.
 
 use std::collections::BTreeMap;
 
 use e2e::random_sequence::RandomSequence;
 
-/// Words that a language trips over.
+/// Words that often break the parsers of a language.
 pub(super) type LanguageWords = [&'static [u8]];
 
-/// Pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are not text.
+/// Pieces of templates, YAML and JSON, numbers at their limits, and bytes that are not text.
 pub(super) const TEMPLATE_FRAGMENTS: [&[u8]; 60] = [
     b"{{",
     b"}}",
@@ -73,7 +73,7 @@ pub(super) const TEMPLATE_FRAGMENTS: [&[u8]; 60] = [
     b"\xef\xbb\xbf",
 ];
 
-/// Pieces of kustomizations and of manifests, paths and URLs that lead elsewhere, and what grows or has no end.
+/// Pieces of kustomizations and manifests, paths and URLs that lead outside, and constructs that grow without end.
 pub(super) const KUSTOMIZATION_FRAGMENTS: [&[u8]; 66] = [
     b"resources:\n- ",
     b"resources:\n- .\n",
@@ -159,7 +159,7 @@ pub(super) fn files(
             }
         }
     }
-    // A case may also lack a file, or have it somewhere else.
+    // The case may also lose a file, or have a file in another place.
     if random.chance(3)
         && let Some(name) = names.get(random.below(names.len()))
         && let Some(text) = files.remove(name)
@@ -170,7 +170,7 @@ pub(super) fn files(
     }
 }
 
-/// Changes some places of one input, with pieces of another; now and then one piece comes very often.
+/// Changes some places of one input with pieces of another one. Sometimes it repeats one piece very often.
 pub(super) fn input(
     text: &mut Vec<u8>,
     other: &[u8],
@@ -196,10 +196,11 @@ pub(super) fn input(
     text.truncate(MOST_BYTES);
 }
 
-/// As much as an input may grow to: enough to be too deep or too long for anything that has no limit.
+/// The size limit of an input. It is large enough to exceed the depth and length that any code without a limit could
+/// bear.
 const MOST_BYTES: usize = 256 << 10;
 
-/// Changes one place.
+/// Changes one place of a text.
 fn change(text: &mut Vec<u8>, other: &[u8], words: &LanguageWords, random: &mut RandomSequence) {
     let at = random.below(text.len() + 1);
     let longest = if random.chance(80) { 12 } else { 400 };
@@ -222,7 +223,7 @@ fn change(text: &mut Vec<u8>, other: &[u8], words: &LanguageWords, random: &mut 
             insert(text, at, &piece);
         }
         4 => {
-            // Another word in the place of one: names and numbers are where meaning is.
+            // Replaces one word by another, because the meaning is in names and numbers.
             let is_word = |byte: &u8| byte.is_ascii_alphanumeric();
             let begin =
                 text.iter().take(at).rposition(|byte| !is_word(byte)).map_or(0, |it| it + 1);

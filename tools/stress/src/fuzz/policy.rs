@@ -1,4 +1,4 @@
-//! Policies with their filters, and the tags of a registry (`image`).
+//! Image policies with their filters, and the tags of a registry (`image`).
 
 use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use image::{FilterTags, ImageName, PolicyChoice, TagList, TagPolicy};
@@ -49,7 +49,7 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// The first lines are a pattern, what is extracted, and a range or an order; all others are tags.
+/// The first lines of an input are a pattern, the part to extract, and a range or an order. All other lines are tags.
 fn read(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut lines = text.split('\n').map(str::to_owned);

@@ -1,9 +1,10 @@
-//! Rounds of a target: a process reads one input after the other, another one observes it from outside.
+//! The rounds of a fuzz target. A reader process reads one input after the other, and another process observes it.
 //!
-//! The reader says which input it is about to read, so that the process that started it knows which input killed it or
-//! does not end. It reads one after the other, since a process for each would take most of the time.
+//! The reader notes each input before it reads it. So the process that started it knows which input killed the reader
+//! or did not end. One reader reads many inputs, because starting a process for each would take most of the time.
 //!
-//! Here: both sides, and keeping what was found. Elsewhere: what reads (`super`), changing bytes (`super::mutate`).
+//! This module has both processes, and keeps the inputs that broke the rule. `super` has the code that reads, and
+//! `super::mutate` changes bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,15 +22,16 @@ use e2e::rusage::MYSELF;
 use testbed::progress::{green, red};
 use testbed::root;
 
-/// How long one input may take of a processor, whatever else the machine does; and how long at all, if it takes none.
+/// How much processor time one input may take. The second limit is for an input that waits and uses no processor.
 const CPU_TIME_LIMIT: Duration = Duration::from_secs(20);
 const WALL_TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// Memory limit of the reader, in MiB. Its use is sampled, so a hard limit on its address space, in bytes, backs it up.
+/// The memory limit of the reader in MiB. Memory is only sampled, so the reader also has a hard limit on its address
+/// space, in bytes.
 const MEMORY_LIMIT_MIB: u64 = 1024;
 const ADDRESS_SPACE_LIMIT: u64 = 4 << 30;
 
-/// How many faults end the work.
+/// After how many faults the run ends.
 const MAX_FAULTS: usize = 10;
 
 /// How often the reader is observed.
@@ -48,10 +50,10 @@ pub(crate) struct FuzzReaderArguments {
     seconds: u64,
 }
 
-/// Reads and changes inputs of a target for a time; those that are kept are read in any case.
+/// Reads and changes inputs of a target for a time. The kept inputs are all read, even if that takes longer.
 ///
 /// # Errors
-/// When something was found, or nothing could be run.
+/// When an input broke the rule, or the target could not run.
 pub(super) fn run(target: &FuzzTarget, time: Duration, seed: Option<u64>) -> anyhow::Result<()> {
     let seed = seed.unwrap_or_else(RandomSequence::seed);
     let deadline = Instant::now() + time;
@@ -92,7 +94,7 @@ pub(super) fn run(target: &FuzzTarget, time: Duration, seed: Option<u64>) -> any
     Ok(())
 }
 
-/// Starts a reader and waits for its end; says which input was the last, and what was wrong with it.
+/// Starts a reader and waits for its end. It returns the number of the last input, and the fault if there was one.
 fn watch(
     target: &FuzzTarget,
     folder: &Path,
@@ -121,13 +123,13 @@ fn watch(
     Ok((progress(folder)?, fault.map(|fault| format!("{fault}: {last}"))))
 }
 
-/// The number of the input that is read.
+/// The number of the input that the reader is reading.
 fn progress(folder: &Path) -> anyhow::Result<u64> {
     let text = fs::read_to_string(folder.join("at")).context("the reader says nothing")?;
     Ok(text.trim().parse().unwrap_or_default())
 }
 
-/// Waits for the end of a reader, or ends it; says what was wrong.
+/// Waits for the end of a reader, and kills it when it exceeds a limit. It returns the fault if there was one.
 fn follow(child: &mut Child, folder: &Path, slowest: Duration) -> anyhow::Result<Option<String>> {
     let mut at = u64::MAX;
     let mut begun = Instant::now();
@@ -158,10 +160,10 @@ fn follow(child: &mut Child, folder: &Path, slowest: Duration) -> anyhow::Result
     }
 }
 
-/// Time of processors that a process took, in hundredths of a second as the kernel tells it.
+/// The processor time of a process. The kernel counts it in hundredths of a second.
 fn busy(id: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // The name before may hold anything, and ends with the last bracket.
+    // The name of the process comes before these fields. It may have any characters, and ends with the last bracket.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)
@@ -175,7 +177,7 @@ fn resident(id: u32) -> u64 {
     kib.unwrap_or_default() / 1024
 }
 
-/// Keeps an input under a name of its own.
+/// Writes an input to a file with a name of its own.
 fn keep(target: &FuzzTarget, input: &[u8]) -> anyhow::Result<PathBuf> {
     let sum = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -185,7 +187,7 @@ fn keep(target: &FuzzTarget, input: &[u8]) -> anyhow::Result<PathBuf> {
     Ok(place)
 }
 
-/// The inputs to begin with: those of the repository, and strings of recorded cases.
+/// The first inputs. They are those of the repository, and strings of recorded cases.
 fn inputs(target: &FuzzTarget) -> anyhow::Result<Vec<Vec<u8>>> {
     let home = root().join("e2e/fuzz").join(target.name);
     let mut inputs: Vec<Vec<u8>> = corpus::read_folder(&home)?.into_values().collect();
@@ -212,7 +214,7 @@ fn strings(value: &serde_json::Value, into: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// The input of a number: one to begin with, or one that was changed.
+/// The input of a number. It is a first input, or a changed one.
 fn input(target: &FuzzTarget, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec<u8> {
     let Some(number) = number.checked_sub(inputs.len() as u64) else {
         let kept = usize::try_from(number).ok().and_then(|number| inputs.get(number));
@@ -229,11 +231,12 @@ fn input(target: &FuzzTarget, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec
 /// Reads inputs until the time is over.
 ///
 /// # Errors
-/// When it cannot say what it reads. A fault of what reads ends the process.
+/// When it cannot note which input it reads. A fault of the tested code ends the process.
 pub(super) fn read(reader: &FuzzReaderArguments) -> anyhow::Result<ExitCode> {
     let target =
         TARGETS.into_iter().find(|it| it.name == reader.target).context("no such target")?;
-    // An allocation beyond any measure is then a fault that is reported, not the end of the machine.
+    // With this limit, a huge allocation is a fault that is reported. Without it, the machine could run out of
+    // memory.
     setrlimit(Resource::RLIMIT_AS, ADDRESS_SPACE_LIMIT, ADDRESS_SPACE_LIMIT)
         .context("memory cannot be limited")?;
     let inputs = inputs(target)?;

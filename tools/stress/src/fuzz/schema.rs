@@ -1,4 +1,4 @@
-//! Schemas of charts and values for them (`helm::schema`): a schema, a line `---`, values.
+//! Schemas of charts, and values for them (`helm::schema`). An input is a schema, a line `---` and the values.
 
 use std::sync::Arc;
 

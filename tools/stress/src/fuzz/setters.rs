@@ -55,7 +55,7 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// Both ways of writing. Where bytes are kept, a second update has nothing to do.
+/// Updates the file in both modes. In the mode that keeps bytes, a second update must change nothing.
 fn read(input: &[u8]) {
     let [name, tag, namespace, policy] =
         ["ghcr.io/acme/web", "1.10", "apps", "web"].map(str::to_owned);

@@ -6,7 +6,7 @@ use signatures::provenance;
 use super::FuzzTarget;
 use super::USUAL_STACK;
 
-/// What stands between what is signed and the keys.
+/// The separator between the signed text and the keys.
 const KEYS_SEPARATOR: &[u8] = b"\n===KEYS===\n";
 
 pub(super) const TARGET: FuzzTarget = FuzzTarget {
@@ -43,10 +43,10 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// When inputs are read: their keys are good then.
+/// The time at which signatures are verified. The keys are valid then.
 const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
-/// Both forms of keys, and all that may be signed.
+/// Tries both forms of keys, and everything that may be signed.
 fn read(input: &[u8]) {
     let at = input.windows(KEYS_SEPARATOR.len()).position(|window| window == KEYS_SEPARATOR);
     let (signed, keys) =

@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz spec`: fields of every kind, made from their schemas at random, on a real API server.
+//! `cargo xtask fuzz spec` makes random fields of every kind from the schemas, on a real API server.
 //!
-//! Here: one seed after the other, for a given time. Elsewhere: the nonsense, and the objects that must not notice it
-//! (`e2e/tests/poison.rs`); the test command runs that story once, with a seed that does not change.
+//! This module runs one seed after the other, for a given time. `e2e/tests/poison.rs` makes the random objects, and
+//! checks that other objects are not affected. `cargo xtask test` runs that story once with a fixed seed.
 
 use std::process::Command;
 use std::time::Instant;
@@ -14,17 +14,17 @@ use e2e::installation::{BuildProfile, make};
 use testbed::progress::{green, red, step};
 use testbed::{machine, root};
 
-/// The story, and the variable with its seed.
+/// The story, and the environment variable with its seed.
 const STORY: &str = "a_poison_object_stalls_only_itself";
 const SEED: &str = "WINDLASS_POISON_SEED";
 
-/// How many faults end the work.
+/// After how many faults the run ends.
 const MAX_FAULTS: u64 = 3;
 
 /// Runs the story with one seed after the other.
 ///
 /// # Errors
-/// When a story failed, or nothing could be run.
+/// When the story failed for a seed, or nothing could be run.
 pub(super) fn run(options: &FuzzOptions) -> anyhow::Result<()> {
     step("what the stories need", machine::ensure_for_stories)?;
     step("control plane binaries", || testbed::binaries::TestbedBinaries::ensure().map(drop))?;
@@ -34,7 +34,7 @@ pub(super) fn run(options: &FuzzOptions) -> anyhow::Result<()> {
     let mut done = 0;
     let mut found = 0;
     while Instant::now() < deadline && found < MAX_FAULTS {
-        // The seeds of a story begin near zero, so that people can type them.
+        // The seeds are small numbers, so that people can type them.
         let seed = first.wrapping_add(done) % 1_000_000;
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)

@@ -1,4 +1,4 @@
-//! Manifests and values (`goyaml`): read and written as both of Go's libraries do.
+//! Manifests and values (`goyaml`). They are read and written like by both YAML libraries of Go.
 
 use goyaml::YamlLimits;
 use goyaml::v3::{self, YamlLayout};
@@ -71,7 +71,7 @@ pub(super) const TARGET: FuzzTarget = FuzzTarget {
     read,
 };
 
-/// Everything that reads it, and that writes what was read.
+/// Calls everything that reads YAML, and writes what was read.
 fn read(input: &[u8]) {
     if let Ok(value) = goyaml::to_json(input)
         && let Ok(text) = goyaml::emit(&value)

@@ -1,6 +1,6 @@
-//! What appliers have in the cluster, and what became of it from one commit to the next.
+//! The objects of appliers in the cluster, and their changes from one commit to the next.
 //!
-//! Here: inventories, the objects in them, what differs. Elsewhere: what was predicted of it (`verdict`).
+//! This module reads inventories and objects, and compares them. `verdict` compares the changes with the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,39 +15,39 @@ use serde_json::{Value, json};
 
 use crate::ownership::{helm_releases, kustomizations, served_kind};
 
-/// How many objects a list has at once.
+/// How many objects a page of a list has.
 const LIST_PAGE_OBJECTS: u32 = 500;
 
-/// How many fields are shown in which an object changed.
+/// How many changed fields of an object are printed.
 const MAX_SHOWN_FIELDS: usize = 5;
 
-/// An applier in the cluster.
+/// An applier as the cluster has it.
 #[derive(Debug, Clone)]
 pub(super) struct ApplierInCluster {
-    /// The ids of its inventory.
+    /// The ids in the inventory of the applier.
     pub(super) entries: BTreeSet<ObjectId>,
-    /// The status of `Ready`: `True`, `False`, `Unknown`, or empty.
+    /// The status of the condition `Ready`: `True`, `False`, `Unknown`, or empty.
     pub(super) ready: String,
-    /// Its reason.
+    /// The reason of the condition `Ready`.
     pub(super) reason: String,
-    /// Its message.
+    /// The message of the condition `Ready`.
     pub(super) message: String,
-    /// The revision that was applied.
+    /// The revision that the applier applied last.
     pub(super) applied: String,
-    /// The revision that was tried.
+    /// The revision that was attempted.
     pub(super) attempted: String,
-    /// Whether the status is about the newest spec.
+    /// Whether the status is about the present spec.
     pub(super) is_current: bool,
-    /// Whether it is suspended.
+    /// Whether the applier is suspended.
     pub(super) is_suspended: bool,
-    /// Whether it is being deleted.
+    /// Whether the applier is being deleted.
     pub(super) is_terminating: bool,
-    /// Which write made it so.
+    /// The resource version.
     pub(super) version: String,
-    /// Its spec.
+    /// The spec of the applier.
     pub(super) spec: Value,
-    /// Whether its status names a commit: that of a HelmRelease names the version of a chart, and that of a Kustomization
-    /// from an ExternalArtifact the digest of its files.
+    /// Whether the status names a commit. A HelmRelease names the version of a chart, and a Kustomization of an
+    /// ExternalArtifact the digest of its files.
     pub(super) names_commit: bool,
 }
 
@@ -74,13 +74,13 @@ impl ApplierInCluster {
         })
     }
 
-    /// Whether it is Ready with a revision; a suspended one counts, because nothing is expected of it.
+    /// Whether the applier is Ready with a revision. A suspended one counts as well, because it applies nothing.
     pub(super) fn has_applied(&self, revision: &str) -> bool {
         let is_applied = !self.names_commit || self.applied == revision;
         self.is_suspended || (self.ready == "True" && self.is_current && is_applied)
     }
 
-    /// One with a condition `Ready`, and nothing in its inventory.
+    /// An applier with a condition `Ready` and an empty inventory.
     #[cfg(test)]
     pub(super) fn for_tests(ready: &str, reason: &str, applied: &str) -> Self {
         Self {
@@ -100,14 +100,14 @@ impl ApplierInCluster {
     }
 }
 
-/// An object in the cluster.
+/// An object as the cluster has it.
 #[derive(Debug, Clone)]
 struct LiveObject {
     uid: String,
     is_terminating: bool,
-    /// What a manifest says, without what the cluster adds.
+    /// The object without its status.
     content: Value,
-    /// What each client wrote last, and when.
+    /// For each client, what it wrote last and when.
     writes: Value,
 }
 
@@ -118,7 +118,7 @@ impl LiveObject {
             fields.remove("status");
         }
         let metadata = object.metadata;
-        // Controllers of Kubernetes write, too; what they write is in no plan.
+        // Controllers of Kubernetes write to objects, too. No plan predicts their writes.
         let is_of_applier = |it: &Value| {
             let manager = it["manager"].as_str().unwrap_or_default();
             !manager.starts_with("kube-") && it["subresource"].is_null()
@@ -137,26 +137,26 @@ impl LiveObject {
         }
     }
 
-    /// Whether an applier made this object another one.
+    /// Whether an applier changed this object.
     fn differs_from(&self, before: &Self) -> bool {
         self.uid != before.uid || (self.content != before.content && self.writes != before.writes)
     }
 }
 
-/// Appliers and their objects at a moment.
+/// All appliers and their objects at one time.
 #[derive(Debug, Default)]
 pub(super) struct ClusterInventories {
-    /// Kustomizations and HelmReleases.
+    /// The Kustomizations and HelmReleases of the cluster.
     pub(super) appliers: BTreeMap<ObjectId, ApplierInCluster>,
-    /// The objects of all inventories that exist, and further ones that were named.
+    /// The objects that inventories name, and further ones that the caller named.
     objects: BTreeMap<ObjectId, LiveObject>,
 }
 
 impl ClusterInventories {
-    /// Reads the cluster. Objects of `further` are read although no inventory has them any more.
+    /// Reads the appliers and their objects. The objects in `further` are read even if no inventory has them.
     ///
     /// # Errors
-    /// The API server does not list them.
+    /// The API server does not list the objects.
     pub(super) async fn read(
         client: &Client,
         further: &BTreeSet<ObjectId>,
@@ -183,12 +183,12 @@ impl ClusterInventories {
         Ok(Self { appliers, objects })
     }
 
-    /// All ids that inventories have.
+    /// All ids in the inventories.
     pub(super) fn all_entries(&self) -> BTreeSet<ObjectId> {
         self.appliers.values().flat_map(|it| it.entries.iter().cloned()).collect()
     }
 
-    /// What became of the objects of each applier until a later moment.
+    /// For each applier, the changes of its objects until a later time.
     pub(super) fn changes_until(&self, after: &Self) -> BTreeMap<ObjectId, InventoryChanges> {
         let had = self.all_entries();
         let has = after.all_entries();
@@ -223,25 +223,25 @@ impl ClusterInventories {
     }
 }
 
-/// What became of the objects of an applier.
+/// The changes of the objects of one applier.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct InventoryChanges {
-    /// Objects that no applier had.
+    /// Objects that no applier had before.
     pub(super) added: BTreeSet<ObjectId>,
     /// Objects that changed, each with the fields that differ.
     pub(super) changed: BTreeMap<ObjectId, Vec<String>>,
-    /// Objects that no applier has any more, and that are gone.
+    /// Objects that no applier has any more, and that were deleted.
     pub(super) deleted: BTreeSet<ObjectId>,
-    /// The same, and they are still there.
+    /// Objects that no applier has any more, and that still exist.
     pub(super) left: BTreeSet<ObjectId>,
-    /// Objects that another applier had.
+    /// Objects that another applier had before.
     pub(super) moved: BTreeSet<ObjectId>,
 }
 
-/// All appliers of the cluster.
+/// Reads all appliers of the cluster.
 ///
 /// # Errors
-/// The API server does not list them, or an inventory cannot be read.
+/// The API server does not list the appliers, or an inventory cannot be read.
 pub(super) async fn appliers(
     client: &Client,
 ) -> anyhow::Result<BTreeMap<ObjectId, ApplierInCluster>> {
@@ -256,10 +256,10 @@ pub(super) async fn appliers(
     Ok(found)
 }
 
-/// All objects of a kind.
+/// Lists all objects of a kind.
 ///
 /// # Errors
-/// The API server does not list them.
+/// The API server does not list the objects.
 pub(super) async fn all_objects(
     client: &Client,
     resource: &ApiResource,
@@ -269,7 +269,7 @@ pub(super) async fn all_objects(
     let mut objects = Vec::new();
     loop {
         let page = match api.list(&params).await {
-            // A kind that a commit removed was listed by the discovery before.
+            // The API server may no longer serve a kind, because a commit removed it after the discovery.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(objects),
             page => page.with_context(|| format!("cannot list {}", resource.kind))?,
         };
@@ -287,7 +287,7 @@ fn id_of(object: &DynamicObject, resource: &ApiResource) -> ObjectId {
     ObjectId::new(&word(&meta.namespace), &word(&meta.name), &resource.group, &resource.kind)
 }
 
-/// The fields in which two values differ, without their values: those of Secrets are not shown.
+/// The paths of the fields in which two values differ. Values are left out, because they may be those of Secrets.
 fn differing_fields(one: &Value, other: &Value, path: String, fields: &mut Vec<String>) {
     if one == other || fields.len() >= MAX_SHOWN_FIELDS {
         return;

@@ -1,7 +1,7 @@
-//! What a repository's manifests are changed to, so that a cluster without its charts, keys and health can apply them.
+//! Changes the manifests of a repository, so that a cluster without its charts and keys can apply them.
 //!
-//! Both sides of the comparison get the changed manifests: `windlass plan` and the cluster. Here: one file, and the kinds that
-//! it has. Elsewhere: the commits (`replayed_history`).
+//! `windlass plan` and the cluster both get the changed manifests. This module changes one file, and notes its kinds.
+//! `replayed_history` makes the commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,41 +10,42 @@ use goyaml::YamlLimits;
 use objects::Gvk;
 use serde_json::{Map, Value, json};
 
-/// The group of the Kustomizations that are applied.
+/// The API group of Flux's Kustomization.
 pub(super) const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
 
-/// The group of sources.
+/// The API group of sources.
 pub(super) const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 
-/// How deep patches are in patches that are searched.
+/// How many levels of patches within patches are changed.
 const MAX_PATCH_DEPTH: usize = 8;
 
-/// Fields of a Kustomization that wait for health: nothing that a chart of another host makes gets healthy here.
+/// Fields of a Kustomization that wait for health. The test bed cannot fetch charts of other hosts, so their objects
+/// never become healthy.
 const HEALTH_FIELDS: [&str; 3] = ["wait", "healthChecks", "healthCheckExprs"];
 
-/// The field of a Kustomization that names keys.
+/// The field of a Kustomization that names its decryption keys.
 const DECRYPTION: &str = "decryption";
 
-/// How a value begins that SOPS encrypted.
+/// The beginning of a value that SOPS encrypted.
 const CIPHERTEXT: &str = "ENC[";
 
-/// How many characters of a ciphertext a value in its place has.
+/// How many characters of a ciphertext the placeholder has.
 const PLACEHOLDER_CHARACTERS: usize = 24;
 
-/// How many documents, each in each of its versions, were changed.
+/// How many documents were changed. Each version of a document counts.
 #[derive(Debug, Default)]
 pub(super) struct RewriteCounts {
-    /// Kustomizations, or patches of them, without health.
+    /// Kustomizations and patches whose health fields were removed.
     pub(super) health: usize,
-    /// The same without decryption.
+    /// Kustomizations and patches whose decryption was removed.
     pub(super) decryption: usize,
-    /// Documents that SOPS encrypted, with values made of the ciphertext.
+    /// Documents of SOPS whose values were replaced by parts of the ciphertext.
     pub(super) encrypted: usize,
-    /// GitRepositories that are at the Git server of the test bed now.
+    /// GitRepositories that now fetch from the Git server of the test bed.
     pub(super) sources: usize,
 }
 
-/// The kinds that the manifests of a repository have.
+/// The kinds in the manifests of a repository.
 #[derive(Debug, Default)]
 pub(super) struct ManifestKinds {
     /// The versions of each group and kind.
@@ -54,7 +55,7 @@ pub(super) struct ManifestKinds {
 }
 
 impl ManifestKinds {
-    /// The versions in which manifests have a kind that the repository does not define itself.
+    /// The versions of a kind in manifests, without kinds that the repository defines itself.
     pub(super) fn undefined_versions(&self, group: &str, kind: &str) -> Vec<&str> {
         let key = (group.to_owned(), kind.to_owned());
         if self.defined.contains(&key) {
@@ -75,25 +76,26 @@ impl ManifestKinds {
     }
 }
 
-/// Changes manifests, and takes note of what they have.
+/// Changes manifests, and counts the changes and kinds.
 #[derive(Debug)]
 pub(super) struct ManifestRewriting {
-    /// Where the Git server of the test bed serves the repository.
+    /// The URL of the repository at the Git server of the test bed.
     served_url: String,
-    /// Where the repository is fetched in its own cluster, besides the GitRepository that is called as that of the entry point.
+    /// The URL from which the original cluster fetches the repository. GitRepositories with this URL are changed,
+    /// too.
     origin: Option<String>,
     /// The name of the GitRepository of the entry point.
     source_name: String,
-    /// The files that were changed before, by their content; none for a file that stays as it is.
+    /// The changed files by their original content. A file that stays as it is has none.
     known: BTreeMap<Vec<u8>, Option<String>>,
-    /// What was changed.
+    /// The numbers of changes.
     pub(super) counts: RewriteCounts,
-    /// The kinds that were found.
+    /// The kinds of all manifests so far.
     pub(super) kinds: ManifestKinds,
 }
 
 impl ManifestRewriting {
-    /// Nothing was changed yet.
+    /// A rewriting that has changed nothing yet.
     pub(super) fn new(served_url: &str, origin: Option<&str>, source_name: &str) -> Self {
         Self {
             served_url: served_url.to_owned(),
@@ -105,10 +107,11 @@ impl ManifestRewriting {
         }
     }
 
-    /// What a file is changed to; none if it stays as it is, as all files do that are not YAML, such as templates.
+    /// Changes a file. It gives none if the file stays as it is. That is so for files that are not YAML, such as
+    /// templates.
     ///
     /// # Errors
-    /// What was changed cannot be written.
+    /// The changed documents cannot be written as YAML.
     pub(super) fn file(&mut self, text: &[u8]) -> anyhow::Result<Option<String>> {
         if let Some(known) = self.known.get(text) {
             return Ok(known.clone());
@@ -131,7 +134,7 @@ impl ManifestRewriting {
         if is_changed { stream(&values).map(Some) } else { Ok(None) }
     }
 
-    /// Changes a document; says whether there was something to change.
+    /// Changes a document. It returns whether something was changed.
     fn document(&mut self, value: &mut Value, depth: usize) -> anyhow::Result<bool> {
         let mut is_changed = self.encrypted(value);
         let gvk = gvk(value);
@@ -144,7 +147,7 @@ impl ManifestRewriting {
         if is(SOURCE_GROUP, "GitRepository") {
             is_changed |= self.git_repository(value);
         }
-        // Of a Kustomization that is applied, and of a kustomization.yaml.
+        // The first path is that of a Flux Kustomization, the second one that of a kustomization.yaml.
         for pointer in ["/spec/patches", "/patches"] {
             let patches = value.pointer_mut(pointer).and_then(Value::as_array_mut);
             for patch in patches.into_iter().flatten() {
@@ -156,7 +159,7 @@ impl ManifestRewriting {
         Ok(is_changed)
     }
 
-    /// Changes what a patch would bring back.
+    /// Removes from a patch what would restore a removed field.
     fn patch(&mut self, text: &mut String, depth: usize) -> anyhow::Result<bool> {
         if depth >= MAX_PATCH_DEPTH {
             return Ok(false);
@@ -178,7 +181,7 @@ impl ManifestRewriting {
         Ok(is_changed)
     }
 
-    /// Leaves operations of a JSON patch out. A patch without operations is none, so the last one stays.
+    /// Removes operations of a JSON patch. The last one stays, because a patch needs at least one operation.
     fn operations(&mut self, operations: &mut Vec<Value>) -> bool {
         let names_field = |operation: &Value, fields: &[&str]| {
             let path = operation["path"].as_str().unwrap_or_default();
@@ -208,7 +211,7 @@ impl ManifestRewriting {
         health > 0 || is_decrypted
     }
 
-    /// Has a GitRepository of this repository fetch from the Git server of the test bed.
+    /// Makes a GitRepository of this repository fetch from the Git server of the test bed.
     fn git_repository(&mut self, value: &mut Value) -> bool {
         let is_entry = value["metadata"]["name"] == self.source_name.as_str();
         let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -227,7 +230,7 @@ impl ManifestRewriting {
         true
     }
 
-    /// Gives a document that SOPS encrypted values that change with the ciphertext.
+    /// Replaces the ciphertexts of a SOPS document by placeholders, which change when the ciphertext does.
     fn encrypted(&mut self, value: &mut Value) -> bool {
         let is_secret = value["kind"] == "Secret";
         let Some(fields) = value.as_object_mut() else { return false };
@@ -237,7 +240,7 @@ impl ManifestRewriting {
         fields.remove("sops");
         fields.values_mut().for_each(replace_ciphertexts);
         if is_secret && let Some(Value::Object(data)) = fields.remove("data") {
-            // A value of `data` would have to be base64.
+            // The values of `data` would have to be base64, so they are moved to `stringData`.
             let text = fields.entry("stringData").or_insert_with(|| Value::Object(Map::new()));
             if let Some(text) = text.as_object_mut() {
                 text.extend(data);
@@ -248,7 +251,7 @@ impl ManifestRewriting {
     }
 }
 
-/// Group, version and kind of a document; none if it is no object.
+/// The group, version and kind of a document. It is none for a document that is not an object.
 fn gvk(document: &Value) -> Option<Gvk> {
     let kind = document.get("kind")?.as_str()?;
     Some(Gvk::new(document.get("apiVersion")?.as_str()?, kind))
@@ -263,7 +266,8 @@ fn replace_ciphertexts(value: &mut Value) {
     }
 }
 
-/// A value of the same type for a ciphertext such as `ENC[AES256_GCM,data:…,iv:…,tag:…,type:str]`.
+/// A placeholder for a ciphertext such as `ENC[AES256_GCM,data:…,iv:…,tag:…,type:str]`. It has the type of the
+/// original value.
 fn placeholder(ciphertext: &str) -> Value {
     let data = ciphertext.split_once("data:").and_then(|(_, rest)| rest.split(',').next());
     let data = data.unwrap_or_default();
@@ -278,13 +282,13 @@ fn placeholder(ciphertext: &str) -> Value {
     }
 }
 
-/// Documents as one YAML stream.
+/// Writes documents as one YAML stream.
 fn stream(values: &[Value]) -> anyhow::Result<String> {
     let texts: Result<Vec<String>, _> = values.iter().map(goyaml::emit).collect();
     Ok(texts.context("a changed manifest cannot be written")?.join("---\n"))
 }
 
-/// Where a repository is, whichever protocol reaches it.
+/// The host and path of a repository, whichever protocol its URL has.
 fn repository_place(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split_once('@').map_or(rest, |(_, rest)| rest);

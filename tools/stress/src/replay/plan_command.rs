@@ -1,4 +1,4 @@
-//! `windlass plan` as a user runs it, and `flux-local diff` for the time that it takes.
+//! Runs `windlass plan` like a user. It also runs `flux-local diff`, to compare the times.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use testbed::progress::step;
 
 use super::replayed_history::git_in;
 
-/// The work trees that `flux-local diff` compares.
+/// The names of the two work trees that `flux-local diff` compares.
 const WORK_TREES: [&str; 2] = ["base", "head"];
 
-/// `windlass plan` in a clone.
+/// A command that runs `windlass plan` in a clone.
 pub(super) struct PlanCommand {
-    /// windlass.
+    /// The path of windlass.
     pub(super) program: PathBuf,
     /// The clone of the repository.
     pub(super) clone: PathBuf,
     /// The folder of the entry point.
     pub(super) path: String,
-    /// Where facts, charts and settings of the user are.
+    /// The folder with the facts, the chart cache and the user's settings.
     pub(super) folder: PathBuf,
 }
 
@@ -31,15 +31,15 @@ pub(super) struct PlanCommand {
 pub(super) struct TimedPlan {
     /// The plan.
     pub(super) plan: ChangePlan,
-    /// From the start of the program to its end.
+    /// How long the program ran.
     pub(super) took: Duration,
 }
 
 impl PlanCommand {
-    /// Exports the facts of the cluster, with values of ConfigMaps, for the plans from now on.
+    /// Exports the facts of the cluster with the values of ConfigMaps. Later plans use them.
     ///
     /// # Errors
-    /// windlass fails, or could not read something.
+    /// windlass fails, or cannot read an object.
     pub(super) fn export_facts(&self, kubeconfig: &Path) -> anyhow::Result<()> {
         let file = self.facts_file().into_os_string();
         let kubeconfig = kubeconfig.as_os_str().to_owned();
@@ -53,10 +53,10 @@ impl PlanCommand {
         Ok(())
     }
 
-    /// What windlass says a commit changes, with the facts if they were exported.
+    /// Plans the change from one commit to another. It uses the facts if they were exported.
     ///
     /// # Errors
-    /// There is no plan.
+    /// windlass prints no plan.
     pub(super) fn plan(&self, base: &str, head: &str) -> anyhow::Result<TimedPlan> {
         let fixed = [
             "plan",
@@ -75,7 +75,8 @@ impl PlanCommand {
             arguments.extend([OsString::from("--facts"), facts.into_os_string()]);
         }
         let begun = Instant::now();
-        // The exit status is 2 if an applier cannot be rendered, too, such as a release whose chart is not here.
+        // The exit status is 2 also if an applier cannot be rendered, for example because its chart is on another
+        // host.
         let output = self.run(&arguments)?;
         let took = begun.elapsed();
         let plan = ChangePlan::from_untrusted_json(&output.stdout);
@@ -98,17 +99,17 @@ impl PlanCommand {
     }
 }
 
-/// `flux-local diff ks` over two work trees of a clone.
+/// A command that runs `flux-local diff ks` over two work trees of a clone.
 pub(super) struct FluxLocalCommand {
     program: PathBuf,
     folder: PathBuf,
     path: String,
-    /// `$PATH` with flux, kustomize and helm in front.
+    /// The value of `PATH`, which begins with the folders of flux, kustomize and helm.
     search_path: OsString,
 }
 
 impl FluxLocalCommand {
-    /// Makes the programs that flux-local runs, and the work trees.
+    /// Builds the programs that flux-local runs, and makes the work trees.
     ///
     /// # Errors
     /// A program cannot be built, or Git fails.
@@ -131,7 +132,7 @@ impl FluxLocalCommand {
         })
     }
 
-    /// How long it takes for a commit; none if it fails.
+    /// Measures how long flux-local takes for a commit. It gives none if flux-local fails.
     ///
     /// # Errors
     /// Git fails, or the program cannot be started.

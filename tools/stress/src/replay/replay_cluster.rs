@@ -1,6 +1,7 @@
-//! The test bed with a repository that it follows: what its objects need besides, and waiting until appliers settled.
+//! The test bed that follows the replayed repository.
 //!
-//! Elsewhere: the commits (`replayed_history`), what appliers have (`inventories`).
+//! It adds what the objects of the repository need, and waits until all appliers have settled. `replayed_history`
+//! makes the commits, and `inventories` reads the objects of appliers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -21,22 +22,23 @@ use super::replayed_history::serve;
 use super::verdict::id_of;
 use crate::ownership::{kind, served_kind};
 
-/// The value of each variable that no ConfigMap or Secret of the repository has.
+/// The value of each variable that no ConfigMap or Secret of the repository defines.
 const VARIABLE_VALUE: &str = "replayed";
 
-/// How long a definition may take until its objects can be created.
+/// How long a CustomResourceDefinition may take until its objects can be created.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long appliers may take to settle after a commit.
+/// How long all appliers may take to settle after a commit.
 const SETTLE_LIMIT: Duration = Duration::from_secs(300);
 
-/// For how long nothing happens once all appliers report about the commit.
+/// For how long nothing may change after all appliers have reported about the commit.
 const QUIET_PERIOD: Duration = Duration::from_secs(3);
 
-/// The same where one of them waits, as for a dependency, and reports about no commit.
+/// The same period if an applier waits, for example for a dependency, and so names no commit.
 const QUIET_PERIOD_OF_WAITS: Duration = Duration::from_secs(15);
 
-/// Without a network: what is not on this machine is refused at once, and is so on every machine.
+/// The environment variables that turn off the network. A request to another host then fails at once, on every
+/// machine.
 const NO_NETWORK: [(&str, &str); 6] = [
     ("HTTP_PROXY", "http://127.0.0.1:9"),
     ("http_proxy", "http://127.0.0.1:9"),
@@ -46,14 +48,14 @@ const NO_NETWORK: [(&str, &str); 6] = [
     ("no_proxy", "127.0.0.1,localhost"),
 ];
 
-/// What the cluster got besides the objects of the repository.
+/// Objects that the cluster needs in addition to those of the repository.
 #[derive(Debug, Default)]
 pub(super) struct AddedPrerequisites {
-    /// Definitions without a schema.
+    /// CustomResourceDefinitions that accept everything.
     pub(super) definitions: BTreeSet<String>,
     /// Namespaces.
     pub(super) namespaces: BTreeSet<String>,
-    /// ConfigMaps and Secrets that are substituted.
+    /// ConfigMaps and Secrets for variables.
     pub(super) references: BTreeSet<String>,
 }
 
@@ -63,25 +65,25 @@ impl AddedPrerequisites {
     }
 }
 
-/// The Kustomization of the entry point.
+/// The Kustomization that applies the folder of the entry point.
 #[derive(Debug, Clone)]
 pub(super) struct EntryKustomization {
-    /// Its namespace, and that of its source.
+    /// The namespace of the Kustomization and of its source.
     pub(super) namespace: String,
-    /// Its name, and that of its source.
+    /// The name of the Kustomization and of its source.
     pub(super) name: String,
-    /// The folder that it applies.
+    /// The folder that the Kustomization applies.
     pub(super) path: String,
 }
 
-/// windlass, and the repository that it follows.
+/// The cluster with windlass, and the repository that it follows.
 pub(super) struct ReplayCluster<'r> {
     pub(super) story: Story,
     windlass: WindlassProcess,
     repository: &'r StoryGitRepository,
     served_url: String,
     entry: EntryKustomization,
-    /// What was added for the objects of the repository.
+    /// The objects that were added for those of the repository.
     pub(super) added: AddedPrerequisites,
 }
 
@@ -96,7 +98,7 @@ impl<'r> ReplayCluster<'r> {
         entry: EntryKustomization,
     ) -> anyhow::Result<Self> {
         let story = Story::begin("replay").await?;
-        // A repository may have objects of every kind, as its own cluster lets Flux apply them.
+        // The original cluster lets Flux apply every kind, so windlass gets all rights here.
         let rights = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
@@ -108,7 +110,7 @@ impl<'r> ReplayCluster<'r> {
         });
         story.apply_value(rights).await?;
         let windlass = WindlassProcess::start_with(story.bed, &[], &NO_NETWORK).await?;
-        // What is deleted is compared, so nothing holds it.
+        // Deletions are compared, so no deletion budget may hold them.
         let policy = json!({
             "apiVersion": "release.windlass.dev/v1alpha1",
             "kind": "PlanPolicy",
@@ -129,11 +131,11 @@ impl<'r> ReplayCluster<'r> {
         Ok(cluster)
     }
 
-    /// Adds what the objects of a plan need and neither the cluster nor the repository has: definitions, namespaces, and
-    /// what is substituted. Says whether there was something to add.
+    /// Adds missing definitions, namespaces and variables that the objects of a plan need. It returns whether
+    /// something was missing.
     ///
     /// # Errors
-    /// The API server rejects it.
+    /// The API server rejects an object.
     pub(super) async fn prepare(
         &mut self,
         plan: &ChangePlan,
@@ -156,8 +158,8 @@ impl<'r> ReplayCluster<'r> {
         Ok(self.added.count() > count)
     }
 
-    /// Adds definitions that take everything. A kind is cluster-scoped if none of its objects has a namespace, or if its name
-    /// says so: kustomize gives a namespace to all objects of kinds that it does not know.
+    /// Adds definitions that accept everything. A kind is cluster-scoped if none of its objects has a namespace, or
+    /// if its name says so. The name counts because kustomize gives all objects of unknown kinds a namespace.
     async fn add_definitions(
         &mut self,
         objects: &BTreeSet<ObjectId>,
@@ -197,7 +199,8 @@ impl<'r> ReplayCluster<'r> {
         Ok(())
     }
 
-    /// Adds the ConfigMaps and Secrets of `postBuild.substituteFrom` that the plan names as unknown, with its unknown variables.
+    /// Adds the ConfigMaps and Secrets of `postBuild.substituteFrom` that the plan does not know. They get the
+    /// variables that the plan does not know.
     async fn add_references(&mut self, change: &ApplierChange) -> anyhow::Result<()> {
         let unknown = change.unknown_values.iter().map(|it| it.what.as_str());
         let variables = unknown.clone().filter_map(|it| {
@@ -209,7 +212,7 @@ impl<'r> ReplayCluster<'r> {
             let Some(ReferencedObject { kind, namespace, name }) = referenced(what) else {
                 continue;
             };
-            // If the repository declares it, too, that is applied over it.
+            // If the repository declares the same object, that one is applied over this one.
             self.add_namespace(namespace).await?;
             let target = StoryObject::new("v1", kind, name).in_namespace(namespace);
             if self.story.read(&target).await?.is_some() {
@@ -224,7 +227,7 @@ impl<'r> ReplayCluster<'r> {
         Ok(())
     }
 
-    /// Has the cluster follow the repository, from a commit on.
+    /// Makes the cluster follow the repository, beginning with a commit.
     ///
     /// # Errors
     /// Git fails, or the API server rejects an object.
@@ -247,7 +250,7 @@ impl<'r> ReplayCluster<'r> {
         self.story.apply_value(kustomization).await.map(drop)
     }
 
-    /// Moves the branch that the cluster follows.
+    /// Moves the branch that the cluster follows to a commit.
     ///
     /// # Errors
     /// Git fails, or the source does not exist.
@@ -260,7 +263,7 @@ impl<'r> ReplayCluster<'r> {
         Ok(())
     }
 
-    /// The GitRepositories of the repository that is replayed.
+    /// The GitRepositories whose URL is that of the replayed repository.
     async fn own_sources(&self) -> anyhow::Result<BTreeSet<ObjectId>> {
         let resource = kind(&format!("{SOURCE_GROUP}/v1"), "GitRepository");
         let objects = all_objects(&self.story.client, &resource).await?;
@@ -275,11 +278,11 @@ impl<'r> ReplayCluster<'r> {
             .collect())
     }
 
-    /// Waits until all appliers have reported about a revision, or wait for something that does not come. Gives the appliers
-    /// that have not when the limit has passed.
+    /// Waits until all appliers have reported about a revision, or wait without any change. After the time limit it
+    /// returns the appliers that still work.
     ///
     /// # Errors
-    /// The API server does not answer, or windlass has ended.
+    /// The API server does not respond, or windlass has ended.
     pub(super) async fn settle(&mut self, revision: &str) -> anyhow::Result<Vec<ObjectId>> {
         let begun = Instant::now();
         let mut quiet_since = Instant::now();
@@ -314,7 +317,7 @@ impl<'r> ReplayCluster<'r> {
         }
     }
 
-    /// Whether all sources of the repository have a revision, and there is one.
+    /// Whether there are sources of the repository, and all of them have a revision.
     async fn is_fetched(
         &self,
         revision: &str,
@@ -334,10 +337,11 @@ impl<'r> ReplayCluster<'r> {
         Ok(!sources.is_empty())
     }
 
-    /// The HelmReleases whose charts are elsewhere: they are applied as objects, and not rendered.
+    /// The HelmReleases whose charts are in other sources. Their objects are applied, but their charts are not
+    /// rendered.
     ///
     /// # Errors
-    /// The API server does not list them.
+    /// The API server does not list the sources.
     pub(super) async fn unrendered_appliers(
         &self,
         all: &BTreeMap<ObjectId, ApplierInCluster>,
@@ -348,14 +352,14 @@ impl<'r> ReplayCluster<'r> {
     }
 }
 
-/// How far an applier is with a revision.
+/// The progress of an applier with a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SettleProgress {
-    /// It has reported about it.
+    /// Its status is about the revision.
     Reported,
-    /// Its status names no commit, or it is not ready for a reason that no commit is about.
+    /// Its status names no commit, or it is not ready for another reason than a commit.
     Waiting,
-    /// Something is to come.
+    /// It is still working.
     UnderWay,
 }
 
@@ -384,7 +388,7 @@ fn is_rendered(id: &ObjectId, applier: &ApplierInCluster, sources: &BTreeSet<Obj
         && sources.contains(&ObjectId::new(namespace, name, SOURCE_GROUP, "GitRepository"))
 }
 
-/// What stays the same as long as nothing is written to any applier.
+/// A text that stays the same as long as no applier is written.
 fn fingerprint(appliers: &[(&ObjectId, &ApplierInCluster)]) -> String {
     appliers.iter().map(|(id, it)| format!("{id} {}\n", it.version)).collect()
 }
@@ -393,7 +397,7 @@ fn is_namespace(id: &ObjectId) -> bool {
     id.group.is_empty() && id.kind == "Namespace"
 }
 
-/// All objects that a plan names of an applier.
+/// All objects of an applier that a plan names.
 fn objects_of(change: &ApplierChange) -> Vec<ObjectId> {
     let added: &[PlanObjectReference] = &change.added;
     let changed = change.changed.iter().map(|it| &it.object);
@@ -401,14 +405,14 @@ fn objects_of(change: &ApplierChange) -> Vec<ObjectId> {
     added.iter().chain(&change.not_compared).chain(changed).chain(moved).map(id_of).collect()
 }
 
-/// A ConfigMap or Secret that a plan does not know.
+/// A ConfigMap or Secret whose values a plan does not know.
 struct ReferencedObject<'t> {
     kind: &'t str,
     namespace: &'t str,
     name: &'t str,
 }
 
-/// Reads `Secret/namespace/name`; none of what else a plan does not know.
+/// Reads `Secret/namespace/name`. It gives none for other unknown things of a plan.
 fn referenced(what: &str) -> Option<ReferencedObject<'_>> {
     let (kind, rest) = what.split_once('/')?;
     let (namespace, name) = rest.split_once('/')?;
@@ -418,13 +422,14 @@ fn referenced(what: &str) -> Option<ReferencedObject<'_>> {
     is_reference.then_some(ReferencedObject { kind, namespace, name })
 }
 
-/// Whether a kind is called as cluster-scoped kinds are, such as `ClusterIssuer`; a `Cluster` itself is in a namespace.
+/// Whether the name of a kind is typical of cluster-scoped kinds, such as `ClusterIssuer`. The kind `Cluster` itself
+/// counts as namespaced.
 fn is_named_cluster_scoped(kind: &str) -> bool {
     let rest = kind.strip_prefix("Cluster").unwrap_or_default();
     rest.starts_with(|first: char| first.is_ascii_uppercase()) || kind.contains("Clusterwide")
 }
 
-/// A definition that takes all objects of a kind as they are.
+/// A definition that accepts all objects of a kind.
 fn permissive_definition(group: &str, kind: &str, versions: &[&str], is_namespaced: bool) -> Value {
     let version = versions.last().copied().unwrap_or_default();
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -443,7 +448,7 @@ fn permissive_definition(group: &str, kind: &str, versions: &[&str], is_namespac
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": format!("{}.{group}", resource.plural),
-            // Groups of Kubernetes are protected.
+            // The API server protects the groups of Kubernetes, and needs this annotation.
             "annotations": {"api-approved.kubernetes.io": "unapproved, for a replay of commits"},
         },
         "spec": {

@@ -1,6 +1,6 @@
-//! The last commits of a clone, made anew with changed manifests in a repository that the test bed serves.
+//! Copies the last commits of a clone with changed manifests into a repository that the test bed serves.
 //!
-//! Elsewhere: what is changed in them (`manifest_rewriting`).
+//! `manifest_rewriting` changes the manifests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,35 +11,36 @@ use e2e::git_server::StoryGitRepository;
 
 use super::manifest_rewriting::ManifestRewriting;
 
-/// The branch of all commits that were made anew. What the cluster follows is another one, which moves along them.
+/// The branch with all copied commits. The cluster follows another branch, which moves along these commits.
 const HISTORY_BRANCH: &str = "replayed";
 
 /// The branch that the cluster follows.
 const SERVED_BRANCH: &str = "refs/heads/main";
 
-/// The largest file that is changed: larger ones are no manifests.
+/// The largest file that is changed. Larger files are not manifests.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-/// A commit that was made anew.
+/// A copied commit.
 #[derive(Debug)]
 pub(super) struct ReplayedCommit {
-    /// How the commit of the clone is shown: its short hash and the first line of its message.
+    /// The short hash and the first line of the message of the original commit.
     pub(super) original: String,
-    /// The hash of the new one.
+    /// The hash of the copied commit.
     pub(super) sha: String,
 }
 
-/// The commits, the oldest first.
+/// The copied commits, the oldest first.
 #[derive(Debug)]
 pub(super) struct ReplayedHistory {
     /// A commit without files, before the first one.
     pub(super) empty: String,
-    /// Those that were made anew.
+    /// The copied commits.
     pub(super) commits: Vec<ReplayedCommit>,
 }
 
 impl ReplayedHistory {
-    /// Makes the last commits of a clone anew, with one more than there are steps between them.
+    /// Copies the last commits of a clone. There is one commit more than steps, because a step leads from one commit
+    /// to the next.
     ///
     /// # Errors
     /// The clone has fewer commits, or Git fails.
@@ -72,7 +73,7 @@ impl ReplayedHistory {
     }
 }
 
-/// Has the cluster follow a commit from its next fetch on.
+/// Makes the served branch name a commit. The cluster gets it with its next fetch.
 ///
 /// # Errors
 /// Git fails.
@@ -80,7 +81,7 @@ pub(super) fn serve(repository: &StoryGitRepository, sha: &str) -> anyhow::Resul
     repository.git(&["update-ref", SERVED_BRANCH, sha]).map(drop)
 }
 
-/// A clone of the repository for `windlass plan`, whose remote is where the cluster fetches.
+/// Makes a clone of the repository for `windlass plan`. Its remote is the URL from which the cluster fetches.
 ///
 /// # Errors
 /// Git fails.
@@ -97,15 +98,15 @@ pub(super) fn clone_for_plans(
     Ok(place)
 }
 
-/// The URL from which a clone was made; none if it does not have one.
+/// The URL from which a clone was made. It is none if the clone has no such remote.
 pub(super) fn remote_url(clone: &Path) -> Option<String> {
     git_in(clone, &["config", "--get", "remote.origin.url"]).ok().filter(|it| !it.is_empty())
 }
 
-/// Runs Git in a folder, and gives what it prints.
+/// Runs Git in a folder, and returns its output.
 ///
 /// # Errors
-/// What it says on standard error.
+/// Git's message on stderr.
 pub(super) fn git_in(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(arguments).output();
     let output = output.context("cannot start `git`")?;
@@ -114,7 +115,7 @@ pub(super) fn git_in(folder: &Path, arguments: &[&str]) -> anyhow::Result<String
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Lets the repository read the objects of a clone where they are.
+/// Lets the repository use the Git objects of a clone without copying them.
 fn share_objects(clone: &Path, repository: &StoryGitRepository) -> anyhow::Result<()> {
     let path = ["rev-parse", "--path-format=absolute", "--git-path", "objects"];
     let objects = git_in(clone, &path)?;
@@ -123,13 +124,13 @@ fn share_objects(clone: &Path, repository: &StoryGitRepository) -> anyhow::Resul
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// A file that is changed.
+/// A changed file.
 struct RewrittenFile {
     path: String,
     text: String,
 }
 
-/// The files of the work tree that are changed.
+/// The changed files of the work tree.
 fn rewritten_files(
     work_tree: &Path,
     repository: &StoryGitRepository,

@@ -1,6 +1,7 @@
-//! Whether what a plan predicted of an applier is what happened in the cluster.
+//! Compares the changes that a plan predicted for an applier with the changes in the cluster.
 //!
-//! Here: one applier between two commits, and sums. Elsewhere: what happened (`inventories`), the table (`super`).
+//! This module judges one applier between two commits, and sums up the verdicts. `inventories` reads what happened,
+//! and `super` prints the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +11,8 @@ use plan::{ApplierChange, ApplierComparison, ImmutableFieldConsequence, PlanObje
 
 use super::inventories::{ApplierInCluster, InventoryChanges};
 
-/// Why appliers fail in the test bed that would not in the cluster of the repository, by a part of the message of `Ready`.
+/// Parts of messages of `Ready` that show that an applier fails only in the test bed, each with a reason for the
+/// table.
 const ENVIRONMENT_MESSAGES: [(&str, &str); 9] = [
     ("no matches for kind", "its kind is not served here"),
     ("could not find the requested resource", "its kind is not served here"),
@@ -23,44 +25,44 @@ const ENVIRONMENT_MESSAGES: [(&str, &str); 9] = [
     ("proxy", "another host, and there is no network here"),
 ];
 
-/// The same by the reason of `Ready`.
+/// Reasons of `Ready` that show the same.
 const ENVIRONMENT_REASONS: [(&str, &str); 3] = [
     ("DependencyNotReady", "what it depends on is not ready"),
     ("ArtifactFailed", "its source is another host, and there is no network here"),
     ("HealthCheckFailed", "its objects do not get healthy here"),
 ];
 
-/// What came of comparing an applier between two commits.
+/// The result of comparing an applier between two commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ApplierVerdict {
     /// Nothing was predicted, and nothing happened.
     Unchanged,
     /// What was predicted happened.
     Equal,
-    /// It cannot be said, for this reason.
+    /// The comparison is not possible, for this reason.
     Unknown(String),
-    /// Something else happened: the differences.
+    /// Something else happened. The texts are the differences.
     Wrong(Vec<String>),
 }
 
 /// An applier between two commits.
 pub(super) struct ApplierStep<'s> {
-    /// What the plan says; none if it lists nothing.
+    /// The changes that the plan predicts. It is none if the plan does not list the applier.
     pub(super) predicted: Option<&'s ApplierChange>,
-    /// What happened.
+    /// The changes in the cluster.
     pub(super) observed: &'s InventoryChanges,
-    /// How it was before; none if it did not exist.
+    /// The applier before the commit. It is none if it did not exist.
     pub(super) before: Option<&'s ApplierInCluster>,
-    /// How it is now.
+    /// The applier after the commit.
     pub(super) after: Option<&'s ApplierInCluster>,
-    /// The revision before.
+    /// The revision before the commit.
     pub(super) base: &'s str,
-    /// The revision now.
+    /// The revision after the commit.
     pub(super) head: &'s str,
 }
 
 impl ApplierStep<'_> {
-    /// Compares.
+    /// Judges the prediction.
     pub(super) fn verdict(&self) -> ApplierVerdict {
         let fails_at = |side: Option<&ApplierInCluster>, revision: &str| {
             side.filter(|it| !it.has_applied(revision)).map(|it| {
@@ -117,7 +119,7 @@ impl ApplierStep<'_> {
     }
 }
 
-/// Whether a plan says what changes.
+/// Whether a plan says what changes in the applier.
 fn is_comparison(comparison: ApplierComparison) -> bool {
     matches!(
         comparison,
@@ -125,13 +127,13 @@ fn is_comparison(comparison: ApplierComparison) -> bool {
     )
 }
 
-/// Whether a plan says that the API server will reject something.
+/// Whether a plan says that the API server will reject an object.
 fn is_rejected(change: &ApplierChange) -> bool {
     let mut fields = change.immutable_fields.iter();
     fields.any(|it| it.consequence == ImmutableFieldConsequence::Rejected)
 }
 
-/// What of the test bed makes an applier fail; none if the applier itself does.
+/// The cause in the test bed that makes an applier fail. It is none if the applier itself fails.
 fn environment(applier: &ApplierInCluster) -> Option<&'static str> {
     if applier.ready == "Unknown" || applier.ready.is_empty() {
         return Some("it did not settle");
@@ -142,13 +144,13 @@ fn environment(applier: &ApplierInCluster) -> Option<&'static str> {
     by_reason.or(by_message).map(|(_, text)| *text)
 }
 
-/// The id of an object of a plan.
+/// The id of an object that a plan names.
 pub(super) fn id_of(reference: &PlanObjectReference) -> ObjectId {
     let PlanObjectReference { group, kind, namespace, name } = reference;
     ObjectId::new(namespace, name, group, kind)
 }
 
-/// What a plan says will become of the objects of an applier, the fields left out.
+/// The changes of an applier's objects that a plan predicts, without the changed fields.
 fn prediction(change: Option<&ApplierChange>) -> InventoryChanges {
     let mut predicted = InventoryChanges::default();
     let Some(change) = change.filter(|it| !it.is_suspended) else { return predicted };
@@ -165,7 +167,7 @@ fn prediction(change: Option<&ApplierChange>) -> InventoryChanges {
     predicted
 }
 
-/// What a plan and the cluster differ in, a line each.
+/// The differences between a plan and the cluster, one a line.
 fn differences(change: Option<&ApplierChange>, observed: &InventoryChanges) -> Vec<String> {
     let predicted = prediction(change);
     let changed =
@@ -216,7 +218,7 @@ impl VerdictCounts {
         }
     }
 
-    /// All verdicts.
+    /// The number of all verdicts.
     pub(super) fn total(&self) -> usize {
         self.unchanged + self.equal + self.unknown + self.wrong
     }
@@ -232,16 +234,16 @@ impl fmt::Display for VerdictCounts {
 /// All verdicts of a run.
 #[derive(Debug, Default)]
 pub(super) struct VerdictTally {
-    /// By applier.
+    /// The numbers of verdicts for each applier.
     pub(super) appliers: BTreeMap<ObjectId, VerdictCounts>,
-    /// Why something is not known, and how often.
+    /// The reasons of unknown verdicts, and how often each came.
     pub(super) reasons: BTreeMap<String, usize>,
-    /// What is wrong, with applier and commit.
+    /// The wrong predictions, with applier and commit.
     pub(super) wrong: Vec<String>,
 }
 
 impl VerdictTally {
-    /// Counts a verdict at a commit.
+    /// Counts the verdict about an applier at a commit.
     pub(super) fn add(&mut self, applier: &ObjectId, commit: &str, verdict: &ApplierVerdict) {
         self.appliers.entry(applier.clone()).or_default().add(verdict);
         match verdict {

@@ -1,7 +1,7 @@
-//! Whether every write to a managed object is in exactly one ReleaseAudit.
+//! Checks that every write to a managed object is in exactly one ReleaseAudit.
 //!
-//! Here: comparing. Elsewhere: the writes, as the API server's audit log has them (`e2e::harness`), the audits
-//! (`docs/audits.md`, which says what is not audited again and what a crash loses).
+//! `e2e::harness` reads the writes from the API server's audit log. `docs/audits.md` says which corrections are not
+//! audited again, and what a crash loses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use anyhow::Context as _;
 use crds::release::{AuditChangeKind, AuditOperation, ReleaseAudit};
 use jiff::Timestamp;
 
-/// Times in audits and in the log of the API server are rounded.
+/// The tolerance for times, which audits and the API server's log round.
 const TIMESTAMP_ROUNDING: Duration = Duration::from_secs(1);
 
-/// Further corrections of an object within this time have no audit of their own.
+/// A correction of an object within this time after an audited one has no audit of its own.
 const SAME_DRIFT: Duration = Duration::from_secs(600);
 
-/// What a killed process had done since then may not be audited.
+/// Writes that a killed process made within this time before the kill may have no audit.
 const MAX_UNAUDITED_TIME: Duration = Duration::from_secs(15);
 
 /// A write that changed a managed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ObjectWrite {
     pub(super) at: Timestamp,
-    /// `created`, `changed` or `removed`.
+    /// The kind of change: `created`, `changed` or `removed`.
     pub(super) action: String,
     pub(super) name: String,
 }
 
 impl ObjectWrite {
-    /// A write to a ConfigMap, as `created configmaps/a`; none about anything else.
+    /// Reads a write to a ConfigMap, such as `created configmaps/a`. It gives none for other kinds.
     pub(super) fn of(at: &str, change: &str) -> anyhow::Result<Option<Self>> {
         let Some((action, name)) = change.split_once(" configmaps/") else { return Ok(None) };
         let at = at.parse().with_context(|| format!("{at} is not a time"))?;
@@ -42,25 +42,25 @@ impl ObjectWrite {
     }
 }
 
-/// How many writes are in an audit, and in which way.
+/// How many writes are audited, and how many have an excuse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct AuditTally {
-    /// In the audit of their time.
+    /// Writes in exactly one audit of their time.
     pub(super) audited: usize,
-    /// Corrections that were audited within ten minutes before.
+    /// Corrections without an audit, because the same object had one within the ten minutes before.
     pub(super) repeated: usize,
-    /// Done by a process shortly before it was killed.
+    /// Writes of a process shortly before it was killed.
     pub(super) lost: usize,
-    /// Done while the API server was made to fail: windlass may not know of a write whose answer was lost.
+    /// Writes while the API server failed. windlass may not know of a write whose response was lost.
     pub(super) unanswered: usize,
 }
 
-/// What keeps a write from being audited.
+/// Events that excuse a write without an audit.
 #[derive(Debug, Default)]
 pub(super) struct AuditExcuses {
     /// When windlass was killed.
     pub(super) kills: Vec<Timestamp>,
-    /// From when to when the API server failed.
+    /// The times at which the API server began and stopped to fail.
     pub(super) faults: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -72,7 +72,7 @@ impl AuditExcuses {
         })
     }
 
-    /// A request that was being answered when the API server began to fail was written before.
+    /// A request that was under way when the API server began to fail was written a little earlier.
     fn is_unanswered(&self, write: &ObjectWrite) -> bool {
         self.faults.iter().any(|(from, to)| {
             let from = from.saturating_sub(TIMESTAMP_ROUNDING).unwrap_or(Timestamp::MIN);
@@ -82,7 +82,7 @@ impl AuditExcuses {
     }
 }
 
-/// What an audit says about one object.
+/// The part of an audit that is about one object.
 struct AuditedObject {
     operation: AuditOperation,
     action: &'static str,
@@ -108,7 +108,7 @@ impl AuditedObject {
 pub(super) struct AuditViolation {
     /// The name of the object that was written, or of the subject of the audit.
     pub(super) name: String,
-    /// What is wrong.
+    /// The fault.
     pub(super) text: String,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn judge(
     for write in writes {
         let of_it = audited.get(write.name.as_str()).map(Vec::as_slice).unwrap_or_default();
         let covering = of_it.iter().filter(|it| it.covers(write, TIMESTAMP_ROUNDING)).count();
-        // Only what is certainly in two is in two.
+        // Times are rounded. So a write counts as being in two audits only if that is certain.
         let same =
             |it: &&AuditedObject| it.covers(write, Duration::ZERO) && it.action == write.action;
         if of_it.iter().filter(same).count() > 1 {
@@ -211,7 +211,7 @@ mod tests {
         let faulty =
             AuditExcuses { faults: vec![(at("00:19:59"), at("00:20:03"))], kills: Vec::new() };
         assert_eq!(judged(late.clone(), &faulty).unwrap(), of(0, 0, 0, 1));
-        // A write is there before its answer is lost, but not long before.
+        // The API server stores a write shortly before its response is lost.
         let fault = |from: &str| AuditExcuses {
             faults: vec![(at(from), at("00:20:09"))],
             kills: Vec::new(),

@@ -1,6 +1,6 @@
-//! What may happen, and how often.
+//! Chooses the random operations of the soak test.
 //!
-//! Here: choosing. Elsewhere: doing (`super::soak_environment`), what should come of it (`super::soak_model`).
+//! `super::soak_environment` performs them, and `super::soak_model` has the state that they should lead to.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,48 +11,48 @@ use e2e::random_sequence::RandomSequence;
 
 use super::soak_model::{KustomizationState, ROOT_KUSTOMIZATION_COUNT, SoakModel};
 
-/// Something that happens.
+/// A random operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SoakOperation {
-    /// A commit that changes an object of a folder, adds one, or takes one away.
+    /// A commit changes an object in a folder, adds one, or removes one.
     Push(String, CommitChange),
-    /// An object gets another value by hand.
+    /// A user changes the value of an object by hand.
     Edit(String),
-    /// An object is deleted by hand.
+    /// A user deletes an object by hand.
     Delete(String),
-    /// A Kustomization is suspended.
+    /// A user suspends a Kustomization.
     Suspend(String),
-    /// A Kustomization goes on.
+    /// A user resumes a Kustomization.
     Resume(String),
-    /// A Kustomization is deleted.
+    /// A user deletes a Kustomization.
     Remove(String),
-    /// A Kustomization that was deleted comes back.
+    /// A user creates a deleted Kustomization again.
     Recreate(String),
-    /// The API server does something wrong for so long.
+    /// The proxy makes the API server seem to fail in this way, for this long.
     Fault(ApiFault, Duration),
-    /// The history of the API server is compacted.
+    /// The proxy answers as if the API server had compacted its history.
     Compact,
-    /// All watches end.
+    /// The proxy ends all watches.
     EndWatches,
-    /// All connections end.
+    /// The proxy closes all connections.
     Disconnect,
-    /// windlass dies.
+    /// windlass is killed.
     Kill,
 }
 
-/// What a commit does.
+/// The change in a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CommitChange {
-    /// An object gets another value.
+    /// The commit gives an object another value.
     Value(String),
-    /// There is one more object.
+    /// The commit adds an object.
     More,
-    /// An object is no longer there.
+    /// The commit removes an object.
     Less(String),
 }
 
 impl SoakOperation {
-    /// Chooses what happens next.
+    /// Chooses the next operation.
     pub(super) fn choose(model: &SoakModel, random: &mut RandomSequence, may_kill: bool) -> Self {
         loop {
             if let Some(operation) = Self::try_choose(model, random, may_kill) {
@@ -61,7 +61,7 @@ impl SoakOperation {
         }
     }
 
-    /// None when what was chosen cannot be done now.
+    /// Tries to choose an operation. It gives none if the operation is not possible now.
     fn try_choose(model: &SoakModel, random: &mut RandomSequence, may_kill: bool) -> Option<Self> {
         let there = [KustomizationState::Active, KustomizationState::Suspended];
         Some(match random.below(100) {
@@ -75,7 +75,8 @@ impl SoakOperation {
             68..75 => Self::Suspend(one_of(model.those(&[KustomizationState::Active]), random)?),
             75..83 => Self::Resume(one_of(model.those(&[KustomizationState::Suspended]), random)?),
             83..87 => {
-                // A suspended one leaves its objects behind, and others depend on the first ones.
+                // The deletion of a suspended Kustomization leaves its objects behind. The first Kustomizations stay,
+                // because others depend on them.
                 let mut active = model.those(&[KustomizationState::Active]);
                 active.retain(|name| {
                     model.folders.keys().position(|it| it == name) >= Some(ROOT_KUSTOMIZATION_COUNT)
@@ -118,7 +119,7 @@ fn change(model: &SoakModel, folder: &str, random: &mut RandomSequence) -> Optio
     let objects: Vec<String> = model.folders.get(folder)?.objects.keys().cloned().collect();
     Some(match random.below(10) {
         0..6 => CommitChange::Value(one_of(objects, random)?),
-        // Folders neither vanish nor grow without end.
+        // A folder never becomes empty, and has at most eight objects.
         6 | 7 if objects.len() < 8 => CommitChange::More,
         8 | 9 if objects.len() > 2 => CommitChange::Less(one_of(objects, random)?),
         _ => return None,
@@ -138,12 +139,12 @@ fn fault(random: &mut RandomSequence) -> SoakOperation {
     SoakOperation::Fault(fault, lasts)
 }
 
-/// How many deeds there were of each sort.
+/// How many operations of each kind there were.
 #[derive(Debug, Default)]
 pub(super) struct OperationCounts(BTreeMap<&'static str, usize>);
 
 impl OperationCounts {
-    /// Counts one.
+    /// Counts an operation.
     pub(super) fn add(&mut self, operation: &SoakOperation) {
         *self.0.entry(operation.sort()).or_default() += 1;
     }

@@ -1,6 +1,7 @@
-//! A repository, Kustomizations and windlass behind a proxy: what is done to them, and how they are.
+//! The repository, the Kustomizations and windlass behind a proxy.
 //!
-//! Elsewhere: what is done when (`super::operations`), what should be (`super::soak_model`).
+//! This module performs operations on them, and compares them with the model. `super::operations` chooses the
+//! operations, and `super::soak_model` has the desired state.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,28 +25,28 @@ use super::operations::{CommitChange, SoakOperation};
 use super::soak_model::{KustomizationState, SoakModel};
 use crate::ownership::{OWNER_NAME, kustomizations};
 
-/// The source of everything.
+/// The GitRepository of all Kustomizations.
 const SOURCE: &str = "fleet";
 
-/// How paths of ChangeSets begin.
+/// The beginning of the API path of ChangeSets.
 const CHANGE_SETS: &str = "/apis/release.windlass.dev/v1alpha1/namespaces/";
 
-/// No audit goes while it lasts.
+/// A flag that keeps all audits during the test.
 const ALL_AUDITS: &str = "--audit-retention-records=1000000";
 
-/// What was sent then may have no answer when connections end.
+/// A request that was sent within this time before connections end may have no response.
 const SOON_BEFORE: Duration = Duration::from_secs(2);
 
-/// How many lines of the log a failure shows.
+/// How many lines of the log a failure prints.
 const LOG_LINES: usize = 60;
 
-/// How many lines of the log a failure shows about a write that is in no audit.
+/// How many log lines about an object a failure prints if a write to it is in no audit.
 const MAX_LOG_LINES_PER_OBJECT: usize = 200;
 
-/// How many writes a failure shows that are not in exactly one audit.
+/// How many writes a failure prints that are not in exactly one audit.
 const MAX_SHOWN_VIOLATIONS: usize = 5;
 
-/// Everything real.
+/// The servers, windlass and the state of the test.
 pub(super) struct SoakEnvironment {
     story: Story,
     server: GitServer,
@@ -56,11 +57,11 @@ pub(super) struct SoakEnvironment {
     other: Option<PathBuf>,
     /// The newest commit.
     revision: String,
-    /// When the fault ends that is on.
+    /// When the present fault ends.
     fault_until: Option<Instant>,
-    /// How many of windlass's writes were judged already.
+    /// How many of windlass's writes were already checked.
     judged: usize,
-    /// What keeps writes from being audited.
+    /// The events that excuse writes without an audit.
     excuses: AuditExcuses,
 }
 
@@ -69,15 +70,15 @@ fn path(folder: &str, object: &str) -> String {
 }
 
 impl SoakEnvironment {
-    /// Starts everything and makes what the model has.
+    /// Starts everything and makes what the model contains.
     pub(super) async fn begin(model: &SoakModel, other: Option<PathBuf>) -> anyhow::Result<Self> {
         let story = Story::begin("soak").await?;
         let server = GitServer::start(GitReadAccess::Open)?;
         let repository = server.repository(SOURCE)?;
         let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
         let windlass = WindlassProcess::start_for(&story, &[&proxy.flag(), ALL_AUDITS]).await?;
-        // Its operations delete more objects in an hour than users would without approval. Another program does not know a flag
-        // for that.
+        // The operations delete more objects in an hour than the budget allows without approval. The other program
+        // may not know a flag for that.
         story.without_deletion_budget().await?;
         let files: Vec<(String, String)> = model
             .objects()
@@ -112,7 +113,7 @@ impl SoakEnvironment {
         self.story.kustomization(name, SOURCE, more).await
     }
 
-    /// Does something, and changes the model accordingly.
+    /// Performs an operation, and changes the model in the same way.
     pub(super) async fn perform(
         &mut self,
         operation: &SoakOperation,
@@ -142,7 +143,7 @@ impl SoakEnvironment {
                 self.story.delete(&StoryObject::kustomization(name)).await
             }
             SoakOperation::Recreate(name) => {
-                // While the old one is on its way there cannot be a new one.
+                // The Kustomization cannot be created while the old one is still being deleted.
                 if self.story.read(&StoryObject::kustomization(name)).await?.is_none() {
                     model.put(name, KustomizationState::Active);
                     self.create(name, model).await?;
@@ -210,7 +211,7 @@ impl SoakEnvironment {
         self.story.request(&StoryObject::git_repository(SOURCE)).await.map(drop)
     }
 
-    /// Suspends a Kustomization, or has it go on.
+    /// Suspends or resumes a Kustomization.
     pub(super) async fn suspend(&self, name: &str, is_suspended: bool) -> anyhow::Result<()> {
         let spec = json!({"spec": {"suspend": is_suspended}});
         self.story.merge(&StoryObject::kustomization(name), spec).await.map(drop)
@@ -224,14 +225,14 @@ impl SoakEnvironment {
         self.fault_until = Some(Instant::now() + lasts);
     }
 
-    /// Ends the fault whose time is over.
+    /// Ends the present fault if its time is over.
     pub(super) fn end_fault_in_time(&mut self) {
         if self.fault_until.is_some_and(|until| Instant::now() >= until) {
             self.heal();
         }
     }
 
-    /// Ends the fault that is on.
+    /// Ends the present fault.
     pub(super) fn heal(&mut self) {
         self.fault_until = None;
         self.proxy.heal();
@@ -242,7 +243,7 @@ impl SoakEnvironment {
         Ok(api.list(&ListParams::default().labels(OWNER_NAME)).await?)
     }
 
-    /// What is not as the model has it, a line each.
+    /// The differences from the model, one a line.
     pub(super) async fn differences(&mut self, model: &SoakModel) -> anyhow::Result<Vec<String>> {
         ensure!(
             self.windlass.operator.is_running()?,
@@ -325,12 +326,12 @@ impl SoakEnvironment {
             .then(|| format!("Kustomization {name} has {recorded:?} and should have {expected:?}"))
     }
 
-    /// Fails when windlass asked for the deletion of an object that no operation ever removed.
+    /// Fails if windlass requested the deletion of an object that no operation ever removed.
     pub(super) fn judge_deletions(&mut self, model: &SoakModel) -> anyhow::Result<()> {
         let writes = self.proxy.writes();
         for write in writes.iter().skip(self.judged) {
             let Some(path) = write.strip_prefix("DELETE ") else { continue };
-            // Of a source that is pushed to often, the oldest records are deleted.
+            // windlass deletes the oldest ChangeSets of a source by itself.
             if path.starts_with(CHANGE_SETS) && path.contains("/changesets/") {
                 continue;
             }
@@ -343,7 +344,7 @@ impl SoakEnvironment {
         Ok(())
     }
 
-    /// Fails when a write to a managed object is not in exactly one audit.
+    /// Fails if a write to a managed object is not in exactly one audit.
     pub(super) async fn judge_audits(&self) -> anyhow::Result<AuditTally> {
         let writes = self.story.timed_changes()?;
         let writes = writes.iter().map(|(at, change)| ObjectWrite::of(at, change));
@@ -353,12 +354,13 @@ impl SoakEnvironment {
         judged.map_err(|wrong| self.unaudited(&wrong, writes.len()))
     }
 
-    /// An error that says which writes are not audited, what windlass logged of their objects and when it was disturbed.
+    /// An error about writes that are not audited. It has the log lines about their objects, and the times of kills
+    /// and faults.
     fn unaudited(&self, wrong: &[AuditViolation], writes: usize) -> anyhow::Error {
         let log = self.windlass.operator.log().unwrap_or_else(|error| error.to_string());
         let mut text = format!("{} of {writes} writes are not in exactly one audit", wrong.len());
         for AuditViolation { name, text: what } in wrong.iter().take(MAX_SHOWN_VIOLATIONS) {
-            // The Kustomization is called as its objects are, without their number.
+            // The name of an object is the name of its Kustomization with a number.
             let owner = name.rsplit_once('-').map_or(name.as_str(), |(owner, _)| owner);
             let lines = log.lines().filter(|line| line.contains(owner));
             let lines: Vec<&str> = lines.take(MAX_LOG_LINES_PER_OBJECT).collect();
@@ -373,7 +375,7 @@ impl SoakEnvironment {
         anyhow!("{text}{}{}", kills.concat(), faults.concat())
     }
 
-    /// Resident memory of windlass.
+    /// The resident memory of windlass in KiB.
     pub(super) fn memory_kib(&self) -> anyhow::Result<u64> {
         let id = self.windlass.operator.id().context("windlass is not running")?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
@@ -382,19 +384,19 @@ impl SoakEnvironment {
         Ok(number.parse()?)
     }
 
-    /// The end of windlass's log.
+    /// The last lines of windlass's log.
     pub(super) fn log(&self) -> String {
         format!("the log of windlass ends:\n{}", self.windlass.operator.tail(LOG_LINES))
     }
 
-    /// Ends everything.
+    /// Stops everything.
     pub(super) async fn end(self) -> anyhow::Result<()> {
         drop((self.windlass, self.proxy, self.server));
         self.story.end().await
     }
 }
 
-/// What is not there cannot be edited, and it may not be there yet, or no more.
+/// An edit of an object may fail because the object does not exist yet, or no longer exists.
 fn tolerate_absence(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     match outcome {
         Err(error) => match error.downcast_ref::<kube::Error>() {

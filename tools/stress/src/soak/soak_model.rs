@@ -1,50 +1,50 @@
-//! What should be: which Kustomizations there are, and which objects each has.
+//! The desired state: the Kustomizations, and the objects of each.
 //!
-//! Elsewhere: making it so (`super::soak_environment`), changing it (`super::operations`).
+//! `super::soak_environment` makes the cluster so, and `super::operations` chooses the changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// This many Kustomizations, the first ones, are what others depend on; they are never deleted.
+/// The number of Kustomizations that others depend on. They are the first ones, and are never deleted.
 pub(super) const ROOT_KUSTOMIZATION_COUNT: usize = 10;
 
-/// How many objects each Kustomization begins with.
+/// How many objects each Kustomization has at first.
 const OBJECTS_PER_KUSTOMIZATION: usize = 4;
 
-/// Whether a Kustomization is there and works.
+/// Whether a Kustomization exists and works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KustomizationState {
-    /// It is there.
+    /// It exists and works.
     Active,
-    /// It is there, and does nothing.
+    /// It exists and is suspended.
     Suspended,
-    /// It is not there, and neither is what it had.
+    /// It was deleted with its objects.
     Deleted,
 }
 
 /// One Kustomization and its folder in the repository.
 #[derive(Debug, Clone)]
 pub(super) struct KustomizationFolder {
-    /// Whether it is there.
+    /// The state of the Kustomization.
     pub(super) state: KustomizationState,
-    /// What it depends on.
+    /// The Kustomization that it depends on.
     pub(super) depends_on: Option<String>,
-    /// Names of its ConfigMaps and their value, as committed.
+    /// The names of its ConfigMaps, and the values in the last commit.
     pub(super) objects: BTreeMap<String, String>,
 }
 
-/// Everything that should be.
+/// The desired state of the whole cluster.
 #[derive(Debug, Clone)]
 pub(super) struct SoakModel {
-    /// By the name of the Kustomization.
+    /// The folders by the names of their Kustomizations.
     pub(super) folders: BTreeMap<String, KustomizationFolder>,
-    /// Objects that windlass had reason to delete at some time.
+    /// Objects that windlass was allowed to delete at some time.
     pub(super) removed: BTreeSet<String>,
-    /// Counts values and names, so that none comes twice.
+    /// A counter, so that no value or name is used twice.
     next: usize,
 }
 
 impl SoakModel {
-    /// So many Kustomizations, each of which depends on one of the first ones.
+    /// A model of so many Kustomizations. Each depends on one of the first ones.
     pub(super) fn new(count: usize) -> Self {
         let mut model = Self { folders: BTreeMap::new(), removed: BTreeSet::new(), next: 0 };
         for number in 0..count {
@@ -68,7 +68,7 @@ impl SoakModel {
         self.next
     }
 
-    /// Adds an object to a folder; returns its name.
+    /// Adds an object to a folder, and returns the object's name.
     pub(super) fn add(&mut self, folder: &str) -> String {
         let number = self.count();
         let object = format!("{folder}-{number}");
@@ -78,7 +78,7 @@ impl SoakModel {
         object
     }
 
-    /// Gives an object a value that it never had.
+    /// Gives an object a new value that it never had before.
     pub(super) fn change(&mut self, folder: &str, object: &str) {
         let value = format!("v{}", self.count());
         if let Some(folder) = self.folders.get_mut(folder) {
@@ -86,7 +86,7 @@ impl SoakModel {
         }
     }
 
-    /// Takes an object out of a folder.
+    /// Removes an object from a folder.
     pub(super) fn remove(&mut self, folder: &str, object: &str) {
         if let Some(folder) = self.folders.get_mut(folder) {
             folder.objects.remove(object);
@@ -94,7 +94,7 @@ impl SoakModel {
         }
     }
 
-    /// Puts a Kustomization into a state.
+    /// Changes the state of a Kustomization.
     pub(super) fn put(&mut self, name: &str, state: KustomizationState) {
         let Some(folder) = self.folders.get_mut(name) else { return };
         folder.state = state;
@@ -103,13 +103,13 @@ impl SoakModel {
         }
     }
 
-    /// Names of the Kustomizations that are in one of these states.
+    /// The names of the Kustomizations in one of these states.
     pub(super) fn those(&self, states: &[KustomizationState]) -> Vec<String> {
         let those = self.folders.iter().filter(|(_, folder)| states.contains(&folder.state));
         those.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Ends every suspension; returns whose.
+    /// Ends every suspension, and returns the names of the resumed Kustomizations.
     pub(super) fn resume_all(&mut self) -> Vec<String> {
         let those = self.those(&[KustomizationState::Suspended]);
         for name in &those {
@@ -118,7 +118,7 @@ impl SoakModel {
         those
     }
 
-    /// What should be live: every object with its owner and value.
+    /// The objects that should be live. Each has its owner and its value.
     pub(super) fn objects(&self) -> BTreeMap<String, (String, String)> {
         let there =
             self.folders.iter().filter(|(_, folder)| folder.state != KustomizationState::Deleted);

@@ -1,7 +1,7 @@
-//! Two Kustomizations of one source, of which commits change one, break one, and mend both: each commit has one ChangeSet, with
-//! the verdict about all that it changes.
+//! Two Kustomizations of one source. Commits change one of them, break it, and repair both. Each commit has one
+//! ChangeSet with one verdict.
 //!
-//! Elsewhere: Kustomizations themselves (`kustomization`), what a scenario is (`super`).
+//! `kustomization` has the scenario of Kustomizations themselves.
 
 use anyhow::bail;
 use crds::release::{ChangeSet, ChangeSetVerdict};
@@ -18,7 +18,7 @@ use crate::ownership::{OwnerKind, kind};
 #[derive(Default)]
 pub(in crate::crash) struct ChangeSetScenario;
 
-/// The Kustomizations, each of a folder of its name.
+/// The names of the Kustomizations. Each applies the folder with its name.
 const NAMES: [&str; 2] = ["a", "b"];
 
 /// How many acts are commits.
@@ -38,7 +38,7 @@ impl CrashScenario for ChangeSetScenario {
         OwnerKind::kustomization()
     }
 
-    /// Each commit has one ChangeSet.
+    /// Checks that each commit has one ChangeSet.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let mut problems = stage.created_again(&["changesets"])?;
         let counts = stage.story.creations(&["changesets"])?;

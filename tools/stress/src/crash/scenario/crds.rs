@@ -1,7 +1,7 @@
-//! A Kustomization with a CustomResourceDefinition that others have objects of: a version that they are stored in is
-//! dropped, the definition is deleted with them on confirmation, and a user restores all of it.
+//! A Kustomization applies a CustomResourceDefinition of which a user has objects.
 //!
-//! Here: the manifests of each revision, and that no object is lost. Elsewhere: what a scenario is (`super`).
+//! The acts drop a version in which these objects are stored, delete the definition after a confirmation, and restore
+//! it with its objects. This module has the manifests of each revision, and checks that no object is lost.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of a Kustomization with a CustomResourceDefinition that has a user's objects: it drops a stored
-/// version, deletes the definition on confirmation, and restores the definition with its objects.
+/// A scenario with a CustomResourceDefinition of which a user has objects. Its acts drop a stored version, delete the
+/// definition after a confirmation, and restore the definition with its objects.
 #[derive(Default)]
 pub(in crate::crash) struct CrdScenario {
-    /// The uids of the objects that a user made.
+    /// The uids of the user's objects.
     made: OnceLock<BTreeMap<String, String>>,
 }
 
-/// The objects of a user.
+/// The names of the user's objects.
 const OBJECTS: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
 
 /// How long a definition may take until its objects can be created.
@@ -61,7 +61,7 @@ impl CrashScenario for CrdScenario {
             0 => {
                 let note = ("app/note.yaml".to_owned(), config_map("note", "1"));
                 stage.commit(&[(definition, both_versions(&group)?), note])?;
-                // The budget holds the removal of a definition before the guard is asked about it.
+                // The deletion budget would hold the removal of the definition before the CRD guard checks it.
                 stage.story.without_deletion_budget().await?;
                 stage.create_source().await?;
                 stage.story.kustomization("app", SOURCE_NAME, json!({"path": "./app"})).await
@@ -124,7 +124,7 @@ impl CrashScenario for CrdScenario {
 }
 
 impl CrdScenario {
-    /// Whether a user's objects are as they were made; `same` if they may not have been created again.
+    /// Whether the user's objects are as the user made them. With `same` they must also have the same uids.
     async fn are_there(&self, story: &Story, group: &str, same: bool) -> anyhow::Result<bool> {
         let made = self.made.get().context("nothing was made")?;
         for (at, name) in OBJECTS.iter().enumerate() {
@@ -139,8 +139,8 @@ impl CrdScenario {
     }
 }
 
-/// Creates the objects of a user, which are stored in the version that is dropped later, and returns their uids. No client
-/// writes that version any more.
+/// Creates the user's objects in the version that is dropped later, and returns their uids. No client writes that
+/// version after that.
 async fn make(story: &Story, group: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let deadline = Instant::now() + ESTABLISH_TIMEOUT;
     let mut made = BTreeMap::new();
@@ -189,7 +189,7 @@ fn own(group: &str, name: &str) -> StoryObject {
     StoryObject::new(&format!("{group}/v1"), "Widget", name)
 }
 
-/// The definition with an older version besides, which objects are stored in.
+/// The definition with an additional older version, in which objects are stored.
 fn both_versions(group: &str) -> anyhow::Result<String> {
     let mut definition = goyaml::to_json(widget_crd(group).as_bytes())?;
     let versions = definition["spec"]["versions"].as_array_mut().context("no versions")?;

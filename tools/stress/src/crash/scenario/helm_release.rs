@@ -1,7 +1,7 @@
-//! A HelmRelease whose chart is in the repository: installed with hooks and tests, upgraded, upgraded to a version whose
-//! hook fails and rolled back, mended, and removed.
+//! A HelmRelease whose chart is in the repository.
 //!
-//! Here: the chart of each revision, and when each act is done. Elsewhere: what a scenario is (`super`).
+//! The acts install it with hooks and tests, upgrade it, roll it back after a failed hook, repair it and remove it.
+//! This module has the chart of each revision, and the end of each act.
 
 use anyhow::bail;
 use e2e::harness::StoryObject;
@@ -14,8 +14,8 @@ use serde_json::json;
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of a HelmRelease: it is installed, upgraded, rolled back after a failed hook, repaired, and
-/// uninstalled.
+/// A scenario of a HelmRelease. Its acts install it, upgrade it, roll it back after a failed hook, repair it and
+/// uninstall it.
 #[derive(Default)]
 pub(in crate::crash) struct HelmReleaseScenario;
 
@@ -33,7 +33,7 @@ impl CrashScenario for HelmReleaseScenario {
         OwnerKind::helm_release()
     }
 
-    /// Every hook has another name in every version of the chart, so each may be created once.
+    /// Checks that each hook was created at most once. The name of a hook differs in each version of the chart.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         stage.created_again(&["jobs", "pods"])
     }
@@ -99,7 +99,7 @@ impl CrashScenario for HelmReleaseScenario {
     }
 }
 
-/// The files of a version; the third one has a hook that fails.
+/// The chart's files in a version. The third version has a hook that fails.
 fn version(number: usize) -> Vec<(String, String)> {
     let yaml = format!("apiVersion: v2\nname: app\nversion: {number}.0.0\n");
     let last = if number == 3 { PodBehavior::Fail } else { PodBehavior::Ready };

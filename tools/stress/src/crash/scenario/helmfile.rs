@@ -1,7 +1,7 @@
-//! A Helmfile of three releases, one with hooks of its chart and of the helmfile: installed in the order of its needs, one of them upgraded, one gone from the
-//! file, and all removed.
+//! A Helmfile of three releases, one of which has hooks of its chart and of the helmfile.
 //!
-//! Here: the files of each act, and when it is done. Elsewhere: what a scenario is (`super`).
+//! The acts install the releases in the order of their needs, upgrade one, remove one from the file, and remove all.
+//! This module has the files and the end of each act.
 
 use anyhow::bail;
 use crds::release::PlanPolicy;
@@ -15,15 +15,15 @@ use serde_json::json;
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of a Helmfile with three releases: they are installed in the order of their needs, one is
-/// upgraded, one is removed from the file, and all are uninstalled.
+/// A scenario of a Helmfile with three releases. Its acts install them in the order of their needs, upgrade one,
+/// remove one from the file, and uninstall all.
 #[derive(Default)]
 pub(in crate::crash) struct HelmfileScenario;
 
-/// What the hooks of the helmfile apply. It has no owner, and stays.
+/// The ConfigMaps that the hooks of the helmfile apply. They have no owner, so they stay.
 const NOTES: [&str; 2] = ["note-before", "note-after"];
 
-/// What the notes of an act hold.
+/// The content of these ConfigMaps in an act.
 fn note(act: usize) -> &'static str {
     if act == 0 { "1" } else { "2" }
 }
@@ -45,7 +45,7 @@ impl CrashScenario for HelmfileScenario {
         OwnerKind::helmfile()
     }
 
-    /// Every hook has another name for every version and event, so each may be created once.
+    /// Checks that each hook was created at most once. The name of a hook differs for each version and event.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         stage.created_again(&["jobs"])
     }
@@ -63,7 +63,7 @@ impl CrashScenario for HelmfileScenario {
         match act {
             0 => {
                 stage.commit(&files(0))?;
-                // The budget holds the removal of a release that leaves the file.
+                // The deletion budget would hold the removal of a release that leaves the file.
                 stage.story.without_deletion_budget().await?;
                 stage.create_source().await?;
                 let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",

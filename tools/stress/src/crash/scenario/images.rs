@@ -1,14 +1,14 @@
-//! An image whose new tags are committed to the repository that is applied: the first one, a second one, a third one that
-//! comes while the automation is suspended and waits for its resumption, and the removal of everything.
+//! An automation commits new tags of an image to the repository, and a Kustomization applies the commits.
 //!
-//! Here: the objects, what a user does in each act, when it is done, and the law about commits. Elsewhere: what a scenario is
-//! (`super`), a push that loses against another writer, or whose answer is lost (`e2e/tests/images/automation.rs`,
-//! `sources/git/tests/git_loopback`).
+//! A first and a second tag come out. A third one comes while the automation is suspended, so it waits until the
+//! automation is resumed. The last act removes everything. This module has the objects, the user's part and end of
+//! each act, and the law about commits. `e2e/tests/images/automation.rs` and `sources/git/tests/git_loopback` test
+//! pushes that lose against another writer or whose answer is lost.
 //!
-//! Cuts are made at writes to the API server (`e2e::api_proxy`); a push is none. A kill between a push and the status is
-//! covered nevertheless: in a run the push comes before the status, and the automation writes nothing between. So the cut
-//! before that write kills windlass when the Git server has the commit and no status names it. The cut after the write before
-//! kills it at some moment of the fetch or the push.
+//! Cuts are made at writes to the API server (`e2e::api_proxy`), and a push is none of these. A kill between a push
+//! and the status is covered all the same, because a run writes the status right after its push. The cut before that
+//! write kills windlass when the Git server has the commit and no status names it. The cut after the previous write
+//! kills windlass at some moment of the fetch or the push.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -25,27 +25,28 @@ use serde_json::{Value, json};
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of an ImageRepository at a registry, an ImagePolicy, an ImageUpdateAutomation that pushes to the
-/// GitRepository, and a Kustomization that applies what was pushed.
+/// A scenario of an image whose new tags reach the cluster. An ImagePolicy chooses a tag, an ImageUpdateAutomation
+/// pushes it to the GitRepository, and a Kustomization applies the commit.
 #[derive(Default)]
 pub(in crate::crash) struct Images {
     registry: OnceLock<RegistryServer>,
-    /// The commit of windlass of which the GitRepository was notified last, as a webhook of the Git server would.
+    /// The last commit of windlass for which the scenario notified the GitRepository, as a webhook of the Git server
+    /// would.
     announced: RefCell<String>,
 }
 
 const API: &str = "image.toolkit.fluxcd.io/v1";
 
-/// The image in the registry.
+/// The name of the image in the registry.
 const IMAGE: &str = "team/app";
 
-/// The name of each object but the GitRepository.
+/// The name of every object except the GitRepository.
 const NAME: &str = "app";
 
-/// The file with the marker, and one without.
+/// A file with a marker for the policy, and a file without one.
 const FILES: [&str; 2] = ["app/settings.yaml", "app/note.yaml"];
 
-/// The tag that the file has before windlass changes it, and those that come out, in order.
+/// The file's tag before windlass changes it, and the tags that come out, in order.
 const TAGS: [&str; 4] = ["0.9.0", "1.0.0", "1.1.0", "1.2.0"];
 
 /// The latest tag at the end of each act.
@@ -87,7 +88,7 @@ impl CrashScenario for Images {
         self.registry.get().map(|registry| registry.host().to_owned()).into_iter().collect()
     }
 
-    /// Each tag has exactly one commit, which changes nothing but its value.
+    /// Checks that each tag has exactly one commit, and that the commit changes only the tag.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let mut problems = Vec::new();
         let mut tags = Vec::new();
@@ -201,12 +202,12 @@ impl Images {
         self.registry.get().context("the registry was not started")
     }
 
-    /// The image as objects and files name it.
+    /// The image's name in objects and files.
     fn image(&self) -> anyhow::Result<String> {
         Ok(format!("{}/{IMAGE}", self.registry()?.host()))
     }
 
-    /// The file with a tag. It has what a program that writes it anew would lose.
+    /// The file with a tag. It has formatting that a program would lose if it wrote the whole file anew.
     fn settings(&self, stage: &ScenarioStage, tag: &str) -> anyhow::Result<String> {
         let policy = json!({"$imagepolicy": format!("{}:{NAME}", stage.story.namespace)});
         let image = self.image()?;
@@ -221,13 +222,13 @@ impl Images {
         registry.push_files(IMAGE, tag, &[("a.yaml", tag)], json!({})).await.map(drop)
     }
 
-    /// A new tag comes out, and a scan is requested.
+    /// Pushes a new tag to the registry, and requests a scan.
     async fn release(&self, story: &Story, tag: &str) -> anyhow::Result<()> {
         self.push(tag).await?;
         story.request(&image_repository()).await.map(drop)
     }
 
-    /// Has the GitRepository reconciled once for each commit that windlass pushed.
+    /// Requests a reconciliation of the GitRepository, once for each commit that windlass pushed.
     async fn announce(&self, stage: &ScenarioStage, commit: &str) -> anyhow::Result<()> {
         let is_of_user = stage.revisions.iter().any(|it| it == commit);
         if is_of_user || *self.announced.borrow() == commit {
@@ -253,7 +254,7 @@ fn is_ready(object: &DynamicObject) -> bool {
     ready["status"] == "True" && ready["observedGeneration"].as_i64() == object.metadata.generation
 }
 
-/// Whether the newest request to reconcile an object is done, if there was one.
+/// Whether the last request to reconcile the object was handled. It is true without a request.
 fn is_handled(object: &DynamicObject) -> bool {
     let annotations = object.metadata.annotations.as_ref();
     let requested = annotations.and_then(|annotations| annotations.get(REQUESTED_AT));
@@ -261,7 +262,7 @@ fn is_handled(object: &DynamicObject) -> bool {
     requested.is_none_or(|requested| handled == requested)
 }
 
-/// Whether the automation says that a commit has the latest tag.
+/// Whether the status of the automation says that this commit has the latest tag.
 fn is_committed(automation: &DynamicObject, latest: &str, commit: &str) -> bool {
     let status = &automation.data["status"];
     is_ready(automation)

@@ -1,7 +1,8 @@
-//! Two Kustomizations: one with fifteen objects in three stages and a Deployment that is not ready at once, one with
-//! an object that is refused until the third revision.
+//! Two Kustomizations.
 //!
-//! Here: the manifests of each revision, and when each act is done. Elsewhere: what a scenario is (`super`).
+//! The first one has fifteen objects in three stages, and a Deployment that takes a while to be ready. The API server
+//! rejects an object of the second one until the third revision. This module has the manifests of each revision, and
+//! the end of each act.
 
 use anyhow::bail;
 use e2e::harness::StoryObject;
@@ -14,8 +15,8 @@ use serde_json::json;
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of two Kustomizations: one applies fifteen objects in three stages, and the API server rejects
-/// an object of the other until its third revision.
+/// A scenario of two Kustomizations. One applies fifteen objects in three stages. The API server rejects an object of
+/// the other one until the third revision.
 #[derive(Default)]
 pub(in crate::crash) struct KustomizationScenario;
 
@@ -89,7 +90,7 @@ impl CrashScenario for KustomizationScenario {
         if act == 3 {
             return Ok(app.is_none() && extra.is_none() && stage.source_is_gone().await?);
         }
-        // The object that is refused is mended by the third act.
+        // The third act repairs the object that the API server rejects.
         let extra_ready = if act < 2 { "False" } else { "True" };
         let stands = |object: &Option<DynamicObject>, ready: &str| {
             object.as_ref().is_some_and(|object| {
@@ -112,11 +113,11 @@ fn first(namespace: &str) -> Vec<(String, String)> {
         // CRDs.
         ("app/definition.yaml", widget_crd(&group)),
         ("app/role.yaml", cluster_role(&format!("{namespace}-app"))),
-        // Classes.
+        // Classes, which the second stage applies.
         ("app/high.yaml", priority_class(&format!("{namespace}-high"))),
         ("app/low.yaml", priority_class(&format!("{namespace}-low"))),
         ("app/fast.yaml", storage_class(&format!("{namespace}-fast"))),
-        // The rest.
+        // All other objects.
         ("app/one.yaml", widget(&group, "one")),
         ("app/two.yaml", widget(&group, "two")),
         ("app/same.yaml", config_map("same", "1")),
@@ -139,7 +140,7 @@ const ACCOUNT: &str = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: w
 const PASSWORD: &str =
     "{apiVersion: v1, kind: Secret, metadata: {name: password}, stringData: {word: open}}\n";
 
-/// Its pod becomes ready after a while.
+/// A Deployment whose Pod becomes ready after a while.
 const WEB: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -175,7 +176,7 @@ fn storage_class(name: &str) -> String {
     )
 }
 
-/// A Service; with port 0 it is refused.
+/// A Service. The API server rejects it with port 0.
 fn service(port: u16) -> String {
     format!(
         "{{apiVersion: v1, kind: Service, metadata: {{name: door}}, \

@@ -1,7 +1,8 @@
-//! A HelmRelease that a Lifecycle holds at every phase: installed, upgraded, upgraded to a version that is not promoted and
-//! rolled back, and removed. Its events are answered whenever they are seen, also while windlass is away.
+//! A HelmRelease that a Lifecycle holds at every phase.
 //!
-//! Elsewhere: releases without lifecycles (`helm_release`), what a scenario is (`super`).
+//! The acts install it, upgrade it, roll it back because the next version is not promoted, and remove it. The
+//! scenario answers each LifecycleEvent when it sees it, also while windlass is down. `helm_release` has a release
+//! without a Lifecycle.
 
 use anyhow::{Context as _, bail};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecyclePhase, LifecycleState};
@@ -15,15 +16,17 @@ use serde_json::json;
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of a HelmRelease that a Lifecycle holds at every phase: it is installed, upgraded, rolled back
-/// after a refused promotion, and uninstalled.
+/// A scenario of a HelmRelease that a Lifecycle holds at every phase. Its acts install it, upgrade it, roll it back
+/// after a refused promotion, and uninstall it.
 #[derive(Default)]
 pub(in crate::crash) struct LifecycleScenario;
 
-/// The phases of all acts: three of the installation, three of each upgrade, two of the rollback, two of the removal.
+/// The number of phases in all acts. The installation has three, each of the two upgrades three, the rollback two and
+/// the removal two.
 const EVENT_COUNT: usize = 13;
 
-/// The operations of all acts: an installation, two upgrades, the tests of these three, a rollback, a removal.
+/// The number of operations in all acts. They are an installation, two upgrades, the tests of these three, a rollback
+/// and a removal.
 const AUDIT_COUNT: usize = 8;
 
 impl CrashScenario for LifecycleScenario {
@@ -40,7 +43,8 @@ impl CrashScenario for LifecycleScenario {
         OwnerKind::helm_release()
     }
 
-    /// There is one event for each phase of each operation and one audit for each operation, and each is created once.
+    /// Checks that each phase of an operation has one event, that each operation has one audit, and that each was
+    /// created once.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let mut problems = Vec::new();
         for (plural, wanted) in [("lifecycleevents", EVENT_COUNT), ("releaseaudits", AUDIT_COUNT)] {
@@ -138,7 +142,7 @@ impl CrashScenario for LifecycleScenario {
     }
 }
 
-/// Answers what is open: the third version is not promoted.
+/// Answers the open LifecycleEvents. It does not promote the third version.
 async fn answer(act: usize, stage: &ScenarioStage) -> anyhow::Result<()> {
     for event in stage.story.lifecycle_events().await? {
         let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
@@ -148,7 +152,7 @@ async fn answer(act: usize, stage: &ScenarioStage) -> anyhow::Result<()> {
         let is_refused = act == 2 && event.spec.phase == LifecyclePhase::Promote;
         let answer = if is_refused { "Failed" } else { "Succeeded" };
         let answered = stage.story.answer(&event, answer, "").await;
-        // It may be gone by now.
+        // The event may be deleted by now.
         if answered.is_err() && stage.story.lifecycle_events().await?.contains(&event) {
             return answered.context("an event cannot be answered");
         }

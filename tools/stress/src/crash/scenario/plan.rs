@@ -1,8 +1,8 @@
-//! A Kustomization and a HelmRelease whose changes all wait for approval: their installation and a change with a removal are
-//! approved as soon as their Plans are seen, also while windlass is away, and applied as approved.
+//! A Kustomization and a HelmRelease whose changes all wait for approval.
 //!
-//! Elsewhere: Plans that are rejected, or of Helmfiles (`e2e/tests/releases_alone/plan_matrix.rs`), objects that wait for nothing
-//! (`kustomization`, `helm_release`), what a scenario is (`super`).
+//! Their installation and a change with a removal wait. The scenario approves each Plan when it sees it, also while
+//! windlass is down, and windlass applies what was approved. `e2e/tests/releases_alone/plan_matrix.rs` tests Plans
+//! that are rejected, and Plans of Helmfiles.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,15 +27,15 @@ const APPROVED_ACTS: usize = 2;
 /// The ConfigMap that the second revision does not have.
 const LEAVING_NAME: &str = "leaving";
 
-/// What was approved.
+/// The approvals of a run.
 #[derive(Default)]
 struct ApprovalLog {
-    /// When the Plan of each act was approved, as the audit log has times.
+    /// For each act, when its Plan was approved. The times are in the format of the audit log.
     approved_at: RefCell<BTreeMap<usize, String>>,
 }
 
 impl ApprovalLog {
-    /// Approves what waits. Says whether there is no Plan.
+    /// Approves the Plans that wait. It returns whether there is no Plan.
     async fn approve(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         let plans = stage.story.plans().await?;
         for plan in &plans {
@@ -48,7 +48,7 @@ impl ApprovalLog {
             let status = json!({"status": {"approvals": [approval]}});
             let target = StoryObject::of::<Plan>(&plan.name_any());
             let approved = stage.story.merge_status(&target, status).await;
-            // It may be gone by now.
+            // The Plan may be deleted by now.
             if approved.is_err() && stage.story.read(&target).await?.is_some() {
                 approved.context("a Plan cannot be approved")?;
             }
@@ -56,7 +56,8 @@ impl ApprovalLog {
         Ok(plans.is_empty())
     }
 
-    /// Each revision has one Plan, which is created once, and nothing of it was written before its approval.
+    /// Checks that each revision has one Plan, that the Plan was created once, and that nothing was written before
+    /// its approval.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let mut problems = stage.created_again(&["plans"])?;
         let plans = stage.story.creations(&["plans"])?.len();
@@ -75,8 +76,8 @@ impl ApprovalLog {
     }
 }
 
-/// Begins an act of the user: commits a revision with `more` files, or deletes the object. A revision is one commit: a windlass
-/// that was started again meanwhile would otherwise ask about the half of it.
+/// Begins the user's part of an act. It commits a revision with `more` files, or deletes the object. A revision is
+/// one commit, because a windlass that restarts between two commits would make a Plan of the first one only.
 async fn begin_act(
     act: usize,
     folder: &str,
@@ -110,7 +111,7 @@ async fn begin_act(
     }
 }
 
-/// The act whose Plan has a write; `None` for what the deletion of the object removes.
+/// The act whose Plan includes a write. `None` means that the deletion of the object removes it.
 fn act_of(write: &AuditedConfigMapWrite) -> Option<usize> {
     match (write.action.as_str(), write.value.as_deref()) {
         ("removed", _) => (write.name == LEAVING_NAME).then_some(1),
@@ -119,7 +120,7 @@ fn act_of(write: &AuditedConfigMapWrite) -> Option<usize> {
     }
 }
 
-/// Whether windlass may delete an object of this name in an act.
+/// Whether windlass may delete the named object in an act.
 fn may_delete(act: usize, name: &str) -> bool {
     let is_plan_or_record = name.starts_with("app-") || name.starts_with("sh.helm.release.v1.");
     match act {
@@ -129,7 +130,7 @@ fn may_delete(act: usize, name: &str) -> bool {
     }
 }
 
-/// A scenario of a Kustomization that is installed, changed and deleted, of which the first two wait for approval.
+/// A scenario of a Kustomization that is installed, changed and deleted. The first two acts wait for approval.
 #[derive(Default)]
 pub(in crate::crash) struct PlanScenario(ApprovalLog);
 
@@ -178,7 +179,7 @@ impl CrashScenario for PlanScenario {
     }
 }
 
-/// The same of a HelmRelease, whose operation an approval lets begin once.
+/// A scenario of a HelmRelease that is installed, changed and deleted. One approval lets one operation begin.
 #[derive(Default)]
 pub(in crate::crash) struct PlanReleaseScenario(ApprovalLog);
 

@@ -1,6 +1,7 @@
-//! A Kustomization whose second revision fails: it is quarantined, and the first one is applied again until the third comes.
+//! A Kustomization whose second revision fails and is quarantined. windlass applies the first revision again until
+//! the third one comes.
 //!
-//! Elsewhere: revisions that do not fail (`kustomization`), what a scenario is (`super`).
+//! `kustomization` has revisions that do not fail.
 
 use anyhow::bail;
 use e2e::harness::StoryObject;
@@ -12,10 +13,10 @@ use serde_json::json;
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// The Job of the revision that fails.
+/// The name of the Job that makes the second revision fail.
 const FAILING_JOB: &str = "failing";
 
-/// A scenario of a Kustomization that is installed, rolled back after a failure, mended and deleted.
+/// A scenario of a Kustomization that is installed, rolled back after a failure, repaired and deleted.
 #[derive(Default)]
 pub(in crate::crash) struct QuarantineScenario;
 
@@ -32,7 +33,7 @@ impl CrashScenario for QuarantineScenario {
         OwnerKind::kustomization()
     }
 
-    /// The failed result has one Quarantine.
+    /// Checks that the failed result has one Quarantine.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let mut problems = stage.created_again(&["quarantines"])?;
         let counts = stage.story.creations(&["quarantines"])?;
@@ -42,7 +43,7 @@ impl CrashScenario for QuarantineScenario {
         Ok(problems)
     }
 
-    /// What the first revision needs is not pruned before the third is healthy.
+    /// Objects that the first revision needs must not be pruned before the third one is healthy.
     fn may_delete(&self, act: usize, _: &str, name: &str) -> bool {
         match act {
             0 => false,
@@ -68,7 +69,7 @@ impl CrashScenario for QuarantineScenario {
             1 => {
                 stage.repository.git(&["rm", "-q", "--", "old.yaml"])?;
                 let new = ("new.yaml".to_owned(), config_map("new", "1"));
-                // Its failure ends the wait at once.
+                // The Job fails at once, so windlass does not wait for a timeout.
                 let failing = ("failing.yaml".to_owned(), job(FAILING_JOB, PodBehavior::Fail));
                 stage.commit(&[files("2"), vec![new, failing]].concat())?;
                 stage.request_source().await
@@ -95,7 +96,7 @@ impl CrashScenario for QuarantineScenario {
         let Some(app) = app else { return Ok(false) };
         let status = &app.data["status"];
         let ready = condition(&app, "Ready");
-        // The revision that stays after the second act is the first one.
+        // After the second act, the first revision stays applied.
         let applied = stage.revisions.get(if act == 1 { 0 } else { act });
         let applied = revision(applied.map_or("", String::as_str));
         let is_good = status["lastAppliedRevision"] == applied

@@ -1,7 +1,8 @@
-//! Five Kustomizations in four levels, which one Kustomization applies with the ServiceAccount of the last: a commit removes two of
-//! them, and the deletion of their owner all others.
+//! Five Kustomizations in four levels. Another Kustomization applies them, together with the ServiceAccount that they
+//! use.
 //!
-//! Here: the manifests, and that nothing was deleted before what depends on it. Elsewhere: what a scenario is (`super`).
+//! A commit removes two of them, and the deletion of their owner removes the others. This module has the manifests,
+//! and checks that nothing was deleted before the objects that depend on it.
 
 use anyhow::bail;
 use crds::release::PlanPolicy;
@@ -14,11 +15,11 @@ use serde_json::{Value, json};
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of Kustomizations that depend on each other, and are deleted from the last to the first.
+/// A scenario of Kustomizations that depend on each other. windlass deletes them from the last to the first.
 #[derive(Default)]
 pub(in crate::crash) struct ReverseDeleteScenario;
 
-/// Kustomizations with what each depends on.
+/// The Kustomizations, and the names of those that each depends on.
 const LEVELS: [(&str, &[&str]); 5] = [
     ("base", &[]),
     ("db", &["base"]),
@@ -27,7 +28,7 @@ const LEVELS: [(&str, &[&str]); 5] = [
     ("web", &["api"]),
 ];
 
-/// Those that the commit of the second act removes.
+/// The Kustomizations that the commit of the second act removes.
 const REMOVED_FIRST: [&str; 2] = ["api", "web"];
 
 impl CrashScenario for ReverseDeleteScenario {
@@ -48,12 +49,12 @@ impl CrashScenario for ReverseDeleteScenario {
         OwnerKind::kustomization()
     }
 
-    /// Every object was deleted after those of the Kustomizations that depend on its own, and none was left for want of the
-    /// ServiceAccount.
+    /// Checks that every object was deleted after the objects of all Kustomizations that depend on its own. No object
+    /// may stay because its ServiceAccount was deleted first.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let mut changes = stage.story.timed_changes()?;
         changes.sort();
-        // A request that was sent again after a kill counts at its first time.
+        // A request that windlass repeats after a kill counts at the time of its first attempt.
         let removed_at = |resource: &str, name: &str| {
             let wanted = format!("removed {resource}/{name}");
             changes.iter().position(|(_, change)| *change == wanted)
@@ -93,9 +94,9 @@ impl CrashScenario for ReverseDeleteScenario {
         match act {
             0 => {
                 stage.commit(&files(&place))?;
-                // The dry-run of a RoleBinding needs its Role.
+                // The dry-run of a RoleBinding needs its Role, so the Role is applied before.
                 stage.story.apply_value(role()).await?;
-                // The budget holds the removal of what applies objects.
+                // The deletion budget would hold the removal of Kustomizations.
                 stage.story.without_deletion_budget().await?;
                 stage.create_source().await?;
                 let root = json!({"path": "./root", "wait": true, "timeout": "5m"});
@@ -140,7 +141,7 @@ impl CrashScenario for ReverseDeleteScenario {
     }
 }
 
-/// What the ServiceAccount `tenant` may do.
+/// The rights of the ServiceAccount `tenant`.
 fn role() -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "tenant"},
         "rules": [{"apiGroups": [""], "resources": ["configmaps"],

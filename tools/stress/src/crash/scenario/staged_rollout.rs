@@ -1,6 +1,7 @@
-//! Two Kustomizations of one source in two waves: commits reach the canary first, and one that breaks it never reaches production.
+//! Two Kustomizations of one source in two waves. Each commit reaches the canary first, and a commit that breaks the
+//! canary never reaches production.
 //!
-//! Elsewhere: Kustomizations themselves (`kustomization`), what a scenario is (`super`).
+//! `kustomization` has the scenario of Kustomizations themselves.
 
 use anyhow::{Context as _, bail, ensure};
 use e2e::harness::StoryObject;
@@ -14,30 +15,30 @@ use serde_json::json;
 use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
 use crate::ownership::{OwnerKind, kind};
 
-/// A scenario of commits that succeed and fail.
+/// A scenario of commits in two waves, one of which breaks the canary.
 #[derive(Default)]
 pub(in crate::crash) struct StagedRolloutScenario;
 
-/// The Kustomizations, each of a folder of its name: the canary, and production.
+/// The canary and the production Kustomization. Each applies the folder with its name.
 const NAMES: [&str; 2] = ["a", "b"];
 
 /// The act that breaks the canary.
 const BREAKING_ACT: usize = 2;
 
-/// What the ConfigMaps of the act have that breaks the canary.
+/// The value of the ConfigMaps in the act that breaks the canary.
 const BREAKING_VALUE: &str = "3";
 
-/// What they have in the acts in which both waves take the commit.
+/// The values of the ConfigMaps in the acts in which both waves take the commit.
 const ROLLED_OUT_VALUES: [&str; 2] = ["2", "4"];
 
 /// The soak time of the canary.
 const SOAK_TIME: &str = "2s";
 
-/// How long after the canary production is written at least. A status has no fractions of seconds, so that a soak time may be
-/// a second shorter after a restart.
+/// The least time between the writes of the canary and of production. The status has whole seconds, so the soak time
+/// may be one second shorter after a restart.
 const LEAST_LEAD: SignedDuration = SignedDuration::from_secs(1);
 
-/// The act in which all is deleted.
+/// The act that deletes everything.
 const DELETING_ACT: usize = 4;
 
 fn rollout() -> StoryObject {
@@ -65,7 +66,7 @@ impl StagedRolloutScenario {
     }
 }
 
-/// When the API server received a write.
+/// The time at which the API server received a write.
 fn received(write: &AuditedConfigMapWrite) -> anyhow::Result<Timestamp> {
     write.at.parse::<Timestamp>().with_context(|| format!("`{}` is no time", write.at))
 }
@@ -84,7 +85,8 @@ impl CrashScenario for StagedRolloutScenario {
         OwnerKind::kustomization()
     }
 
-    /// No commit reaches production before the canary had it for the soak time, and the one that breaks the canary never does.
+    /// Checks that no commit reached production before the canary had it for the soak time. The commit that breaks
+    /// the canary must never reach production.
     fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
         let writes = stage.story.config_map_writes()?;
         let first = |name: &str, value: &str| {
@@ -104,7 +106,8 @@ impl CrashScenario for StagedRolloutScenario {
                 problems.push(format!("production was given {value} {lead:?} after the canary"));
             }
         }
-        // The first commit that both waves took was done before the next one was made.
+        // Both waves had the second commit before the third one was made, so the audit log must have its write to
+        // production.
         if stage.revisions.len() > BREAKING_ACT && first("b", "2").is_none() {
             problems.push("the audit log has no write of production".to_owned());
         }
@@ -173,7 +176,7 @@ impl CrashScenario for StagedRolloutScenario {
             condition(object, "Ready")["status"] == "True"
                 && object.data["status"]["lastAppliedRevision"] == revision.as_str()
         };
-        // A rollout that windlass has not seen holds nothing of the next act.
+        // A rollout that windlass has not seen yet would not hold the next commit.
         Ok(is_at(canary) && is_at(production) && verdict == "Succeeded")
     }
 }

@@ -1,4 +1,4 @@
-//! Changed charts in this process: the engine gives a release or an error, and nothing else.
+//! Renders changed charts in this process. The engine has to give a release or an error.
 
 use conformance::corpus::engine;
 
@@ -20,7 +20,7 @@ fn a_changed_chart_is_rendered_or_refused() {
         });
         let outcome = outcome.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         if let Err(error) = &outcome {
-            // The engine turns a panic in a function into an error of its own.
+            // The engine catches a panic in a template function and reports it as an error.
             assert!(
                 !format!("{error}").starts_with("rendering template failed"),
                 "seed {seed}: {error}"

@@ -1,4 +1,4 @@
-//! A number repeats its input, and every target reads what is in the repository for it.
+//! Tests that a number always gives the same input, and that every target reads its inputs in the repository.
 
 use super::*;
 
