@@ -205,6 +205,9 @@ impl HeldPhaseCase {
                 story.merge(&target, json!({"spec": {"suspend": true}})).await?;
                 story.answer(&event, "Succeeded", "").await?;
                 story.merge(&target, json!({"spec": {"suspend": false}})).await?;
+                if self.is_rollback() {
+                    return self.answer_until_rolled_back(story).await;
+                }
                 self.await_end(story, wanted).await
             }
             // The rest of the case follows after the kill.
@@ -263,6 +266,25 @@ impl HeldPhaseCase {
         };
         story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, is_undone).await?;
         story.await_value(&format!("{}-config", self.name()), "one").await.map(drop)
+    }
+
+    /// Waits for the end of a rollback during a suspension, and answers each LifecycleEvent until then. If windlass ends the
+    /// rollback before the object is resumed, the changed spec is attempted and rolled back once more.
+    async fn answer_until_rolled_back(&self, story: &Story) -> Result<()> {
+        let name = self.name();
+        let is_over = async || {
+            let events = story.lifecycle_events().await?;
+            if let Some(open) = events.iter().find(|it| it.spec.subject.name == name) {
+                story.answer(open, "Succeeded", "").await?;
+                return Ok(None);
+            }
+            let object = story.expect(&self.target()).await?;
+            let reason = &condition(&object, "Remediated")["reason"];
+            Ok((reason == "RollbackSucceeded").then_some(()))
+        };
+        let what = format!("the rollback of {name} to end");
+        story.await_until(&what, DEFAULT_WAIT_TIMEOUT * 2, is_over).await?;
+        story.await_value(&format!("{name}-config"), "one").await.map(drop)
     }
 
     /// Waits for a message in the status or in an event, because a removed object has no status.
