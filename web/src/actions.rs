@@ -185,8 +185,8 @@ impl PageActions {
         Self { seal: FormSeal::new(), rights: KnownRights::default(), done }
     }
 
-    /// Returns the message about a finished action by its name. Only this process stores these messages, so a link cannot make
-    /// the page show an invented text.
+    /// Returns the message that is stored under a name for a finished action. Only this process stores these messages, so a
+    /// link cannot make the page show an invented text.
     pub(crate) fn done(&self, name: &str) -> Option<String> {
         let done = self.done.borrow();
         done.iter().find(|line| line.name == name).map(|line| line.text.clone())

@@ -44,7 +44,7 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FluxApiOperator {
     Windlass,
-    /// A controller of Flux, by its name without the shard.
+    /// The name of a Flux controller without the suffix of its shard.
     Flux(&'static str),
 }
 

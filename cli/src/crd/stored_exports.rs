@@ -28,7 +28,8 @@ pub(super) struct StoredCrdExport {
 }
 
 impl StoredCrdExport {
-    /// Finds the export of a CRD by its name or by the UID of the CRD. Without either, there has to be exactly one export.
+    /// Finds the export with this name, or the export of the CRD with this UID. Without either, there has to be exactly one
+    /// export.
     ///
     /// # Errors
     /// There is no export, or there are several.

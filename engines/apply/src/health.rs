@@ -2,8 +2,8 @@
 //!
 //! Here: the types, and the rules for every kind. The files in `health/` have the rules for groups of kinds. The file
 //! `dependency` judges an object on which another one depends, and [`library`] adds the rules for further kinds.
-//! Elsewhere: how long a run waits ([`crate::plan`]), and the rules of the library (engine `health_library`). Custom
-//! health expressions are not implemented here.
+//! Elsewhere: how long a run waits ([`crate::plan`]), and the rules of the library (engine `health_library`). The crate
+//! `windlass-expressions` evaluates custom health expressions.
 //!
 //! Source of the semantics: fluxcd/cli-utils `pkg/kstatus` and the Job reader of fluxcd/pkg/runtime.
 

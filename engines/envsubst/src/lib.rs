@@ -40,7 +40,7 @@ pub enum UnsetVariablePolicy {
     Error,
 }
 
-/// Replaces the expressions of a text. `lookup` gives the value of a variable by its name.
+/// Replaces the expressions in a text. `lookup` returns the value of the variable with a given name.
 ///
 /// Names consist of letters and digits of any script and `_`. Expressions within values are not replaced. The text and
 /// the values need not be UTF-8. A length that splits a character gives text that is not UTF-8.

@@ -26,7 +26,7 @@ pub(crate) enum CelValue<'a> {
     Map(CelMapEntries<'a>),
     Duration(GoDuration),
     Timestamp(Rc<GoTime>),
-    /// A type, by its name.
+    /// A CEL type. The value is the name of the type.
     Type(Rc<str>),
     Optional(Option<Rc<Self>>),
 }

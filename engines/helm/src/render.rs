@@ -174,7 +174,7 @@ impl ChartTemplates {
             })
     }
 
-    /// Renders all files, except those whose name begins with `_`. Returns the rendered text of each file by its name.
+    /// Renders all files, except those whose name begins with `_`. Returns the rendered text of each file, keyed by file name.
     ///
     /// `values` are those of [`crate::values::coalesce`]. Templates may change them.
     ///

@@ -128,7 +128,8 @@ pub(crate) fn selected(
     Ok(chosen.map(|(release, _)| release.clone()).collect())
 }
 
-/// The releases that marked releases need. Parity(helmfile 1.8): what is needed is followed by its name alone.
+/// The releases that marked releases need. Parity(helmfile 1.8): a needed release is found by its name, and its
+/// namespace and context are ignored.
 fn needed(releases: &[Release], marks: &[bool]) -> std::collections::BTreeSet<String> {
     let mut needed = std::collections::BTreeSet::new();
     let mut left: Vec<&Release> =

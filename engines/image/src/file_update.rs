@@ -31,7 +31,7 @@ pub struct FileUpdateRequest<'u> {
 pub struct FileUpdate {
     /// The whole content of files that change, by their paths from the root.
     pub files: BTreeMap<String, String>,
-    /// The paths of these files, by their names in `result`.
+    /// The paths of these files, keyed by their names in `result`.
     pub paths: BTreeMap<String, String>,
     /// The values that change. Files have their names from `spec.update.path` on.
     pub result: UpdateResult,

@@ -19,7 +19,7 @@ use crate::yaml_path;
 /// The steps for comparing a variable with a reference.
 const STEPS_PER_COMPARISON: usize = 16;
 
-/// Variables by their names.
+/// The variables, keyed by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KustomizeVariables(BTreeMap<String, VariableEntry>);
 

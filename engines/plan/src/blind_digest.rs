@@ -20,9 +20,9 @@ const FORMAT: &str = "windlass blind digest 1";
 /// appliers the objects are hashed.
 ///
 /// # Guarantees
-/// An unknown value is hashed by its name. An object encrypted by SOPS is hashed as ciphertext, without the metadata of SOPS,
-/// which changes with each encryption. The source's revision and the order of objects have no effect. The digest has no key and
-/// is public, so the rendering must hold only values from the repository or declared facts.
+/// For an unknown value, the hash contains its name. An object encrypted by SOPS is hashed as ciphertext, without the
+/// metadata of SOPS, which changes with each encryption. The source's revision and the order of objects have no effect. The
+/// digest has no key and is public, so the rendering must hold only values from the repository or declared facts.
 pub fn blind_digest(
     id: &ObjectId,
     applier: &RenderedApplier,

@@ -137,7 +137,7 @@ fn named_zone(name: &str) -> Result<NamedTimeZone, CronError> {
     Ok(NamedTimeZone { name: canonical.to_owned(), rules })
 }
 
-/// Finds the rules of a time zone by its name.
+/// Returns the rules of the time zone with this IANA name.
 ///
 /// # Errors
 /// If there is no time zone of that name.

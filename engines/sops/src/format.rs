@@ -1,4 +1,4 @@
-//! The five formats: their names, the text by which Flux detects encrypted data, and the format of a file by its name.
+//! The five formats: their names, the text by which Flux detects encrypted data, and how a file name determines the format.
 
 use std::fmt;
 

@@ -59,7 +59,7 @@ fn next_page(metadata: &ListMeta) -> Option<String> {
     metadata.continue_.clone().filter(|it| !it.is_empty())
 }
 
-/// Which of these controllers a Deployment runs, judged by its name and its label `app.kubernetes.io/component`. A shard
+/// Determines the controller that a Deployment runs from its name and its label `app.kubernetes.io/component`. A shard
 /// counts as its controller.
 pub fn controller_of(
     name: &str,

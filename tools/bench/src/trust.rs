@@ -30,7 +30,7 @@ const MAX_VERIFICATION_DELAY: Duration = Duration::from_millis(5);
 /// A function that makes the keys of a signer.
 type MakeSigner = fn() -> anyhow::Result<SigningKey>;
 
-/// The signers of commits, by their names in the table.
+/// The signers of commits, with their names in the table.
 const SIGNERS: [(&str, MakeSigner); 3] = [
     ("commit signed by OpenPGP (Ed25519) verified", SigningKey::gpg),
     ("commit signed by OpenPGP (RSA 4096) verified", || SigningKey::gpg_with("rsa4096")),

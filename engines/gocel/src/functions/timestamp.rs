@@ -41,7 +41,7 @@ fn of_time(name: &str, time: &GoTime) -> i64 {
     }
 }
 
-/// A time zone, by its name or by hours and minutes east of UTC.
+/// Parses a time zone: an IANA name such as `Europe/Paris`, or hours and minutes east of UTC.
 fn zone(name: &str) -> Result<GoTimeZone, CelError> {
     let Some((hours, minutes)) = name.split_once(':') else {
         return GoTimeZone::load(name).map_err(|error| CelError::failed(error.to_string()));

@@ -59,7 +59,7 @@ pub(super) fn perl(letter: u8) -> Option<&'static str> {
     })
 }
 
-/// A class such as `[:alpha:]`, by its name. A `^` before the name negates it.
+/// Returns the character class with a name such as `[:alpha:]`. A `^` before the name negates the class.
 pub(super) fn posix(name: &str) -> Option<String> {
     let (sign, name) = name.strip_prefix('^').map_or(("", name), |name| ("^", name));
     let known = [
@@ -69,7 +69,7 @@ pub(super) fn posix(name: &str) -> Option<String> {
     known.contains(&name).then(|| format!("[[:{sign}{name}:]]"))
 }
 
-/// `\p{…}`: categories and scripts by their names in Unicode.
+/// Returns the Unicode category or script that `\p{…}` names.
 ///
 /// Differs(go): Go 1.25 and later also take other spellings (`\p{Letter}`, `\p{greek}`) and refuse names of
 /// scripts that have an underscore; here, as in Go before, there is one spelling of each.

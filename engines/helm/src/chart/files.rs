@@ -22,7 +22,7 @@ use super::name::base;
 const FILE_ENTRY_BYTES: u64 = 100;
 const LINE_ENTRY_BYTES: u64 = 40;
 
-/// The files of a chart by their names. This is Go's `engine.files`, a map of bytes with methods.
+/// The files of a chart, keyed by file name. This is Go's `engine.files`, a map of bytes with methods.
 #[derive(Debug, Clone)]
 pub struct ChartFiles(GoMap);
 

@@ -215,7 +215,7 @@ fn verified(
     Ok(AcceptedHookRequest { claims: Some(claims), ..AcceptedHookRequest::of(hook) })
 }
 
-/// An expression by its name or message.
+/// An expression with the name of its variable, or with the message of its validation.
 type NamedExpression<'a> = (&'a str, CelExpression);
 
 /// Reads all expressions of an issuer, variables and validations, at the cost of a run.

@@ -66,7 +66,8 @@ pub(super) fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     })
 }
 
-/// A string member by its name in any case; empty if there is none.
+/// Returns the string in the field with this name, in upper or lower case. Returns an empty string if there is
+/// no such string.
 pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     member(value, name).and_then(Value::as_str).unwrap_or_default()
 }

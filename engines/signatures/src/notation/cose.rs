@@ -11,7 +11,7 @@ use super::envelope::{
 /// The deepest nesting of values.
 const MOST_DEPTH: usize = 16;
 
-/// The headers in a map, by their names in JSON.
+/// The headers in a map, keyed by their names in JSON.
 type CoseHeaders = BTreeMap<String, Value>;
 
 /// Reads a signature.

@@ -1,4 +1,4 @@
-//! The spec of a Kustomization, checked and built. A field without support is refused by its name.
+//! The spec of a Kustomization, checked and built. An unsupported field is rejected, and the error names it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The spec of a Bucket, checked. A field without support is refused by its name.
+//! The spec of a Bucket, checked. An unsupported field is rejected, and the error names it.
 
 mod cloud_identities;
 

@@ -1,4 +1,4 @@
-//! The spec of a GitRepository, checked. A field without support is refused by its name.
+//! The spec of a GitRepository, checked. An unsupported field is rejected, and the error names it.
 //!
 //! Elsewhere: the connection to its remote, and the requested reference (`windlass_runtime::git_remote`).
 

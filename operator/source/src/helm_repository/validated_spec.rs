@@ -1,4 +1,4 @@
-//! The spec of a HelmRepository, checked. A field without support is refused by its name.
+//! The spec of a HelmRepository, checked. An unsupported field is rejected, and the error names it.
 
 use crds::source::HelmRepository;
 use reconcile::{RunOutcome, reason};

@@ -1,4 +1,4 @@
-//! The spec of an OCIRepository, checked. A field without support is refused by its name.
+//! The spec of an OCIRepository, checked. An unsupported field is rejected, and the error names it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Every field of the spec is either used or refused by its name; what the spec leaves out is as in Flux.
+//! Every field of the spec is either used, or rejected with an error that names it; what the spec leaves out is as in Flux.
 
 mod options;
 

@@ -1,4 +1,4 @@
-//! Every field of the spec is either used or refused by its name.
+//! Every field of the spec is either used, or rejected with an error that names it.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Every field of the spec is either used or refused by its name; with which identity the server is asked.
+//! Every field of the spec is either used, or rejected with an error that names it; with which identity the server is asked.
 
 use serde_json::{Value, json};
 

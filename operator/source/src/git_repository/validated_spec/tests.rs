@@ -1,4 +1,4 @@
-//! Every field of the spec is either used or refused by its name; which reference wins; what a proxy is for.
+//! Every field of the spec is either used, or rejected with an error that names it; which reference wins; what a proxy is for.
 
 use serde_json::{Value, json};
 

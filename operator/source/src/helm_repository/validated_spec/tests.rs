@@ -1,4 +1,4 @@
-//! Every field of the spec is either used or refused by its name; which addresses are those of a repository.
+//! Every field of the spec is either used, or rejected with an error that names it; which addresses are those of a repository.
 
 use std::collections::BTreeMap;
 

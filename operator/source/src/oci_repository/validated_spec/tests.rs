@@ -1,4 +1,5 @@
-//! Every field of the spec is either used or refused by its name; which reference wins; whose credentials are sent.
+//! Every field of the spec is either used, or rejected with an error that names it; which reference wins; whose
+//! credentials are sent.
 
 use serde_json::{Value, json};
 

@@ -143,7 +143,7 @@ pub(super) fn with_keys(object: Value) -> anyhow::Result<Value> {
     }
 }
 
-/// The kind of a commit's signature, by its name in cases. It is `None` without a signature. If no key verifies the
+/// The kind of a commit's signature, as cases name it. It is `None` without a signature. If no key verifies the
 /// signature, the text says so.
 ///
 /// # Errors
