@@ -10,7 +10,7 @@ use objects::{Object, ObjectId};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::generated_objects::GeneratedObjects;
+use crate::generated_config_maps_and_secrets::GeneratedConfigMapsAndSecrets;
 
 /// How many of the deleted objects a verdict names.
 const MAX_NAMED_OBJECTS: usize = 10;
@@ -281,7 +281,7 @@ impl DeletedObject {
 
 /// A deletion that the budget has to judge.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PendingDeletion {
+pub struct DeletionToJudge {
     /// The objects that are deleted, each once.
     pub objects: Vec<DeletedObject>,
     /// The objects that are deleted together with the appliers among `objects`.
@@ -323,8 +323,8 @@ impl DeletionBudget {
     }
 
     /// Compares a deletion with the budget.
-    pub fn verdict(&self, deletion: &PendingDeletion) -> BudgetVerdict {
-        let PendingDeletion { objects, following, unreadable, of, recent, is_empty_build } =
+    pub fn verdict(&self, deletion: &DeletionToJudge) -> BudgetVerdict {
+        let DeletionToJudge { objects, following, unreadable, of, recent, is_empty_build } =
             deletion;
         let mut ids: Vec<ObjectId> = objects.iter().map(|it| it.id.clone()).collect();
         ids.sort();
@@ -403,7 +403,11 @@ impl DeletionBudget {
     /// Whether the deletion of an object is not judged because the object is a former version of a generated one. Each
     /// change of the content deletes such a version. A budget that allows no deletion, or protects the kind, judges it
     /// all the same.
-    pub fn leaves_unjudged(&self, id: &ObjectId, generated: &GeneratedObjects) -> bool {
+    pub fn leaves_unjudged(
+        &self,
+        id: &ObjectId,
+        generated: &GeneratedConfigMapsAndSecrets,
+    ) -> bool {
         self.max_objects > 0 && !self.is_protected(id) && generated.has_newer(id)
     }
 }
@@ -510,16 +514,16 @@ mod tests {
         (0..count).map(object).collect()
     }
 
-    fn pending(deleted: &[Object], of: usize) -> PendingDeletion {
-        PendingDeletion {
+    fn pending(deleted: &[Object], of: usize) -> DeletionToJudge {
+        DeletionToJudge {
             objects: deleted.iter().map(|it| DeletedObject::new(it, false)).collect(),
             of,
             recent: Some(0),
-            ..PendingDeletion::default()
+            ..DeletionToJudge::default()
         }
     }
 
-    fn rules_of(budget: &DeletionBudget, deletion: &PendingDeletion) -> Vec<String> {
+    fn rules_of(budget: &DeletionBudget, deletion: &DeletionToJudge) -> Vec<String> {
         let verdict = budget.verdict(deletion);
         assert_eq!(verdict.is_within(), verdict.exceeded.is_empty());
         verdict.exceeded.iter().map(DeletionRule::text).collect()
@@ -546,7 +550,7 @@ mod tests {
     fn a_build_without_objects_is_beyond_every_budget_however_few_objects_it_deletes() {
         let of = |count, budget: &DeletionBudget| {
             let pending = pending(&maps(count), count);
-            rules_of(budget, &PendingDeletion { is_empty_build: true, ..pending })
+            rules_of(budget, &DeletionToJudge { is_empty_build: true, ..pending })
         };
         assert_eq!(of(1, &DeletionBudget::default()), ["the build has no objects at all"]);
         let wide =
@@ -559,7 +563,7 @@ mod tests {
     fn what_was_deleted_in_the_hour_before_counts() {
         let budget = DeletionBudget::default();
         let of = |count, recent| {
-            rules_of(&budget, &PendingDeletion { recent, ..pending(&maps(count), 100) })
+            rules_of(&budget, &DeletionToJudge { recent, ..pending(&maps(count), 100) })
         };
         assert_eq!(of(3, Some(7)), [""; 0]);
         assert_eq!(
@@ -570,9 +574,9 @@ mod tests {
         assert_eq!(of(1, None), ["how many were deleted in the hour before cannot be read"]);
         assert_eq!(of(0, None), [""; 0], "nothing is deleted");
         // 4 of 20 and 4 of 16 are 8 of 20.
-        let second = PendingDeletion { recent: Some(4), ..pending(&maps(4), 16) };
+        let second = DeletionToJudge { recent: Some(4), ..pending(&maps(4), 16) };
         assert_eq!(rules_of(&budget, &second).len(), 1);
-        let small = PendingDeletion { recent: Some(5), ..pending(&maps(1), 7) };
+        let small = DeletionToJudge { recent: Some(5), ..pending(&maps(1), 7) };
         assert_eq!(rules_of(&budget, &small), [""; 0], "few objects have no percentage");
     }
 
@@ -597,7 +601,7 @@ mod tests {
         let namespaces = objects(1, "v1", "Namespace", &json!({}));
         assert!(budget.verdict(&pending(&namespaces, 1)).is_within());
         let objects = vec![DeletedObject::new(&namespaces[0], true)];
-        let applier = PendingDeletion { objects, ..pending(&[], 1) };
+        let applier = DeletionToJudge { objects, ..pending(&[], 1) };
         assert!(!budget.verdict(&applier).is_within(), "appliers need approval always");
     }
 
@@ -606,11 +610,11 @@ mod tests {
         let applier = objects(1, "helm.toolkit.fluxcd.io/v2", "HelmRelease", &json!({}));
         let mut following: BTreeSet<ObjectId> = maps(30).iter().map(Object::id).collect();
         following.insert(applier[0].id());
-        let deletion = PendingDeletion { following, ..pending(&applier, 5) };
+        let deletion = DeletionToJudge { following, ..pending(&applier, 5) };
         let verdict = DeletionBudget::default().verdict(&deletion);
         assert_eq!((verdict.deleted, verdict.of), (31, 35));
         let unreadable = BTreeSet::from([applier[0].id()]);
-        let deletion = PendingDeletion { unreadable, ..pending(&applier, 5) };
+        let deletion = DeletionToJudge { unreadable, ..pending(&applier, 5) };
         let rules = rules_of(&DeletionBudget::default(), &deletion);
         assert!(rules.contains(&"what HelmRelease/apps/o000 applied cannot be read".to_owned()));
     }
@@ -807,10 +811,13 @@ mod tests {
         let mut newer = manifests[0].id();
         newer.name = "settings-2c5f7g9hkm".to_owned();
         let former = ObjectId { name: "settings-bcdfgh4567".to_owned(), ..newer.clone() };
-        let generated = GeneratedObjects::among([&newer]);
+        let generated = GeneratedConfigMapsAndSecrets::among([&newer]);
         let budget = DeletionBudget::default();
         assert!(budget.leaves_unjudged(&former, &generated));
-        assert!(!budget.leaves_unjudged(&former, &GeneratedObjects::default()), "nothing is newer");
+        assert!(
+            !budget.leaves_unjudged(&former, &GeneratedConfigMapsAndSecrets::default()),
+            "nothing is newer"
+        );
         assert!(!budget.clone().tightened(Some("0")).leaves_unjudged(&former, &generated));
         let kind = ProtectedKind { group: String::new(), kind: "ConfigMap".to_owned() };
         let strict = DeletionBudget { protected_kinds: BTreeSet::from([kind]), ..budget };

@@ -14,7 +14,7 @@ use crate::field_takeover::{is_in, take_over_except};
 
 /// Selects the objects that a rule is for. An empty field selects all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct IgnoreTarget {
+pub struct DriftIgnoreTarget {
     /// A regular expression of Go that has to match the whole API group.
     pub group: String,
     /// A regular expression for the whole API version.
@@ -33,7 +33,7 @@ pub struct IgnoreTarget {
 
 /// Why a rule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum IgnoreRuleError {
+pub enum DriftIgnoreRuleError {
     /// A field is not a valid regular expression.
     #[error("target.{field} is not a valid regular expression: {problem}")]
     Regexp {
@@ -59,18 +59,18 @@ pub enum IgnoreRuleError {
 
 /// Rules that were read from a spec, ready to be matched with objects.
 #[derive(Debug, Default)]
-pub struct IgnoreRules(Vec<IgnoreRule>);
+pub struct DriftIgnoreRules(Vec<IgnoreRule>);
 
 #[derive(Debug)]
 struct IgnoreRule {
-    patterns: Vec<(IgnoreSelectorField, GoRegexp)>,
+    patterns: Vec<(DriftIgnoreSelectorField, GoRegexp)>,
     labels: Option<LabelSelector>,
     annotations: Option<LabelSelector>,
     paths: Vec<JsonPointer>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum IgnoreSelectorField {
+enum DriftIgnoreSelectorField {
     Group,
     Version,
     Kind,
@@ -78,12 +78,12 @@ enum IgnoreSelectorField {
     Namespace,
 }
 
-impl IgnoreRules {
+impl DriftIgnoreRules {
     /// Builds the rules from targets, each with the paths of its ignored fields.
     ///
     /// # Errors
     /// The error names the part of a rule that cannot be read.
-    pub fn new(given: &[(IgnoreTarget, Vec<String>)]) -> Result<Self, IgnoreRuleError> {
+    pub fn new(given: &[(DriftIgnoreTarget, Vec<String>)]) -> Result<Self, DriftIgnoreRuleError> {
         given
             .iter()
             .map(|(target, paths)| IgnoreRule::new(target, paths))
@@ -175,27 +175,28 @@ impl IgnoreRules {
 }
 
 impl IgnoreRule {
-    fn new(target: &IgnoreTarget, paths: &[String]) -> Result<Self, IgnoreRuleError> {
+    fn new(target: &DriftIgnoreTarget, paths: &[String]) -> Result<Self, DriftIgnoreRuleError> {
         let mut patterns = Vec::new();
         for (part, field, pattern) in [
-            (IgnoreSelectorField::Group, "group", &target.group),
-            (IgnoreSelectorField::Version, "version", &target.version),
-            (IgnoreSelectorField::Kind, "kind", &target.kind),
-            (IgnoreSelectorField::Name, "name", &target.name),
-            (IgnoreSelectorField::Namespace, "namespace", &target.namespace),
+            (DriftIgnoreSelectorField::Group, "group", &target.group),
+            (DriftIgnoreSelectorField::Version, "version", &target.version),
+            (DriftIgnoreSelectorField::Kind, "kind", &target.kind),
+            (DriftIgnoreSelectorField::Name, "name", &target.name),
+            (DriftIgnoreSelectorField::Namespace, "namespace", &target.namespace),
         ] {
             if pattern.is_empty() {
                 continue;
             }
-            let compiled = GoRegexp::new(&format!("^(?:{pattern})$"))
-                .map_err(|error| IgnoreRuleError::Regexp { field, problem: error.to_string() })?;
+            let compiled = GoRegexp::new(&format!("^(?:{pattern})$")).map_err(|error| {
+                DriftIgnoreRuleError::Regexp { field, problem: error.to_string() }
+            })?;
             patterns.push((part, compiled));
         }
         let selector = |field, text: &str| match text {
             "" => Ok(None),
             text => LabelSelector::parse(text)
                 .map(Some)
-                .map_err(|problem| IgnoreRuleError::Selector { field, problem }),
+                .map_err(|problem| DriftIgnoreRuleError::Selector { field, problem }),
         };
         Ok(Self {
             patterns,
@@ -207,13 +208,13 @@ impl IgnoreRule {
 
     fn is_for(&self, object: &Object) -> bool {
         let gvk = object.gvk();
-        let matches = |(part, pattern): &(IgnoreSelectorField, GoRegexp)| {
+        let matches = |(part, pattern): &(DriftIgnoreSelectorField, GoRegexp)| {
             pattern.is_match(match part {
-                IgnoreSelectorField::Group => &gvk.group,
-                IgnoreSelectorField::Version => &gvk.version,
-                IgnoreSelectorField::Kind => &gvk.kind,
-                IgnoreSelectorField::Name => object.name(),
-                IgnoreSelectorField::Namespace => object.namespace(),
+                DriftIgnoreSelectorField::Group => &gvk.group,
+                DriftIgnoreSelectorField::Version => &gvk.version,
+                DriftIgnoreSelectorField::Kind => &gvk.kind,
+                DriftIgnoreSelectorField::Name => object.name(),
+                DriftIgnoreSelectorField::Namespace => object.namespace(),
             })
         };
         self.patterns.iter().all(matches)
@@ -227,9 +228,9 @@ impl IgnoreRule {
 struct JsonPointer(Vec<String>);
 
 impl JsonPointer {
-    fn parse(text: &str) -> Result<Self, IgnoreRuleError> {
+    fn parse(text: &str) -> Result<Self, DriftIgnoreRuleError> {
         let parts = text.strip_prefix('/').filter(|rest| !rest.is_empty());
-        let Some(parts) = parts else { return Err(IgnoreRuleError::Pointer(text.to_owned())) };
+        let Some(parts) = parts else { return Err(DriftIgnoreRuleError::Pointer(text.to_owned())) };
         Ok(Self(parts.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect()))
     }
 

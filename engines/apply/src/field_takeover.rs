@@ -129,14 +129,14 @@ fn is_foreign(entry: &Value, manager: &str, overrides: &[String]) -> bool {
 }
 
 /// The fields of a `managedFields` entry of another manager, divided into two parts.
-struct DividedManagedFieldsEntry {
+struct ManagedFieldsEntryTakeover {
     /// The fields that windlass takes over.
     taken: Option<Value>,
     /// The fields that stay with their manager.
     left: Option<Value>,
 }
 
-impl DividedManagedFieldsEntry {
+impl ManagedFieldsEntryTakeover {
     fn whole(entry: &Value) -> Self {
         Self { taken: Some(entry.clone()), left: None }
     }
@@ -231,8 +231,8 @@ fn merged_entries(
             continue;
         }
         let divided = match ignored.is_empty() {
-            true => DividedManagedFieldsEntry::whole(entry),
-            false => DividedManagedFieldsEntry::of(entry, &value, ignored),
+            true => ManagedFieldsEntryTakeover::whole(entry),
+            false => ManagedFieldsEntryTakeover::of(entry, &value, ignored),
         };
         kept.extend(divided.left);
         let Some(mut taken) = divided.taken else { continue };

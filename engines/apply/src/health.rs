@@ -14,19 +14,19 @@ use objects::{Gvk, Object};
 use reconcile::Time;
 
 mod dependency;
-mod generated_pods;
 mod job;
-pub mod library;
 mod pod;
 mod replicas;
 mod service_pvc_crd;
 mod status_fields;
+pub mod third_party_kind_rules;
+mod workload_pods;
 
 pub use dependency::dependency_readiness;
-pub use generated_pods::{read, related_kinds, related_selector};
 pub use job::job;
-pub use status_fields::HealthError;
+pub use status_fields::MalformedStatusError;
 use status_fields::{StatusCondition, conditions, integer_strict, string_strict};
+pub use workload_pods::{read, related_kinds, related_selector};
 
 /// The state of an object, according to its own status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct HealthCondition {
 
 /// The health of an object, with a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthReport {
+pub struct ObjectHealth {
     /// The judgement.
     pub status: HealthStatus,
     /// Why, for people.
@@ -80,7 +80,7 @@ pub struct HealthReport {
     pub conditions: Vec<HealthCondition>,
 }
 
-impl HealthReport {
+impl ObjectHealth {
     /// The report about an object that does not exist.
     pub fn not_found() -> Self {
         Self::plain(HealthStatus::NotFound, "Resource not found")
@@ -121,7 +121,7 @@ impl HealthReport {
         Self { status, message, conditions: vec![says] }
     }
 
-    fn unknown(error: HealthError) -> Self {
+    fn unknown(error: MalformedStatusError) -> Self {
         Self::plain(HealthStatus::Unknown(error.0), "")
     }
 }
@@ -135,7 +135,7 @@ const SCHEDULE_WINDOW: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// The error names the field of the status that has the wrong type.
-pub fn compute(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
+pub fn compute(object: &Object, now: Time) -> Result<ObjectHealth, MalformedStatusError> {
     if let Some(report) = generic(object)? {
         return Ok(report);
     }
@@ -146,11 +146,11 @@ pub fn compute(object: &Object, now: Time) -> Result<HealthReport, HealthError> 
 }
 
 /// The health of an object of a kind with rules of its own; `None` for all other kinds.
-fn by_kind(object: &Object, now: Time) -> Result<Option<HealthReport>, HealthError> {
+fn by_kind(object: &Object, now: Time) -> Result<Option<ObjectHealth>, MalformedStatusError> {
     let Gvk { group, kind, .. } = object.gvk();
     let report = match (group.as_str(), kind.as_str()) {
         ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => {
-            HealthReport::current("Resource is always ready")
+            ObjectHealth::current("Resource is always ready")
         }
         ("", "Service") => service_pvc_crd::service(object),
         ("", "PersistentVolumeClaim") => service_pvc_crd::volume_claim(object),
@@ -160,7 +160,7 @@ fn by_kind(object: &Object, now: Time) -> Result<Option<HealthReport>, HealthErr
         ("apps" | "extensions", "Deployment") => replicas::deployment(object)?,
         ("apps" | "extensions", "ReplicaSet") => replicas::replica_set(object)?,
         ("policy", "PodDisruptionBudget") => {
-            HealthReport::current("AllowedDisruptions has been computed.")
+            ObjectHealth::current("AllowedDisruptions has been computed.")
         }
         ("batch", "Job") => job::running_is_enough(object)?,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => service_pvc_crd::crd(object)?,
@@ -171,10 +171,10 @@ fn by_kind(object: &Object, now: Time) -> Result<Option<HealthReport>, HealthErr
 
 /// The rules for every kind: deletion, a generation that was not observed, and the conditions `Reconciling` and
 /// `Stalled`.
-fn generic(object: &Object) -> Result<Option<HealthReport>, HealthError> {
+fn generic(object: &Object) -> Result<Option<ObjectHealth>, MalformedStatusError> {
     let deleted = string_strict(object, &["metadata", "deletionTimestamp"])?;
     if deleted.is_some_and(|time| !time.is_empty()) {
-        return Ok(Some(HealthReport::plain(
+        return Ok(Some(ObjectHealth::plain(
             HealthStatus::Terminating,
             "Resource scheduled for deletion",
         )));
@@ -187,25 +187,25 @@ fn generic(object: &Object) -> Result<Option<HealthReport>, HealthError> {
         let text = format!(
             "{kind} generation is {generation}, but latest observed generation is {observed}"
         );
-        return Ok(Some(HealthReport::in_progress("LatestGenerationNotObserved", text)));
+        return Ok(Some(ObjectHealth::in_progress("LatestGenerationNotObserved", text)));
     }
     let found = conditions(object)?;
     let report = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
-        "Reconciling" => Some(HealthReport::in_progress(c.reason, c.message)),
-        "Stalled" => Some(HealthReport::failed(c.reason, c.message)),
+        "Reconciling" => Some(ObjectHealth::in_progress(c.reason, c.message)),
+        "Stalled" => Some(ObjectHealth::failed(c.reason, c.message)),
         _ => None,
     });
     Ok(report)
 }
 
 /// The health of an object by its `Ready` condition; an object without one counts as healthy.
-fn by_ready(conditions: &[StatusCondition<'_>]) -> HealthReport {
+fn by_ready(conditions: &[StatusCondition<'_>]) -> ObjectHealth {
     let ready = conditions.iter().filter(|c| c.kind == "Ready").find_map(|c| match c.status {
-        "True" => Some(HealthReport::current("Resource is Ready")),
-        "False" | "Unknown" => Some(HealthReport::in_progress(c.reason, c.message)),
+        "True" => Some(ObjectHealth::current("Resource is Ready")),
+        "False" | "Unknown" => Some(ObjectHealth::in_progress(c.reason, c.message)),
         _ => None,
     });
-    ready.unwrap_or_else(|| HealthReport::current("Resource is current"))
+    ready.unwrap_or_else(|| ObjectHealth::current("Resource is current"))
 }
 
 #[cfg(test)]

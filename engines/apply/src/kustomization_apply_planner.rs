@@ -18,12 +18,13 @@ use std::time::Duration;
 
 use objects::ObjectId;
 use reconcile::{
-    NextRunTrigger, ObjectKey, PlanVerdict, ReconcilePlanner, RunOutcome, Time, reason,
+    NextRunTrigger, ObjectKey, PlannerDecision, ReconcilePlanner, RunOutcome, Time,
+    condition_reason,
 };
 use sha2::{Digest, Sha256};
 
 use crate::deletion_order::{DeletionPredecessors, PendingDeletions};
-use crate::health::HealthReport;
+use crate::health::ObjectHealth;
 use crate::{ApplyStage, ObjectInventory, dry_run_refusal};
 
 mod health_wait;
@@ -131,14 +132,14 @@ pub struct FailedHealthWait {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedObject {
     /// How it compares with its manifest.
-    pub state: LiveObjectState,
+    pub state: LiveObjectDriftState,
     /// Its health, if the plan waits for it.
-    pub health: Option<HealthReport>,
+    pub health: Option<ObjectHealth>,
 }
 
 /// How a live object compares with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LiveObjectState {
+pub enum LiveObjectDriftState {
     /// The object matches its manifest, or this run applied it. If another client changes it after that, the next run
     /// corrects it. Otherwise two writers could keep a run from ever ending.
     InSync,
@@ -150,7 +151,7 @@ pub enum LiveObjectState {
     MustBeRecreated,
     /// An annotation excludes the object.
     Skipped,
-    /// The object is a Job that expires ([`crate::managed_metadata::expires`]). It was applied for this revision, and
+    /// The object is a Job that expires ([`crate::owner_labels_and_apply_annotations::expires`]). It was applied for this revision, and
     /// does not exist any more.
     Finished,
     /// The API server refused the dry-run. The message comes from [`crate::dry_run_refusal::describe`].
@@ -208,14 +209,23 @@ impl ReconcilePlanner for KustomizationApplyPlanner {
     type ObservedState = ApplyObservedState;
     type PlanStep = ApplyStep;
 
-    fn plan(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
+    fn plan(
+        desired: &ApplyDesiredState,
+        observed: &ApplyObservedState,
+    ) -> PlannerDecision<ApplyStep> {
         let recorded = observed.recorded.len();
         if desired.stages.is_empty() && recorded > 0 && !desired.empty_is_intended {
             let text = format!(
                 "the build has no objects, and the {recorded} in the inventory would be deleted; restore the \
                  manifests or correct spec.path; to delete them all, delete the Kustomization"
             );
-            return failed(desired, observed, reason::BUILD_FAILED, text, BTreeSet::new());
+            return failed(
+                desired,
+                observed,
+                condition_reason::BUILD_FAILED,
+                text,
+                BTreeSet::new(),
+            );
         }
         (0..desired.stages.len())
             .find_map(|stage| at_stage(desired, observed, stage))
@@ -236,9 +246,9 @@ fn failed(
     why: reconcile::ConditionReason,
     text: String,
     on: BTreeSet<ObjectKey>,
-) -> PlanVerdict<ApplyStep> {
+) -> PlannerDecision<ApplyStep> {
     let wake = NextRunTrigger { at: Some(later(observed.now, desired.retry)), on };
-    PlanVerdict::Outcome(RunOutcome::Failed(why, text, wake))
+    PlannerDecision::Outcome(RunOutcome::Failed(why, text, wake))
 }
 
 /// The outcome of a run whose wait for health failed, now or earlier.
@@ -246,10 +256,14 @@ fn failed_wait(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
     failed: FailedHealthWait,
-) -> PlanVerdict<ApplyStep> {
+) -> PlannerDecision<ApplyStep> {
     let until = failed.until.min(later(observed.now, desired.retry));
     let wake = NextRunTrigger { at: Some(until), on: failed.on };
-    PlanVerdict::Outcome(RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
+    PlannerDecision::Outcome(RunOutcome::Failed(
+        condition_reason::HEALTH_CHECK_FAILED,
+        failed.text,
+        wake,
+    ))
 }
 
 fn later(time: Time, by: Duration) -> Time {
@@ -261,11 +275,11 @@ fn at_stage(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
     at: usize,
-) -> Option<PlanVerdict<ApplyStep>> {
+) -> Option<PlannerDecision<ApplyStep>> {
     let stage = desired.stages.get(at)?;
     let mut refused = Vec::new();
     let mut unseen = Vec::new();
-    let mut why = reason::RECONCILIATION_FAILED;
+    let mut why = condition_reason::RECONCILIATION_FAILED;
     let mut add = Vec::new();
     let mut ids = Vec::new();
     let mut recreate = Vec::new();
@@ -274,25 +288,25 @@ fn at_stage(
     for manifest in &stage.objects {
         let id = &manifest.id;
         let state =
-            observed.objects.get(id).map_or(&LiveObjectState::Unmanaged, |seen| &seen.state);
+            observed.objects.get(id).map_or(&LiveObjectDriftState::Unmanaged, |seen| &seen.state);
         match state {
-            LiveObjectState::Unmanaged => unseen.push(id.subject()),
-            LiveObjectState::Refused(text) => refused.push((id, text.as_str())),
-            LiveObjectState::Incompatible(text) => {
-                why = reason::CRD_INCOMPATIBLE;
+            LiveObjectDriftState::Unmanaged => unseen.push(id.subject()),
+            LiveObjectDriftState::Refused(text) => refused.push((id, text.as_str())),
+            LiveObjectDriftState::Incompatible(text) => {
+                why = condition_reason::CRD_INCOMPATIBLE;
                 refused.push((id, text.as_str()));
             }
-            LiveObjectState::Missing
-            | LiveObjectState::Differs
-            | LiveObjectState::MustBeRecreated => {
+            LiveObjectDriftState::Missing
+            | LiveObjectDriftState::Differs
+            | LiveObjectDriftState::MustBeRecreated => {
                 hash.update(format!("{id}\n{}\n", manifest.digest));
                 ids.push(id.clone());
             }
             // Differs(flux): what is excluded by annotation is not waited for in a stage either.
-            LiveObjectState::Skipped | LiveObjectState::Finished => {}
-            LiveObjectState::InSync => waited.push(id),
+            LiveObjectDriftState::Skipped | LiveObjectDriftState::Finished => {}
+            LiveObjectDriftState::InSync => waited.push(id),
         }
-        if *state == LiveObjectState::MustBeRecreated {
+        if *state == LiveObjectDriftState::MustBeRecreated {
             recreate.push(id.clone());
         }
         if !observed.recorded.contains(id) {
@@ -305,7 +319,7 @@ fn at_stage(
     }
     if !unseen.is_empty() {
         let text = format!("not observed: {}", unseen.join(", "));
-        let why = reason::RECONCILIATION_FAILED;
+        let why = condition_reason::RECONCILIATION_FAILED;
         return Some(failed(desired, observed, why, text, BTreeSet::new()));
     }
     let mut steps = Vec::new();
@@ -321,7 +335,7 @@ fn at_stage(
         });
     }
     if !steps.is_empty() {
-        return Some(PlanVerdict::Act(steps));
+        return Some(PlannerDecision::Act(steps));
     }
     if !stage.kind.is_waited_for() {
         return None;
@@ -331,7 +345,11 @@ fn at_stage(
         HealthWaitState::Over => None,
         HealthWaitState::On(wake) => {
             let text = stage_text(stage, &desired.revision, desired.stage_timeout);
-            Some(PlanVerdict::Outcome(RunOutcome::Running(stage_reason(stage.kind), text, wake)))
+            Some(PlannerDecision::Outcome(RunOutcome::Running(
+                stage_reason(stage.kind),
+                text,
+                wake,
+            )))
         }
         // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.
         HealthWaitState::Failed(wait) => Some(failed_wait(desired, observed, wait)),
@@ -343,7 +361,7 @@ fn at_stage(
 fn clear_away(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
-) -> Option<PlanVerdict<ApplyStep>> {
+) -> Option<PlannerDecision<ApplyStep>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let wanted: ObjectInventory =
         manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
@@ -379,7 +397,7 @@ fn clear_away(
         if !ids.is_empty() {
             steps.push(ApplyStep::Prune { ids });
         }
-        return Some(PlanVerdict::Act(steps));
+        return Some(PlannerDecision::Act(steps));
     }
     if !is_waiting {
         return (!dependents.is_empty()).then(|| awaiting_dependents(dependents, observed.now));
@@ -387,12 +405,12 @@ fn clear_away(
     let nodes = observed.leaving.iter().filter(|id| leaving(id)).map(node_of);
     let text = "Waiting for the termination of deleted objects".to_owned();
     let wake = NextRunTrigger::on(nodes).and_at(deadline);
-    Some(PlanVerdict::Outcome(RunOutcome::Running(AWAITING_TERMINATION, text, wake)))
+    Some(PlannerDecision::Outcome(RunOutcome::Running(AWAITING_TERMINATION, text, wake)))
 }
 
 /// The outcome of a run that waits until other objects are gone. These objects are in the program's own cluster, so the
 /// program watches them and wakes the run. A timer repeats the run, too.
-fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlanVerdict<ApplyStep> {
+fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlannerDecision<ApplyStep> {
     let mut names: Vec<String> =
         dependents.iter().take(MAX_NAMED_DEPENDENTS).map(ObjectKey::to_string).collect();
     if dependents.len() > MAX_NAMED_DEPENDENTS {
@@ -403,7 +421,7 @@ fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlanVerdic
         names.join(", ")
     );
     let wake = NextRunTrigger::at(later(now, DEPENDENTS_RECHECK));
-    PlanVerdict::Outcome(RunOutcome::Running(reason::AWAITING_DEPENDENTS, text, wake))
+    PlannerDecision::Outcome(RunOutcome::Running(condition_reason::AWAITING_DEPENDENTS, text, wake))
 }
 
 /// The failure of a run whose drift cannot be corrected, because the API server or the CRD guard refuses objects. All
@@ -411,14 +429,14 @@ fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlanVerdic
 fn uncorrected(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
-) -> Option<PlanVerdict<ApplyStep>> {
+) -> Option<PlannerDecision<ApplyStep>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
-    let mut why = reason::RECONCILIATION_FAILED;
+    let mut why = condition_reason::RECONCILIATION_FAILED;
     let refused =
         manifests.filter_map(|manifest| match &observed.objects.get(&manifest.id)?.state {
-            LiveObjectState::Refused(text) => Some((&manifest.id, text.as_str())),
-            LiveObjectState::Incompatible(text) => {
-                why = reason::CRD_INCOMPATIBLE;
+            LiveObjectDriftState::Refused(text) => Some((&manifest.id, text.as_str())),
+            LiveObjectDriftState::Incompatible(text) => {
+                why = condition_reason::CRD_INCOMPATIBLE;
                 Some((&manifest.id, text.as_str()))
             }
             _ => None,
@@ -430,20 +448,29 @@ fn uncorrected(
 }
 
 /// The outcome when everything is applied: settled, or failed while another client changes objects repeatedly.
-fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
+fn settled(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+) -> PlannerDecision<ApplyStep> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let contested: Vec<&(String, Time)> =
         manifests.filter_map(|manifest| observed.contested.get(&manifest.id)).collect();
     let strings: Vec<&str> = contested.iter().map(|(text, _)| text.as_str()).collect();
     match contested.iter().map(|(_, at)| *at).min() {
         Some(at) => {
-            let outcome =
-                RunOutcome::Failed(reason::CONTESTED, strings.join("\n"), NextRunTrigger::at(at));
-            PlanVerdict::Outcome(outcome)
+            let outcome = RunOutcome::Failed(
+                condition_reason::CONTESTED,
+                strings.join("\n"),
+                NextRunTrigger::at(at),
+            );
+            PlannerDecision::Outcome(outcome)
         }
         None => {
             let text = format!("Applied revision: {}", desired.revision);
-            PlanVerdict::Outcome(RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, text))
+            PlannerDecision::Outcome(RunOutcome::Settled(
+                condition_reason::RECONCILIATION_SUCCEEDED,
+                text,
+            ))
         }
     }
 }
@@ -452,7 +479,7 @@ fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVe
 fn unproven(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
-) -> Option<PlanVerdict<ApplyStep>> {
+) -> Option<PlannerDecision<ApplyStep>> {
     if !desired.prunes_after_health {
         return None;
     }
@@ -460,7 +487,10 @@ fn unproven(
 }
 
 /// The outcome when everything is applied and pruned: the run waits for health, or settles.
-fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
+fn at_end(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+) -> PlannerDecision<ApplyStep> {
     uncorrected(desired, observed)
         .or_else(|| awaited(desired, observed))
         .unwrap_or_else(|| settled(desired, observed))
@@ -470,13 +500,13 @@ fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVer
 fn awaited(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
-) -> Option<PlanVerdict<ApplyStep>> {
+) -> Option<PlannerDecision<ApplyStep>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let is_waited_for = |id: &&ObjectId| {
         let state = observed.objects.get(*id).map(|seen| &seen.state);
         let is_done = match state {
-            Some(LiveObjectState::Finished) => true,
-            Some(LiveObjectState::Skipped) => desired.health == HealthWaitScope::All,
+            Some(LiveObjectDriftState::Finished) => true,
+            Some(LiveObjectDriftState::Skipped) => desired.health == HealthWaitScope::All,
             _ => false,
         };
         !is_done && **id != desired.own
@@ -493,7 +523,11 @@ fn awaited(
         HealthWaitState::Over => None,
         HealthWaitState::On(wake) => {
             let text = health_text(&desired.revision, desired.timeout);
-            Some(PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake)))
+            Some(PlannerDecision::Outcome(RunOutcome::Running(
+                condition_reason::PROGRESSING,
+                text,
+                wake,
+            )))
         }
         HealthWaitState::Failed(wait) => Some(failed_wait(desired, observed, wait)),
     }

@@ -7,19 +7,21 @@
 //! * Other field managers: taking over their fields ([`field_takeover`]), and controllers that revert applied objects
 //!   ([`field_conflict`], [`contested_object_corrections`]).
 //! * Deletions: their order ([`deletion_order`]), their limits ([`deletion_budget`], [`recent_deletions`],
-//!   [`generated_objects`]), and the objects that left the manifests ([`left_manifests`]).
-//! * Manifests: their form ([`mod@normalize`]), namespaces of cluster-scoped objects ([`cluster_scope`]), owner labels
-//!   and switches ([`managed_metadata`]), and the ownership marks of Helm ([`release_ownership`]).
+//!   [`generated_config_maps_and_secrets`]), and the objects that left the manifests ([`prune_candidates`]).
+//! * Manifests: their form ([`manifest_normalization`]), namespaces of cluster-scoped objects
+//!   ([`cluster_scoped_namespace_removal`]), owner labels and switches ([`owner_labels_and_apply_annotations`]), and the
+//!   ownership marks of Helm ([`release_ownership`]).
 //! * Answers of the API server: refused dry-runs ([`dry_run_refusal`]), and writes without an answer
 //!   ([`unanswered_writes`]).
-//! * Approvals: the changes that wait for an approval, and the result that the approval is for ([`result_changes`]).
-//! * Health ([`health`], [`legacy_readiness`]), and Secrets in shown differences ([`mod@mask`]).
+//! * Approvals: the changes that wait for an approval, the result that the approval is for ([`planned_changes`]), and
+//!   whether a reviewed pull request shows them ([`pull_request_review_coverage`]).
+//! * Health ([`health`], [`helm3_readiness`]), and Secrets in shown differences ([`secret_mask`]).
 //!
 //! Elsewhere: the type of a verdict (`reconcile`), the type of an object (`objects`), and all requests to a cluster
 //! (the program's `cluster` room).
 
 pub mod apply_order;
-pub mod cluster_scope;
+pub mod cluster_scoped_namespace_removal;
 pub mod contested_object_corrections;
 pub mod deletion_budget;
 pub mod deletion_order;
@@ -28,37 +30,40 @@ pub mod drift_ignore_rules;
 pub mod dry_run_refusal;
 pub mod field_conflict;
 mod field_takeover;
-pub mod fingerprint;
-pub mod generated_objects;
+pub mod generated_config_maps_and_secrets;
 pub mod health;
+pub mod helm3_readiness;
 pub mod inventory;
 pub mod kustomization_apply_planner;
-pub mod left_manifests;
-pub mod legacy_readiness;
+pub mod managed_fields_fingerprint;
 mod managed_fields_path;
-pub mod managed_metadata;
-pub mod normalize;
+pub mod manifest_normalization;
 pub mod object_changes;
+pub mod owner_labels_and_apply_annotations;
+pub mod planned_changes;
+pub mod prune_candidates;
+pub mod pull_request_review_coverage;
 pub mod recent_deletions;
 pub mod release_ownership;
-pub mod removed_fields;
-pub mod result_changes;
 pub mod secret_mask;
 pub mod stages;
+pub mod takeover_removed_fields;
 pub mod three_way_merge;
 pub mod unanswered_writes;
 
 pub use drift_comparison::{Action, diff_paths, digest, has_drifted};
 pub use field_takeover::{take_over, take_over_from};
-pub use fingerprint::fingerprint;
-pub use health::{HealthReport, HealthStatus};
+pub use health::{HealthStatus, ObjectHealth};
 pub use inventory::ObjectInventory;
 pub use kustomization_apply_planner::{
     ApplyDesiredState, ApplyObservedState, ApplyStep, FailedHealthWait, HealthWaitScope,
-    KustomizationApplyPlanner, LiveObjectState, ObservedObject,
+    KustomizationApplyPlanner, LiveObjectDriftState, ObservedObject,
 };
-pub use managed_metadata::{ObjectApplySwitches, ServerSideApplyPolicy, is_owned, switches};
-pub use normalize::normalize;
-pub use removed_fields::after_take_over;
+pub use managed_fields_fingerprint::fingerprint;
+pub use manifest_normalization::normalize;
+pub use owner_labels_and_apply_annotations::{
+    ObjectApplySwitches, ServerSideApplyPolicy, is_owned, switches,
+};
 pub use secret_mask::mask;
 pub use stages::{ApplyStage, ApplyStageKind, DuplicateObjectError, ManifestToApply, stages};
+pub use takeover_removed_fields::after_take_over;

@@ -1,7 +1,7 @@
 //! Parts of field paths as `managedFields` write them: `f:name`, `k:{…}`, `v:…`, `i:…`.
 //!
 //! Here: finding the field or item of a value that a part names, and its JSON pointer (RFC 6901). Elsewhere: sets of
-//! paths (`field_takeover.rs`, `removed_fields.rs`, `field_conflict.rs`).
+//! paths (`field_takeover.rs`, `takeover_removed_fields.rs`, `field_conflict.rs`).
 
 use serde_json::Value;
 

@@ -23,6 +23,9 @@ const MAX_LIST_BYTES: usize = 36 << 10;
 /// How many bytes the JSON keys of one listed object take.
 const ENTRY_OVERHEAD_BYTES: usize = 96;
 
+/// How many changed objects a message names.
+const MAX_NAMED_OBJECTS: usize = 5;
+
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectChangeKind {
@@ -115,6 +118,23 @@ pub fn between(before: &[Object], after: &[Object]) -> Vec<ObjectChange> {
     });
     changes.extend(gone);
     changes
+}
+
+/// The first changes as a text for messages: objects and fields, without values.
+pub fn summary(changes: &[ObjectChange]) -> String {
+    let named = changes.iter().take(MAX_NAMED_OBJECTS).map(|change| {
+        let fields: Vec<&str> = change.fields.iter().take(3).map(String::as_str).collect();
+        match fields.is_empty() {
+            true => change.id.subject(),
+            false => format!("{} ({})", change.id.subject(), fields.join(", ")),
+        }
+    });
+    let mut names: Vec<String> = named.collect();
+    let more = changes.len().saturating_sub(names.len());
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
 }
 
 /// Turns a creation into a change for objects that existed before they were applied first.

@@ -1,6 +1,6 @@
 //! The labels and annotations by which Helm marks the objects of a release, and what those of an object say.
 //!
-//! Elsewhere: which objects left a release (`left_manifests`), and the owner of a definition that several releases have
+//! Elsewhere: which objects left a release (`prune_candidates`), and the owner of a definition that several releases have
 //! (the program).
 
 use objects::Object;

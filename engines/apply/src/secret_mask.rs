@@ -15,7 +15,7 @@ const AFTER: &str = "*** (after)";
 #[error(
     "unable to get data from {which} object: .data accessor error: {shown} is of the type {go_type}, expected map[string]interface{{}}"
 )]
-pub struct MaskError {
+pub struct SecretMaskError {
     which: &'static str,
     /// Parity(flux): the value itself; what holds a Secret's values is a map and never comes here.
     shown: String,
@@ -27,7 +27,10 @@ pub struct MaskError {
 ///
 /// # Errors
 /// A version has a `data` that is not a map. Neither version is changed then.
-pub fn mask(old: &mut Map<String, Value>, new: &mut Map<String, Value>) -> Result<(), MaskError> {
+pub fn mask(
+    old: &mut Map<String, Value>,
+    new: &mut Map<String, Value>,
+) -> Result<(), SecretMaskError> {
     check("old", old)?;
     check("new", new)?;
     let mut before = take(old);
@@ -63,7 +66,7 @@ fn take(object: &mut Map<String, Value>) -> Option<Map<String, Value>> {
     }
 }
 
-fn check(which: &'static str, object: &Map<String, Value>) -> Result<(), MaskError> {
+fn check(which: &'static str, object: &Map<String, Value>) -> Result<(), SecretMaskError> {
     let (shown, go_type) = match object.get("data") {
         None | Some(Value::Object(_)) => return Ok(()),
         Some(Value::Null) => ("<nil>".to_owned(), "<nil>"),
@@ -73,7 +76,7 @@ fn check(which: &'static str, object: &Map<String, Value>) -> Result<(), MaskErr
         Some(Value::String(value)) => (value.clone(), "string"),
         Some(Value::Array(_)) => ("a list".to_owned(), "[]interface {}"),
     };
-    Err(MaskError { which, shown, go_type })
+    Err(SecretMaskError { which, shown, go_type })
 }
 
 #[cfg(test)]

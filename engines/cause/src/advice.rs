@@ -3,7 +3,7 @@
 //! Here: each kind of problem. Below: objects that could not be applied (`advice/apply.rs`), remotes
 //! (`advice/fetch.rs`), missing objects (`advice/missing.rs`), rights (`advice/rights.rs`), and objects with two owners
 //! (`advice/ownership.rs`). Messages of other programs are read for advice only, and no decision depends on them.
-//! Elsewhere: the keys that a Secret needs (`required_keys.rs`).
+//! Elsewhere: the keys that a Secret needs (`required_secret_keys.rs`).
 
 mod apply;
 mod fetch;
@@ -29,7 +29,7 @@ type AdviceTextAndCommand = (String, Option<String>);
 
 /// The objects that are related to a cause, as far as they are known.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CauseSubjects<'o> {
+pub(crate) struct CauseRelatedObjects<'o> {
     /// The object of the cause.
     pub(crate) held: Option<&'o Object>,
     /// The object that the user asked about.
@@ -50,7 +50,7 @@ pub(crate) struct CauseSubjects<'o> {
 /// Advice for a cause.
 pub(crate) fn advice(
     cause: &RootCause,
-    about: CauseSubjects<'_>,
+    about: CauseRelatedObjects<'_>,
     now: Time,
 ) -> Option<CauseAdvice> {
     let held = about.held;
@@ -157,7 +157,7 @@ fn is_of_objects(problem: CauseKind) -> bool {
 
 /// Advice for a dependency of which only its state is known: it is not ready. It also covers objects that wait for one
 /// of several dependencies.
-fn dependency(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
+fn dependency(id: &ObjectId, about: CauseRelatedObjects<'_>) -> AdviceTextAndCommand {
     let why = |id: &ObjectId| format!("windlass why {} -n {}", windlass_name(id), id.namespace);
     let is_waiting = |it: &&Object| it.id() == *id;
     let waiting = about.reporter.filter(is_waiting).map(object_references::dependencies);
@@ -187,6 +187,11 @@ fn other(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
         ),
         Some("Failure") if id.kind == "ImagePolicy" => (
             "correct spec.policy or spec.filterTags by what the message says, or push a tag that they admit"
+                .to_owned(),
+            None,
+        ),
+        Some("Quarantined") => (
+            "commit a correction; the message has the command that applies the quarantined revision again"
                 .to_owned(),
             None,
         ),

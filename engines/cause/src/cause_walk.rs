@@ -1,16 +1,16 @@
 //! The walk over objects that windlass reconciles: hold and window, source, dependencies, and the object's own run.
 //!
 //! Elsewhere: applied objects (`applied_objects.rs`), second causes (`second_cause.rs`), runs in progress
-//! (`rollout_progress.rs`), and the next run (`next_run.rs`).
+//! (`runs_in_progress.rs`), and the next run (`next_run.rs`).
 
 use std::collections::BTreeSet;
 
 use apply::{HealthStatus, dry_run_refusal};
 use objects::{Object, ObjectId};
-use reconcile::{ChangeWindowState, Time, depends_on};
+use reconcile::{ChangeWindowState, Time, object_dependency};
 use serde_json::Value;
 
-use crate::advice::CauseSubjects;
+use crate::advice::CauseRelatedObjects;
 use crate::cause_result::{
     CauseAdvice, CauseKind, CauseStep, ExaminedObjectState, RootCause, SecondCause,
     StateExplanation,
@@ -19,11 +19,11 @@ use crate::condition::{
     ConditionView, condition, exhausted, is_set, since, spec_changed, text, time,
 };
 use crate::condition_reason;
-use crate::fact_query::{FactAnswer, FactQuery, QueryAnswers};
+use crate::fact_query::{FactAnswer, FactAnswers, FactQuery};
 use crate::object_references::{self, RequiredDependency};
 use crate::object_suspension::{rollback, suspension};
-use crate::required_keys::RequiredKeys;
-use crate::second_cause::CauseFindings;
+use crate::required_secret_keys::RequiredSecretKeys;
+use crate::second_cause::FirstAndSecondCause;
 use crate::workload::health_of;
 
 /// A result, or the queries that have to be answered first.
@@ -61,7 +61,7 @@ pub(crate) enum ObjectLookup<'k> {
 
 /// The state of one walk.
 pub(crate) struct CauseWalk<'k> {
-    pub(crate) known: &'k QueryAnswers,
+    pub(crate) known: &'k FactAnswers,
     now: Time,
     pub(crate) way: Vec<ObjectId>,
     /// Objects without a cause, on whichever path the walk reaches them.
@@ -81,7 +81,7 @@ pub(crate) struct CauseWalk<'k> {
 }
 
 impl<'k> CauseWalk<'k> {
-    pub(crate) fn new(known: &'k QueryAnswers, now: Time) -> Self {
+    pub(crate) fn new(known: &'k FactAnswers, now: Time) -> Self {
         Self {
             known,
             now,
@@ -111,7 +111,7 @@ impl<'k> CauseWalk<'k> {
                     subject,
                     ExaminedObjectState::Missing,
                     None,
-                    CauseFindings::of(Some(found)),
+                    FirstAndSecondCause::of(Some(found)),
                 ));
             }
             ObjectLookup::Hidden => {
@@ -119,7 +119,7 @@ impl<'k> CauseWalk<'k> {
                     subject,
                     ExaminedObjectState::Hidden,
                     None,
-                    CauseFindings::of(None),
+                    FirstAndSecondCause::of(None),
                 ));
             }
         };
@@ -130,10 +130,10 @@ impl<'k> CauseWalk<'k> {
             if state == ExaminedObjectState::Ready
                 && let Some(found) = self.of_applier(object)?
             {
-                let findings = CauseFindings::of(Some(found));
+                let findings = FirstAndSecondCause::of(Some(found));
                 return Ok(self.why(subject, ExaminedObjectState::Stale, Some(object), findings));
             }
-            return Ok(self.why(subject, state, Some(object), CauseFindings::of(found)));
+            return Ok(self.why(subject, state, Some(object), FirstAndSecondCause::of(found)));
         }
         if state == ExaminedObjectState::Suspended {
             self.remark_newer(object)?;
@@ -151,11 +151,11 @@ impl<'k> CauseWalk<'k> {
         subject: &ObjectId,
         state: ExaminedObjectState,
         object: Option<&Object>,
-        findings: CauseFindings,
+        findings: FirstAndSecondCause,
     ) -> StateExplanation {
         let ready = object.and_then(|it| condition(it, "Ready"));
         let message = ready.map(|said| shortened(said.message)).unwrap_or_default();
-        let CauseFindings { first, second } = findings;
+        let FirstAndSecondCause { first, second } = findings;
         let second = second.map(|found| {
             let advice = self.second_advice(&found, first.as_ref(), object);
             SecondCause { cause: found.cause, advice }
@@ -190,7 +190,7 @@ impl<'k> CauseWalk<'k> {
         let last = steps.iter().rev().map(|step| &step.object).find(|id| **id != cause.object);
         let held = known(&cause.object);
         let reporter = steps.last().and_then(|step| known(&step.object));
-        let about = CauseSubjects {
+        let about = CauseRelatedObjects {
             held,
             subject,
             namer: last.and_then(known).or(subject),
@@ -394,14 +394,14 @@ impl<'k> CauseWalk<'k> {
             };
             return Ok(found.map(|it| below(step(), it)).or_else(|| expired_hold(object)));
         }
-        if said.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
+        if said.reason == reconcile::condition_reason::DEPENDENCY_NOT_READY.as_str()
             && let Some(found) = self.dependency(object, None)?
         {
             return Ok(Some(below(step(), found)));
         }
         // A field that has no effect may name a missing object. The cause is then the field, and not the missing
         // object.
-        let has_no_effect = said.reason == reconcile::reason::UNSUPPORTED_FIELD.as_str();
+        let has_no_effect = said.reason == reconcile::condition_reason::UNSUPPORTED_FIELD.as_str();
         if !has_no_effect && let Some(found) = self.missing(object)? {
             return Ok(Some(below(step(), found)));
         }
@@ -468,7 +468,8 @@ impl<'k> CauseWalk<'k> {
             }
             let said = condition(object, reconcile::HOLD);
             // The condition of an expired suspension does not explain the present one.
-            let said = said.filter(|said| said.reason != reconcile::reason::EXPIRED.as_str());
+            let said =
+                said.filter(|said| said.reason != reconcile::condition_reason::EXPIRED.as_str());
             let since = said.and_then(|said| said.since);
             return Some(CausePath {
                 steps: Vec::new(),
@@ -477,8 +478,8 @@ impl<'k> CauseWalk<'k> {
         }
         let window = ChangeWindowState::of(self.now, |key| object.annotation(key))?;
         let said = ready?;
-        let is_waiting = said.reason == reconcile::reason::WINDOW_CLOSED.as_str();
-        let is_invalid = said.reason == reconcile::reason::INVALID_WINDOW.as_str();
+        let is_waiting = said.reason == reconcile::condition_reason::WINDOW_CLOSED.as_str();
+        let is_invalid = said.reason == reconcile::condition_reason::INVALID_WINDOW.as_str();
         let since = said.since.filter(|_| is_waiting || is_invalid);
         let (problem, text) = match window {
             ChangeWindowState::Invalid { text } => (CauseKind::InvalidWindow, text),
@@ -650,10 +651,12 @@ impl<'k> CauseWalk<'k> {
         for (id, field) in named {
             let what = match self.object(&id)? {
                 ObjectLookup::Absent => "does not exist".to_owned(),
-                ObjectLookup::There(held) => match RequiredKeys::of(object, &field).lacks(held) {
-                    Some(key) => format!("has no key `{key}`"),
-                    None => continue,
-                },
+                ObjectLookup::There(held) => {
+                    match RequiredSecretKeys::of(object, &field).lacks(held) {
+                        Some(key) => format!("has no key `{key}`"),
+                        None => continue,
+                    }
+                }
                 ObjectLookup::Hidden => continue,
             };
             let subject = id.subject();
@@ -721,7 +724,7 @@ impl<'k> CauseWalk<'k> {
 fn expired_hold(object: &Object) -> Option<CausePath> {
     let said = condition(object, reconcile::HOLD)?;
     let is_expired =
-        said.reason == reconcile::reason::EXPIRED.as_str() && is_set(object, "suspend");
+        said.reason == reconcile::condition_reason::EXPIRED.as_str() && is_set(object, "suspend");
     let text = format!("its suspension {}", shortened(said.message));
     let cause = || cause(&object.id(), CauseKind::ExpiredHold, &text, said.since);
     is_expired.then(|| CausePath { steps: Vec::new(), cause: cause() })
@@ -732,7 +735,7 @@ fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
     let rows = helmfile.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
     let full_name = |row| ["kubeContext", "namespace", "name"].map(|key| text(row, key));
     let all = rows.into_iter().flatten().map(|row| (row, full_name(row)));
-    let row = match depends_on::releases(release, all).as_slice() {
+    let row = match object_dependency::releases(release, all).as_slice() {
         [] => return Some(format!("the helmfile has no release {release}")),
         [(row, _)] => *row,
         several => {

@@ -49,7 +49,7 @@ fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     if text(newest, "lastReconciledStatus") != said.reason {
         return None;
     }
-    let success = reconcile::reason::RECONCILIATION_SUCCEEDED.as_str();
+    let success = reconcile::condition_reason::RECONCILIATION_SUCCEEDED.as_str();
     let succeeded = history.iter().filter(|it| text(it, "lastReconciledStatus") == success);
     let succeeded = succeeded.filter_map(|it| time(it, "lastReconciled")).max();
     let began = time(newest, "firstReconciled")?;

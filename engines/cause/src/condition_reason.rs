@@ -1,6 +1,6 @@
 //! The meaning of the one-word reasons that windlass writes into conditions.
 //!
-//! Elsewhere: the code that writes these reasons (`sources::source_reasons`, `reconcile::reason`, `release::status`,
+//! Elsewhere: the code that writes these reasons (`sources::source_condition_reasons`, `reconcile::condition_reason`, `release::status`,
 //! and beside the plans).
 
 use crate::cause_result::CauseKind;
@@ -106,7 +106,8 @@ pub(crate) fn is_about_remote(kind: &str, reason: &str) -> bool {
 /// Whether this reason, which many failures share, means for this kind that a remote did not do what the object
 /// requested.
 pub(crate) fn is_failed_fetch(kind: &str, reason: &str) -> bool {
-    reason == reconcile::reason::FAILED.as_str() && matches!(kind, "HelmRepository" | "ImagePolicy")
+    reason == reconcile::condition_reason::FAILED.as_str()
+        && matches!(kind, "HelmRepository" | "ImagePolicy")
 }
 
 /// Whether an event with this reason repeats the object's `Ready` condition, so that an incident reports it already.
@@ -114,7 +115,7 @@ pub(crate) fn is_failed_fetch(kind: &str, reason: &str) -> bool {
 /// Other events are about parts of a run that fail while the object may be ready, about an object that is being
 /// deleted, and about an object that cannot be read.
 pub fn is_of_condition(reason: &str, is_error: bool) -> bool {
-    let is_waiting = reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str();
+    let is_waiting = reason == reconcile::condition_reason::DEPENDENCY_NOT_READY.as_str();
     let is_of_part =
         matches!(reason, "CRDIncompatible" | "PruneFailed" | "UninstallFailed" | "Unreadable");
     match is_error {

@@ -18,13 +18,13 @@ pub fn is_definition(object: &Object) -> bool {
 
 /// A label or annotation that names the owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnerMark {
+pub struct OwnerLabelOrAnnotation {
     key: &'static str,
     value: String,
     is_label: bool,
 }
 
-impl OwnerMark {
+impl OwnerLabelOrAnnotation {
     /// A mark that is a label.
     pub fn label(key: &'static str, value: &str) -> Self {
         Self { key, value: value.to_owned(), is_label: true }
@@ -89,7 +89,7 @@ fn said<'o>(live: &'o Object, key: &str) -> Option<&'o str> {
 
 /// Whether the owner of this kind that an object names differs from the owner in `mine`; `None` if the object names no
 /// owner of this kind.
-fn is_other(live: &Object, kind: &OwnerKind, mine: &[OwnerMark]) -> Option<bool> {
+fn is_other(live: &Object, kind: &OwnerKind, mine: &[OwnerLabelOrAnnotation]) -> Option<bool> {
     let is_mine = |key: &str| match said(live, key) {
         Some(value) => mine.iter().any(|it| it.key == key && it.value == value),
         None => true,
@@ -99,14 +99,14 @@ fn is_other(live: &Object, kind: &OwnerKind, mine: &[OwnerMark]) -> Option<bool>
 
 /// Whether a definition names an owner of the same kind as `mine`, but another one. The definition then belongs to that
 /// owner.
-pub fn is_of_another(live: &Object, mine: &[OwnerMark]) -> bool {
+pub fn is_of_another(live: &Object, mine: &[OwnerLabelOrAnnotation]) -> bool {
     let has_kind = |name: &str| mine.iter().any(|it| it.key == name);
     let mut kinds = OWNER_KINDS.iter().filter(|kind| has_kind(&kind.name));
     kinds.any(|kind| is_other(live, kind, mine) == Some(true))
 }
 
 /// Whether a definition has one of these marks.
-pub fn has_any(live: &Object, mine: &[OwnerMark]) -> bool {
+pub fn has_any(live: &Object, mine: &[OwnerLabelOrAnnotation]) -> bool {
     mine.iter().any(|it| it.is_on(live))
 }
 
@@ -117,7 +117,7 @@ pub fn is_unowned(live: &Object) -> bool {
 }
 
 /// The owners of a definition except `mine`, as text for users. It includes the field managers other than `manager`.
-pub fn of(live: &Object, manager: &str, mine: &[OwnerMark]) -> Vec<String> {
+pub fn of(live: &Object, manager: &str, mine: &[OwnerLabelOrAnnotation]) -> Vec<String> {
     let mut all = Vec::new();
     for kind in OWNER_KINDS.iter().filter(|kind| is_other(live, kind, mine) == Some(true)) {
         let place = said(live, &kind.namespace).unwrap_or_default();
@@ -145,7 +145,12 @@ fn applier(entry: &Value) -> Option<&str> {
 /// The patch that removes the marks `mine` from a definition with this uid. It also assigns the fields of the field
 /// manager `gone` to [`UNOWNED`], so that the next owner takes them over. If the definition has another owner already,
 /// its fields stay, because that owner has the same field manager.
-pub fn without(live: &Object, uid: &str, gone: Option<&str>, mine: &[OwnerMark]) -> Value {
+pub fn without(
+    live: &Object,
+    uid: &str,
+    gone: Option<&str>,
+    mine: &[OwnerLabelOrAnnotation],
+) -> Value {
     let taken = |is_label: bool| -> Map<String, Value> {
         let of = mine.iter().filter(|it| it.is_label == is_label && it.is_on(live));
         of.map(|it| (it.key.to_owned(), Value::Null)).collect()
@@ -182,10 +187,10 @@ mod tests {
                     {"manager": "argocd", "operation": "Apply"}]}}))
         .unwrap();
         let mine = [
-            OwnerMark::label("helm.toolkit.fluxcd.io/name", "mine"),
-            OwnerMark::label("helm.toolkit.fluxcd.io/namespace", "apps"),
-            OwnerMark::annotation("meta.helm.sh/release-name", "mine"),
-            OwnerMark::annotation("meta.helm.sh/release-namespace", "apps"),
+            OwnerLabelOrAnnotation::label("helm.toolkit.fluxcd.io/name", "mine"),
+            OwnerLabelOrAnnotation::label("helm.toolkit.fluxcd.io/namespace", "apps"),
+            OwnerLabelOrAnnotation::annotation("meta.helm.sh/release-name", "mine"),
+            OwnerLabelOrAnnotation::annotation("meta.helm.sh/release-namespace", "apps"),
         ];
         assert_eq!(
             of(&live, "helm-controller", &mine),
@@ -213,8 +218,8 @@ mod tests {
         assert_eq!(of(&live, "", &[]), ["Helmfile.apps.mumoshu.github.io infra/all"]);
         assert!(!is_unowned(&live));
         let mine = [
-            OwnerMark::label("apps.mumoshu.github.io/helmfile-name", "mine"),
-            OwnerMark::label("apps.mumoshu.github.io/helmfile-namespace", "infra"),
+            OwnerLabelOrAnnotation::label("apps.mumoshu.github.io/helmfile-name", "mine"),
+            OwnerLabelOrAnnotation::label("apps.mumoshu.github.io/helmfile-namespace", "infra"),
         ];
         assert!(is_of_another(&live, &mine));
     }
@@ -231,8 +236,8 @@ mod tests {
             .unwrap()
         };
         let mine = [
-            OwnerMark::label("kustomize.toolkit.fluxcd.io/name", "one"),
-            OwnerMark::label("kustomize.toolkit.fluxcd.io/namespace", "infra"),
+            OwnerLabelOrAnnotation::label("kustomize.toolkit.fluxcd.io/name", "one"),
+            OwnerLabelOrAnnotation::label("kustomize.toolkit.fluxcd.io/namespace", "infra"),
         ];
         let before = owned("one");
         let moved = owned("two");
@@ -245,8 +250,8 @@ mod tests {
         assert_eq!(managed(&moved), Value::Null);
         // An owner of another kind has fields of its own.
         let release = [
-            OwnerMark::annotation("meta.helm.sh/release-name", "app"),
-            OwnerMark::annotation("meta.helm.sh/release-namespace", "infra"),
+            OwnerLabelOrAnnotation::annotation("meta.helm.sh/release-name", "app"),
+            OwnerLabelOrAnnotation::annotation("meta.helm.sh/release-namespace", "infra"),
         ];
         assert!(!is_of_another(&moved, &release));
     }

@@ -49,13 +49,13 @@ pub enum FactAnswer {
 
 /// The answers to queries so far.
 #[derive(Debug, Clone, Default)]
-pub struct QueryAnswers {
+pub struct FactAnswers {
     answers: BTreeMap<FactQuery, FactAnswer>,
     /// Objects that are healthy, as a list has shown.
     well: BTreeSet<ObjectId>,
 }
 
-impl QueryAnswers {
+impl FactAnswers {
     /// Remembers an answer.
     pub fn insert(&mut self, query: FactQuery, answer: FactAnswer) {
         self.answers.insert(query, answer);

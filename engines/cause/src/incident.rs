@@ -9,7 +9,7 @@
 //! Below: joining the objects of a cycle (`cycles`), and the end of an incident (`incident_end`). Elsewhere: the walk
 //! to the cause (`cause_walk.rs`), the objects that store incidents, and notifications (the program).
 
-mod cycles;
+mod dependency_cycles;
 mod incident_end;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use reconcile::Time;
 use reconcile::deletion_order::DELETION_OVERDUE;
 use serde_json::Value;
 
-pub use self::cycles::{first_of_cycles, join_cycles};
+pub use self::dependency_cycles::{first_of_cycles, join_cycles};
 pub use self::incident_end::{IncidentRecord, is_over, keep_affected};
 use crate::cause_result::{CauseKind, CauseStep};
 use crate::cause_walk::{
@@ -27,7 +27,7 @@ use crate::cause_walk::{
 };
 use crate::condition::{ConditionView, condition, since, text, time};
 use crate::condition_reason;
-use crate::fact_query::{FactQuery, QueryAnswers};
+use crate::fact_query::{FactAnswers, FactQuery};
 use crate::object_references;
 
 /// The state that an object itself reports.
@@ -70,7 +70,7 @@ pub struct RootFailure {
 
 /// The judgement of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectVerdict {
+pub struct ObjectFailureVerdict {
     /// The state that the object itself reports.
     pub own: ReportedObjectState,
     /// Since when the object is in this state, by its condition `Ready`.
@@ -85,7 +85,7 @@ pub struct ObjectVerdict {
     pub refers_to: Option<BTreeSet<ObjectId>>,
 }
 
-impl ObjectVerdict {
+impl ObjectFailureVerdict {
     /// Whether the object refers to `other`. True also if its references are not known.
     fn may_refer_to(&self, other: &ObjectId) -> bool {
         self.refers_to.as_ref().is_none_or(|it| it.contains(other))
@@ -120,10 +120,10 @@ pub enum RootFailureSearchScope {
 /// The facts that are still missing. The caller adds the answers and calls again.
 pub fn verdict(
     id: &ObjectId,
-    known: &QueryAnswers,
+    known: &FactAnswers,
     now: Time,
     reach: RootFailureSearchScope,
-) -> Result<ObjectVerdict, Vec<FactQuery>> {
+) -> Result<ObjectFailureVerdict, Vec<FactQuery>> {
     judged(&mut CauseWalk::new(known, now), id, reach)
 }
 
@@ -131,10 +131,10 @@ fn judged(
     walk: &mut CauseWalk<'_>,
     id: &ObjectId,
     reach: RootFailureSearchScope,
-) -> ResultOrFactQueries<ObjectVerdict> {
+) -> ResultOrFactQueries<ObjectFailureVerdict> {
     let within = (reach == RootFailureSearchScope::OwnNamespace).then_some(id.namespace.as_str());
     let only = |own, since| {
-        Ok(ObjectVerdict { own, since, failure: None, is_own: false, refers_to: None })
+        Ok(ObjectFailureVerdict { own, since, failure: None, is_own: false, refers_to: None })
     };
     let object = match walk.object(id)? {
         ObjectLookup::There(object) => object,
@@ -147,7 +147,13 @@ fn judged(
         let own = ReportedObjectState::Failing;
         let since = failure.since;
         let refers_to = Some(BTreeSet::new());
-        return Ok(ObjectVerdict { own, since, failure: Some(failure), is_own: true, refers_to });
+        return Ok(ObjectFailureVerdict {
+            own,
+            since,
+            failure: Some(failure),
+            is_own: true,
+            refers_to,
+        });
     }
     if let Some(found) = walk.paused(object, ready)
         && is_hold(found.cause.problem)
@@ -157,7 +163,7 @@ fn judged(
     let unclear = || {
         let refers_to = Some(referred(object));
         let own = ReportedObjectState::Unclear;
-        Ok(ObjectVerdict { own, since, failure: None, is_own: false, refers_to })
+        Ok(ObjectFailureVerdict { own, since, failure: None, is_own: false, refers_to })
     };
     if walk.not_reconciled(object, ready).is_some() {
         return unclear();
@@ -169,7 +175,7 @@ fn judged(
             let is_own = failure.as_ref().is_some_and(|it| is_of_own_run(id, reason, it));
             let refers_to = Some(referred(object));
             let own = ReportedObjectState::Failing;
-            Ok(ObjectVerdict { own, since, failure, is_own, refers_to })
+            Ok(ObjectFailureVerdict { own, since, failure, is_own, refers_to })
         }
         // A kind without conditions counts as ready with its current spec.
         Some(("True", _)) | None => {
@@ -177,7 +183,7 @@ fn judged(
                 if let Some(found) = walk.of(&source)?
                     && let Some(failure) = failure(walk, found, within)?
                 {
-                    return Ok(ObjectVerdict {
+                    return Ok(ObjectFailureVerdict {
                         own: ReportedObjectState::Well,
                         since,
                         failure: Some(failure),
@@ -223,13 +229,13 @@ fn referred(object: &Object) -> BTreeSet<ObjectId> {
 /// Whether the object's own last run failed with this reason. A run that did not begin because another object is not
 /// ready does not count.
 fn is_of_own_run(id: &ObjectId, reason: &str, failure: &RootFailure) -> bool {
-    if failure.is_waiting || reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str() {
+    if failure.is_waiting || reason == reconcile::condition_reason::DEPENDENCY_NOT_READY.as_str() {
         return false;
     }
     match failure.problem {
         // The object cannot use the artifact of a source. The failure is the object's own, although its subject is the
         // source.
-        CauseKind::Artifact => reason == reconcile::reason::ARTIFACT_FAILED.as_str(),
+        CauseKind::Artifact => reason == reconcile::condition_reason::ARTIFACT_FAILED.as_str(),
         // The first object of the cycle is the subject (`cycles`).
         CauseKind::Cycle => !condition_reason::is_about_source(reason),
         _ => failure.subject == *id && !condition_reason::is_about_source(reason),
@@ -325,7 +331,7 @@ fn unusable(
     object: &Object,
     said: ConditionView<'_>,
 ) -> ResultOrFactQueries<Option<ObjectId>> {
-    if said.reason != reconcile::reason::ARTIFACT_FAILED.as_str() {
+    if said.reason != reconcile::condition_reason::ARTIFACT_FAILED.as_str() {
         return Ok(None);
     }
     let attempted =
@@ -373,7 +379,7 @@ fn confined(
 
 /// Joins the verdicts: all failures with the same identity become one incident.
 pub fn incidents(
-    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: &BTreeMap<ObjectId, ObjectFailureVerdict>,
 ) -> BTreeMap<IncidentIdentity, Incident> {
     let mut found: BTreeMap<IncidentIdentity, Incident> = BTreeMap::new();
     for (id, verdict) in verdicts {

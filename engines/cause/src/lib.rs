@@ -9,22 +9,22 @@
 //! * Applied objects: `applied_objects.rs`, `workload.rs`, and [`pod`]; objects that another owner took:
 //!   `taken_over_objects.rs`, [`object_owners`], [`crd_owners`].
 //! * Other causes: second causes (`second_cause.rs`), suspensions (`object_suspension.rs`), undelivered notifications
-//!   (`provider_delivery.rs`), and runs in progress (`rollout_progress.rs`).
+//!   (`provider_delivery_failure.rs`), and runs in progress (`runs_in_progress.rs`).
 //! * Conditions and events: the problem that a reason reports ([`condition_reason`]), and events ([`object_event`]).
-//! * The answer: advice (`advice.rs`), the keys that a Secret needs ([`required_keys`]), and the next run
+//! * The answer: advice (`advice.rs`), the keys that a Secret needs ([`required_secret_keys`]), and the next run
 //!   (`next_run.rs`).
 //! * Incidents: which failures are one incident ([`incident`]).
 //!
 //! Elsewhere: reading the facts, and showing the result (the program).
 
 mod advice;
-mod applied_objects;
 mod cause_result;
 mod cause_walk;
 mod condition;
 pub mod condition_reason;
 pub mod crd_owners;
 mod fact_query;
+mod failing_applied_objects;
 pub mod incident;
 mod next_run;
 pub mod object_event;
@@ -32,9 +32,9 @@ pub mod object_owners;
 pub mod object_references;
 mod object_suspension;
 pub mod pod;
-mod provider_delivery;
-pub mod required_keys;
-mod rollout_progress;
+mod provider_delivery_failure;
+pub mod required_secret_keys;
+mod runs_in_progress;
 mod second_cause;
 mod taken_over_objects;
 mod workload;
@@ -47,7 +47,7 @@ pub use cause_result::{
     StateExplanation,
 };
 pub use condition::{ConditionView, condition, exhausted, since, spec_changed};
-pub use fact_query::{FactAnswer, FactQuery, QueryAnswers};
+pub use fact_query::{FactAnswer, FactAnswers, FactQuery};
 pub use object_event::last_seen;
 pub use object_suspension::{hold, owners, suspension, unfinished_rollback};
 pub use second_cause::warnings;
@@ -62,7 +62,7 @@ use reconcile::Time;
 /// The facts that are still missing. The caller adds the answers and calls again. The number of queries is bounded.
 pub fn explain(
     subject: &ObjectId,
-    known: &QueryAnswers,
+    known: &FactAnswers,
     now: Time,
 ) -> Result<StateExplanation, Vec<FactQuery>> {
     cause_walk::CauseWalk::new(known, now).explain(subject)

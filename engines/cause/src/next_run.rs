@@ -52,7 +52,9 @@ impl CauseWalk<'_> {
             return Some(format!("it is not retried until {what}"));
         }
         match is_true(reconcile::RECONCILING) {
-            Some(said) if said.reason == reconcile::reason::PROGRESSING_WITH_RETRY.as_str() => {
+            Some(said)
+                if said.reason == reconcile::condition_reason::PROGRESSING_WITH_RETRY.as_str() =>
+            {
                 self.retried(object, found)
             }
             Some(said) => {
@@ -92,10 +94,10 @@ impl CauseWalk<'_> {
             ));
         }
         let retry = retry(object, found)?;
-        let waits = reconcile::reason::DEPENDENCY_NOT_READY.as_str();
+        let waits = reconcile::condition_reason::DEPENDENCY_NOT_READY.as_str();
         if said.is_some_and(|it| it.reason == waits) {
             return Some(format!(
-                "it is reconciled as soon as that is ready, and retried every {retry}"
+                "it is reconciled as soon as its dependency is ready, and retried every {retry}"
             ));
         }
         let changes = self.changes(object, said);
@@ -146,7 +148,7 @@ fn changing(all: &[String]) -> String {
 /// digests.
 fn is_remote_read(object: &Object, said: Option<ConditionView<'_>>) -> bool {
     object.kind() != "ImagePolicy"
-        || said.is_some_and(|said| said.reason == reconcile::reason::FAILED.as_str())
+        || said.is_some_and(|said| said.reason == reconcile::condition_reason::FAILED.as_str())
 }
 
 /// What a failed run watches in addition to the objects that its spec names.
@@ -159,8 +161,8 @@ fn followed(object: &Object, said: ConditionView<'_>) -> Option<&'static str> {
     if (is_kustomization || is_release) && is_forbidden(said.message) {
         return Some("RBAC (a role or its binding)");
     }
-    let is_unhealthy = said.reason == reconcile::reason::HEALTH_CHECK_FAILED.as_str();
-    (is_kustomization && is_unhealthy).then_some("the health of what it waits for")
+    let is_unhealthy = said.reason == reconcile::condition_reason::HEALTH_CHECK_FAILED.as_str();
+    (is_kustomization && is_unhealthy).then_some("the health of its objects")
 }
 
 /// The longest time until an object is retried, in the notation of its spec.

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use apply::ServerSideApplyPolicy;
-use apply::managed_metadata::{RECONCILE, SSA};
+use apply::owner_labels_and_apply_annotations::{RECONCILE, SSA};
 use objects::{Object, ObjectId};
 use serde_json::{Map, Value};
 

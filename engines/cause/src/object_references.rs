@@ -3,7 +3,7 @@
 
 use apply::ObjectInventory;
 use objects::{Object, ObjectId};
-use reconcile::depends_on;
+use reconcile::object_dependency;
 use serde_json::Value;
 
 use crate::condition::text;
@@ -166,7 +166,7 @@ pub struct RequiredDependency {
     pub object: ObjectId,
     /// The object of another API group that is meant if `object` does not exist.
     pub otherwise: Option<ObjectId>,
-    /// The release of the object that has to be ready, as `reconcile::depends_on::releases` reads it.
+    /// The release of the object that has to be ready, as `reconcile::object_dependency::releases` reads it.
     pub release: Option<String>,
     /// Whether it is enough that the object exists.
     pub may_be_unready: bool,
@@ -196,8 +196,8 @@ fn may_be_unready(object: &Object, id: &ObjectId, entry: &Value) -> bool {
 /// The dependencies that the annotation `windlass.dev/depends-on` names. Empty if it cannot be read; the status reports
 /// that.
 fn annotated(object: &Object) -> Vec<RequiredDependency> {
-    let text = object.annotation(depends_on::ANNOTATION).unwrap_or_default();
-    let all = depends_on::parse(text, object.namespace()).unwrap_or_default();
+    let text = object.annotation(object_dependency::ANNOTATION).unwrap_or_default();
+    let all = object_dependency::parse(text, object.namespace()).unwrap_or_default();
     let found = all.into_iter().filter_map(|needed| {
         let kinds = APPLIERS.iter().filter(|(group, kind, _)| needed.may_be(group, kind));
         let mut ids = kinds
@@ -312,7 +312,7 @@ pub(crate) fn naming_fields(object: &Object) -> Vec<(ObjectId, String)> {
         found.push((id, format!("spec.healthChecks[{at}]")));
     }
     for it in annotated(object) {
-        let field = format!("the annotation {}", depends_on::ANNOTATION);
+        let field = format!("the annotation {}", object_dependency::ANNOTATION);
         found.extend(it.otherwise.map(|id| (id, field.clone())));
         found.push((it.object, field));
     }
@@ -320,14 +320,14 @@ pub(crate) fn naming_fields(object: &Object) -> Vec<(ObjectId, String)> {
 }
 
 /// A Secret or ConfigMap that a field of a spec names.
-struct ReferenceField {
+struct SecretOrConfigMapReference {
     object: ObjectId,
     field: String,
     /// Whether a run works without the object.
     is_optional: bool,
 }
 
-fn named_in_spec(object: &Object) -> Vec<ReferenceField> {
+fn named_in_spec(object: &Object) -> Vec<SecretOrConfigMapReference> {
     let mut found = Vec::new();
     let mut pending: Vec<(String, &Value)> =
         object.get("spec").map(|spec| ("spec".to_owned(), spec)).into_iter().collect();
@@ -366,7 +366,7 @@ fn account(object: &Object) -> Option<(ObjectId, String)> {
 const MOST_REFERENCES: usize = 64;
 
 /// The object that a field such as `secretRef` or `valuesFrom` names.
-fn named(object: &Object, path: &str, value: &Value) -> Option<ReferenceField> {
+fn named(object: &Object, path: &str, value: &Value) -> Option<SecretOrConfigMapReference> {
     let field = path.rsplit('.').next().unwrap_or(path);
     let field = field.split('[').next().unwrap_or(field);
     let name = text(value, "name");
@@ -383,7 +383,7 @@ fn named(object: &Object, path: &str, value: &Value) -> Option<ReferenceField> {
         _ => return None,
     };
     let object = ObjectId::new(object.namespace(), name, "", kind);
-    Some(ReferenceField { object, field: path.to_owned(), is_optional })
+    Some(SecretOrConfigMapReference { object, field: path.to_owned(), is_optional })
 }
 
 /// The objects that an object applied, according to its status, and the objects for whose health it waits, according to

@@ -3,7 +3,7 @@
 
 use objects::Object;
 use reconcile::{
-    HistoryRevision, ManagerOwnedFields, ObjectHold, ROLLBACK, ReleaseRollback,
+    ManagerOwnedFields, ObjectHold, ROLLBACK, ReleaseHistoryRevision, ReleaseRollback,
     ReleaseRollbackProgress, Time,
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
     let text = object.annotation(ROLLBACK).filter(|_| object.kind() == "HelmRelease")?;
     let asked = ReleaseRollback::of(text, None)?;
     let history = object.get("status").and_then(|it| it.get("history"));
-    let progress = asked.progress(HistoryRevision::listed(history));
+    let progress = asked.progress(ReleaseHistoryRevision::listed(history));
     // A message about an older spec may be about another rollback.
     let said = condition(object, "Ready")
         .filter(|it| it.reason == "RollbackFailed" && it.generation == Some(object.generation()));

@@ -14,14 +14,14 @@ use crate::object_references;
 use crate::object_suspension;
 
 /// The causes of the state of one object.
-pub(crate) struct CauseFindings {
+pub(crate) struct FirstAndSecondCause {
     /// The cause that has to be corrected first.
     pub(crate) first: Option<CausePath>,
     /// A second cause, if there is one.
     pub(crate) second: Option<CausePath>,
 }
 
-impl CauseFindings {
+impl FirstAndSecondCause {
     /// Findings with one cause or none, and without a second one.
     pub(crate) fn of(first: Option<CausePath>) -> Self {
         Self { first, second: None }
@@ -34,7 +34,7 @@ impl<'k> CauseWalk<'k> {
         &mut self,
         object: &'k Object,
         found: Option<CausePath>,
-    ) -> ResultOrFactQueries<CauseFindings> {
+    ) -> ResultOrFactQueries<FirstAndSecondCause> {
         let id = object.id();
         let status = condition(object, "Ready").map(|said| said.status).unwrap_or_default();
         let own = found.as_ref().filter(|found| found.cause.object == id);
@@ -53,10 +53,10 @@ impl<'k> CauseWalk<'k> {
         };
         self.way.pop();
         let other = other?;
-        let Some(found) = found else { return Ok(CauseFindings::of(other)) };
+        let Some(found) = found else { return Ok(FirstAndSecondCause::of(other)) };
         let other = other.filter(|other| other.cause != found.cause);
         let Some(second) = self.or_taken(object, &found.cause, other)? else {
-            return Ok(CauseFindings::of(Some(found)));
+            return Ok(FirstAndSecondCause::of(Some(found)));
         };
         // An object that is not ready cannot restore a deleted object.
         let is_gone = second.cause.problem == CauseKind::Missing && status == "True";
@@ -64,8 +64,8 @@ impl<'k> CauseWalk<'k> {
         let is_first =
             is_worse && own != Some(CauseKind::Suspension) && !is_of_service(found.cause.problem);
         Ok(match is_first {
-            true => CauseFindings { first: Some(second), second: Some(found) },
-            false => CauseFindings { first: Some(found), second: Some(second) },
+            true => FirstAndSecondCause { first: Some(second), second: Some(found) },
+            false => FirstAndSecondCause { first: Some(found), second: Some(second) },
         })
     }
 
@@ -102,7 +102,7 @@ impl<'k> CauseWalk<'k> {
         object: &'k Object,
         found: Option<&CausePath>,
     ) -> ResultOrFactQueries<Option<CausePath>> {
-        let waits = reconcile::reason::DEPENDENCY_NOT_READY.as_str();
+        let waits = reconcile::condition_reason::DEPENDENCY_NOT_READY.as_str();
         let ready = condition(object, "Ready");
         let Some(said) = ready.filter(|said| said.status == "False" && said.reason == waits) else {
             return Ok(None);

@@ -5,7 +5,7 @@ use reconcile::Time;
 use serde_json::{Value, json};
 
 use crate::{
-    CauseKind, ExaminedObjectState, FactAnswer, FactQuery, QueryAnswers, StateExplanation, explain,
+    CauseKind, ExaminedObjectState, FactAnswer, FactAnswers, FactQuery, StateExplanation, explain,
     object_references,
 };
 
@@ -74,7 +74,7 @@ impl FakeClusterObjects {
     }
 
     fn explained(&self, id: &ObjectId) -> StateExplanation {
-        let mut known = QueryAnswers::default();
+        let mut known = FactAnswers::default();
         for _ in 0..100 {
             match explain(id, &known, now()) {
                 Ok(why) => return why,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use apply::health::{self, HealthError, HealthReport, HealthStatus};
+use apply::health::{self, HealthStatus, MalformedStatusError, ObjectHealth};
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 use reconcile::Time;
@@ -49,11 +49,11 @@ const REMAINS: [&str; 5] = [
 ///
 /// # Errors
 /// The status of the object cannot be understood.
-pub fn health_of(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
-    let report = health::library::compute_refined(object, now)?;
+pub fn health_of(object: &Object, now: Time) -> Result<ObjectHealth, MalformedStatusError> {
+    let report = health::third_party_kind_rules::compute_refined(object, now)?;
     Ok(match pod::failure(object).filter(|_| report.is_current()) {
         Some(message) => {
-            HealthReport { status: HealthStatus::Failed, message, conditions: Vec::new() }
+            ObjectHealth { status: HealthStatus::Failed, message, conditions: Vec::new() }
         }
         None => report,
     })

@@ -9,7 +9,7 @@ use envsubst::{SubstitutionLimits, UnsetVariablePolicy, substitute};
 
 /// The place of a value in a text, which determines how it is escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VariableTextContext {
+pub enum VariableEscapingContext {
     /// In the name of an object, without escapes.
     Name,
     /// In a URL, after the host.
@@ -35,7 +35,7 @@ impl LifecycleHandlerVariables {
     ///
     /// # Errors
     /// The text has an unknown form, or a variable has no value.
-    pub fn fill(&self, text: &str, place: VariableTextContext) -> Result<String, String> {
+    pub fn fill(&self, text: &str, place: VariableEscapingContext) -> Result<String, String> {
         let own = self.own.iter().map(|(name, value)| ((*name).to_owned(), value));
         let parameters = self.parameters.iter().map(|(name, value)| (name.clone(), value));
         // Later ones replace earlier ones.
@@ -80,10 +80,10 @@ fn spelled(prefix: &str, name: &str) -> String {
     spelled
 }
 
-fn escaped(value: &str, place: VariableTextContext) -> String {
+fn escaped(value: &str, place: VariableEscapingContext) -> String {
     match place {
-        VariableTextContext::Name => value.to_owned(),
-        VariableTextContext::Url => {
+        VariableEscapingContext::Name => value.to_owned(),
+        VariableEscapingContext::Url => {
             let mut escaped = String::new();
             for byte in value.bytes() {
                 match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -99,15 +99,17 @@ fn escaped(value: &str, place: VariableTextContext) -> String {
             }
         }
         // Escapes that every kind of string but the raw one has.
-        VariableTextContext::Query => value.chars().fold(String::new(), |mut escaped, letter| {
-            match letter {
-                '\\' | '"' | '\'' => escaped.extend(['\\', letter]),
-                '`' => escaped.push_str("\\x60"),
-                '\n' => escaped.push_str("\\n"),
-                letter => escaped.push(letter),
-            }
-            escaped
-        }),
+        VariableEscapingContext::Query => {
+            value.chars().fold(String::new(), |mut escaped, letter| {
+                match letter {
+                    '\\' | '"' | '\'' => escaped.extend(['\\', letter]),
+                    '`' => escaped.push_str("\\x60"),
+                    '\n' => escaped.push_str("\\n"),
+                    letter => escaped.push(letter),
+                }
+                escaped
+            })
+        }
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_the_event_says_hides_parameters() {
-        let of = |text| variables("7").fill(text, VariableTextContext::Name);
+        let of = |text| variables("7").fill(text, VariableEscapingContext::Name);
         assert_eq!(of("${subject}-${rate}-$${x}").unwrap(), "web-7-${x}");
         assert!(of("${unknown}").unwrap_err().contains("unknown"));
         assert_eq!(of("${other:-default}").unwrap(), "default");
@@ -137,7 +139,7 @@ mod tests {
     fn a_value_stays_a_value() {
         let url = |value| {
             variables(value)
-                .fill("https://a/check/${rate}?x=${rate}", VariableTextContext::Url)
+                .fill("https://a/check/${rate}?x=${rate}", VariableEscapingContext::Url)
                 .unwrap()
         };
         assert_eq!(url("a b"), "https://a/check/a%20b?x=a%20b");
@@ -148,7 +150,7 @@ mod tests {
         assert_eq!(url(".."), "https://a/check/%2E%2E?x=%2E%2E");
         let query = |value| {
             variables(value)
-                .fill("sum(rate(x{app=\"${rate}\"}[5m]))", VariableTextContext::Query)
+                .fill("sum(rate(x{app=\"${rate}\"}[5m]))", VariableEscapingContext::Query)
                 .unwrap()
         };
         assert_eq!(query("\"} or vector(0) #"), "sum(rate(x{app=\"\\\"} or vector(0) #\"}[5m]))");

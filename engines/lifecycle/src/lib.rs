@@ -9,28 +9,28 @@
 //! Here: all decisions that need no cluster. Elsewhere: where an operation is held (engine `release`), the objects
 //! (`crds::lifecycle`), reading and writing them (the program).
 
-mod event_request;
-mod event_verdict;
-mod handler_check;
+mod handler_outcome;
 mod handler_variables;
 mod lifecycle_event;
 mod lifecycle_hold_phase;
 mod lifecycle_selection;
+mod operation_verdict;
+mod required_lifecycle_events;
 
-pub use event_request::{
-    DismissedLifecycleEvent, EventRevision, LifecycleEventRequest, LifecycleQuestion,
-    OperationHoldState, dismissed,
+pub use handler_outcome::{
+    EventJobStep, HandlerOutcome, MetricBounds, job_task, measurement, pause, promoted,
 };
-pub use event_verdict::{
-    LifecycleEventAnswer, LifecycleEventVerdict, LifecyclePhaseOutcome, judge,
-};
-pub use handler_check::{
-    EventJobStep, HandlerCheckResult, MetricBounds, job_task, measurement, pause, promoted,
-};
-pub use handler_variables::{LifecycleHandlerVariables, VariableTextContext};
+pub use handler_variables::{LifecycleHandlerVariables, VariableEscapingContext};
 pub use lifecycle_event::{LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent};
 pub use lifecycle_hold_phase::LifecycleHoldPhase;
 pub use lifecycle_selection::{
     HoldSubject, HoldingLifecycle, LabelRequirement, Lifecycle, LifecycleSelectError,
     LifecycleTimeoutPolicy, ObservedLifecycleBinding, SubjectLabelSelector, SubjectSelector, holds,
+};
+pub use operation_verdict::{
+    LifecycleEventAnswer, LifecycleEventVerdict, LifecyclePhaseOutcome, judge,
+};
+pub use required_lifecycle_events::{
+    DismissedLifecycleEvent, LifecycleEventRequest, LifecycleHoldContext, OperationHoldState,
+    ReleaseOrSourceRevision, dismissed,
 };

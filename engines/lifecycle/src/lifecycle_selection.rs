@@ -1,5 +1,5 @@
 //! Determines which lifecycles hold an object, and in which order. Bindings and the namespace of the object select them.
-//! Elsewhere: how a hold ends (`event_verdict.rs`).
+//! Elsewhere: how a hold ends (`operation_verdict.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

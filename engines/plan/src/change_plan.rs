@@ -1,6 +1,6 @@
 //! The result of a comparison in the form that is printed as JSON and YAML. Other programs depend on the names of its fields.
 //!
-//! Elsewhere: computing the result (`comparison.rs`), its findings (`plan_finding.rs`), reading a printed result
+//! Elsewhere: computing the result (`rendering_comparison.rs`), its findings (`plan_finding.rs`), reading a printed result
 //! (`plan_json.rs`), other formats (`table.rs`, `markdown.rs`, `sarif.rs`).
 
 use std::borrow::Cow;
@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use objects::ObjectId;
 use serde::{Deserialize, Serialize};
 
-use crate::definition_change::DefinitionChange;
-use crate::deletion_budget::BudgetVerdict;
+use crate::crd_definition_change::CrdDefinitionChange;
+use crate::deletion_budget::ApplierDeletionBudgetVerdict;
 use crate::field_change::{FieldChangeList, is_zero};
 use crate::image_change::ImageChange;
 use crate::immutable_field::ImmutableFieldChange;
@@ -83,9 +83,9 @@ pub struct PlanSummary {
 pub struct ApplierChange {
     /// Which.
     pub applier: PlanObjectReference,
-    /// Whether the applier could be compared. Only with [`ApplierComparison::Compared`], [`ApplierComparison::New`] and
-    /// [`ApplierComparison::Removed`] does anything count as added, changed or removed.
-    pub comparison: ApplierComparison,
+    /// Whether the applier could be compared. Only with [`ApplierComparisonStatus::Compared`], [`ApplierComparisonStatus::New`] and
+    /// [`ApplierComparisonStatus::Removed`] does anything count as added, changed or removed.
+    pub comparison: ApplierComparisonStatus,
     /// Why the applier could not be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -152,11 +152,11 @@ pub struct ApplierChange {
     pub immutable_fields: Vec<ImmutableFieldChange>,
     /// CustomResourceDefinitions that lose something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub definitions: Vec<DefinitionChange>,
+    pub definitions: Vec<CrdDefinitionChange>,
     /// The deletions by this applier, and by appliers that are deleted with it, compared with the budget; none if nothing is
     /// deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub deletion: Option<BudgetVerdict>,
+    pub deletion: Option<ApplierDeletionBudgetVerdict>,
     /// The values that are unknown without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
@@ -175,7 +175,7 @@ pub struct ApplierChange {
 impl ApplierChange {
     /// Whether something changes, or could not be compared.
     pub(crate) fn has_changes(&self) -> bool {
-        self.comparison != ApplierComparison::Compared
+        self.comparison != ApplierComparisonStatus::Compared
             || self.moved_away > 0
             || self.is_resumed
             || self.deletion.is_some()
@@ -191,7 +191,7 @@ impl ApplierChange {
 /// Whether an applier could be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ApplierComparison {
+pub enum ApplierComparisonStatus {
     /// Both sides were rendered.
     Compared,
     /// Only the head has the applier.
@@ -217,7 +217,7 @@ pub enum ApplierComparison {
     TooLarge,
 }
 
-impl ApplierComparison {
+impl ApplierComparisonStatus {
     /// Whether all changes of the applier are known.
     pub(crate) fn is_complete(self) -> bool {
         matches!(self, Self::Compared | Self::New | Self::Removed)

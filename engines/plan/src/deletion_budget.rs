@@ -13,14 +13,14 @@ use crate::change_plan::PlanObjectReference;
 
 /// How many objects appliers may delete without a finding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ApplierBudgets {
+pub struct ApplierDeletionBudgets {
     /// The budget for appliers without their own budget.
     pub default: DeletionBudget,
     /// The budgets of single appliers; `None` means no limit.
     pub of_appliers: BTreeMap<ObjectId, Option<DeletionBudget>>,
 }
 
-impl ApplierBudgets {
+impl ApplierDeletionBudgets {
     /// The budget by which the deletions of an applier are judged.
     pub(crate) fn judging(&self, applier: &ObjectId) -> &DeletionBudget {
         self.of_appliers.get(applier).and_then(Option::as_ref).unwrap_or(&self.default)
@@ -35,7 +35,7 @@ impl ApplierBudgets {
 /// A rule that a deletion is beyond.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "camelCase")]
-pub enum DeletionRule {
+pub enum ExceededDeletionRule {
     /// More objects than the budget has.
     Objects {
         /// The most.
@@ -64,7 +64,7 @@ pub enum DeletionRule {
     },
 }
 
-impl DeletionRule {
+impl ExceededDeletionRule {
     /// Translates a rule of the budget; `None` for a rule that can only be judged in a cluster.
     fn of(rule: &apply::deletion_budget::DeletionRule) -> Option<Self> {
         use apply::deletion_budget::DeletionRule as ApplyRule;
@@ -112,7 +112,7 @@ impl DeletionRule {
 /// The deletions by one applier, compared with the budget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BudgetVerdict {
+pub struct ApplierDeletionBudgetVerdict {
     /// How many objects are deleted. Objects of appliers that are deleted with this one are included; each object counts once.
     pub deleted: usize,
     /// How many objects this applier and the appliers that are deleted with it had.
@@ -120,31 +120,31 @@ pub struct BudgetVerdict {
     /// The first of the objects that are deleted.
     pub first: Vec<PlanObjectReference>,
     /// The rules that the deletion exceeds; empty if it is within the budget.
-    pub exceeded: Vec<DeletionRule>,
+    pub exceeded: Vec<ExceededDeletionRule>,
 }
 
-impl BudgetVerdict {
+impl ApplierDeletionBudgetVerdict {
     /// Whether no rule is exceeded.
     pub(crate) fn is_within(&self) -> bool {
         self.exceeded.is_empty()
     }
 }
 
-impl From<&apply::deletion_budget::BudgetVerdict> for BudgetVerdict {
+impl From<&apply::deletion_budget::BudgetVerdict> for ApplierDeletionBudgetVerdict {
     fn from(verdict: &apply::deletion_budget::BudgetVerdict) -> Self {
         let apply::deletion_budget::BudgetVerdict { deleted, of, first, exceeded } = verdict;
         Self {
             deleted: *deleted,
             of: *of,
             first: first.iter().map(PlanObjectReference::from).collect(),
-            exceeded: exceeded.iter().filter_map(DeletionRule::of).collect(),
+            exceeded: exceeded.iter().filter_map(ExceededDeletionRule::of).collect(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use apply::deletion_budget::{DeletedObject, PendingDeletion};
+    use apply::deletion_budget::{DeletedObject, DeletionToJudge};
     use objects::Object;
     use serde_json::json;
 
@@ -160,9 +160,10 @@ mod tests {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
         let mut objects: Vec<_> = names.iter().map(|name| object("ConfigMap", name)).collect();
         objects.push(object("PersistentVolumeClaim", "data"));
-        let deletion = PendingDeletion { objects, of: 20, recent: None, ..Default::default() };
-        let verdict = BudgetVerdict::from(&DeletionBudget::default().verdict(&deletion));
-        let rules: Vec<String> = verdict.exceeded.iter().map(DeletionRule::text).collect();
+        let deletion = DeletionToJudge { objects, of: 20, recent: None, ..Default::default() };
+        let verdict =
+            ApplierDeletionBudgetVerdict::from(&DeletionBudget::default().verdict(&deletion));
+        let rules: Vec<String> = verdict.exceeded.iter().map(ExceededDeletionRule::text).collect();
         assert_eq!(
             rules,
             [

@@ -1,7 +1,7 @@
 //! Fields of built-in kinds that the API server does not allow to change.
 //!
 //! Here: the table of these fields, and which of them change between two manifests. Elsewhere: immutable fields of definitions
-//! (`definition_change.rs`), the API server's message when it rejects a change (`apply::dry_run_refusal`).
+//! (`crd_definition_change.rs`), the API server's message when it rejects a change (`apply::dry_run_refusal`).
 //!
 //! If a manifest lacks a field, the cluster may have any value in it, unless the default is known. Such a field is reported
 //! only if its change is certain.

@@ -14,10 +14,9 @@
 //! A plan contains no value of a Secret, neither from its data nor from an annotation. A Secret that SOPS encrypted appears as
 //! a digest of its ciphertext. An object counts as removed only if the applier of both sides was rendered without an error.
 
-mod blind_digest;
+mod applier_digest_without_cluster;
 mod change_plan;
-mod comparison;
-mod definition_change;
+mod crd_definition_change;
 mod deletion_budget;
 mod field_change;
 mod image_change;
@@ -29,6 +28,7 @@ mod plan_json;
 mod plan_lines;
 mod removal;
 mod rendering;
+mod rendering_comparison;
 mod sarif;
 mod table;
 mod untrusted_text;
@@ -36,24 +36,26 @@ mod untrusted_text;
 #[cfg(test)]
 mod tests;
 
-pub use blind_digest::blind_digest;
+pub use applier_digest_without_cluster::blind_digest;
 pub use change_plan::{
-    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedAwayObject, MovedObject,
-    PlanObjectReference, PlanSummary, RemovedObject, UnknownRemoval,
+    ApplierChange, ApplierComparisonStatus, ChangePlan, ChangedObject, MovedAwayObject,
+    MovedObject, PlanObjectReference, PlanSummary, RemovedObject, UnknownRemoval,
 };
-pub use comparison::{CompareOptions, compare};
-pub use definition_change::{DefinitionChange, DefinitionFinding};
-pub use deletion_budget::{ApplierBudgets, BudgetVerdict, DeletionRule};
+pub use crd_definition_change::{CrdDefinitionChange, CrdDefinitionFinding};
+pub use deletion_budget::{
+    ApplierDeletionBudgetVerdict, ApplierDeletionBudgets, ExceededDeletionRule,
+};
 pub use field_change::{FieldChange, FieldChangeLimits, FieldChangeList};
 pub use image_change::ImageChange;
 pub use immutable_field::{ImmutableFieldChange, ImmutableFieldConsequence};
 pub use markdown::{comment_marker, markdown_comment, named_markdown_comment};
 pub use plan_check::{PlanCheckStatus, PlanFailureRule, check_status};
-pub use plan_finding::{FindingLevel, PlanFinding, PlanRule};
+pub use plan_finding::{FindingLevel, PlanFinding, PlanFindingKind};
 pub use plan_json::{MAX_PLAN_BYTES, PlanJsonError};
 pub use rendering::{
     HelmReleaseTarget, MissingReference, RenderedApplier, RepositoryRendering, UnknownValue,
 };
+pub use rendering_comparison::{RenderingComparisonOptions, compare};
 pub use sarif::sarif_log;
 pub use table::table_text;
 pub use untrusted_text::clean_line;

@@ -48,7 +48,7 @@ pub fn markdown_comment(plan: &ChangePlan) -> String {
 }
 
 /// A part of a comment.
-struct CommentPart {
+struct PullRequestCommentPart {
     text: String,
     /// How many lines were left out.
     omitted_lines: usize,
@@ -116,7 +116,7 @@ fn without_slash(line: String) -> String {
 }
 
 /// The part of the comment about one applier, in at most `most` bytes; none if that is too little.
-fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
+fn applier_part(change: &ApplierChange, most: usize) -> Option<PullRequestCommentPart> {
     let subject = plain_name(&change.applier.subject());
     let digest = change.blind_digest.iter();
     let digest = digest.map(|it| format!("Blind digest: <code>{}</code>\n\n", plain_name(it)));
@@ -133,11 +133,11 @@ fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
         return None;
     }
     let text = format!("{head}{}{end}", body.text);
-    Some(CommentPart { text, omitted_lines: body.omitted_lines })
+    Some(PullRequestCommentPart { text, omitted_lines: body.omitted_lines })
 }
 
 /// Lines in a fence, as many as fit into `most` bytes. An empty fence may take more.
-fn fenced(lines: &[String], language: &str, most: usize) -> CommentPart {
+fn fenced(lines: &[String], language: &str, most: usize) -> PullRequestCommentPart {
     let mut fence = fence_around(lines.iter().map(String::as_str));
     // A manifest with a long line of backticks would need a long fence, and leave little space for the changes.
     let has_long_fence = fence.len() > MAX_FENCE_CHARACTERS;
@@ -160,5 +160,5 @@ fn fenced(lines: &[String], language: &str, most: usize) -> CommentPart {
         let _ = writeln!(text, "… {omitted_lines} more");
     }
     let _ = write!(text, "{fence}\n\n");
-    CommentPart { text, omitted_lines }
+    PullRequestCommentPart { text, omitted_lines }
 }

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::change_plan::{ApplierChange, ApplierComparison, ChangePlan, PlanObjectReference};
-use crate::deletion_budget::DeletionRule;
+use crate::change_plan::{ApplierChange, ApplierComparisonStatus, ChangePlan, PlanObjectReference};
+use crate::deletion_budget::ExceededDeletionRule;
 
 /// The most findings of a plan.
 const MAX_FINDINGS: usize = 1000;
@@ -15,7 +15,7 @@ const MAX_FINDINGS: usize = 1000;
 #[serde(rename_all = "camelCase")]
 pub struct PlanFinding {
     /// The rule that the finding belongs to.
-    pub rule: PlanRule,
+    pub rule: PlanFindingKind,
     /// The severity of the finding.
     pub level: FindingLevel,
     /// The applier that the finding is about; none if it is about the whole base or head.
@@ -34,25 +34,25 @@ pub struct PlanFinding {
 /// The kinds of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PlanRule {
+pub enum PlanFindingKind {
     /// An applier deletes more than the budget.
     DeletionBudget,
     /// A field changes that cannot be changed.
     ImmutableField,
     /// A CustomResourceDefinition loses something.
-    DefinitionChange,
+    CrdDefinitionChange,
     /// Something could not be rendered, or not be compared.
     NotCompared,
     /// An applier needs a ConfigMap or Secret that the cluster does not have.
     MissingReference,
 }
 
-impl PlanRule {
+impl PlanFindingKind {
     /// All rules, in their order.
     pub(crate) const ALL: [Self; 5] = [
         Self::DeletionBudget,
         Self::ImmutableField,
-        Self::DefinitionChange,
+        Self::CrdDefinitionChange,
         Self::NotCompared,
         Self::MissingReference,
     ];
@@ -62,7 +62,7 @@ impl PlanRule {
         match self {
             Self::DeletionBudget => "deletion-budget",
             Self::ImmutableField => "immutable-field",
-            Self::DefinitionChange => "definition-change",
+            Self::CrdDefinitionChange => "definition-change",
             Self::NotCompared => "not-compared",
             Self::MissingReference => "missing-reference",
         }
@@ -73,7 +73,7 @@ impl PlanRule {
         match self {
             Self::DeletionBudget => "An applier deletes more objects than the budget allows.",
             Self::ImmutableField => "A field changes that the API server does not let change.",
-            Self::DefinitionChange => {
+            Self::CrdDefinitionChange => {
                 "A CustomResourceDefinition loses a version, or a field of it changes that cannot be changed."
             }
             Self::NotCompared => "An applier could not be rendered or compared.",
@@ -111,7 +111,7 @@ pub(crate) fn plan_findings(plan: &mut ChangePlan) {
         let reason = reason.as_ref()?;
         let message = format!("the {side} was not read to its end: {reason}");
         Some(PlanFinding {
-            rule: PlanRule::NotCompared,
+            rule: PlanFindingKind::NotCompared,
             level: FindingLevel::Error,
             applier: None,
             object: None,
@@ -138,21 +138,21 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
     };
     let mut findings = Vec::new();
     if let Some((level, message)) = not_compared(change) {
-        findings.push(finding(PlanRule::NotCompared, level, None, message));
+        findings.push(finding(PlanFindingKind::NotCompared, level, None, message));
     }
     if let Some(verdict) = change.deletion.as_ref().filter(|it| !it.is_within()) {
-        let rules: Vec<String> = verdict.exceeded.iter().map(DeletionRule::text).collect();
+        let rules: Vec<String> = verdict.exceeded.iter().map(ExceededDeletionRule::text).collect();
         let rules = rules.join("; ");
         let message = match verdict.deleted {
             0 => rules,
             deleted => format!("deletes {deleted} of {} objects: {rules}", verdict.of),
         };
-        findings.push(finding(PlanRule::DeletionBudget, FindingLevel::Error, None, message));
+        findings.push(finding(PlanFindingKind::DeletionBudget, FindingLevel::Error, None, message));
     }
     for field in &change.immutable_fields {
         let message = format!("{}; {}", field.rule, field.consequence.text());
         findings.push(finding(
-            PlanRule::ImmutableField,
+            PlanFindingKind::ImmutableField,
             FindingLevel::Error,
             Some(&field.object),
             message,
@@ -160,12 +160,12 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
     }
     for moved in &change.moved_sources {
         let message = format!("{} are not known: {}", moved.what, moved.reason);
-        findings.push(finding(PlanRule::NotCompared, FindingLevel::Error, None, message));
+        findings.push(finding(PlanFindingKind::NotCompared, FindingLevel::Error, None, message));
     }
     for missing in &change.missing_references {
         let object = Some(&missing.object);
         let level = FindingLevel::Error;
-        findings.push(finding(PlanRule::MissingReference, level, object, missing.text()));
+        findings.push(finding(PlanFindingKind::MissingReference, level, object, missing.text()));
     }
     for definition in &change.definitions {
         for loss in &definition.losses {
@@ -174,7 +174,12 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
                 false => FindingLevel::Warning,
             };
             let object = Some(&definition.object);
-            findings.push(finding(PlanRule::DefinitionChange, level, object, loss.text()));
+            findings.push(finding(
+                PlanFindingKind::CrdDefinitionChange,
+                level,
+                object,
+                loss.text(),
+            ));
         }
     }
     findings
@@ -184,44 +189,48 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
 fn not_compared(change: &ApplierChange) -> Option<(FindingLevel, String)> {
     let reason = change.message.as_deref().unwrap_or_default();
     let finding = match change.comparison {
-        ApplierComparison::Compared | ApplierComparison::New | ApplierComparison::Removed => {
+        ApplierComparisonStatus::Compared
+        | ApplierComparisonStatus::New
+        | ApplierComparisonStatus::Removed => {
             return None;
         }
-        ApplierComparison::HeadFailed if change.fails_alike => {
+        ApplierComparisonStatus::HeadFailed if change.fails_alike => {
             (FindingLevel::Warning, format!("cannot be rendered, as before: {reason}"))
         }
-        ApplierComparison::HeadFailed if change.fails_in_base => (
+        ApplierComparisonStatus::HeadFailed if change.fails_in_base => (
             FindingLevel::Error,
             format!("cannot be rendered, so what its change deletes is not known: {reason}"),
         ),
-        ApplierComparison::HeadFailed => {
+        ApplierComparisonStatus::HeadFailed => {
             (FindingLevel::Error, format!("cannot be rendered: {reason}"))
         }
-        ApplierComparison::HeadNotFetched if change.fails_alike => {
+        ApplierComparisonStatus::HeadNotFetched if change.fails_alike => {
             (FindingLevel::Warning, format!("is not known, as before: {reason}"))
         }
         // The fate of the applier's objects is unknown, so they may be deleted.
-        ApplierComparison::HeadNotFetched => (
+        ApplierComparisonStatus::HeadNotFetched => (
             FindingLevel::Error,
             format!("is not known in the head, so neither is what it deletes: {reason}"),
         ),
-        ApplierComparison::BaseNotFetched => (
+        ApplierComparisonStatus::BaseNotFetched => (
             FindingLevel::Error,
             format!("is not known in the base, so neither is what it deletes: {reason}"),
         ),
-        ApplierComparison::HeadUnknown => {
+        ApplierComparisonStatus::HeadUnknown => {
             (FindingLevel::Error, format!("was not found, and is not taken for removed: {reason}"))
         }
-        ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown
+        ApplierComparisonStatus::BaseFailed | ApplierComparisonStatus::BaseUnknown
             if change.not_compared.is_empty() =>
         {
             (FindingLevel::Warning, format!("is not known in the base: {reason}"))
         }
-        ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown => (
+        ApplierComparisonStatus::BaseFailed | ApplierComparisonStatus::BaseUnknown => (
             FindingLevel::Warning,
             format!("the base cannot be rendered, so the head is shown alone: {reason}"),
         ),
-        ApplierComparison::TooLarge => (FindingLevel::Error, format!("was not compared: {reason}")),
+        ApplierComparisonStatus::TooLarge => {
+            (FindingLevel::Error, format!("was not compared: {reason}"))
+        }
     };
     Some(finding)
 }

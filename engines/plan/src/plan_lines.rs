@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::change_plan::{
-    ApplierChange, ApplierComparison, ChangePlan, PlanObjectReference, UnknownRemoval,
+    ApplierChange, ApplierComparisonStatus, ChangePlan, PlanObjectReference, UnknownRemoval,
 };
 use crate::field_change::FieldChangeList;
 use crate::plan_finding::PlanFinding;
@@ -49,21 +49,23 @@ pub(crate) fn summary_text(plan: &ChangePlan) -> String {
 pub(crate) fn applier_summary(change: &ApplierChange) -> String {
     let left = change.removed.iter().filter(|it| it.left_in_cluster.is_some()).count();
     let comparison = match change.comparison {
-        ApplierComparison::Compared => "",
-        ApplierComparison::New => "new: ",
-        ApplierComparison::Removed if change.unknown_removal.is_some() => {
+        ApplierComparisonStatus::Compared => "",
+        ApplierComparisonStatus::New => "new: ",
+        ApplierComparisonStatus::Removed if change.unknown_removal.is_some() => {
             return "removed: its objects are not known".to_owned();
         }
-        ApplierComparison::Removed => "removed: ",
-        ApplierComparison::HeadFailed => return "cannot be rendered".to_owned(),
-        ApplierComparison::HeadNotFetched => return "not known in the head".to_owned(),
-        ApplierComparison::HeadUnknown => return "not found, not taken for removed".to_owned(),
-        ApplierComparison::BaseFailed
-        | ApplierComparison::BaseNotFetched
-        | ApplierComparison::BaseUnknown => {
+        ApplierComparisonStatus::Removed => "removed: ",
+        ApplierComparisonStatus::HeadFailed => return "cannot be rendered".to_owned(),
+        ApplierComparisonStatus::HeadNotFetched => return "not known in the head".to_owned(),
+        ApplierComparisonStatus::HeadUnknown => {
+            return "not found, not taken for removed".to_owned();
+        }
+        ApplierComparisonStatus::BaseFailed
+        | ApplierComparisonStatus::BaseNotFetched
+        | ApplierComparisonStatus::BaseUnknown => {
             return format!("{} not compared", change.not_compared.len());
         }
-        ApplierComparison::TooLarge => return "too large to be compared".to_owned(),
+        ApplierComparisonStatus::TooLarge => return "too large to be compared".to_owned(),
     };
     let counts = counted(&[
         (change.added.len(), "added"),

@@ -6,13 +6,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use apply::deletion_budget::{DeletedObject, PendingDeletion};
-use apply::generated_objects::GeneratedObjects;
+use apply::deletion_budget::{DeletedObject, DeletionToJudge};
+use apply::generated_config_maps_and_secrets::GeneratedConfigMapsAndSecrets;
 use objects::{Object, ObjectId};
 
-use crate::change_plan::{ApplierComparison, RemovedObject, UnknownRemoval};
-use crate::comparison::{ClusterObject, RenderingComparison};
-use crate::deletion_budget::{ApplierBudgets, BudgetVerdict, DeletionRule};
+use crate::change_plan::{ApplierComparisonStatus, RemovedObject, UnknownRemoval};
+use crate::deletion_budget::{
+    ApplierDeletionBudgetVerdict, ApplierDeletionBudgets, ExceededDeletionRule,
+};
+use crate::rendering_comparison::{ClusterObject, RenderingComparison};
 
 const SUSPENDED_APPLIER: &str = "the applier is suspended";
 const NO_PRUNE: &str = "the applier does not prune";
@@ -103,8 +105,8 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
     /// The deletions of each applier, compared with its budget.
     pub(crate) fn verdicts(
         &self,
-        budgets: &ApplierBudgets,
-    ) -> BTreeMap<&'i ObjectId, BudgetVerdict> {
+        budgets: &ApplierDeletionBudgets,
+    ) -> BTreeMap<&'i ObjectId, ApplierDeletionBudgetVerdict> {
         let mut deletions: BTreeMap<&'i ObjectId, ApplierDeletion<'i>> = BTreeMap::new();
         for (id, removals) in &self.by_applier {
             let RemovalEffect::DeletedBy(by) = removals.effect else { continue };
@@ -117,7 +119,9 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             deletion.of += recorded
                 .unwrap_or_else(|| self.comparison.base.objects(id).map_or(0, BTreeMap::len));
             let manifests = self.comparison.head.objects(id);
-            let generated = GeneratedObjects::among(manifests.into_iter().flat_map(BTreeMap::keys));
+            let generated = GeneratedConfigMapsAndSecrets::among(
+                manifests.into_iter().flat_map(BTreeMap::keys),
+            );
             let is_empty_build = self.is_empty_build(by);
             for removal in removals.objects.iter().filter(|it| !it.is_excluded) {
                 let is_here = removal.key.cluster.is_empty();
@@ -135,14 +139,15 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             .into_iter()
             .filter(|(_, it)| !(it.objects.is_empty() && it.unknown.is_empty()));
         let verdict = |by: &ObjectId, deletion: ApplierDeletion<'i>| {
-            let pending = PendingDeletion {
+            let pending = DeletionToJudge {
                 objects: deletion.objects.into_values().collect(),
                 of: deletion.of,
                 recent: Some(0),
                 is_empty_build: self.is_empty_build(by),
-                ..PendingDeletion::default()
+                ..DeletionToJudge::default()
             };
-            let mut verdict = BudgetVerdict::from(&budgets.judging(by).verdict(&pending));
+            let mut verdict =
+                ApplierDeletionBudgetVerdict::from(&budgets.judging(by).verdict(&pending));
             // The number of these objects is unknown, so no budget allows their deletion.
             verdict.exceeded.extend(unknown_objects_rule(&deletion.unknown));
             if budgets.limits_nothing(by) {
@@ -169,25 +174,27 @@ fn removal_effect<'i>(comparison: &RenderingComparison<'i>, id: &'i ObjectId) ->
         let base = comparison.base.applier(at);
         let head = comparison.head.applier(at);
         let parent = match (state, base, head) {
-            (Some(ApplierComparison::Compared), Some(base), Some(head))
+            (Some(ApplierComparisonStatus::Compared), Some(base), Some(head))
                 if base.target_cluster != head.target_cluster =>
             {
                 return RemovalEffect::LeftInCluster(OTHER_CLUSTER);
             }
-            (Some(ApplierComparison::Compared), _, Some(head)) => {
+            (Some(ApplierComparisonStatus::Compared), _, Some(head)) => {
                 return match (head.is_suspended, head.prunes) {
                     (true, _) => RemovalEffect::LeftInCluster(SUSPENDED_APPLIER),
                     (false, false) => RemovalEffect::LeftInCluster(NO_PRUNE),
                     (false, true) => RemovalEffect::DeletedBy(at),
                 };
             }
-            (Some(ApplierComparison::Removed), Some(base), _) if base.is_suspended => {
+            (Some(ApplierComparisonStatus::Removed), Some(base), _) if base.is_suspended => {
                 return RemovalEffect::LeftInCluster(SUSPENDED_APPLIER);
             }
-            (Some(ApplierComparison::Removed), Some(base), _) if !base.deletes_with_itself => {
+            (Some(ApplierComparisonStatus::Removed), Some(base), _)
+                if !base.deletes_with_itself =>
+            {
                 return RemovalEffect::LeftInCluster(KEPT_WITHOUT_APPLIER);
             }
-            (Some(ApplierComparison::Removed), Some(base), _) => base.parent.as_ref(),
+            (Some(ApplierComparisonStatus::Removed), Some(base), _) => base.parent.as_ref(),
             _ => return RemovalEffect::LeftInCluster(PARENT_UNKNOWN),
         };
         let Some(parent) = parent else { return RemovalEffect::LeftInCluster(NO_PARENT) };
@@ -227,9 +234,9 @@ struct ApplierDeletion<'i> {
 }
 
 /// The rule about a deletion of unknown objects; none if all objects are known.
-fn unknown_objects_rule(appliers: &[&ObjectId]) -> Option<DeletionRule> {
+fn unknown_objects_rule(appliers: &[&ObjectId]) -> Option<ExceededDeletionRule> {
     let applier = (*appliers.first()?).into();
-    Some(DeletionRule::UnknownObjects { applier, count: appliers.len() })
+    Some(ExceededDeletionRule::UnknownObjects { applier, count: appliers.len() })
 }
 
 /// Whether an object has an annotation to stay when its applier no longer has it.

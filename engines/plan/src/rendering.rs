@@ -1,5 +1,5 @@
 //! One side of a comparison: everything that a repository declares at a revision, rendered.
-//! Elsewhere: comparing two renderings (`comparison.rs`), reading the repository and rendering (the program).
+//! Elsewhere: comparing two renderings (`rendering_comparison.rs`), reading the repository and rendering (the program).
 
 use std::collections::BTreeMap;
 

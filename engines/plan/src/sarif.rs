@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::change_plan::{ChangePlan, PlanObjectReference};
-use crate::plan_finding::{PlanFinding, PlanRule};
+use crate::plan_finding::{PlanFinding, PlanFindingKind};
 use crate::untrusted_text::{clean_line, plain_name};
 
 /// The characters that are encoded in the path of a URI.
@@ -18,7 +18,7 @@ const URI_PATH_CHARACTERS: &AsciiSet =
 ///
 /// The fingerprint of a result depends on the rule, the applier and the object, but not on numbers in the message.
 pub fn sarif_log(plan: &ChangePlan) -> Value {
-    let rules = PlanRule::ALL
+    let rules = PlanFindingKind::ALL
         .map(|rule| json!({"id": rule.name(), "shortDescription": {"text": rule.description()}}));
     let results: Vec<Value> = plan.findings.iter().map(result).collect();
     json!({
@@ -48,7 +48,7 @@ fn result(finding: &PlanFinding) -> Value {
     let fingerprint = hex::encode(Sha256::digest(identity));
     let mut result = json!({
         "ruleId": finding.rule.name(),
-        "ruleIndex": PlanRule::ALL.iter().position(|rule| *rule == finding.rule),
+        "ruleIndex": PlanFindingKind::ALL.iter().position(|rule| *rule == finding.rule),
         "level": finding.level.name(),
         "message": {"text": format!("{prefix}{}", plain_message(&finding.message))},
         "partialFingerprints": {"planFinding/v1": fingerprint},

@@ -8,14 +8,14 @@ use objects::{Object, ObjectId};
 use serde_json::{Value, json};
 
 use crate::{
-    ApplierBudgets, ApplierComparison, ChangePlan, CompareOptions, HelmReleaseTarget,
-    MissingReference, PlanObjectReference, PlanRule, RenderedApplier, RepositoryRendering,
-    UnknownValue, compare, table_text,
+    ApplierComparisonStatus, ApplierDeletionBudgets, ChangePlan, HelmReleaseTarget,
+    MissingReference, PlanFindingKind, PlanObjectReference, RenderedApplier,
+    RenderingComparisonOptions, RepositoryRendering, UnknownValue, compare, table_text,
 };
 
-mod checks;
 mod formats;
-mod laws;
+mod plan_json;
+mod random_repositories;
 mod unknown_objects;
 
 fn object(api: &str, kind: &str, name: &str, fields: &Value) -> Object {
@@ -79,7 +79,11 @@ fn rendering(revision: &str, appliers: Vec<(&str, RenderedApplier)>) -> Reposito
 }
 
 fn plan(base: Vec<(&str, RenderedApplier)>, head: Vec<(&str, RenderedApplier)>) -> ChangePlan {
-    compare(&rendering("aaa", base), &rendering("bbb", head), &CompareOptions::default())
+    compare(
+        &rendering("aaa", base),
+        &rendering("bbb", head),
+        &RenderingComparisonOptions::default(),
+    )
 }
 
 /// What changes, a line each: `applier: sign object`.
@@ -87,7 +91,7 @@ fn lines(plan: &ChangePlan) -> Vec<String> {
     let mut lines = Vec::new();
     for change in &plan.appliers {
         let mut add = |line: String| lines.push(format!("{}: {line}", change.applier.name));
-        if change.comparison != ApplierComparison::Compared {
+        if change.comparison != ApplierComparisonStatus::Compared {
             add(format!("{:?}", change.comparison));
         }
         change.added.iter().for_each(|it| add(format!("+ {}", it.name)));
@@ -241,7 +245,7 @@ fn an_applier_below_one_that_fails_is_not_taken_for_removed() {
     assert_eq!(lines(&plan(base.clone(), head)), unknown);
     let mut head = rendering("bbb", vec![("root", applier(vec![declaration("middle")]))]);
     head.incomplete = Some("too many appliers".to_owned());
-    let partial = compare(&rendering("aaa", base), &head, &CompareOptions::default());
+    let partial = compare(&rendering("aaa", base), &head, &RenderingComparisonOptions::default());
     assert_eq!(lines(&partial), unknown);
     assert_eq!(messages(&partial)[0], "the head was not read to its end: too many appliers");
 }
@@ -353,8 +357,9 @@ fn a_kustomization_without_any_object_is_over_the_budget_however_few_it_had() {
             match_labels: std::collections::BTreeMap::new(),
         };
         let default = DeletionBudget { exempt: [exempt].into(), ..DeletionBudget::default() };
-        let budgets = ApplierBudgets { default, ..ApplierBudgets::default() };
-        let options = CompareOptions { budgets, ..CompareOptions::default() };
+        let budgets = ApplierDeletionBudgets { default, ..ApplierDeletionBudgets::default() };
+        let options =
+            RenderingComparisonOptions { budgets, ..RenderingComparisonOptions::default() };
         let names: Vec<String> = (0..12).map(|at| format!("m{at:02}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let [before, after] = [&names[..], &names[..count]]
@@ -420,7 +425,7 @@ fn a_reference_that_the_cluster_lacks_is_an_error_unless_it_was_missing_before()
     let new = plan(missing(&["old"]), missing(&["old", "new"]));
     let found: Vec<_> = new.findings.iter().map(|it| (it.rule, it.object.clone())).collect();
     let object = PlanObjectReference::from(&ObjectId::new("shop", "new", "", "ConfigMap"));
-    assert_eq!(found, [(PlanRule::MissingReference, Some(object))]);
+    assert_eq!(found, [(PlanFindingKind::MissingReference, Some(object))]);
     assert!(
         table_text(&new)
             .contains("! missing ConfigMap/shop/new: spec.postBuild.substituteFrom needs it")
@@ -438,7 +443,7 @@ fn the_version_of_a_chart_is_named_also_where_it_stays() {
         let id = ObjectId::new("shop", "web", "helm.toolkit.fluxcd.io", "HelmRelease");
         RepositoryRendering { appliers: [(id, release)].into(), ..RepositoryRendering::default() }
     };
-    let text = table_text(&compare(&side("1"), &side("2"), &CompareOptions::default()));
+    let text = table_text(&compare(&side("1"), &side("2"), &RenderingComparisonOptions::default()));
     assert!(text.contains("\n    source: web@1.2.3\n"), "{text}");
 }
 
@@ -470,9 +475,12 @@ fn an_applier_is_judged_by_its_own_budget_and_one_without_limits_by_none() {
     let head = rendering("bbb", vec![("apps", applier(maps(&many[..18])))]);
     let found = |budget: Option<Option<DeletionBudget>>| {
         let of_appliers = budget.map(|budget| (kustomization("apps"), budget)).into_iter();
-        let budgets =
-            ApplierBudgets { of_appliers: of_appliers.collect(), ..ApplierBudgets::default() };
-        let options = CompareOptions { budgets, ..CompareOptions::default() };
+        let budgets = ApplierDeletionBudgets {
+            of_appliers: of_appliers.collect(),
+            ..ApplierDeletionBudgets::default()
+        };
+        let options =
+            RenderingComparisonOptions { budgets, ..RenderingComparisonOptions::default() };
         compare(&base, &head, &options)
     };
     let strict = DeletionBudget { max_objects: 1, ..DeletionBudget::default() };
@@ -483,8 +491,8 @@ fn an_applier_is_judged_by_its_own_budget_and_one_without_limits_by_none() {
     );
     let head = rendering("bbb", vec![("apps", applier(maps(&["m00"])))]);
     let of_appliers = [(kustomization("apps"), None)].into();
-    let budgets = ApplierBudgets { of_appliers, ..ApplierBudgets::default() };
-    let options = CompareOptions { budgets, ..CompareOptions::default() };
+    let budgets = ApplierDeletionBudgets { of_appliers, ..ApplierDeletionBudgets::default() };
+    let options = RenderingComparisonOptions { budgets, ..RenderingComparisonOptions::default() };
     assert!(compare(&base, &head, &options).findings.is_empty(), "nothing is limited");
 }
 
@@ -494,7 +502,11 @@ fn only_the_appliers_of_a_namespace_are_listed_and_counted() {
     let head = rendering("bbb", vec![("apps", applier(maps(&["a", "b"])))]);
     let listed = |namespace: &str| {
         let namespace = Some(namespace.to_owned());
-        compare(&base, &head, &CompareOptions { namespace, ..CompareOptions::default() })
+        compare(
+            &base,
+            &head,
+            &RenderingComparisonOptions { namespace, ..RenderingComparisonOptions::default() },
+        )
     };
     assert_eq!(listed("flux-system").summary.added, 1);
     let other = listed("shop");

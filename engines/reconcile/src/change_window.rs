@@ -13,7 +13,7 @@ use crate::reconcile_schedule::{MAX_ENTRIES, MAX_LENGTH, entries};
 use crate::time::whole_seconds;
 use crate::{
     AnnotationCondition, ConditionStatus, DurationError, NextRunTrigger, RunOutcome, Time, WINDOW,
-    format_duration, parse_duration, reason,
+    condition_reason, format_duration, parse_duration,
 };
 
 /// The annotation with the windows in which an object may be applied.
@@ -207,18 +207,22 @@ impl ChangeWindowState {
             Self::Closed { next, windows, text } => {
                 let text = format!("outside the window '{windows}': {waiting} is pending; {text}");
                 let wake = NextRunTrigger { at: *next, ..NextRunTrigger::default() };
-                RunOutcome::Blocked(reason::WINDOW_CLOSED, text, wake)
+                RunOutcome::Blocked(condition_reason::WINDOW_CLOSED, text, wake)
             }
-            Self::Invalid { text } => RunOutcome::Stalled(reason::INVALID_WINDOW, text.clone()),
+            Self::Invalid { text } => {
+                RunOutcome::Stalled(condition_reason::INVALID_WINDOW, text.clone())
+            }
         })
     }
 
     /// The condition that shows this state in a status.
     pub fn mark(&self) -> AnnotationCondition {
         let (status, reason, text) = match self {
-            Self::Open { text, .. } => (ConditionStatus::True, reason::OPEN, text),
-            Self::Closed { text, .. } => (ConditionStatus::False, reason::CLOSED, text),
-            Self::Invalid { text } => (ConditionStatus::False, reason::INVALID_WINDOW, text),
+            Self::Open { text, .. } => (ConditionStatus::True, condition_reason::OPEN, text),
+            Self::Closed { text, .. } => (ConditionStatus::False, condition_reason::CLOSED, text),
+            Self::Invalid { text } => {
+                (ConditionStatus::False, condition_reason::INVALID_WINDOW, text)
+            }
         };
         AnnotationCondition { kind: WINDOW, status, reason, text: text.clone() }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ConditionReason, NextRunTrigger, RunOutcome, Time, reason, time};
+use crate::{ConditionReason, NextRunTrigger, RunOutcome, Time, condition_reason, time};
 
 /// Type of the condition that sums an object up.
 pub const READY: &str = "Ready";
@@ -279,7 +279,7 @@ impl<'a> StatusConditions<'a> {
             self.next.entry(was.kind.clone()).or_insert_with(|| was.clone());
         }
         if StatusCondition::is(self.before, READY, ConditionStatus::Unknown) {
-            self = self.put(READY, ConditionStatus::False, reason::SUSPENDED, text);
+            self = self.put(READY, ConditionStatus::False, condition_reason::SUSPENDED, text);
         }
         self.changed()
     }
@@ -293,7 +293,7 @@ impl<'a> StatusConditions<'a> {
 
     /// Derives `Ready`, `Reconciling` and `Stalled`, and returns all conditions in order.
     pub fn finish(self, outcome: &RunOutcome) -> Vec<StatusCondition> {
-        use reason::{PROGRESSING, PROGRESSING_WITH_RETRY};
+        use condition_reason::{PROGRESSING, PROGRESSING_WITH_RETRY};
         let why = outcome.reason();
         let text = outcome.text();
         let (ready, summed) = match outcome {
@@ -323,7 +323,7 @@ impl<'a> StatusConditions<'a> {
     fn with_progress(mut self) -> Self {
         let Some(text) = self.progress else { return self };
         self.next.remove(STALLED);
-        self.put(RECONCILING, ConditionStatus::True, reason::PROGRESSING, text)
+        self.put(RECONCILING, ConditionStatus::True, condition_reason::PROGRESSING, text)
     }
 
     fn in_order(self) -> Vec<StatusCondition> {

@@ -194,7 +194,7 @@ fn all_cycles(edges: &Edges) -> BTreeMap<Arc<ObjectKey>, usize> {
 }
 
 /// The state of a node in the search.
-struct ReachedNode {
+struct CycleSearchNode {
     /// How many nodes were reached before this one.
     at: usize,
     /// The earliest known node of the same cycle.
@@ -206,7 +206,7 @@ struct ReachedNode {
 /// Tarjan's search for strongly connected components. It does not recurse, because a graph can be as deep as it is large.
 #[derive(Default)]
 struct CycleSearch<'e> {
-    reached: BTreeMap<&'e ObjectKey, ReachedNode>,
+    reached: BTreeMap<&'e ObjectKey, CycleSearchNode>,
     open: Vec<&'e Arc<ObjectKey>>,
     cycles: BTreeMap<Arc<ObjectKey>, usize>,
 }
@@ -224,7 +224,7 @@ impl<'e> CycleSearch<'e> {
                         self.enter(next);
                         path.push((next, needs(next)));
                     }
-                    Some(ReachedNode { at, is_open: true, .. }) => {
+                    Some(CycleSearchNode { at, is_open: true, .. }) => {
                         let at = *at;
                         self.lead_back(node, at);
                     }
@@ -243,7 +243,7 @@ impl<'e> CycleSearch<'e> {
 
     fn enter(&mut self, node: &'e Arc<ObjectKey>) {
         let at = self.reached.len();
-        self.reached.insert(node, ReachedNode { at, first: at, is_open: true });
+        self.reached.insert(node, CycleSearchNode { at, first: at, is_open: true });
         self.open.push(node);
     }
 
@@ -255,7 +255,9 @@ impl<'e> CycleSearch<'e> {
 
     /// Called when all edges from a node were followed. Returns the earliest node that it leads back to.
     fn leave(&mut self, node: &ObjectKey) -> usize {
-        let Some(ReachedNode { at, first, .. }) = self.reached.get(node) else { return usize::MAX };
+        let Some(CycleSearchNode { at, first, .. }) = self.reached.get(node) else {
+            return usize::MAX;
+        };
         let at = *at;
         let first = *first;
         if first != at {

@@ -87,7 +87,7 @@ pub enum FreezeCalendarError {
 pub struct FreezeCalendar {
     schedules: Vec<ChangeWindows>,
     periods: Vec<FrozenPeriod>,
-    events: Option<ExpandedEvents>,
+    events: Option<ExpandedCalendarEvents>,
 }
 
 /// A period that ends before its last instant.
@@ -99,14 +99,14 @@ pub(crate) struct FrozenPeriod {
 
 /// The periods of the events between two times. Events outside of these times are not known.
 #[derive(Debug, Clone)]
-struct ExpandedEvents {
+struct ExpandedCalendarEvents {
     from: Time,
     to: Time,
     /// The periods in order. They do not overlap.
     periods: Vec<FrozenPeriod>,
 }
 
-impl ExpandedEvents {
+impl ExpandedCalendarEvents {
     /// The end of the period that contains `now`; `None` if no period does.
     fn end(&self, now: Time) -> Option<WindowEnd> {
         if now >= self.to {
@@ -158,13 +158,14 @@ impl FreezeCalendar {
         let from = whole_seconds(now);
         let to = from.saturating_add(EXPANSION_HORIZON).unwrap_or(Time::MAX);
         let periods = events.frozen(from, to)?;
-        Ok(Self { events: Some(ExpandedEvents { from, to, periods }), ..self })
+        Ok(Self { events: Some(ExpandedCalendarEvents { from, to, periods }), ..self })
     }
 
     /// Whether the events were expanded recently and for the time `now`. A calendar without events is always current.
     pub fn is_current(&self, now: Time) -> bool {
-        let is_lately =
-            |it: &ExpandedEvents| it.from <= now && now.duration_since(it.from) < EXPANSION_AGE;
+        let is_lately = |it: &ExpandedCalendarEvents| {
+            it.from <= now && now.duration_since(it.from) < EXPANSION_AGE
+        };
         self.events.as_ref().is_none_or(is_lately)
     }
 
@@ -302,7 +303,7 @@ impl FreezeHold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reason;
+    use crate::condition_reason;
 
     fn time(text: &str) -> Time {
         text.parse().unwrap()
@@ -504,11 +505,12 @@ mod tests {
     fn a_hold_says_what_waits_and_when_it_is_checked_again() {
         let recheck_at = time("2026-12-24T10:10:00Z");
         let text = "Freeze christmas until 2026-12-27T00:00:00Z".to_owned();
-        let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift: true, recheck_at };
+        let hold =
+            FreezeHold { reason: condition_reason::FROZEN, text, corrects_drift: true, recheck_at };
         let outcome = hold.outcome("revision 2");
         let said = "revision 2 waits: Freeze christmas until 2026-12-27T00:00:00Z";
         assert_eq!(outcome.text(), said);
-        assert_eq!(outcome.reason(), reason::FROZEN);
+        assert_eq!(outcome.reason(), condition_reason::FROZEN);
         assert_eq!(outcome.wake().and_then(NextRunTrigger::earliest), Some(recheck_at));
     }
 }

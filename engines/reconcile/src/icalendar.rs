@@ -14,8 +14,8 @@ mod recurrence;
 
 use jiff::tz::TimeZone;
 
-use self::content_line::{ContentLine, unfolded};
-use self::event::{CalendarEvent, EventLines, TimeZoneTable};
+use self::content_line::{ICalendarContentLine, unfolded};
+use self::event::{CalendarEvent, CalendarEventProperties, TimeZoneTable};
 use crate::Time;
 use crate::cron::time_zone;
 use crate::freeze_calendar::FrozenPeriod;
@@ -78,12 +78,12 @@ impl ICalendarError {
 
 /// Why a line is rejected.
 #[derive(Debug)]
-enum LineFault {
+enum ICalendarLineError {
     Broken(String),
     Unsupported(String),
 }
 
-impl LineFault {
+impl ICalendarLineError {
     /// A fault in a damaged text. An empty text is not shown in the message.
     fn broken(why: String, text: &str) -> Self {
         Self::Broken(with_text(why, text))
@@ -109,14 +109,14 @@ fn with_text(what: String, text: &str) -> String {
 }
 
 /// An expansion takes too many steps.
-struct TooManySteps;
+struct RecurrenceExpansionLimitExceeded;
 
 /// The remaining steps of an expansion.
-struct ExpansionSteps(u32);
+struct RecurrenceExpansionBudget(u32);
 
-impl ExpansionSteps {
-    fn take(&mut self) -> Result<(), TooManySteps> {
-        self.0 = self.0.checked_sub(1).ok_or(TooManySteps)?;
+impl RecurrenceExpansionBudget {
+    fn take(&mut self) -> Result<(), RecurrenceExpansionLimitExceeded> {
+        self.0 = self.0.checked_sub(1).ok_or(RecurrenceExpansionLimitExceeded)?;
         Ok(())
     }
 }
@@ -159,9 +159,9 @@ impl ICalendar {
             last = number;
             let wrong = || {
                 let why = "this is no line of an iCalendar file".to_owned();
-                LineFault::broken(why, &text).at(number)
+                ICalendarLineError::broken(why, &text).at(number)
             };
-            reader.take(ContentLine::parse(number, &text).ok_or_else(wrong)?)?;
+            reader.take(ICalendarContentLine::parse(number, &text).ok_or_else(wrong)?)?;
         }
         if !reader.open.is_empty() || !reader.has_calendar {
             let why = "`END:VCALENDAR` is missing: the file is incomplete".to_owned();
@@ -209,11 +209,11 @@ impl ICalendar {
         to: Time,
         steps: u32,
     ) -> Result<Vec<FrozenPeriod>, ICalendarError> {
-        let mut steps = ExpansionSteps(steps);
+        let mut steps = RecurrenceExpansionBudget(steps);
         let mut all = Vec::new();
         for event in &self.events {
             let frozen = event.frozen(from, to, &mut steps);
-            all.extend(frozen.map_err(|TooManySteps| {
+            all.extend(frozen.map_err(|RecurrenceExpansionLimitExceeded| {
                 ICalendarError::TooLarge(
                     "25000 dates in 400 days and since the begin of rules with COUNT",
                 )
@@ -233,10 +233,10 @@ impl ICalendar {
 }
 
 /// An event that is being read.
-struct OpenEvent {
+struct UnfinishedCalendarEvent {
     /// The number of the line with which the component begins.
     number: usize,
-    lines: EventLines,
+    lines: CalendarEventProperties,
 }
 
 /// A file that is being read.
@@ -245,12 +245,12 @@ struct ICalendarReader {
     /// The names of the components that are open, the outermost first.
     open: Vec<String>,
     has_calendar: bool,
-    event: Option<OpenEvent>,
+    event: Option<UnfinishedCalendarEvent>,
     read: ICalendar,
 }
 
 impl ICalendarReader {
-    fn take(&mut self, line: ContentLine) -> Result<(), ICalendarError> {
+    fn take(&mut self, line: ICalendarContentLine) -> Result<(), ICalendarError> {
         let number = line.number;
         let taken = match line.name.as_str() {
             "BEGIN" => self.begin(&line),
@@ -260,29 +260,32 @@ impl ICalendarReader {
         taken.map_err(|fault| fault.at(number))
     }
 
-    fn begin(&mut self, line: &ContentLine) -> Result<(), LineFault> {
+    fn begin(&mut self, line: &ICalendarContentLine) -> Result<(), ICalendarLineError> {
         let name = line.value.to_ascii_uppercase();
         match (self.open.len(), name.as_str()) {
             (0, "VCALENDAR") => self.has_calendar = true,
             (0, _) => {
                 let why = "the file does not begin with `BEGIN:VCALENDAR`".to_owned();
-                return Err(LineFault::broken(why, &line.text));
+                return Err(ICalendarLineError::broken(why, &line.text));
             }
             (1, "VEVENT") => {
                 self.read.has_component = true;
-                let event = OpenEvent { number: line.number, lines: EventLines::default() };
+                let event = UnfinishedCalendarEvent {
+                    number: line.number,
+                    lines: CalendarEventProperties::default(),
+                };
                 self.event = Some(event);
             }
             (_, "VCALENDAR" | "VEVENT") => {
                 let why = "it begins within another component".to_owned();
-                return Err(LineFault::broken(why, &line.text));
+                return Err(ICalendarLineError::broken(why, &line.text));
             }
             // The definition of a time zone is not used, because the IANA database has the zone of this name.
             (1, "VTIMEZONE") => self.read.has_component = true,
-            (1, _) => return Err(LineFault::unsupported("a component".to_owned(), &name)),
+            (1, _) => return Err(ICalendarLineError::unsupported("a component".to_owned(), &name)),
             (depth, _) if depth >= MAX_DEPTH => {
                 let why = "components are within each other too deeply".to_owned();
-                return Err(LineFault::broken(why, &line.text));
+                return Err(ICalendarLineError::broken(why, &line.text));
             }
             _ => {}
         }
@@ -290,16 +293,18 @@ impl ICalendarReader {
         Ok(())
     }
 
-    fn end(&mut self, line: &ContentLine) -> Result<(), ICalendarError> {
+    fn end(&mut self, line: &ICalendarContentLine) -> Result<(), ICalendarError> {
         let name = line.value.to_ascii_uppercase();
         if self.open.pop().as_deref() != Some(name.as_str()) {
             let why = "a component ends that has not begun".to_owned();
-            return Err(LineFault::broken(why, &line.text).at(line.number));
+            return Err(ICalendarLineError::broken(why, &line.text).at(line.number));
         }
         if self.open.len() != 1 {
             return Ok(());
         }
-        let Some(OpenEvent { number, lines }) = self.event.take() else { return Ok(()) };
+        let Some(UnfinishedCalendarEvent { number, lines }) = self.event.take() else {
+            return Ok(());
+        };
         let event = CalendarEvent::of(&lines, &mut self.zones).map_err(|fault| fault.at(number))?;
         if lines.is_cancelled() {
             return Ok(());
@@ -319,11 +324,11 @@ impl ICalendarReader {
         }
     }
 
-    fn property(&mut self, line: ContentLine) -> Result<(), LineFault> {
+    fn property(&mut self, line: ICalendarContentLine) -> Result<(), ICalendarLineError> {
         let is_known = match (self.open.len(), line.name.as_str()) {
             (0, _) => {
                 let why = "the file does not begin with `BEGIN:VCALENDAR`".to_owned();
-                return Err(LineFault::broken(why, &line.text));
+                return Err(ICalendarLineError::broken(why, &line.text));
             }
             (1, "CALSCALE") => line.value.eq_ignore_ascii_case("GREGORIAN"),
             (1, "VERSION") => line.value == "2.0",
@@ -337,7 +342,7 @@ impl ICalendarReader {
         };
         match is_known {
             true => Ok(()),
-            false => Err(LineFault::unsupported(line.name, &line.value)),
+            false => Err(ICalendarLineError::unsupported(line.name, &line.value)),
         }
     }
 }

@@ -15,18 +15,18 @@
 //! changing a cluster, timers, events and metrics (the program).
 
 mod change_window;
+pub mod condition_reason;
 mod conditions;
 mod correction_budget;
 mod cron;
 pub mod deletion_order;
 mod dependency_graph;
-pub mod depends_on;
 mod duration;
 mod freeze_calendar;
 mod icalendar;
+pub mod object_dependency;
 mod object_hold;
 mod object_key;
-pub mod reason;
 mod reconcile_loop;
 mod reconcile_schedule;
 mod refusal_retries;
@@ -42,6 +42,7 @@ pub mod time_json;
 pub use change_window::{
     BREAK_GLASS, ChangeWindowError, ChangeWindowState, ChangeWindows, WINDOW_ANNOTATION, WindowEnd,
 };
+pub use condition_reason::ConditionReason;
 pub use conditions::{
     AnnotationCondition, ConditionStatus, DELETION_HELD, FREEZE, HOLD, MARKERS_IGNORED, READY,
     RECONCILING, SCHEDULE, STALLED, StatusCondition, StatusConditions, WARNINGS, WAVE, WINDOW,
@@ -59,13 +60,12 @@ pub use object_hold::{
     may_end_suspension,
 };
 pub use object_key::ObjectKey;
-pub use reason::ConditionReason;
-pub use reconcile_loop::{AppliedObjectAction, Executor, PlanVerdict, ReconcilePlanner, drive};
+pub use reconcile_loop::{AppliedObjectAction, Executor, PlannerDecision, ReconcilePlanner, drive};
 pub use reconcile_schedule::{ReconcileSchedule, ReconcileScheduleError};
 pub use refusal_retries::RefusedAttempts;
 pub use removal_gate::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal};
 pub use requested_rollback::{
-    HistoryRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, ReleaseRollback,
+    REQUESTED_BY, REQUESTED_REASON, ROLLBACK, ReleaseHistoryRevision, ReleaseRollback,
     ReleaseRollbackProgress,
 };
 pub use requeue_delay::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout, seed};

@@ -5,11 +5,11 @@
 
 use std::fmt::{self, Debug};
 
-use crate::{NextRunTrigger, RunOutcome, reason};
+use crate::{NextRunTrigger, RunOutcome, condition_reason};
 
 /// The decision after one observation. It is plain data, so that it can be printed, compared and tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlanVerdict<S> {
+pub enum PlannerDecision<S> {
     /// Perform these steps in this order, then observe again. The list is never empty.
     Act(Vec<S>),
     /// There is nothing to do, for this reason.
@@ -29,11 +29,11 @@ pub trait ReconcilePlanner {
     /// Decides the next steps, or the outcome of the run.
     ///
     /// # Guarantees
-    /// Equal arguments give an equal verdict. A state that matches the desired state gives an outcome.
+    /// Equal arguments give an equal decision. A state that matches the desired state gives an outcome.
     fn plan(
         desired: &Self::DesiredState,
         observed: &Self::ObservedState,
-    ) -> PlanVerdict<Self::PlanStep>;
+    ) -> PlannerDecision<Self::PlanStep>;
 
     /// How many observations one run may make, at least one. After that the run counts as an endless loop.
     fn rounds(_desired: &Self::DesiredState) -> usize {
@@ -93,7 +93,7 @@ pub trait Executor<K: ReconcilePlanner>: Sync {
 ///
 /// # Guarantees
 /// No step is performed twice, and there are at most [`ReconcilePlanner::rounds`] observations. A run that would break either
-/// ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
+/// ends as `Failed` with [`condition_reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
 pub async fn drive<K: ReconcilePlanner>(
     desired: &K::DesiredState,
     executor: &impl Executor<K>,
@@ -102,8 +102,8 @@ pub async fn drive<K: ReconcilePlanner>(
     let rounds = K::rounds(desired).max(1);
     for _ in 0..rounds {
         let steps = match executor.observe(desired).await.map(|seen| K::plan(desired, &seen)) {
-            Ok(PlanVerdict::Act(steps)) => steps,
-            Ok(PlanVerdict::Outcome(outcome)) | Err(outcome) => return (done, outcome),
+            Ok(PlannerDecision::Act(steps)) => steps,
+            Ok(PlannerDecision::Outcome(outcome)) | Err(outcome) => return (done, outcome),
         };
         if steps.is_empty() {
             return (done, no_progress("the plan has no step and no result".into()));
@@ -122,7 +122,7 @@ pub async fn drive<K: ReconcilePlanner>(
 }
 
 fn no_progress(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::NO_PROGRESS, text, NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::NO_PROGRESS, text, NextRunTrigger::default())
 }
 
 #[cfg(test)]

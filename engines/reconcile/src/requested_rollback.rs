@@ -53,10 +53,10 @@ impl ReleaseRollback {
     /// rollback or to another operation.
     pub fn progress(
         &self,
-        history: impl IntoIterator<Item = HistoryRevision>,
+        history: impl IntoIterator<Item = ReleaseHistoryRevision>,
     ) -> ReleaseRollbackProgress {
         let mut newest: Option<i64> = None;
-        let mut next: Option<HistoryRevision> = None;
+        let mut next: Option<ReleaseHistoryRevision> = None;
         for made in history {
             newest = newest.max(Some(made.version));
             if made.version == self.from.saturating_add(1) {
@@ -90,7 +90,7 @@ pub enum ReleaseRollbackProgress {
 
 /// A revision in a history.
 #[derive(Debug, Clone, Copy)]
-pub struct HistoryRevision {
+pub struct ReleaseHistoryRevision {
     /// The number of the revision.
     pub version: i64,
     /// Whether a rollback made the revision.
@@ -99,7 +99,7 @@ pub struct HistoryRevision {
     pub is_failed: bool,
 }
 
-impl HistoryRevision {
+impl ReleaseHistoryRevision {
     /// Creates an entry from the fields in `status.history`.
     pub fn new(version: i64, status: &str, action: &str) -> Self {
         let is_failed = !matches!(status, "deployed" | "superseded");
@@ -149,7 +149,7 @@ mod tests {
                     json!({"version": version, "status": status, "action": action})
                 })
                 .collect();
-            asked.progress(HistoryRevision::listed(Some(&json!(history))))
+            asked.progress(ReleaseHistoryRevision::listed(Some(&json!(history))))
         };
         let before = (5, "superseded", "upgrade");
         assert_eq!(progress(&[(5, "deployed", "upgrade")]), ReleaseRollbackProgress::Requested);
@@ -167,7 +167,10 @@ mod tests {
         );
         assert_eq!(progress(&[later]), ReleaseRollbackProgress::Unknown);
         assert_eq!(progress(&[]), ReleaseRollbackProgress::Unknown);
-        assert_eq!(asked.progress(HistoryRevision::listed(None)), ReleaseRollbackProgress::Unknown);
+        assert_eq!(
+            asked.progress(ReleaseHistoryRevision::listed(None)),
+            ReleaseRollbackProgress::Unknown
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::{
     ChangeWindowState, DependencyGraph, FreezeHold, NextRunTrigger, ObjectKey, RunOutcome, Time,
-    reason,
+    condition_reason,
 };
 
 /// The facts about an object that the gate needs.
@@ -102,7 +102,7 @@ pub fn before_resolve(facts: &RunGateFacts) -> RunGate {
                 "dependency cycle: {}; remove one {what}",
                 DependencyGraph::cycle_text(path)
             );
-            RunGate::Outcome(RunOutcome::Stalled(reason::DEPENDENCY_CYCLE, text))
+            RunGate::Outcome(RunOutcome::Stalled(condition_reason::DEPENDENCY_CYCLE, text))
         }
         None if !facts.deleting => within_window(facts),
         Some(_) | None => RunGate::Open,
@@ -161,7 +161,11 @@ pub fn after_resolve(facts: &RunGateFacts, retry_at: Time) -> RunGate {
     }
     // Differs(flux): it names the first that is not ready; here all are, and each of them wakes.
     let wake = NextRunTrigger::on(on).and_at(retry_at);
-    RunGate::Outcome(RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, strings.join("; "), wake))
+    RunGate::Outcome(RunOutcome::Blocked(
+        condition_reason::DEPENDENCY_NOT_READY,
+        strings.join("; "),
+        wake,
+    ))
 }
 
 #[cfg(test)]
@@ -192,12 +196,16 @@ mod tests {
     fn cycle() -> RunGate {
         let text = "dependency cycle: Kustomization/infra/a → Kustomization/infra/b → \
                     Kustomization/infra/a; remove one dependsOn";
-        RunGate::Outcome(RunOutcome::Stalled(reason::DEPENDENCY_CYCLE, text.into()))
+        RunGate::Outcome(RunOutcome::Stalled(condition_reason::DEPENDENCY_CYCLE, text.into()))
     }
 
     fn blocked(text: &str, on: &[&str]) -> RunGate {
         let wake = NextRunTrigger::on(on.iter().map(|name| node(name))).and_at(retry_at());
-        RunGate::Outcome(RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text.into(), wake))
+        RunGate::Outcome(RunOutcome::Blocked(
+            condition_reason::DEPENDENCY_NOT_READY,
+            text.into(),
+            wake,
+        ))
     }
 
     #[test]
@@ -232,14 +240,14 @@ mod tests {
         assert_eq!(asked(&closed, None, false), RunGate::Closed);
         assert_eq!(asked(&closed, Some("revision 1"), true), RunGate::Open);
         let outcome = closed.as_ref().unwrap().outcome("revision 1").unwrap();
-        assert_eq!(outcome.reason(), reason::WINDOW_CLOSED);
+        assert_eq!(outcome.reason(), condition_reason::WINDOW_CLOSED);
         assert_eq!(asked(&closed, Some("revision 1"), false), RunGate::Outcome(outcome));
         for waiting in [None, Some("revision 1")] {
             let RunGate::Outcome(outcome) = asked(&state("never"), waiting, false) else {
                 panic!()
             };
             assert!(
-                matches!(outcome, RunOutcome::Stalled(reason::INVALID_WINDOW, _)),
+                matches!(outcome, RunOutcome::Stalled(condition_reason::INVALID_WINDOW, _)),
                 "{outcome:?}"
             );
         }
@@ -252,7 +260,8 @@ mod tests {
         let asked = |corrects_drift: bool, waiting: Option<&str>, deleting: bool| {
             let text = "Freeze christmas".to_owned();
             let recheck_at = retry_at();
-            let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift, recheck_at };
+            let hold =
+                FreezeHold { reason: condition_reason::FROZEN, text, corrects_drift, recheck_at };
             before_resolve(&RunGateFacts {
                 freeze: Some(Arc::new(hold)),
                 waiting: waiting.map(str::to_owned),
@@ -266,7 +275,7 @@ mod tests {
         for corrects_drift in [true, false] {
             let text = "revision 1 waits: Freeze christmas".to_owned();
             let wake = NextRunTrigger::at(retry_at());
-            let outcome = RunOutcome::Blocked(reason::FROZEN, text, wake);
+            let outcome = RunOutcome::Blocked(condition_reason::FROZEN, text, wake);
             let gate = asked(corrects_drift, Some("revision 1"), false);
             assert_eq!(gate, RunGate::Outcome(outcome));
         }

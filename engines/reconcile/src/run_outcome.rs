@@ -129,7 +129,7 @@ impl RunOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reason;
+    use crate::condition_reason;
 
     fn time(second: i64) -> Time {
         Time::from_second(second).unwrap()
@@ -138,11 +138,11 @@ mod tests {
     fn outcomes(wake: &NextRunTrigger) -> [RunOutcome; 5] {
         let text = String::from("text");
         [
-            RunOutcome::Settled(reason::SUCCEEDED, text.clone()),
-            RunOutcome::Running(reason::PROGRESSING, text.clone(), wake.clone()),
-            RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text.clone(), wake.clone()),
-            RunOutcome::Failed(reason::BUILD_FAILED, text.clone(), wake.clone()),
-            RunOutcome::Stalled(reason::INVALID_PATH, text),
+            RunOutcome::Settled(condition_reason::SUCCEEDED, text.clone()),
+            RunOutcome::Running(condition_reason::PROGRESSING, text.clone(), wake.clone()),
+            RunOutcome::Blocked(condition_reason::DEPENDENCY_NOT_READY, text.clone(), wake.clone()),
+            RunOutcome::Failed(condition_reason::BUILD_FAILED, text.clone(), wake.clone()),
+            RunOutcome::Stalled(condition_reason::INVALID_PATH, text),
         ]
     }
 

@@ -84,7 +84,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::reason;
+    use crate::condition_reason;
 
     fn upsert(history: &mut SnapshotHistory, digest: &str, second: i64, status: ConditionReason) {
         let at = Time::from_second(second).unwrap();
@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn one_digest_with_one_status_is_one_snapshot_and_the_newest_stands_first() {
         let mut history = SnapshotHistory::default();
-        upsert(&mut history, "a", 1, reason::RECONCILIATION_SUCCEEDED);
-        upsert(&mut history, "a", 2, reason::HEALTH_CHECK_FAILED);
-        upsert(&mut history, "b", 3, reason::RECONCILIATION_SUCCEEDED);
-        upsert(&mut history, "a", 4, reason::RECONCILIATION_SUCCEEDED);
+        upsert(&mut history, "a", 1, condition_reason::RECONCILIATION_SUCCEEDED);
+        upsert(&mut history, "a", 2, condition_reason::HEALTH_CHECK_FAILED);
+        upsert(&mut history, "b", 3, condition_reason::RECONCILIATION_SUCCEEDED);
+        upsert(&mut history, "a", 4, condition_reason::RECONCILIATION_SUCCEEDED);
         expect![[r#"
             a ReconciliationSucceeded 1..4 ×2 main@sha1:4
             b ReconciliationSucceeded 3..3 ×1 main@sha1:3
@@ -130,7 +130,12 @@ mod tests {
     fn the_oldest_of_six_snapshots_is_dropped() {
         let mut history = SnapshotHistory::default();
         for (second, digest) in ["a", "b", "c", "d", "e", "a", "f"].iter().enumerate() {
-            upsert(&mut history, digest, i64::try_from(second).unwrap(), reason::SUCCEEDED);
+            upsert(
+                &mut history,
+                digest,
+                i64::try_from(second).unwrap(),
+                condition_reason::SUCCEEDED,
+            );
         }
         let digests: Vec<_> = history.0.iter().map(|s| s.digest.as_str()).collect();
         assert_eq!(digests, ["f", "a", "e", "d", "c"]);
@@ -139,7 +144,12 @@ mod tests {
     #[test]
     fn the_json_is_that_of_flux() {
         let mut history = SnapshotHistory::default();
-        upsert(&mut history, "sha256:0a", 1_800_000_000, reason::RECONCILIATION_SUCCEEDED);
+        upsert(
+            &mut history,
+            "sha256:0a",
+            1_800_000_000,
+            condition_reason::RECONCILIATION_SUCCEEDED,
+        );
         let text = serde_json::to_string_pretty(&history).unwrap();
         expect![[r#"
             [

@@ -67,7 +67,7 @@ pub enum OperationOutcome {
 
 /// The records whose manifests show the changes of an operation.
 #[derive(Debug, Clone)]
-pub struct RevisionSpan {
+pub struct RecordsBeforeAndAfter {
     /// The record before.
     pub before: Option<Arc<ReleaseRecord>>,
     /// The record of the revision that the operation was to apply; none for a removal.
@@ -105,7 +105,7 @@ pub struct ReleaseAudit {
     /// When the operation ended.
     pub ended: Time,
     /// The records that show the changes; `None` if the operation changed no objects.
-    pub span: Option<RevisionSpan>,
+    pub span: Option<RecordsBeforeAndAfter>,
 }
 
 /// The audit of the operation whose journal belongs to a revision. If only its records are left to delete, it ends `now`.
@@ -164,7 +164,7 @@ fn span(
     record: &Arc<ReleaseRecord>,
     journal: &OperationJournal,
     base: Option<&Arc<ReleaseRecord>>,
-) -> Option<RevisionSpan> {
+) -> Option<RecordsBeforeAndAfter> {
     let tasks = operation::tasks(journal, record);
     let write =
         tasks.iter().position(|it| matches!(it, OperationTask::Apply | OperationTask::Delete))?;
@@ -179,10 +179,10 @@ fn span(
     let partial = failed_at == Some(write) || is_left;
     let record = Some(record.clone());
     Some(match journal.action.is_removal() {
-        true => RevisionSpan { before: record, after: None, adopted: Vec::new(), partial },
+        true => RecordsBeforeAndAfter { before: record, after: None, adopted: Vec::new(), partial },
         false => {
             let adopted = journal.adopted.clone();
-            RevisionSpan { before: base.cloned(), after: record, adopted, partial }
+            RecordsBeforeAndAfter { before: base.cloned(), after: record, adopted, partial }
         }
     })
 }

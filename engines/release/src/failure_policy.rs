@@ -7,8 +7,8 @@
 use crate::journal::OperationKind;
 use crate::release_decision::{ReleaseDecision, ReleaseState};
 use crate::release_snapshot::{ReleaseSnapshot, SnapshotAction, latest};
+use crate::release_spec::{ReleaseDesiredState, RemediationStrategy};
 use crate::revisions::ReleaseRevisions;
-use crate::settings::{ReleaseDesiredState, RemediationStrategy};
 use crate::status::HelmReleaseStatusFields;
 
 /// The failure policy of a release, in addition to the remediation in its spec.

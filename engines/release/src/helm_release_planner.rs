@@ -13,27 +13,27 @@ use std::collections::BTreeSet;
 
 use lifecycle::{DismissedLifecycleEvent, dismissed};
 use reconcile::{
-    ConditionStatus as Truth, NextRunTrigger, PlanVerdict, ReconcilePlanner, ReleaseRollback,
-    ReleaseRollbackProgress, RemovalCause, RunOutcome, Time, reason,
+    ConditionStatus as Truth, NextRunTrigger, PlannerDecision, ReconcilePlanner, ReleaseRollback,
+    ReleaseRollbackProgress, RemovalCause, RunOutcome, Time, condition_reason,
 };
 
+use crate::gated_release_change::{GatedReleaseChange, ReleaseChangeHold};
 use crate::journal::{OperationJournal, OperationKind};
 use crate::lifecycle_hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
 use crate::operation::{
-    self, ObservedLiveObjects, OperationNeed, OperationTask, RecordAndJournalWrite,
-    ReleaseRemovalScope, StepOutcome,
+    self, ObservedLiveObjects, OperationNextStep, OperationTask, RecordAndJournalWrite,
+    RemainingReleaseRemoval, StepOutcome,
 };
-use crate::operation_phase::{OperationPhase, PhaseHold};
-use crate::operation_status;
+use crate::operation_status_changes;
 use crate::record::{ReleaseRecord, RevisionStatus as Life};
 use crate::release_decision::{
     ReleaseDecision, ReleaseDrift, ReleaseState, ReleaseStateError, decide, state,
 };
 use crate::release_snapshot::{ReleaseSnapshot, SnapshotDigestError, SnapshotMatch, latest};
+use crate::release_spec::{DriftMode, ReleaseDesiredState};
 use crate::release_step::ReleaseStep;
-use crate::release_target::{TargetChange, change};
+use crate::release_target::{ReleaseTargetChange, change};
 use crate::revisions::{ReleaseRevision, ReleaseRevisions};
-use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::status::{self, HelmReleaseStatusFields, ReleaseReport};
 
 /// The observed state of a run.
@@ -50,7 +50,7 @@ pub struct ReleaseObservedState {
     pub revisions: ReleaseRevisions,
     /// The observations that an open operation needs according to [`operation::scope`].
     pub live: ObservedLiveObjects,
-    /// The drift of the deployed revision, if [`ObservationNeed::Drift`] requested it.
+    /// The drift of the deployed revision, if [`RequiredObservation::Drift`] requested it.
     pub drift: Option<ReleaseDrift>,
     /// Set while another client repeatedly undoes corrections, so that corrections are paused: the message about it, and the
     /// time of the next run.
@@ -99,7 +99,7 @@ impl RunProgress {
 
 /// The observations that a plan needs in addition to the revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ObservationNeed {
+pub enum RequiredObservation {
     /// No observations.
     Nothing,
     /// The observations for the open operation on the last revision.
@@ -126,14 +126,14 @@ pub fn need(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
-) -> ObservationNeed {
+) -> RequiredObservation {
     if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
-        return ObservationNeed::Operation(operation::scope(journal, &revision.record));
+        return RequiredObservation::Operation(operation::scope(journal, &revision.record));
     }
-    let status = operation_status::attempted(desired, status);
+    let status = operation_status_changes::attempted(desired, status);
     match state(desired, &status, revisions, None) {
-        Ok(ReleaseState::Unobserved) if !desired.deleted => ObservationNeed::Drift,
-        _ => ObservationNeed::Nothing,
+        Ok(ReleaseState::Unobserved) if !desired.deleted => RequiredObservation::Drift,
+        _ => RequiredObservation::Nothing,
     }
 }
 
@@ -150,7 +150,7 @@ pub fn is_under_way(
     let is_its =
         |journal: &OperationJournal| journal.owner == owner && journal.kube_context == kube_context;
     journal.filter(|(_, journal)| is_its(journal)).is_some_and(|(last, journal)| {
-        journal.is_open() || !operation_status::is_reported(status, &last.record, journal)
+        journal.is_open() || !operation_status_changes::is_reported(status, &last.record, journal)
     })
 }
 
@@ -180,7 +180,7 @@ impl ReconcilePlanner for HelmReleasePlanner {
     fn plan(
         desired: &ReleaseDesiredState,
         observed: &ReleaseObservedState,
-    ) -> PlanVerdict<ReleaseStep> {
+    ) -> PlannerDecision<ReleaseStep> {
         let run = DesiredAndObservedRelease { desired, observed };
         run.verdict().unwrap_or_else(|error| {
             let text = format!("Could not determine release state: {error}");
@@ -220,7 +220,7 @@ struct DesiredAndObservedRelease<'r> {
 }
 
 impl DesiredAndObservedRelease<'_> {
-    fn verdict(&self) -> Result<PlanVerdict<ReleaseStep>, ReleaseStateError> {
+    fn verdict(&self) -> Result<PlannerDecision<ReleaseStep>, ReleaseStateError> {
         let revisions = &self.observed.revisions;
         let is_readable = revisions.unreadable_last().is_none();
         if let Some((revision, journal)) = own(self.desired, revisions).filter(|_| is_readable) {
@@ -230,7 +230,11 @@ impl DesiredAndObservedRelease<'_> {
                 }
                 return Ok(self.under_way(&revision.record, journal)?);
             }
-            if !operation_status::is_reported(&self.observed.status, &revision.record, journal) {
+            if !operation_status_changes::is_reported(
+                &self.observed.status,
+                &revision.record,
+                journal,
+            ) {
                 return Ok(self.account(&revision.record, journal)?);
             }
         }
@@ -265,11 +269,11 @@ impl DesiredAndObservedRelease<'_> {
             return Ok(verdict);
         }
         let in_place = self.desired.spec.upgrade.in_place_chart_name_change;
-        if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
-            let held = self.held(OperationPhase::Replace(changed));
+        if let Some(changed) = changed.filter(|it| *it != ReleaseTargetChange::Chart || !in_place) {
+            let held = self.held(GatedReleaseChange::Replace(changed));
             return Ok(held.unwrap_or_else(|| self.removal(Some(changed))));
         }
-        let attempted = operation_status::attempted(self.desired, status);
+        let attempted = operation_status_changes::attempted(self.desired, status);
         if attempted != *status {
             // Requests are compared with the status before, so this run must not forget that there were any.
             return self.decided(&attempted);
@@ -278,10 +282,10 @@ impl DesiredAndObservedRelease<'_> {
     }
 
     /// The verdict for a suspended release: no operation begins.
-    fn suspended(&self) -> PlanVerdict<ReleaseStep> {
+    fn suspended(&self) -> PlannerDecision<ReleaseStep> {
         let text = "reconciliation is suspended".to_owned();
         let wake = NextRunTrigger::at(self.later(self.desired.interval));
-        PlanVerdict::Outcome(RunOutcome::Blocked(reason::SUSPENDED, text, wake))
+        PlannerDecision::Outcome(RunOutcome::Blocked(condition_reason::SUSPENDED, text, wake))
     }
 
     /// The revision that a user requests to roll back to. It must be in Helm's storage, with the same digest as in the status
@@ -333,22 +337,27 @@ impl DesiredAndObservedRelease<'_> {
     }
 
     /// A rollback that was requested and cannot begin is reported once.
-    fn refused(&self, asked: ReleaseRollback, why: &str) -> PlanVerdict<ReleaseStep> {
-        match operation_status::rollback_refused(self.desired, &self.observed.status, asked, why) {
-            Some(report) => PlanVerdict::Act(vec![self.tell(report)]),
+    fn refused(&self, asked: ReleaseRollback, why: &str) -> PlannerDecision<ReleaseStep> {
+        match operation_status_changes::rollback_refused(
+            self.desired,
+            &self.observed.status,
+            asked,
+            why,
+        ) {
+            Some(report) => PlannerDecision::Act(vec![self.tell(report)]),
             None => self.suspended(),
         }
     }
 
     /// Dismisses events of lifecycles that no operation waits for any more, whether an operation is open or not.
-    fn dismissal(&self, open: Option<&OperationJournal>) -> Option<PlanVerdict<ReleaseStep>> {
+    fn dismissal(&self, open: Option<&OperationJournal>) -> Option<PlannerDecision<ReleaseStep>> {
         let operation = open.map(|journal| journal.id.as_str());
         let answers = open.map_or(&[][..], |journal| journal.answers.as_slice());
         self.dismiss(dismissed(&self.observed.live.events, operation, answers))
     }
 
-    fn dismiss(&self, over: Vec<DismissedLifecycleEvent>) -> Option<PlanVerdict<ReleaseStep>> {
-        (!over.is_empty()).then(|| PlanVerdict::Act(vec![ReleaseStep::Dismiss(over)]))
+    fn dismiss(&self, over: Vec<DismissedLifecycleEvent>) -> Option<PlannerDecision<ReleaseStep>> {
+        (!over.is_empty()).then(|| PlannerDecision::Act(vec![ReleaseStep::Dismiss(over)]))
     }
 
     /// The outcome of a run that waits for a lifecycle.
@@ -358,23 +367,23 @@ impl DesiredAndObservedRelease<'_> {
     }
 
     /// The outcome of a run that must not begin an action, because it is unknown which lifecycles hold it.
-    fn unless_known(&self, action: OperationKind) -> Option<PlanVerdict<ReleaseStep>> {
+    fn unless_known(&self, action: OperationKind) -> Option<PlannerDecision<ReleaseStep>> {
         let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
         let wake = NextRunTrigger::on(self.desired.lifecycles.known_on.clone());
         let wake = wake.and_at(self.later(self.desired.retry));
-        Some(PlanVerdict::Outcome(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
+        Some(PlannerDecision::Outcome(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
     }
 
     /// The outcome of a run whose next phase is held by a gate; `None` if no gate holds it.
-    fn held(&self, phase: OperationPhase) -> Option<PlanVerdict<ReleaseStep>> {
+    fn held(&self, phase: GatedReleaseChange) -> Option<PlannerDecision<ReleaseStep>> {
         let held = self.desired.gates.hold(phase, self.observed.now)?;
         Some(self.resting_held(held))
     }
 
-    fn resting_held(&self, held: PhaseHold) -> PlanVerdict<ReleaseStep> {
+    fn resting_held(&self, held: ReleaseChangeHold) -> PlannerDecision<ReleaseStep> {
         let wake = NextRunTrigger::at(self.later(self.desired.interval));
         let wake = held.recheck_at.into_iter().fold(wake, NextRunTrigger::and_at);
-        PlanVerdict::Outcome(RunOutcome::Blocked(held.reason, held.subject, wake))
+        PlannerDecision::Outcome(RunOutcome::Blocked(held.reason, held.subject, wake))
     }
 
     /// Writes the status and its consequences. Even in the middle of a run, it does not report a release as Ready while an
@@ -384,9 +393,13 @@ impl DesiredAndObservedRelease<'_> {
         ReleaseStep::Tell(Box::new(ReleaseReport { contested, ..report }))
     }
 
-    fn failed(&self, why: reconcile::ConditionReason, text: String) -> PlanVerdict<ReleaseStep> {
+    fn failed(
+        &self,
+        why: reconcile::ConditionReason,
+        text: String,
+    ) -> PlannerDecision<ReleaseStep> {
         let at = self.later(self.desired.retry);
-        PlanVerdict::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(at)))
+        PlannerDecision::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(at)))
     }
 
     fn later(&self, by: std::time::Duration) -> Time {
@@ -398,7 +411,7 @@ impl DesiredAndObservedRelease<'_> {
         &self,
         record: &ReleaseRecord,
         journal: &OperationJournal,
-    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+    ) -> Result<PlannerDecision<ReleaseStep>, SnapshotDigestError> {
         let ReleaseObservedState { revisions, live, outcome, now, status, .. } = self.observed;
         let is_purge = operation::present(journal, record) == Some(OperationTask::Purge);
         if is_purge && !journal.accounted {
@@ -409,7 +422,7 @@ impl DesiredAndObservedRelease<'_> {
             let changes = Vec::new();
             let others = Vec::new();
             let write = RecordAndJournalWrite { version, changes, others, journal };
-            return Ok(PlanVerdict::Act(vec![ReleaseStep::Write(Box::new(write))]));
+            return Ok(PlannerDecision::Act(vec![ReleaseStep::Write(Box::new(write))]));
         }
         let is_held =
             matches!(operation::present(journal, record), Some(OperationTask::Hold { .. }));
@@ -421,10 +434,10 @@ impl DesiredAndObservedRelease<'_> {
         let stop = stop.as_deref();
         let next = operation::next(journal, record, revisions, live, outcome.as_ref(), stop, *now);
         Ok(match next {
-            OperationNeed::Do(step) => PlanVerdict::Act(vec![step]),
-            OperationNeed::Wait(_, wake) => {
+            OperationNextStep::Do(step) => PlannerDecision::Act(vec![step]),
+            OperationNextStep::Wait(_, wake) => {
                 let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
-                let text = operation_status::running_text(journal.action, timeout);
+                let text = operation_status_changes::running_text(journal.action, timeout);
                 // A remediation or a test must not hide the outcome of the operation before it.
                 let run_outcome = match status.summary(self.desired) {
                     Some(said) if journal.action.is_remediation() => {
@@ -433,11 +446,11 @@ impl DesiredAndObservedRelease<'_> {
                     Some(said) if journal.action == OperationKind::Test => {
                         RunOutcome::Running(said.reason, said.text, wake)
                     }
-                    _ => RunOutcome::Running(reason::PROGRESSING, text, wake),
+                    _ => RunOutcome::Running(condition_reason::PROGRESSING, text, wake),
                 };
-                PlanVerdict::Outcome(run_outcome)
+                PlannerDecision::Outcome(run_outcome)
             }
-            OperationNeed::Held(text, until) => PlanVerdict::Outcome(
+            OperationNextStep::Held(text, until) => PlannerDecision::Outcome(
                 match (status.summary(self.desired), self.awaiting(text, until)) {
                     (Some(said), RunOutcome::Running(_, text, wake))
                         if journal.action.is_remediation() =>
@@ -447,7 +460,7 @@ impl DesiredAndObservedRelease<'_> {
                     (_, run_outcome) => run_outcome,
                 },
             ),
-            OperationNeed::Blind => {
+            OperationNextStep::Blind => {
                 let text = format!("not observed: {}", record.full_name());
                 self.failed(status::RECONCILE_ERROR, text)
             }
@@ -491,19 +504,20 @@ impl DesiredAndObservedRelease<'_> {
         &self,
         record: &ReleaseRecord,
         journal: &OperationJournal,
-    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+    ) -> Result<PlannerDecision<ReleaseStep>, SnapshotDigestError> {
         let ReleaseObservedState { revisions, status, .. } = self.observed;
-        let report = operation_status::ended(self.desired, status, revisions, record, journal)?;
-        let is_seen = operation_status::is_reported(&report.status, record, journal);
+        let report =
+            operation_status_changes::ended(self.desired, status, revisions, record, journal)?;
+        let is_seen = operation_status_changes::is_reported(&report.status, record, journal);
         let report_step = self.tell(report);
-        Ok(PlanVerdict::Act(match is_seen {
+        Ok(PlannerDecision::Act(match is_seen {
             true => vec![report_step],
             false => vec![report_step, accounted(record, journal)],
         }))
     }
 
     /// Removes the release that the status knows, because the HelmRelease is deleted or another release replaces it.
-    fn removal(&self, changed: Option<TargetChange>) -> PlanVerdict<ReleaseStep> {
+    fn removal(&self, changed: Option<ReleaseTargetChange>) -> PlannerDecision<ReleaseStep> {
         if let Some(verdict) = self.dismissal(None) {
             return verdict;
         }
@@ -514,7 +528,7 @@ impl DesiredAndObservedRelease<'_> {
         if let Some((last, known)) =
             last.zip(known).filter(|(last, known)| self.is_another(last, known))
         {
-            return PlanVerdict::Act(vec![self.tell(operation_status::left(
+            return PlannerDecision::Act(vec![self.tell(operation_status_changes::left(
                 status,
                 &last.record,
                 known,
@@ -523,10 +537,10 @@ impl DesiredAndObservedRelease<'_> {
         let name = &self.desired.spec.target.name;
         let keep = self.desired.spec.uninstall.keep_history;
         let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
-        if let Some(ReleaseRemovalScope::Purge(versions)) = left {
-            return PlanVerdict::Act(vec![ReleaseStep::Purge { versions }]);
+        if let Some(RemainingReleaseRemoval::Purge(versions)) = left {
+            return PlannerDecision::Act(vec![ReleaseStep::Purge { versions }]);
         }
-        if let (Some(ReleaseRemovalScope::Run), Some(last)) = (left, revisions.last()) {
+        if let (Some(RemainingReleaseRemoval::Run), Some(last)) = (left, revisions.last()) {
             if ran.ended.contains(&OperationKind::Uninstall) {
                 // The uninstallation failed in this run.
                 let said = status.summary(self.desired);
@@ -539,15 +553,15 @@ impl DesiredAndObservedRelease<'_> {
             return unknown.unwrap_or_else(|| self.begin_removal(&last.record, cause, status));
         }
         match changed {
-            Some(_) => PlanVerdict::Act(vec![
-                self.tell(ReleaseReport::of(operation_status::forgotten(status))),
+            Some(_) => PlannerDecision::Act(vec![
+                self.tell(ReleaseReport::of(operation_status_changes::forgotten(status))),
             ]),
             None => {
                 let text = known.map_or_else(
                     || "there is no release to uninstall".to_owned(),
                     |known| format!("Release {} is uninstalled", known.full_name()),
                 );
-                PlanVerdict::Outcome(RunOutcome::Settled(status::UNINSTALL_SUCCEEDED, text))
+                PlannerDecision::Outcome(RunOutcome::Settled(status::UNINSTALL_SUCCEEDED, text))
             }
         }
     }
@@ -572,7 +586,7 @@ impl DesiredAndObservedRelease<'_> {
     fn decided(
         &self,
         status: &HelmReleaseStatusFields,
-    ) -> Result<PlanVerdict<ReleaseStep>, ReleaseStateError> {
+    ) -> Result<PlannerDecision<ReleaseStep>, ReleaseStateError> {
         let ReleaseObservedState { revisions, drift, .. } = self.observed;
         let desired = self.desired;
         let forced = desired.requests.forces(&self.observed.status);
@@ -584,8 +598,8 @@ impl DesiredAndObservedRelease<'_> {
         }
         let state = state(desired, status, revisions, drift.as_ref())?;
         if let Some(record) = self.adoptable(&state, status, forced)? {
-            let report = operation_status::adopted(desired, status, record)?;
-            return Ok(PlanVerdict::Act(vec![self.tell(report)]));
+            let report = operation_status_changes::adopted(desired, status, record)?;
+            return Ok(PlannerDecision::Act(vec![self.tell(report)]));
         }
         let is_uncounted = self.uncounted(&state);
         let decision = match is_uncounted && desired.failures.quarantine.is_none() {
@@ -601,7 +615,7 @@ impl DesiredAndObservedRelease<'_> {
             return Ok(verdict);
         }
         if let Some(held) =
-            OperationPhase::of(&decision, desired).and_then(|phase| self.held(phase))
+            GatedReleaseChange::of(&decision, desired).and_then(|phase| self.held(phase))
         {
             return Ok(held);
         }
@@ -615,11 +629,11 @@ impl DesiredAndObservedRelease<'_> {
                 let text = "the cluster was not compared with the release".to_owned();
                 self.failed(status::RECONCILE_ERROR, text)
             }
-            ReleaseDecision::Exhausted => PlanVerdict::Outcome(self.exhausted(status)),
+            ReleaseDecision::Exhausted => PlannerDecision::Outcome(self.exhausted(status)),
             ReleaseDecision::NoRollbackTarget => {
                 let text = "Failed to perform remediation: missing target release for rollback: \
                             cannot remediate failed release";
-                PlanVerdict::Outcome(RunOutcome::Stalled(
+                PlannerDecision::Outcome(RunOutcome::Stalled(
                     status::MISSING_ROLLBACK_TARGET,
                     text.to_owned(),
                 ))
@@ -627,7 +641,7 @@ impl DesiredAndObservedRelease<'_> {
             ReleaseDecision::Quarantined => {
                 let is_in_sync = matches!(state, ReleaseState::InSync);
                 self.quarantined(status, is_in_sync)
-                    .unwrap_or_else(|| PlanVerdict::Outcome(self.exhausted(status)))
+                    .unwrap_or_else(|| PlannerDecision::Outcome(self.exhausted(status)))
             }
             ReleaseDecision::Unlock(life) => match self.being_removed() {
                 Some(outcome) => outcome,
@@ -643,7 +657,7 @@ impl DesiredAndObservedRelease<'_> {
                     if let Some((last, journal)) = own(desired, revisions)
                         && !journal.accounted
                     {
-                        return Ok(PlanVerdict::Act(vec![accounted(&last.record, journal)]));
+                        return Ok(PlannerDecision::Act(vec![accounted(&last.record, journal)]));
                     }
                     status.history.clear();
                 }
@@ -703,7 +717,7 @@ impl DesiredAndObservedRelease<'_> {
         state: &ReleaseState,
         decision: &ReleaseDecision,
         status: &HelmReleaseStatusFields,
-    ) -> Option<PlanVerdict<ReleaseStep>> {
+    ) -> Option<PlannerDecision<ReleaseStep>> {
         let ReleaseDecision::Begin(action, _) = decision else { return None };
         let ran = &self.observed.ran;
         let retry = self.desired.active(status).and_then(|active| active.retry);
@@ -711,7 +725,7 @@ impl DesiredAndObservedRelease<'_> {
         let default = || (status::RECONCILE_ERROR, "the release has failed".to_owned());
         let resting = |at| {
             let (why, text) = said().unwrap_or_else(default);
-            Some(PlanVerdict::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(at))))
+            Some(PlannerDecision::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(at))))
         };
         if ran.failed_early {
             return resting(self.later(retry.unwrap_or(self.desired.retry)));
@@ -752,19 +766,19 @@ impl DesiredAndObservedRelease<'_> {
         &self,
         status: &HelmReleaseStatusFields,
         is_in_sync: bool,
-    ) -> Option<PlanVerdict<ReleaseStep>> {
+    ) -> Option<PlannerDecision<ReleaseStep>> {
         let text = self.desired.failures.quarantine.as_ref()?.text.clone();
         if is_in_sync && self.desired.spec.drift != DriftMode::Disabled {
-            let settled = operation_status::without_drift(self.desired, status);
+            let settled = operation_status_changes::without_drift(self.desired, status);
             if settled.drifted != self.observed.status.drifted {
-                return Some(PlanVerdict::Act(vec![self.tell(ReleaseReport::of(settled))]));
+                return Some(PlannerDecision::Act(vec![self.tell(ReleaseReport::of(settled))]));
             }
         }
-        Some(PlanVerdict::Outcome(RunOutcome::Stalled(reason::QUARANTINED, text)))
+        Some(PlannerDecision::Outcome(RunOutcome::Stalled(condition_reason::QUARANTINED, text)))
     }
 
     /// The verdict after a remediation in this run. The next run continues, unless the allowed attempts are used up.
-    fn after_remediation(&self, status: &HelmReleaseStatusFields) -> PlanVerdict<ReleaseStep> {
+    fn after_remediation(&self, status: &HelmReleaseStatusFields) -> PlannerDecision<ReleaseStep> {
         if let Some(verdict) = self.quarantined(status, false) {
             return verdict;
         }
@@ -773,23 +787,27 @@ impl DesiredAndObservedRelease<'_> {
             // After an upgrade was remediated by a removal, inputs that will be quarantined are not installed again.
             let goes_on = active.retry.is_some()
                 || active.is_upgrade
-                    && active.strategy() == crate::settings::RemediationStrategy::Uninstall
+                    && active.strategy() == crate::release_spec::RemediationStrategy::Uninstall
                     && !self.desired.failures.quarantines;
             active.is_exhausted() && !goes_on
         });
         if is_over {
-            return PlanVerdict::Outcome(self.exhausted(status));
+            return PlannerDecision::Outcome(self.exhausted(status));
         }
         let wait = active.and_then(|active| active.retry).unwrap_or(self.desired.retry);
         let said = status.summary(self.desired).map(|said| (said.reason, said.text));
         let (why, text) =
             said.unwrap_or_else(|| (status::RECONCILE_ERROR, "the release was undone".to_owned()));
-        PlanVerdict::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(self.later(wait))))
+        PlannerDecision::Outcome(RunOutcome::Failed(
+            why,
+            text,
+            NextRunTrigger::at(self.later(wait)),
+        ))
     }
 
     /// The outcome of a run while another client may still be uninstalling the release. It waits for the uninstall timeout of
     /// the spec.
-    fn being_removed(&self) -> Option<PlanVerdict<ReleaseStep>> {
+    fn being_removed(&self) -> Option<PlannerDecision<ReleaseStep>> {
         let last = self.observed.revisions.last().filter(|last| last.journal.is_none())?;
         let record = last.record.as_ref();
         let began =
@@ -802,7 +820,7 @@ impl DesiredAndObservedRelease<'_> {
                  interrupted, and the release is upgraded",
                 record.full_name()
             );
-            PlanVerdict::Outcome(RunOutcome::Blocked(status::PENDING_RELEASE, text, NextRunTrigger::at(until)))
+            PlannerDecision::Outcome(RunOutcome::Blocked(status::PENDING_RELEASE, text, NextRunTrigger::at(until)))
         })
     }
 
@@ -810,15 +828,18 @@ impl DesiredAndObservedRelease<'_> {
         &self,
         status: &HelmReleaseStatusFields,
         life: &Life,
-    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+    ) -> Result<PlannerDecision<ReleaseStep>, SnapshotDigestError> {
         let Some(last) = self.observed.revisions.last() else {
             return Ok(self.verdict_of_status(status, false));
         };
         let (report, description) =
-            operation_status::unlocked(self.desired, status, &last.record, life)?;
+            operation_status_changes::unlocked(self.desired, status, &last.record, life)?;
         let version = last.record.version;
         // The status is written first. After a crash in between, both steps are repeated and the status becomes true.
-        Ok(PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Unlock { version, description }]))
+        Ok(PlannerDecision::Act(vec![
+            self.tell(report),
+            ReleaseStep::Unlock { version, description },
+        ]))
     }
 
     fn drift(
@@ -826,30 +847,34 @@ impl DesiredAndObservedRelease<'_> {
         status: &HelmReleaseStatusFields,
         digest: String,
         found: &str,
-    ) -> PlanVerdict<ReleaseStep> {
-        let report = operation_status::drifted(self.desired, status, found);
+    ) -> PlannerDecision<ReleaseStep> {
+        let report = operation_status_changes::drifted(self.desired, status, found);
         let is_reported = report.status == self.observed.status;
         let is_enabled = self.desired.spec.drift == DriftMode::Enabled;
         if is_enabled && self.observed.ran.corrected {
             if let Some(faults) = self.uncorrected() {
-                let text = operation_status::correction_failed(status, faults);
+                let text = operation_status_changes::correction_failed(status, faults);
                 return self.failed(status::DRIFT_CORRECTION_FAILED, text);
             }
             // Another client undoes the correction at once.
             let wake = NextRunTrigger::at(self.later(self.desired.retry));
             let text = "correcting cluster drift".to_owned();
-            return PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake));
+            return PlannerDecision::Outcome(RunOutcome::Running(
+                condition_reason::PROGRESSING,
+                text,
+                wake,
+            ));
         }
         if !is_enabled {
             return match is_reported {
                 true => self
                     .quarantined(status, false)
                     .unwrap_or_else(|| self.verdict_of_status(status, false)),
-                false => PlanVerdict::Act(vec![self.tell(report)]),
+                false => PlannerDecision::Act(vec![self.tell(report)]),
             };
         }
         let version = self.observed.revisions.last().map_or(0, |last| last.record.version);
-        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::CorrectDrift { version, digest }])
+        PlannerDecision::Act(vec![self.tell(report), ReleaseStep::CorrectDrift { version, digest }])
     }
 
     /// Why not all objects could be corrected in this run.
@@ -862,11 +887,14 @@ impl DesiredAndObservedRelease<'_> {
     }
 
     /// Changes the verdict for a release with a contested object, because such a release is not in its desired state.
-    fn unless_contested(&self, verdict: PlanVerdict<ReleaseStep>) -> PlanVerdict<ReleaseStep> {
+    fn unless_contested(
+        &self,
+        verdict: PlannerDecision<ReleaseStep>,
+    ) -> PlannerDecision<ReleaseStep> {
         match (&self.observed.contested, &verdict) {
-            (Some((text, at)), PlanVerdict::Outcome(RunOutcome::Settled(..))) => {
-                PlanVerdict::Outcome(RunOutcome::Failed(
-                    reason::CONTESTED,
+            (Some((text, at)), PlannerDecision::Outcome(RunOutcome::Settled(..))) => {
+                PlannerDecision::Outcome(RunOutcome::Failed(
+                    condition_reason::CONTESTED,
                     text.clone(),
                     NextRunTrigger::at(*at),
                 ))
@@ -880,17 +908,17 @@ impl DesiredAndObservedRelease<'_> {
         &self,
         status: &HelmReleaseStatusFields,
         is_in_sync: bool,
-    ) -> PlanVerdict<ReleaseStep> {
-        let settled = operation_status::settled(self.desired, status, is_in_sync);
+    ) -> PlannerDecision<ReleaseStep> {
+        let settled = operation_status_changes::settled(self.desired, status, is_in_sync);
         if settled != self.observed.status {
-            return PlanVerdict::Act(vec![self.tell(ReleaseReport::of(settled))]);
+            return PlannerDecision::Act(vec![self.tell(ReleaseReport::of(settled))]);
         }
         let wake = || NextRunTrigger::at(self.later(self.desired.interval));
-        PlanVerdict::Outcome(match status.summary(self.desired) {
+        PlannerDecision::Outcome(match status.summary(self.desired) {
             Some(said) if said.status == Truth::True => RunOutcome::Settled(said.reason, said.text),
             Some(said) => RunOutcome::Failed(said.reason, said.text, wake()),
             None => RunOutcome::Settled(
-                reason::SUCCEEDED,
+                condition_reason::SUCCEEDED,
                 "the release is as the HelmRelease says".to_owned(),
             ),
         })

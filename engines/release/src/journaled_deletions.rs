@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::journal::OperationKind;
     use crate::revisions::ReleaseRevision;
-    use crate::testing::record;
+    use crate::simulated_cluster::record;
 
     fn now() -> Time {
         Time::from_second(1_800_000_000).unwrap()

@@ -52,38 +52,38 @@
 
 pub mod audit;
 pub mod failure_policy;
+pub mod gated_release_change;
 pub mod helm_release_planner;
 pub mod journal;
 pub mod journaled_deletions;
 pub mod lifecycle_hold;
 pub mod operation;
 pub mod operation_origin;
-pub mod operation_phase;
-pub mod operation_status;
+pub mod operation_status_changes;
 pub mod planned_operation;
 pub mod record;
 pub mod release_decision;
 pub mod release_snapshot;
+pub mod release_spec;
 pub mod release_step;
 pub mod release_target;
 pub mod removal_order;
 pub mod revisions;
-pub mod settings;
+#[cfg(test)]
+mod simulated_cluster;
 pub mod status;
 pub mod storage;
-#[cfg(test)]
-mod testing;
 
 use reconcile::time_json;
 
 pub use helm_release_planner::{
-    HelmReleasePlanner, ObservationNeed, ReleaseObservedState, RunProgress, need, released,
+    HelmReleasePlanner, ReleaseObservedState, RequiredObservation, RunProgress, need, released,
 };
 pub use journal::{OperationJournal, OperationKind};
 pub use operation_origin::OperationOrigin;
 pub use planned_operation::PlannedOperation;
 pub use record::ReleaseRecord;
 pub use release_snapshot::ReleaseSnapshot;
+pub use release_spec::{ReleaseDesiredState, ReleaseSpec};
 pub use release_step::ReleaseStep;
 pub use revisions::{BrokenReleaseRevision, ReleaseRevision, ReleaseRevisions};
-pub use settings::{ReleaseDesiredState, ReleaseSpec};

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeSet;
 
-use lifecycle::{EventRevision, HoldingLifecycle, LifecycleHoldPhase};
+use lifecycle::{HoldingLifecycle, LifecycleHoldPhase, ReleaseOrSourceRevision};
 use reconcile::{ConditionReason, ObjectKey};
 use sha2::{Digest as _, Sha256};
 
 use crate::journal::OperationKind;
 use crate::record::ReleaseRecord;
-use crate::settings::ReleaseDesiredState;
+use crate::release_spec::ReleaseDesiredState;
 use crate::status::HelmReleaseStatusFields;
 
 /// The condition reason while a release waits for a lifecycle.
@@ -75,9 +75,9 @@ impl ReleaseLifecycles {
 }
 
 /// A revision as events name it.
-pub(crate) fn revision_of(record: &ReleaseRecord) -> EventRevision {
+pub(crate) fn revision_of(record: &ReleaseRecord) -> ReleaseOrSourceRevision {
     let metadata = record.metadata().cloned().unwrap_or_default();
-    EventRevision {
+    ReleaseOrSourceRevision {
         revision: record.version.to_string(),
         chart_name: metadata.name,
         chart_version: metadata.version,

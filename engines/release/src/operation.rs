@@ -12,13 +12,13 @@
 //!
 //! Here: the tasks ([`tasks`]) and advancing from one to the next. Below: the next step of the present task
 //! (`operation/next_step.rs`), how an operation fails (`operation/failure.rs`), the number of a new revision
-//! (`operation/revision_placement.rs`), making its record (`operation/initial_record.rs`).
+//! (`operation/new_revision_plan.rs`), making its record (`operation/initial_record.rs`).
 //! Elsewhere: the state of an operation ([`crate::journal`]), which operation is due ([`crate::release_decision`]).
 
 mod failure;
 mod initial_record;
+mod new_revision_plan;
 mod next_step;
-mod revision_placement;
 #[cfg(test)]
 mod tests;
 
@@ -29,14 +29,14 @@ use reconcile::Time;
 use crate::journal::{
     OperationFailure, OperationJournal, OperationKind, ReleaseWaitPolicy, TimedTaskKind,
 };
-use crate::record::{HookDeletePolicy, RecordChange, ReleaseRecord, RevisionStatus};
+use crate::record::{HookDeletePolicy, RecordContentChange, ReleaseRecord, RevisionStatus};
 
 pub use initial_record::{NewRevisionInputs, opened, rolled_back};
+pub use new_revision_plan::{NewRevisionPlan, RemainingReleaseRemoval, place, removal};
 pub use next_step::{
-    HookObject, ObservationScope, ObservedHealth, ObservedLiveObjects, OperationNeed, StepOutcome,
-    next, scope,
+    ObservationScope, ObservedHealth, ObservedHookObject, ObservedLiveObjects, OperationNextStep,
+    StepOutcome, next, scope,
 };
-pub use revision_placement::{ReleaseRemovalScope, RevisionPlacement, place, removal};
 
 /// One thing that an operation has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,9 +253,9 @@ pub struct RecordAndJournalWrite {
     /// The revision whose Secret has the journal.
     pub version: i64,
     /// The changes to its own record.
-    pub changes: Vec<RecordChange>,
+    pub changes: Vec<RecordContentChange>,
     /// The changes to other records.
-    pub others: Vec<(i64, RecordChange)>,
+    pub others: Vec<(i64, RecordContentChange)>,
     /// The journal afterwards.
     pub journal: OperationJournal,
 }
@@ -279,9 +279,9 @@ impl RecordAndJournalWrite {
         loop {
             match present(&self.journal, record) {
                 Some(OperationTask::Start { hook }) => {
-                    self.changes.push(RecordChange::HookStarted { hook, at: now });
+                    self.changes.push(RecordContentChange::HookStarted { hook, at: now });
                 }
-                Some(OperationTask::Mark) => self.changes.push(RecordChange::Status {
+                Some(OperationTask::Mark) => self.changes.push(RecordContentChange::Status {
                     status: RevisionStatus::Uninstalling,
                     description: Some("Deletion in progress (or silently failed)".to_owned()),
                     deleted: Some(now),
@@ -291,7 +291,14 @@ impl RecordAndJournalWrite {
                     let others = superseded(&self.journal, record, deployed);
                     self.others.extend(others.into_iter().map(|version| {
                         let status = RevisionStatus::Superseded;
-                        (version, RecordChange::Status { status, description: None, deleted: None })
+                        (
+                            version,
+                            RecordContentChange::Status {
+                                status,
+                                description: None,
+                                deleted: None,
+                            },
+                        )
                     }));
                 }
                 Some(_) => return self,
@@ -328,7 +335,7 @@ pub fn started(
 }
 
 /// The final status of the record.
-fn finish(journal: &OperationJournal, record: &ReleaseRecord) -> Option<RecordChange> {
+fn finish(journal: &OperationJournal, record: &ReleaseRecord) -> Option<RecordContentChange> {
     let (status, description) = match (&journal.failure, journal.action) {
         (Some(failure), _) => return failure::finish(failure, journal, record),
         (None, OperationKind::Install) => (RevisionStatus::Deployed, Some("Install complete")),
@@ -340,7 +347,7 @@ fn finish(journal: &OperationJournal, record: &ReleaseRecord) -> Option<RecordCh
             (RevisionStatus::Uninstalled, Some("Uninstallation complete"))
         }
     };
-    Some(RecordChange::Status {
+    Some(RecordContentChange::Status {
         status,
         description: description.map(str::to_owned),
         deleted: None,

@@ -3,9 +3,9 @@
 //! A rollback that undoes a failure is not included. It removes the objects of the failed operation, and belongs to the Plan of
 //! that operation.
 //! Elsewhere: when it is judged ([`crate::helm_release_planner`]), which changes need approval and how much may be deleted
-//! (engine `apply`, `result_changes` and `deletion_budget`), which objects are in the cluster (the program).
+//! (engine `apply`, `planned_changes` and `deletion_budget`), which objects are in the cluster (the program).
 
-use crate::settings::ReleaseDesiredState;
+use crate::release_spec::ReleaseDesiredState;
 
 /// An operation that is about to begin. It determines which objects would be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl PlannedOperation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::desired;
+    use crate::simulated_cluster::desired;
 
     #[test]
     fn an_approval_of_an_upgrade_is_for_one_chart_and_its_values() {

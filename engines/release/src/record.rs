@@ -5,7 +5,7 @@
 //! ([`crate::release_snapshot`]).
 
 mod decode;
-mod json;
+mod encode;
 #[cfg(test)]
 mod tests;
 
@@ -20,10 +20,10 @@ use helm::manifests::{HookEvent, ReleaseHook};
 use reconcile::Time;
 
 pub use decode::RecordDecodeError;
-pub use golang::json::JsonEncodeError;
-pub(crate) use json::{
+pub(crate) use encode::{
     OrderedJsonFields, hook as hook_json, info as info_json, metadata as metadata_json,
 };
+pub use golang::json::JsonEncodeError;
 
 /// A stored revision of a release.
 ///
@@ -373,7 +373,7 @@ pub const FAILED: &str = "Failed";
 
 /// One change that an operation makes to a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecordChange {
+pub enum RecordContentChange {
     /// A hook, by its place in the record, is about to be created.
     HookStarted {
         /// The hook's index.
@@ -408,9 +408,9 @@ pub enum RecordChange {
 
 impl ReleaseRecord {
     /// Applies a change. A hook that the record does not have changes nothing.
-    pub fn apply(&mut self, change: &RecordChange) {
+    pub fn apply(&mut self, change: &RecordContentChange) {
         match change {
-            RecordChange::HookStarted { hook, at } => {
+            RecordContentChange::HookStarted { hook, at } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
                     // Parity(helm 4): the default becomes part of the record when the hook is run.
                     if hook.delete_policies.is_empty() {
@@ -424,18 +424,18 @@ impl ReleaseRecord {
                     };
                 }
             }
-            RecordChange::HookNotBegun { hook } => {
+            RecordContentChange::HookNotBegun { hook } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
                     hook.last_run = HookRunRecord::default();
                 }
             }
-            RecordChange::HookEnded { hook, succeeded, at } => {
+            RecordContentChange::HookEnded { hook, succeeded, at } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
                     hook.last_run.completed = Some(GoTimestamp::new(*at));
                     hook.last_run.phase = if *succeeded { SUCCEEDED } else { FAILED }.to_owned();
                 }
             }
-            RecordChange::Status { status, description, deleted } => {
+            RecordContentChange::Status { status, description, deleted } => {
                 self.info.status = status.clone();
                 if let Some(description) = description {
                     self.info.description.clone_from(description);

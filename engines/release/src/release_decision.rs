@@ -23,8 +23,8 @@ use crate::record::{ReleaseRecord, RevisionStatus as Life};
 use crate::release_snapshot::{
     ReleaseSnapshot, SnapshotDigestError, SnapshotMatch, latest, previous,
 };
+use crate::release_spec::{ActiveRemediation, DriftMode, ReleaseDesiredState, RemediationStrategy};
 use crate::revisions::{BrokenReleaseRevision, ReleaseRevisions};
-use crate::settings::{ActiveRemediation, DriftMode, ReleaseDesiredState, RemediationStrategy};
 use crate::status::HelmReleaseStatusFields;
 
 /// The difference between the cluster and a deployed revision.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use helm::manifests::HookEvent;
 use helm::values;
-use reconcile::{HistoryRevision, Time};
+use reconcile::{ReleaseHistoryRevision, Time};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -210,12 +210,12 @@ impl ReleaseSnapshot {
     }
 
     /// The revision as an entry of a history, with the action that made it.
-    pub fn made(&self) -> HistoryRevision {
+    pub fn made(&self) -> ReleaseHistoryRevision {
         let action = match self.action {
             Some(SnapshotAction::Rollback) => "rollback",
             _ => "",
         };
-        HistoryRevision::new(self.version, &self.status, action)
+        ReleaseHistoryRevision::new(self.version, &self.status, action)
     }
 
     /// `name@version` of the chart.

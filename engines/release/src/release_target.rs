@@ -48,7 +48,7 @@ impl ReleaseTarget {
 
 /// The part of a release's target that has changed. The release must be removed and installed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TargetChange {
+pub enum ReleaseTargetChange {
     /// The records are in another namespace.
     StorageNamespace,
     /// The objects are in another namespace.
@@ -59,7 +59,7 @@ pub enum TargetChange {
     Chart,
 }
 
-impl TargetChange {
+impl ReleaseTargetChange {
     /// The word for the change in Flux's messages.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -80,18 +80,18 @@ pub fn change(
     chart_name: &str,
     storage_namespace: &str,
     history: &[ReleaseSnapshot],
-) -> Option<TargetChange> {
+) -> Option<ReleaseTargetChange> {
     let known = latest(history)?;
     if storage_namespace.is_empty() {
         None
     } else if target.storage_namespace != storage_namespace {
-        Some(TargetChange::StorageNamespace)
+        Some(ReleaseTargetChange::StorageNamespace)
     } else if target.namespace != known.namespace {
-        Some(TargetChange::Namespace)
+        Some(ReleaseTargetChange::Namespace)
     } else if target.name != known.name {
-        Some(TargetChange::Name)
+        Some(ReleaseTargetChange::Name)
     } else if chart_name != known.chart_name {
-        Some(TargetChange::Chart)
+        Some(ReleaseTargetChange::Chart)
     } else {
         None
     }
@@ -126,7 +126,7 @@ mod tests {
     fn a_change_is_reported_only_of_what_was_released() {
         let target = ReleaseTarget::of("web", "apps", "", "", "");
         let seen = |storage: &str, history: &[ReleaseSnapshot]| {
-            change(&target, "c", storage, history).map(TargetChange::as_str)
+            change(&target, "c", storage, history).map(ReleaseTargetChange::as_str)
         };
         assert_eq!(seen("apps", &known("apps", "web", "c")), None);
         assert_eq!(seen("", &known("x", "y", "z")), None);

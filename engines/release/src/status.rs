@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use reconcile::{ConditionReason, reason};
+use reconcile::{ConditionReason, condition_reason};
 
 use crate::journal::OperationKind;
 use crate::release_snapshot::ReleaseSnapshot;
-use crate::settings::ReleaseDesiredState;
+use crate::release_spec::ReleaseDesiredState;
 
 /// Type of the condition of installations and upgrades.
 pub const RELEASED: &str = "Released";
@@ -27,7 +27,7 @@ macro_rules! reasons {
 
         /// Finds a reason of this list by its text.
         pub fn reason_of(word: &str) -> Option<ConditionReason> {
-            [$($name,)* reason::PROGRESSING].into_iter().find(|reason| reason.as_str() == word)
+            [$($name,)* condition_reason::PROGRESSING].into_iter().find(|reason| reason.as_str() == word)
         }
     };
 }
@@ -219,9 +219,9 @@ pub struct LifecycleRefusedOperation {
     /// The operation that was to begin.
     pub action: OperationKind,
     /// The present revision.
-    pub from: Option<lifecycle::EventRevision>,
+    pub from: Option<lifecycle::ReleaseOrSourceRevision>,
     /// The revision that was to be.
-    pub to: lifecycle::EventRevision,
+    pub to: lifecycle::ReleaseOrSourceRevision,
     /// The answers of lifecycles.
     pub answers: Vec<lifecycle::LifecycleEventAnswer>,
     /// Why the operation failed.

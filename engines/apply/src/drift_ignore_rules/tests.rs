@@ -13,26 +13,29 @@ fn deployment(spec: Value, managed: Value) -> Object {
     .unwrap()
 }
 
-fn rules(target: IgnoreTarget, paths: &[&str]) -> IgnoreRules {
+fn rules(target: DriftIgnoreTarget, paths: &[&str]) -> DriftIgnoreRules {
     let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-    IgnoreRules::new(&[(target, paths)]).unwrap()
+    DriftIgnoreRules::new(&[(target, paths)]).unwrap()
 }
 
-fn replicas() -> IgnoreRules {
-    rules(IgnoreTarget::default(), &["/spec/replicas"])
+fn replicas() -> DriftIgnoreRules {
+    rules(DriftIgnoreTarget::default(), &["/spec/replicas"])
 }
 
 #[test]
 fn a_manifest_is_another_where_other_fields_are_ignored() {
     let manifest = deployment(json!({"replicas": 2}), json!([]));
-    let none = IgnoreRules::default().digest(&manifest, "d");
+    let none = DriftIgnoreRules::default().digest(&manifest, "d");
     assert_eq!(none, "d");
-    let service = IgnoreTarget { kind: "Service".to_owned(), ..IgnoreTarget::default() };
+    let service = DriftIgnoreTarget { kind: "Service".to_owned(), ..DriftIgnoreTarget::default() };
     assert_eq!(rules(service, &["/spec/replicas"]).digest(&manifest, "d"), none);
     let ignored = replicas().digest(&manifest, "d");
     assert_ne!(ignored, none);
     assert_eq!(replicas().digest(&manifest, "d"), ignored);
-    assert_ne!(rules(IgnoreTarget::default(), &["/spec/paused"]).digest(&manifest, "d"), ignored);
+    assert_ne!(
+        rules(DriftIgnoreTarget::default(), &["/spec/paused"]).digest(&manifest, "d"),
+        ignored
+    );
 }
 
 #[test]
@@ -73,7 +76,7 @@ fn edited(fields: &Value) -> Value {
 }
 
 /// The entries of managed fields after a take-over; none if nothing is taken over.
-fn entries_after(rules: &IgnoreRules, live: &Object) -> Option<Value> {
+fn entries_after(rules: &DriftIgnoreRules, live: &Object) -> Option<Value> {
     let manifest = deployment(json!({"replicas": 2, "paused": true}), json!([]));
     let patch = rules.take_over(&manifest, live, MANAGER, &[])?;
     Some(patch[0]["value"].clone())
@@ -84,7 +87,7 @@ fn a_field_that_is_ignored_is_not_taken_over_from_kubectl() {
     let scaled = edited(&json!({"f:spec": {"f:replicas": {}}}));
     let live = deployment(json!({"replicas": 5, "paused": true}), json!([scaled]));
     assert_eq!(entries_after(&replicas(), &live), None);
-    assert!(entries_after(&IgnoreRules::default(), &live).is_some());
+    assert!(entries_after(&DriftIgnoreRules::default(), &live).is_some());
     // What else kubectl has set becomes ours, also where the manifest does not have the ignored field.
     let both = edited(&json!({"f:spec": {"f:replicas": {}, "f:paused": {}}}));
     let ours = json!({"manager": MANAGER, "operation": "Apply", "apiVersion": "apps/v1",
@@ -101,7 +104,7 @@ fn ignored_items_and_annotations_are_not_taken_over_from_kubectl() {
     let container = json!({"containers": [{"name": "log"}, {"name": "web", "image": "web:2"}]});
     let image = json!({"f:containers": {"k:{\"name\":\"web\"}": {"f:image": {}}}});
     let live = deployment(container, json!([edited(&json!({"f:spec": image}))]));
-    let of = |path: &str| rules(IgnoreTarget::default(), &[path]);
+    let of = |path: &str| rules(DriftIgnoreTarget::default(), &[path]);
     assert_eq!(entries_after(&of("/spec/containers/1/image"), &live), None);
     assert_eq!(entries_after(&of("/spec/containers/1"), &live), None);
     assert!(entries_after(&of("/spec/containers/0/image"), &live).is_some());
@@ -119,7 +122,7 @@ fn ignored_items_and_annotations_are_not_taken_over_from_kubectl() {
 fn items_of_lists_are_found_by_their_keys_in_managed_fields() {
     let container = |cpu: &str| json!({"containers": [{"name": "web", "resources": {"cpu": cpu}}]});
     let fields = json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {"f:resources": {"f:cpu": {}}}}}});
-    let path = rules(IgnoreTarget::default(), &["/spec/containers/0/resources/cpu"]);
+    let path = rules(DriftIgnoreTarget::default(), &["/spec/containers/0/resources/cpu"]);
     for (manager, wanted) in [("vpa", json!({})), (MANAGER, json!({"cpu": "9"}))] {
         let managed = json!([{"manager": manager, "operation": "Apply", "fieldsV1": fields}]);
         let live = deployment(container("9"), managed);
@@ -133,7 +136,7 @@ fn items_of_lists_are_found_by_their_keys_in_managed_fields() {
 fn a_rule_is_for_the_objects_of_its_target_alone() {
     let object = deployment(json!({}), json!([]));
     let target = |part: &str, text: &str| {
-        let mut target = IgnoreTarget::default();
+        let mut target = DriftIgnoreTarget::default();
         let field = match part {
             "group" => &mut target.group,
             "kind" => &mut target.kind,
@@ -164,15 +167,15 @@ fn a_rule_is_for_the_objects_of_its_target_alone() {
 
 #[test]
 fn a_rule_that_cannot_be_read_is_reported() {
-    let error_of = |target: IgnoreTarget, path: &str| {
-        IgnoreRules::new(&[(target, vec![path.to_owned()])]).unwrap_err().to_string()
+    let error_of = |target: DriftIgnoreTarget, path: &str| {
+        DriftIgnoreRules::new(&[(target, vec![path.to_owned()])]).unwrap_err().to_string()
     };
-    let target = IgnoreTarget { kind: "(".into(), ..IgnoreTarget::default() };
+    let target = DriftIgnoreTarget { kind: "(".into(), ..DriftIgnoreTarget::default() };
     assert!(error_of(target, "/a").starts_with("target.kind is not a valid regular expression: "));
-    let target = IgnoreTarget { labels: "a in".into(), ..IgnoreTarget::default() };
+    let target = DriftIgnoreTarget { labels: "a in".into(), ..DriftIgnoreTarget::default() };
     assert!(error_of(target, "/a").starts_with("target.labelSelector: "));
     assert!(
-        error_of(IgnoreTarget::default(), "spec.replicas")
+        error_of(DriftIgnoreTarget::default(), "spec.replicas")
             .contains("`spec.replicas` is not a JSON pointer")
     );
 }
@@ -182,7 +185,7 @@ fn paths_that_lead_nowhere_change_nothing() {
     let manifest = deployment(json!({"list": [1], "text": "x"}), json!([]));
     let paths =
         ["/spec/list/7", "/spec/list/x", "/spec/text/y", "/gone/y", "/spec/~0/a~1b", "/metadata/x"];
-    let all = rules(IgnoreTarget::default(), &paths);
+    let all = rules(DriftIgnoreTarget::default(), &paths);
     assert_eq!(all.payload(&manifest, &deployment(json!({}), json!([])), MANAGER), manifest);
     assert!(!all.have_drifted(&manifest, &manifest));
 }

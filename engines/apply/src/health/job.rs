@@ -2,8 +2,8 @@
 
 use objects::Object;
 
-use super::HealthReport;
-use super::status_fields::{HealthError, conditions, integer, lookup, string};
+use super::ObjectHealth;
+use super::status_fields::{MalformedStatusError, conditions, integer, lookup, string};
 
 /// The counts that messages show.
 struct JobPodCounts {
@@ -34,14 +34,17 @@ impl JobPodCounts {
 }
 
 /// The health of a Job that has ended. The first condition that says so decides.
-fn finished(object: &Object, counts: &JobPodCounts) -> Result<Option<HealthReport>, HealthError> {
+fn finished(
+    object: &Object,
+    counts: &JobPodCounts,
+) -> Result<Option<ObjectHealth>, MalformedStatusError> {
     let JobPodCounts { completions, succeeded, failed, .. } = counts;
     let found = conditions(object)?;
     let end = found.iter().filter(|c| c.status == "True").find_map(|c| match c.kind {
-        "Complete" => Some(HealthReport::current(format!(
+        "Complete" => Some(ObjectHealth::current(format!(
             "Job Completed. succeeded: {succeeded}/{completions}"
         ))),
-        "Failed" => Some(HealthReport::failed(
+        "Failed" => Some(ObjectHealth::failed(
             "JobFailed",
             format!("Job Failed. failed: {failed}/{completions}"),
         )),
@@ -55,36 +58,36 @@ fn has_started(object: &Object) -> bool {
 }
 
 /// The rule of [`super::compute`]: a running Job is Current.
-pub(super) fn running_is_enough(object: &Object) -> Result<HealthReport, HealthError> {
+pub(super) fn running_is_enough(object: &Object) -> Result<ObjectHealth, MalformedStatusError> {
     let counts = JobPodCounts::of(object);
     if let Some(end) = finished(object, &counts)? {
         return Ok(end);
     }
     Ok(if has_started(object) {
-        HealthReport::current(counts.in_progress())
+        ObjectHealth::current(counts.in_progress())
     } else {
-        HealthReport::in_progress("JobNotStarted", "Job not started")
+        ObjectHealth::in_progress("JobNotStarted", "Job not started")
     })
 }
 
 /// The rule of Flux's waits: a Job is Current when it has completed or is suspended.
 ///
 /// Parity(flux): neither deletion nor an unobserved generation is observed.
-pub fn job(object: &Object) -> HealthReport {
+pub fn job(object: &Object) -> ObjectHealth {
     let suspended = lookup(object, &["spec", "suspend"]).ok().flatten();
     if suspended.and_then(serde_json::Value::as_bool) == Some(true) {
-        return HealthReport::current("Job is suspended");
+        return ObjectHealth::current("Job is suspended");
     }
     let counts = JobPodCounts::of(object);
     match finished(object, &counts) {
-        Err(error) => HealthReport::unknown(error),
+        Err(error) => ObjectHealth::unknown(error),
         Ok(Some(end)) => end,
         Ok(None) if has_started(object) => {
-            HealthReport::in_progress("JobInProgress", counts.in_progress())
+            ObjectHealth::in_progress("JobInProgress", counts.in_progress())
         }
         Ok(None) => {
             let text = format!("Job not started. active: 0/{}", counts.parallelism);
-            HealthReport::in_progress("JobNotStarted", text)
+            ObjectHealth::in_progress("JobNotStarted", text)
         }
     }
 }

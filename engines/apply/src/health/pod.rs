@@ -3,35 +3,37 @@
 use objects::Object;
 use reconcile::Time;
 
-use super::status_fields::{HealthError, StatusCondition, conditions, list_strict, string};
-use super::{HealthReport, SCHEDULE_WINDOW};
+use super::status_fields::{
+    MalformedStatusError, StatusCondition, conditions, list_strict, string,
+};
+use super::{ObjectHealth, SCHEDULE_WINDOW};
 
 /// Parity(kstatus): a Pod that has completed is Current even if it failed, and an unknown phase is an error.
-pub(super) fn pod(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
+pub(super) fn pod(object: &Object, now: Time) -> Result<ObjectHealth, MalformedStatusError> {
     let found = conditions(object)?;
     match string(object, &["status", "phase"], "") {
-        "Succeeded" => Ok(HealthReport::current("Pod has completed successfully")),
-        "Failed" => Ok(HealthReport::current("Pod has completed, but not successfully")),
+        "Succeeded" => Ok(ObjectHealth::current("Pod has completed successfully")),
+        "Failed" => Ok(ObjectHealth::current("Pod has completed, but not successfully")),
         "Running" => {
             if found.iter().any(|c| c.kind == "Ready" && c.status == "True") {
-                return Ok(HealthReport::current("Pod is Ready"));
+                return Ok(ObjectHealth::current("Pod is Ready"));
             }
             let crashing = crashing_containers(object)?;
             if crashing.is_empty() {
                 let text = "Pod is running but is not Ready";
-                return Ok(HealthReport::in_progress("PodRunningNotReady", text));
+                return Ok(ObjectHealth::in_progress("PodRunningNotReady", text));
             }
             let text = format!("Containers in CrashLoop state: {}", crashing.join(","));
-            Ok(HealthReport::failed("ContainerCrashLooping", text))
+            Ok(ObjectHealth::failed("ContainerCrashLooping", text))
         }
         "Pending" if is_unschedulable(&found) => Ok(if is_younger_than_window(object, now) {
-            HealthReport::in_progress("PodNotScheduled", "Pod has not been scheduled")
+            ObjectHealth::in_progress("PodNotScheduled", "Pod has not been scheduled")
         } else {
-            HealthReport::failed("PodUnschedulable", "Pod could not be scheduled")
+            ObjectHealth::failed("PodUnschedulable", "Pod could not be scheduled")
         }),
-        "Pending" => Ok(HealthReport::in_progress("PodPending", "Pod is in the Pending phase")),
-        "" => Ok(HealthReport::in_progress("PodNotObserved", "Pod phase not available")),
-        phase => Err(HealthError(format!("unknown phase {phase}"))),
+        "Pending" => Ok(ObjectHealth::in_progress("PodPending", "Pod is in the Pending phase")),
+        "" => Ok(ObjectHealth::in_progress("PodNotObserved", "Pod phase not available")),
+        phase => Err(MalformedStatusError(format!("unknown phase {phase}"))),
     }
 }
 
@@ -57,7 +59,7 @@ pub(super) fn is_transient_failure(pod: &Object) -> bool {
 }
 
 /// Names of the containers that are in `CrashLoopBackOff`.
-fn crashing_containers(object: &Object) -> Result<Vec<&str>, HealthError> {
+fn crashing_containers(object: &Object) -> Result<Vec<&str>, MalformedStatusError> {
     let mut names = Vec::new();
     let path = ["status", "containerStatuses"];
     for container in list_strict(object, &path)?.unwrap_or_default() {
@@ -83,6 +85,6 @@ fn crashing_containers(object: &Object) -> Result<Vec<&str>, HealthError> {
 }
 
 /// Differs(flux): Go's library panics here.
-fn malformed() -> HealthError {
-    HealthError("status.containerStatuses is not what a Pod's should be".into())
+fn malformed() -> MalformedStatusError {
+    MalformedStatusError("status.containerStatuses is not what a Pod's should be".into())
 }

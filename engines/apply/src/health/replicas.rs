@@ -1,12 +1,12 @@
 //! Health of objects that run Pods: Deployment, ReplicaSet, StatefulSet, DaemonSet.
 //!
 //! Here: judging these objects by the counts in their own status. Elsewhere: judging them by their Pods
-//! (`generated_pods.rs`).
+//! (`workload_pods.rs`).
 
 use objects::Object;
 
-use super::HealthReport;
-use super::status_fields::{HealthError, conditions, integer, integer_strict, string};
+use super::ObjectHealth;
+use super::status_fields::{MalformedStatusError, conditions, integer, integer_strict, string};
 
 /// The progress deadline that the Deployment controller reads as "no deadline".
 const NO_DEADLINE: i64 = i32::MAX as i64;
@@ -16,7 +16,7 @@ fn status(object: &Object, field: &str) -> i64 {
 }
 
 /// A Deployment is healthy when every replica is updated, available and ready, and its conditions say so.
-pub(super) fn deployment(object: &Object) -> Result<HealthReport, HealthError> {
+pub(super) fn deployment(object: &Object) -> Result<ObjectHealth, MalformedStatusError> {
     // Without a deadline the controller sets no `Progressing` condition.
     let mut progressing =
         integer(object, &["spec", "progressDeadlineSeconds"], NO_DEADLINE) == NO_DEADLINE;
@@ -24,7 +24,7 @@ pub(super) fn deployment(object: &Object) -> Result<HealthReport, HealthError> {
     for c in conditions(object)? {
         match c.kind {
             "Progressing" if c.reason == "ProgressDeadlineExceeded" => {
-                let mut report = HealthReport::failed(c.reason, c.message);
+                let mut report = ObjectHealth::failed(c.reason, c.message);
                 report.message = "Progress deadline exceeded".into();
                 return Ok(report);
             }
@@ -41,34 +41,34 @@ pub(super) fn deployment(object: &Object) -> Result<HealthReport, HealthError> {
     let ready = status(object, "readyReplicas");
     let usable = status(object, "availableReplicas");
     Ok(if wanted > replicas {
-        HealthReport::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
+        ObjectHealth::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
     } else if wanted > updated {
-        HealthReport::in_progress("LessUpdated", format!("Updated: {updated}/{wanted}"))
+        ObjectHealth::in_progress("LessUpdated", format!("Updated: {updated}/{wanted}"))
     } else if replicas > wanted {
         extra_pods(replicas, wanted)
     } else if updated > usable {
-        HealthReport::in_progress("LessAvailable", format!("Available: {usable}/{updated}"))
+        ObjectHealth::in_progress("LessAvailable", format!("Available: {usable}/{updated}"))
     } else if wanted > ready {
-        HealthReport::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
+        ObjectHealth::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
     } else if !progressing {
-        HealthReport::in_progress("ReplicaSetNotAvailable", "ReplicaSet not Available")
+        ObjectHealth::in_progress("ReplicaSetNotAvailable", "ReplicaSet not Available")
     } else if !available {
-        HealthReport::in_progress("DeploymentNotAvailable", "Deployment not Available")
+        ObjectHealth::in_progress("DeploymentNotAvailable", "Deployment not Available")
     } else {
-        HealthReport::current(format!("Deployment is available. Replicas: {replicas}"))
+        ObjectHealth::current(format!("Deployment is available. Replicas: {replicas}"))
     })
 }
 
-fn extra_pods(replicas: i64, wanted: i64) -> HealthReport {
+fn extra_pods(replicas: i64, wanted: i64) -> ObjectHealth {
     let extra = replicas.saturating_sub(wanted);
-    HealthReport::in_progress("ExtraPods", format!("Pending termination: {extra}"))
+    ObjectHealth::in_progress("ExtraPods", format!("Pending termination: {extra}"))
 }
 
 /// A ReplicaSet is healthy when every replica is labelled, available and ready.
-pub(super) fn replica_set(object: &Object) -> Result<HealthReport, HealthError> {
+pub(super) fn replica_set(object: &Object) -> Result<ObjectHealth, MalformedStatusError> {
     if conditions(object)?.iter().any(|c| c.kind == "ReplicaFailure" && c.status == "True") {
         let text = "Replica Failure condition. Check Pods";
-        return Ok(HealthReport::in_progress("ReplicaFailure", text));
+        return Ok(ObjectHealth::in_progress("ReplicaFailure", text));
     }
     let wanted = integer(object, &["spec", "replicas"], 1);
     let replicas = status(object, "replicas");
@@ -76,24 +76,24 @@ pub(super) fn replica_set(object: &Object) -> Result<HealthReport, HealthError> 
     let usable = status(object, "availableReplicas");
     let labelled = status(object, "fullyLabeledReplicas");
     Ok(if wanted > labelled {
-        HealthReport::in_progress("LessLabelled", format!("Labelled: {labelled}/{wanted}"))
+        ObjectHealth::in_progress("LessLabelled", format!("Labelled: {labelled}/{wanted}"))
     } else if wanted > usable {
-        HealthReport::in_progress("LessAvailable", format!("Available: {usable}/{wanted}"))
+        ObjectHealth::in_progress("LessAvailable", format!("Available: {usable}/{wanted}"))
     } else if wanted > ready {
-        HealthReport::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
+        ObjectHealth::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
     } else if replicas > wanted {
         extra_pods(replicas, wanted)
     } else {
-        HealthReport::current(format!("ReplicaSet is available. Replicas: {replicas}"))
+        ObjectHealth::current(format!("ReplicaSet is available. Replicas: {replicas}"))
     })
 }
 
 /// A StatefulSet is healthy when every replica is ready, and each replica that the partition does not hold back has the
 /// updated revision.
-pub(super) fn stateful_set(object: &Object) -> HealthReport {
+pub(super) fn stateful_set(object: &Object) -> ObjectHealth {
     let strategy = ["spec", "updateStrategy", "type"];
     if string(object, &strategy, "") == "OnDelete" {
-        return HealthReport::current("StatefulSet is using the ondelete update strategy");
+        return ObjectHealth::current("StatefulSet is using the ondelete update strategy");
     }
     let wanted = integer(object, &["spec", "replicas"], 1);
     let replicas = status(object, "replicas");
@@ -103,32 +103,32 @@ pub(super) fn stateful_set(object: &Object) -> HealthReport {
     let partition = integer(object, &["spec", "updateStrategy", "rollingUpdate", "partition"], -1);
     let revision = |field| string(object, &["status", field], "");
     if wanted > replicas {
-        HealthReport::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
+        ObjectHealth::in_progress("LessReplicas", format!("Replicas: {replicas}/{wanted}"))
     } else if wanted > ready {
-        HealthReport::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
+        ObjectHealth::in_progress("LessReady", format!("Ready: {ready}/{wanted}"))
     } else if replicas > wanted {
         extra_pods(replicas, wanted)
     } else if partition != -1 {
         let due = wanted.saturating_sub(partition);
         if updated < due {
-            HealthReport::in_progress("PartitionRollout", format!("updated: {updated}/{due}"))
+            ObjectHealth::in_progress("PartitionRollout", format!("updated: {updated}/{due}"))
         } else {
-            HealthReport::current(format!("Partition rollout complete. updated: {updated}"))
+            ObjectHealth::current(format!("Partition rollout complete. updated: {updated}"))
         }
     } else if wanted > current {
-        HealthReport::in_progress("LessCurrent", format!("current: {current}/{wanted}"))
+        ObjectHealth::in_progress("LessCurrent", format!("current: {current}/{wanted}"))
     } else if revision("currentRevision") != revision("updateRevision") {
-        HealthReport::in_progress(
+        ObjectHealth::in_progress(
             "RevisionMismatch",
             "Waiting for updated revision to match current",
         )
     } else {
-        HealthReport::current(format!("All replicas scheduled as expected. Replicas: {replicas}"))
+        ObjectHealth::current(format!("All replicas scheduled as expected. Replicas: {replicas}"))
     }
 }
 
 /// A DaemonSet is healthy when its Pods are scheduled, updated, available and ready on every node that should have one.
-pub(super) fn daemon_set(object: &Object) -> Result<HealthReport, HealthError> {
+pub(super) fn daemon_set(object: &Object) -> Result<ObjectHealth, MalformedStatusError> {
     // The DaemonSet controller always sets both fields, so a DaemonSet without them has not been observed.
     for (path, reason) in [
         (["metadata", "generation"], "NoGeneration"),
@@ -136,13 +136,13 @@ pub(super) fn daemon_set(object: &Object) -> Result<HealthReport, HealthError> {
     ] {
         if integer_strict(object, &path)?.is_none() {
             let text = format!("{} {} not found", object.kind(), path.join("."));
-            return Ok(HealthReport::in_progress(reason, text));
+            return Ok(ObjectHealth::in_progress(reason, text));
         }
     }
     let wanted = integer(object, &["status", "desiredNumberScheduled"], -1);
     if wanted == -1 {
         let text = "Missing .status.desiredNumberScheduled";
-        return Ok(HealthReport::in_progress("NoDesiredNumber", text));
+        return Ok(ObjectHealth::in_progress("NoDesiredNumber", text));
     }
     for (field, reason, word) in [
         ("currentNumberScheduled", "LessCurrent", "Current"),
@@ -152,8 +152,8 @@ pub(super) fn daemon_set(object: &Object) -> Result<HealthReport, HealthError> {
     ] {
         let found = status(object, field);
         if wanted > found {
-            return Ok(HealthReport::in_progress(reason, format!("{word}: {found}/{wanted}")));
+            return Ok(ObjectHealth::in_progress(reason, format!("{word}: {found}/{wanted}")));
         }
     }
-    Ok(HealthReport::current(format!("All replicas scheduled as expected. Replicas: {wanted}")))
+    Ok(ObjectHealth::current(format!("All replicas scheduled as expected. Replicas: {wanted}")))
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Why a status cannot be understood. The text is the Go library's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct HealthError(pub(super) String);
+pub struct MalformedStatusError(pub(super) String);
 
 /// A condition as every API writes it; absent strings are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,7 +41,7 @@ fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-fn accessor_error(path: &[&str], value: &Value, expected: &str) -> HealthError {
+fn accessor_error(path: &[&str], value: &Value, expected: &str) -> MalformedStatusError {
     let shown = match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
@@ -52,20 +52,20 @@ fn accessor_error(path: &[&str], value: &Value, expected: &str) -> HealthError {
     };
     let path = path.join(".");
     let found = go_type(value);
-    HealthError(format!(
+    MalformedStatusError(format!(
         ".{path} accessor error: {shown} is of the type {found}, expected {expected}"
     ))
 }
 
-fn looking_up(path: &[&str], error: HealthError) -> HealthError {
-    HealthError(format!("looking up {} from resource: {error}", path.join(".")))
+fn looking_up(path: &[&str], error: MalformedStatusError) -> MalformedStatusError {
+    MalformedStatusError(format!("looking up {} from resource: {error}", path.join(".")))
 }
 
 /// The value at a path. There is no value if a parent is null. A parent of any other type than a mapping is an error.
 pub(super) fn lookup<'a>(
     object: &'a Object,
     path: &[&str],
-) -> Result<Option<&'a Value>, HealthError> {
+) -> Result<Option<&'a Value>, MalformedStatusError> {
     let Some((first, rest)) = path.split_first() else { return Ok(None) };
     let mut found = object.get(first);
     for field in rest {
@@ -82,7 +82,7 @@ pub(super) fn lookup<'a>(
 pub(super) fn string_strict<'a>(
     object: &'a Object,
     path: &[&str],
-) -> Result<Option<&'a str>, HealthError> {
+) -> Result<Option<&'a str>, MalformedStatusError> {
     let wrong = |value| accessor_error(path, value, "string");
     let found = lookup(object, path).and_then(|found| {
         found.map(|value| value.as_str().ok_or_else(|| wrong(value))).transpose()
@@ -91,7 +91,10 @@ pub(super) fn string_strict<'a>(
 }
 
 /// The integer at a path, if there is one. A value of another type is an error.
-pub(super) fn integer_strict(object: &Object, path: &[&str]) -> Result<Option<i64>, HealthError> {
+pub(super) fn integer_strict(
+    object: &Object,
+    path: &[&str],
+) -> Result<Option<i64>, MalformedStatusError> {
     let wrong = |value| accessor_error(path, value, "int64");
     let found = lookup(object, path).and_then(|found| {
         found.map(|value| value.as_i64().ok_or_else(|| wrong(value))).transpose()
@@ -103,7 +106,7 @@ pub(super) fn integer_strict(object: &Object, path: &[&str]) -> Result<Option<i6
 pub(super) fn list_strict<'a>(
     object: &'a Object,
     path: &[&str],
-) -> Result<Option<&'a [Value]>, HealthError> {
+) -> Result<Option<&'a [Value]>, MalformedStatusError> {
     let wrong = |value| accessor_error(path, value, "[]interface{}");
     lookup(object, path)?
         .map(|value| value.as_array().map(Vec::as_slice).ok_or_else(|| wrong(value)))
@@ -114,7 +117,7 @@ pub(super) fn list_strict<'a>(
 pub(super) fn mapping_strict<'a>(
     object: &'a Object,
     path: &[&str],
-) -> Result<Option<&'a serde_json::Map<String, Value>>, HealthError> {
+) -> Result<Option<&'a serde_json::Map<String, Value>>, MalformedStatusError> {
     let wrong = |value| accessor_error(path, value, "map[string]interface{}");
     lookup(object, path)?.map(|value| value.as_object().ok_or_else(|| wrong(value))).transpose()
 }
@@ -133,32 +136,40 @@ fn condition_text<'a>(
     entry: &'a Value,
     field: &str,
     go_name: &str,
-) -> Result<&'a str, HealthError> {
+) -> Result<&'a str, MalformedStatusError> {
     match entry.get(field) {
         None | Some(Value::Null) => Ok(""),
         Some(Value::String(text)) => Ok(text),
         // Parity(apimachinery): integers convert to strings in Go's eyes, so they get another message.
         Some(n @ Value::Number(_)) if n.is_i64() => {
-            Err(HealthError(format!("cannot convert int64 to {go_name}")))
+            Err(MalformedStatusError(format!("cannot convert int64 to {go_name}")))
         }
-        Some(_) => Err(HealthError("unrecognized type: string".into())),
+        Some(_) => Err(MalformedStatusError("unrecognized type: string".into())),
     }
 }
 
 /// The conditions in `status.conditions` of any object.
-pub(super) fn conditions(object: &Object) -> Result<Vec<StatusCondition<'_>>, HealthError> {
+pub(super) fn conditions(
+    object: &Object,
+) -> Result<Vec<StatusCondition<'_>>, MalformedStatusError> {
     let list = match object.get("status") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(status)) => status.get("conditions"),
         Some(other) => {
-            return Err(HealthError(format!("cannot restore struct from: {}", go_kind(other))));
+            return Err(MalformedStatusError(format!(
+                "cannot restore struct from: {}",
+                go_kind(other)
+            )));
         }
     };
     let entries = match list {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(entries)) => entries,
         Some(other) => {
-            return Err(HealthError(format!("cannot restore slice from {}", go_kind(other))));
+            return Err(MalformedStatusError(format!(
+                "cannot restore slice from {}",
+                go_kind(other)
+            )));
         }
     };
     let mut found = Vec::with_capacity(entries.len());
@@ -172,7 +183,10 @@ pub(super) fn conditions(object: &Object) -> Result<Vec<StatusCondition<'_>>, He
                 message: condition_text(entry, "message", "string")?,
             },
             other => {
-                return Err(HealthError(format!("cannot restore struct from: {}", go_kind(other))));
+                return Err(MalformedStatusError(format!(
+                    "cannot restore struct from: {}",
+                    go_kind(other)
+                )));
             }
         });
     }

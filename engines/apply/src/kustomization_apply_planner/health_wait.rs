@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use objects::{Gvk, ObjectId};
-use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, Time, format_duration, reason};
+use reconcile::{
+    ConditionReason, NextRunTrigger, ObjectKey, Time, condition_reason, format_duration,
+};
 
 use super::{ApplyDesiredState, ApplyObservedState, FailedHealthWait, later};
-use crate::health::library::DEGRADED_REASON;
-use crate::health::{HealthReport, HealthStatus, related_kinds};
+use crate::health::third_party_kind_rules::DEGRADED_REASON;
+use crate::health::{HealthStatus, ObjectHealth, related_kinds};
 use crate::{ApplyStage, ApplyStageKind};
 
 /// How often a run observes objects whose health can change although the object itself does not. Their health depends
@@ -38,7 +40,7 @@ pub fn stage_reason(stage: ApplyStageKind) -> ConditionReason {
     match stage {
         ApplyStageKind::Crds => CRDS,
         ApplyStageKind::Classes => CLASSES,
-        ApplyStageKind::Custom | ApplyStageKind::Rest => reason::PROGRESSING,
+        ApplyStageKind::Custom | ApplyStageKind::Rest => condition_reason::PROGRESSING,
     }
 }
 
@@ -74,7 +76,7 @@ fn is_polled(id: &ObjectId) -> bool {
 }
 
 /// Differs(flux): the message of an object that failed or is degraded is shown, as it is what people look for next.
-fn describe(id: &ObjectId, report: Option<&HealthReport>) -> String {
+fn describe(id: &ObjectId, report: Option<&ObjectHealth>) -> String {
     let subject = id.subject();
     let Some(report) = report else { return format!("can't determine status for {subject}") };
     let status = &report.status;
@@ -93,7 +95,7 @@ fn describe(id: &ObjectId, report: Option<&HealthReport>) -> String {
     }
 }
 
-fn is_failure(report: &HealthReport) -> bool {
+fn is_failure(report: &ObjectHealth) -> bool {
     report.status == HealthStatus::Failed
         || report.conditions.iter().any(|says| says.reason == DEGRADED_REASON)
 }
@@ -114,7 +116,7 @@ pub(super) fn judge(
     let open: Vec<&ObjectId> = ids
         .iter()
         .copied()
-        .filter(|id| !report(id).is_some_and(HealthReport::is_current))
+        .filter(|id| !report(id).is_some_and(ObjectHealth::is_current))
         .collect();
     if open.is_empty() {
         return HealthWaitState::Over;

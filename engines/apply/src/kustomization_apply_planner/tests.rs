@@ -1,7 +1,7 @@
 //! The plan against simulated clusters: the law of the inventory, waits, refusals, pruning.
 
 use super::*;
-use crate::health::library::DEGRADED_REASON;
+use crate::health::third_party_kind_rules::DEGRADED_REASON;
 use crate::health::{HealthCondition, HealthStatus};
 use crate::stages;
 use expect_test::{Expect, expect};
@@ -43,8 +43,8 @@ fn desired(objects: Vec<Object>) -> ApplyDesiredState {
     }
 }
 
-fn report(status: HealthStatus, message: &str) -> HealthReport {
-    HealthReport { status, message: message.into(), conditions: Vec::new() }
+fn report(status: HealthStatus, message: &str) -> ObjectHealth {
+    ObjectHealth { status, message: message.into(), conditions: Vec::new() }
 }
 
 /// A cluster and a status, with objects by id and the digest of what was applied.
@@ -52,7 +52,7 @@ fn report(status: HealthStatus, message: &str) -> HealthReport {
 struct ClusterSimulation {
     recorded: ObjectInventory,
     live: BTreeMap<ObjectId, String>,
-    health: BTreeMap<ObjectId, HealthReport>,
+    health: BTreeMap<ObjectId, ObjectHealth>,
     refused: BTreeMap<ObjectId, String>,
     undeletable: BTreeSet<ObjectId>,
     held: BTreeSet<ObjectId>,
@@ -67,11 +67,11 @@ struct ClusterSimulation {
 impl ClusterSimulation {
     fn see(&self, id: &ObjectId, digest: Option<&str>) -> ObservedObject {
         let state = match (digest, self.refused.get(id), self.live.get(id)) {
-            (None, ..) => LiveObjectState::Unmanaged,
-            (_, Some(text), _) => LiveObjectState::Refused(text.clone()),
-            (_, None, None) => LiveObjectState::Missing,
-            (Some(digest), None, Some(live)) if live == digest => LiveObjectState::InSync,
-            (Some(_), None, Some(_)) => LiveObjectState::Differs,
+            (None, ..) => LiveObjectDriftState::Unmanaged,
+            (_, Some(text), _) => LiveObjectDriftState::Refused(text.clone()),
+            (_, None, None) => LiveObjectDriftState::Missing,
+            (Some(digest), None, Some(live)) if live == digest => LiveObjectDriftState::InSync,
+            (Some(_), None, Some(_)) => LiveObjectDriftState::Differs,
         };
         let healthy = report(HealthStatus::Current, "");
         ObservedObject { state, health: Some(self.health.get(id).cloned().unwrap_or(healthy)) }
@@ -107,7 +107,7 @@ impl ClusterSimulation {
         observed
     }
 
-    fn plan(&self, desired: &ApplyDesiredState) -> PlanVerdict<ApplyStep> {
+    fn plan(&self, desired: &ApplyDesiredState) -> PlannerDecision<ApplyStep> {
         KustomizationApplyPlanner::plan(desired, &self.observe(desired))
     }
 
@@ -156,8 +156,8 @@ impl ClusterSimulation {
         let mut done: Vec<ApplyStep> = Vec::new();
         loop {
             let steps = match self.plan(desired) {
-                PlanVerdict::Outcome(outcome) => return Some(outcome),
-                PlanVerdict::Act(steps) => steps,
+                PlannerDecision::Outcome(outcome) => return Some(outcome),
+                PlannerDecision::Act(steps) => steps,
             };
             assert!(!steps.is_empty());
             for step in steps {
@@ -191,12 +191,12 @@ enum SimulatedWrite {
     Delete(ObjectId),
 }
 
-fn shown(verdict: &PlanVerdict<ApplyStep>) -> String {
+fn shown(decision: &PlannerDecision<ApplyStep>) -> String {
     let subjects = |ids: &mut dyn Iterator<Item = &ObjectId>| {
         ids.map(ObjectId::subject).collect::<Vec<_>>().join(" ")
     };
-    match verdict {
-        PlanVerdict::Outcome(outcome) => {
+    match decision {
+        PlannerDecision::Outcome(outcome) => {
             let wake = outcome.wake().map_or(String::new(), |wake| {
                 let on: Vec<_> = wake.on.iter().map(ObjectKey::to_string).collect();
                 let at = wake.at.map(|at| at.as_second() - time(0).as_second());
@@ -204,7 +204,7 @@ fn shown(verdict: &PlanVerdict<ApplyStep>) -> String {
             });
             format!("{}: {}{wake}", outcome.reason(), outcome.text())
         }
-        PlanVerdict::Act(steps) => {
+        PlannerDecision::Act(steps) => {
             let lines: Vec<_> = steps
                 .iter()
                 .map(|step| match step {
@@ -225,8 +225,8 @@ fn shown(verdict: &PlanVerdict<ApplyStep>) -> String {
     }
 }
 
-fn check(verdict: &PlanVerdict<ApplyStep>, want: &Expect) {
-    want.assert_eq(&shown(verdict));
+fn check(decision: &PlannerDecision<ApplyStep>, want: &Expect) {
+    want.assert_eq(&shown(decision));
 }
 
 #[test]
@@ -303,12 +303,12 @@ fn what_left_the_manifests_stays_until_health_is_proven_if_a_failure_is_rolled_b
         ..desired(vec![web.clone()])
     };
     sim.health.insert(web.id(), report(HealthStatus::InProgress, ""));
-    let waits = |verdict| matches!(verdict, PlanVerdict::Outcome(RunOutcome::Running(..)));
+    let waits = |decision| matches!(decision, PlannerDecision::Outcome(RunOutcome::Running(..)));
     assert!(waits(sim.plan(&next)), "nothing is pruned while health is awaited");
     sim.health.insert(web.id(), report(HealthStatus::Failed, ""));
     let failed = sim.plan(&next);
     assert!(
-        matches!(&failed, PlanVerdict::Outcome(RunOutcome::Failed(why, ..)) if *why == reason::HEALTH_CHECK_FAILED),
+        matches!(&failed, PlannerDecision::Outcome(RunOutcome::Failed(why, ..)) if *why == condition_reason::HEALTH_CHECK_FAILED),
         "{failed:?}"
     );
     assert!(sim.recorded.contains(&old.id()) && sim.live.contains_key(&old.id()));
@@ -406,7 +406,7 @@ fn crds_are_waited_for_before_other_objects_are_observed() {
         wake at Some(180) on ["CustomResourceDefinition/widgets"]"#]],
     );
     sim.health.clear();
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Act(_)));
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Act(_)));
 }
 
 fn rollout() -> (ClusterSimulation, ApplyDesiredState, ObjectId) {
@@ -444,7 +444,7 @@ fn a_wait_for_health_wakes_on_what_is_not_healthy_and_ends_in_time() {
         wake at Some(420) on ["Deployment/shop/web"]"#]],
     );
     sim.health.clear();
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Settled(..))));
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Settled(..))));
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn what_is_degraded_is_waited_for_and_says_why_at_the_timeout() {
         reason: DEGRADED_REASON.to_owned(),
         message: "no permission".to_owned(),
     };
-    let degraded = HealthReport {
+    let degraded = ObjectHealth {
         conditions: vec![says],
         ..report(HealthStatus::InProgress, "no permission")
     };
@@ -491,7 +491,7 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
         wake at Some(132) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
     );
     desired.fail_fast = false;
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Running(..))));
     sim.now = 300;
     check(
         &sim.plan(&desired),
@@ -505,10 +505,11 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
 fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated() {
     let (mut sim, desired, web) = rollout();
     sim.health.insert(web.clone(), report(HealthStatus::Failed, "crashed"));
-    let PlanVerdict::Outcome(RunOutcome::Failed(_, text, wake)) = sim.plan(&desired) else {
+    let PlannerDecision::Outcome(RunOutcome::Failed(_, text, wake)) = sim.plan(&desired) else {
         panic!("it failed")
     };
-    let first = RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
+    let first =
+        RunOutcome::Failed(condition_reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
     sim.failed_wait = Some(FailedHealthWait { text, on: wake.on, until: wake.at.unwrap() });
     // Its Pods come and go, and its observed health changes each time.
     for status in [
@@ -519,18 +520,18 @@ fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated(
     ] {
         sim.now += 20;
         sim.health.insert(web.clone(), report(status, "another Pod"));
-        assert_eq!(sim.plan(&desired), PlanVerdict::Outcome(first.clone()), "at {}", sim.now);
+        assert_eq!(sim.plan(&desired), PlannerDecision::Outcome(first.clone()), "at {}", sim.now);
     }
     // Then it is waited for anew.
     sim.now = 120;
     sim.health.insert(web.clone(), report(HealthStatus::InProgress, ""));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Running(..))));
     // Others than those that failed are waited for, too.
     sim.now = 20;
     sim.health.remove(&web);
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Settled(..))));
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Settled(..))));
     sim.health.insert(config("a").id(), report(HealthStatus::InProgress, ""));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Running(..))));
 }
 
 #[test]
@@ -543,7 +544,7 @@ fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
     sim.live.insert(config("a").id(), "edited".into());
     sim.live.remove(&config("b").id());
     assert!(
-        matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Failed(..))),
+        matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Failed(..))),
         "a new build is all or nothing"
     );
     sim.is_correction = true;
@@ -551,7 +552,7 @@ fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
     let outcome = sim.run(&desired, usize::MAX).unwrap();
     assert_eq!(sim.live.len(), 3);
     check(
-        &PlanVerdict::Outcome(outcome),
+        &PlannerDecision::Outcome(outcome),
         &expect![[r#"
         ReconciliationFailed: the webhook does not answer
         wake at Some(120) on []"#]],
@@ -567,7 +568,7 @@ fn contested_objects_are_reported_and_delay_no_others() {
         BTreeMap::from([(config("a").id(), contest.clone()), (config("gone").id(), contest)]);
     let outcome = sim.run(&desired, usize::MAX).unwrap();
     check(
-        &PlanVerdict::Outcome(outcome),
+        &PlannerDecision::Outcome(outcome),
         &expect![[r#"
         Contested: a is contested
         wake at Some(30) on []"#]],
@@ -581,7 +582,7 @@ fn a_new_revision_supersedes_a_wait() {
     let (mut sim, mut desired, web) = rollout();
     sim.health.insert(web, report(HealthStatus::InProgress, ""));
     sim.waiting_since = Some(time(0));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Running(..))));
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Running(..))));
     let mut changed = config("a");
     changed.set_label("v", "2");
     let objects = desired.stages[0].objects.iter().map(|m| m.object.clone());
@@ -597,8 +598,8 @@ fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
     desired.health = HealthWaitScope::These(vec![foreign.clone(), desired.own.clone()]);
     sim.health.insert(desired.own.clone(), report(HealthStatus::InProgress, ""));
     sim.health.insert(web, report(HealthStatus::InProgress, ""));
-    assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Settled(..))));
-    sim.health.insert(foreign, HealthReport::not_found());
+    assert!(matches!(sim.plan(&desired), PlannerDecision::Outcome(RunOutcome::Settled(..))));
+    sim.health.insert(foreign, ObjectHealth::not_found());
     // A StatefulSet's health is read from its Pods, so it is observed every five seconds.
     check(
         &sim.plan(&desired),
@@ -611,14 +612,14 @@ fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
 #[test]
 fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
     let (sim, desired, web) = rollout();
-    for state in [LiveObjectState::Skipped, LiveObjectState::Finished] {
+    for state in [LiveObjectDriftState::Skipped, LiveObjectDriftState::Finished] {
         let mut observed = sim.observe(&desired);
         observed
             .objects
-            .insert(web.clone(), ObservedObject { state, health: Some(HealthReport::not_found()) });
+            .insert(web.clone(), ObservedObject { state, health: Some(ObjectHealth::not_found()) });
         assert!(matches!(
             KustomizationApplyPlanner::plan(&desired, &observed),
-            PlanVerdict::Outcome(RunOutcome::Settled(..))
+            PlannerDecision::Outcome(RunOutcome::Settled(..))
         ));
         observed.recorded = ObjectInventory::default();
         check(
@@ -634,9 +635,9 @@ fn an_object_to_recreate_is_named_in_the_step() {
     let mut observed = sim.observe(&desired);
     observed.objects.insert(
         web.clone(),
-        ObservedObject { state: LiveObjectState::MustBeRecreated, health: None },
+        ObservedObject { state: LiveObjectDriftState::MustBeRecreated, health: None },
     );
-    let PlanVerdict::Act(steps) = KustomizationApplyPlanner::plan(&desired, &observed) else {
+    let PlannerDecision::Act(steps) = KustomizationApplyPlanner::plan(&desired, &observed) else {
         panic!("nothing to do")
     };
     assert!(
@@ -763,10 +764,10 @@ proptest! {
         let desired = |picked: &[bool]| ApplyDesiredState { empty_is_intended: true, ..desired(universe(picked, "1")) };
         let mut sim = ClusterSimulation::default();
         sim.run(&desired(&before), usize::MAX);
-        let verdict = sim.plan(&desired(&after));
-        prop_assert_eq!(&verdict, &sim.plan(&desired(&after)));
+        let decision = sim.plan(&desired(&after));
+        prop_assert_eq!(&decision, &sim.plan(&desired(&after)));
         let settled = sim.plan(&desired(&before));
-        prop_assert!(matches!(settled, PlanVerdict::Outcome(RunOutcome::Settled(..))), "{settled:?}");
+        prop_assert!(matches!(settled, PlannerDecision::Outcome(RunOutcome::Settled(..))), "{settled:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::rights::{is_forbidden, rights};
 use super::{
-    AdviceTextAndCommand, CauseSubjects, is_plain, is_word, reconciliation, windlass_name,
+    AdviceTextAndCommand, CauseRelatedObjects, is_plain, is_word, reconciliation, windlass_name,
 };
 use crate::cause_result::RootCause;
 use crate::cause_walk::named_first;
@@ -82,7 +82,7 @@ pub(super) fn test(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCom
 const SCHEMA: &str = "values don't meet the specifications of the schema";
 
 /// Advice for an object that the API server refused, for values that a schema refuses, and for a failed hook.
-pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
+pub(super) fn refused(cause: &RootCause, about: CauseRelatedObjects<'_>) -> AdviceTextAndCommand {
     // The refused object may itself be one that windlass reconciles. It has to be corrected in the files or the chart
     // of its applier.
     let owner = about.reporter.or(about.held);
@@ -286,7 +286,7 @@ fn reset_after_wait(cause: &RootCause, release: &Object) -> Option<String> {
 /// Whether another client keeps changing the objects that `owner` applies.
 fn is_contested(owner: &Object) -> bool {
     let ready = condition(owner, reconcile::READY);
-    ready.is_some_and(|said| said.reason == reconcile::reason::CONTESTED.as_str())
+    ready.is_some_and(|said| said.reason == reconcile::condition_reason::CONTESTED.as_str())
 }
 
 /// Advice for an applied object that another client keeps changing, although its manifest is right. The message names

@@ -7,7 +7,7 @@
 use objects::{Object, ObjectId};
 use serde_json::Value;
 
-use super::CauseSubjects;
+use super::CauseRelatedObjects;
 use crate::cause_result::RootCause;
 use crate::condition::text;
 use crate::object_references;
@@ -51,7 +51,7 @@ struct ObjectWithRemoteAddress<'o> {
 }
 
 impl<'o> ObjectWithRemoteAddress<'o> {
-    fn of(about: CauseSubjects<'o>) -> Self {
+    fn of(about: CauseRelatedObjects<'o>) -> Self {
         let other = about.held.and_then(object_references::remote);
         let is_pushed = about.held.is_some_and(|it| it.kind() == "ImageUpdateAutomation");
         match other {
@@ -85,7 +85,7 @@ impl<'o> ObjectWithRemoteAddress<'o> {
 
 /// Advice which fields to check when a remote does not do what is requested. These are the fields that determine the
 /// request.
-pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
+pub(super) fn fetch(cause: &RootCause, about: CauseRelatedObjects<'_>) -> String {
     if cause.text.contains(OWN_ADDRESS) {
         return "name another server; where windlass shall fetch from its own node, such as in tests, start it with \
                 --allow-loopback-sources"
@@ -148,7 +148,13 @@ pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
             version => format!("spec.chart `{name}` in spec.version `{version}`"),
         })
     };
-    match (which.or_else(chart), place) {
+    let which = which.or_else(chart);
+    // The server has answered, so it is reached.
+    let is_answered = cause.text.contains(" not found in ");
+    if let Some(which) = which.as_ref().filter(|_| is_answered) {
+        return format!("correct {which}{of}, or push what it names");
+    }
+    match (which, place) {
         (Some(which), Some(place)) => format!(
             "check whether {which} exists, whether {place} is right, and whether the cluster reaches that server"
         ),
@@ -161,7 +167,7 @@ pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
 }
 
 /// Advice when the service of a Provider does not accept notifications.
-pub(super) fn delivery(cause: &RootCause, about: CauseSubjects<'_>) -> String {
+pub(super) fn delivery(cause: &RootCause, about: CauseRelatedObjects<'_>) -> String {
     let provider = cause.object.subject();
     let of = format!(" of {provider}");
     let owner = ObjectWithRemoteAddress { object: about.held, of, is_pushed: false };
@@ -271,7 +277,7 @@ fn certificate(said: &str, owner: &ObjectWithRemoteAddress<'_>) -> String {
 }
 
 /// Advice when a server does not accept the credentials.
-pub(super) fn credentials(cause: &RootCause, about: CauseSubjects<'_>) -> String {
+pub(super) fn credentials(cause: &RootCause, about: CauseRelatedObjects<'_>) -> String {
     let owner = ObjectWithRemoteAddress::of(about);
     let of = &owner.of;
     if let Some(secret) = owner.secret("proxySecretRef").filter(|_| is_of_proxy(&cause.text)) {

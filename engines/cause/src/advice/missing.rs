@@ -1,17 +1,17 @@
 //! Advice about objects that do not exist, and about keys that a Secret or ConfigMap does not have.
 //!
-//! Elsewhere: the keys that are needed (`required_keys.rs`), and the fields that name an object
+//! Elsewhere: the keys that are needed (`required_secret_keys.rs`), and the fields that name an object
 //! (`object_references.rs`).
 
 use objects::{Object, ObjectId};
 
 use super::apply::place;
-use super::{AdviceTextAndCommand, CauseSubjects, reconciliation};
+use super::{AdviceTextAndCommand, CauseRelatedObjects, reconciliation};
 use crate::object_references;
-use crate::required_keys::RequiredKeys;
+use crate::required_secret_keys::RequiredSecretKeys;
 
 /// Advice how to create a missing object, or which field to correct instead.
-pub(super) fn missing(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
+pub(super) fn missing(id: &ObjectId, about: CauseRelatedObjects<'_>) -> AdviceTextAndCommand {
     let owners = [about.subject, about.namer].into_iter().flatten();
     let mut owners = owners.filter(|it| object_references::is_reconciled(&it.id()));
     let is_applied = |it: &&Object| object_references::inventory(it).contains(id);
@@ -28,7 +28,7 @@ pub(super) fn missing(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndC
         let namer = about.namer.or(about.subject)?;
         let (_, field) =
             object_references::references(namer).into_iter().find(|(named, _)| named == id)?;
-        Some(RequiredKeys::of(namer, &field))
+        Some(RequiredSecretKeys::of(namer, &field))
     };
     match id.kind.as_str() {
         "Secret" | "ConfigMap" if about.held.is_some() => {
@@ -53,7 +53,7 @@ pub(super) fn missing(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndC
 }
 
 /// Advice for an awaited object that the applier did not apply, such as one in `spec.healthChecks`.
-fn awaited(id: &ObjectId, about: CauseSubjects<'_>, named: &str) -> AdviceTextAndCommand {
+fn awaited(id: &ObjectId, about: CauseRelatedObjects<'_>, named: &str) -> AdviceTextAndCommand {
     let subject = id.subject();
     match about.namer.filter(|it| object_references::applied(it).contains(id)) {
         Some(owner) => {
@@ -98,7 +98,7 @@ fn makes(release: &Object, chart: &ObjectId) -> bool {
 
 /// The object on the path that names a missing object, and the field that names it. A HelmChart that is made for a
 /// HelmRelease is corrected in the HelmRelease's spec.
-fn field(id: &ObjectId, about: CauseSubjects<'_>) -> Option<(ObjectId, String)> {
+fn field(id: &ObjectId, about: CauseRelatedObjects<'_>) -> Option<(ObjectId, String)> {
     let namer = about.namer.or(about.subject)?;
     let fields = object_references::naming_fields(namer);
     let (_, field) = fields.into_iter().find(|(named, _)| named == id)?;

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 use objects::{Object, ObjectId};
 
-use super::{AdviceTextAndCommand, CauseSubjects, is_plain, reconciliation};
+use super::{AdviceTextAndCommand, CauseRelatedObjects, is_plain, reconciliation};
 use crate::cause_result::RootCause;
 use crate::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 
 /// Advice for an applier whose object belongs to another owner.
-pub(super) fn taken(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
+pub(super) fn taken(cause: &RootCause, about: CauseRelatedObjects<'_>) -> AdviceTextAndCommand {
     let others = others(about);
     // The walk has chosen one of the owners, and the text of the cause names that one.
     let is_owner = |it: &&OtherOwner| cause.text.contains(&it.words());
@@ -57,7 +57,10 @@ fn decision(applier: &ObjectId, other: &OtherOwner) -> String {
 
 /// Advice for an applier that was not allowed to change an object of another owner. `None` if the object has no other
 /// owner.
-pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> Option<AdviceTextAndCommand> {
+pub(super) fn refused(
+    cause: &RootCause,
+    about: CauseRelatedObjects<'_>,
+) -> Option<AdviceTextAndCommand> {
     let applier = about.reporter?.id();
     let others = others(about);
     // The walk adds the owner to the text of the cause only if it confirmed that owner.
@@ -88,7 +91,7 @@ fn annotation_to_keep(kind: &str) -> &'static str {
 }
 
 /// The other owners of the object of a cause. Empty if that object itself reports the cause.
-fn others(about: CauseSubjects<'_>) -> Vec<OtherOwner> {
+fn others(about: CauseRelatedObjects<'_>) -> Vec<OtherOwner> {
     let Some(applier) = about.reporter else { return Vec::new() };
     let Some(held) = about.held else { return Vec::new() };
     let marks = ExpectedOwnerMetadata::of(applier).filter(|_| applier.id() != held.id());

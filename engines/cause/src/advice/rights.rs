@@ -32,7 +32,7 @@ pub(super) fn rights(refusals: &[&str], owner: Option<&Object>) -> Option<Advice
     let mut scopes: BTreeMap<Option<&str>, BTreeMap<String, &str>> = BTreeMap::new();
     let mut is_whole = true;
     for said in refusals {
-        match RefusedRequest::of(said).filter(|it| it.group != RBAC) {
+        match RbacDeniedRequest::of(said).filter(|it| it.group != RBAC) {
             Some(request) => {
                 let resources = scopes.entry(request.namespace).or_default();
                 resources.insert(request.whole(), request.resource);
@@ -103,14 +103,14 @@ fn account(owner: &Object) -> Option<ObjectId> {
 }
 
 /// A request that was not allowed, according to the API server's message.
-struct RefusedRequest<'t> {
+struct RbacDeniedRequest<'t> {
     resource: &'t str,
     group: &'t str,
     /// The namespace of the request. `None` if it was about the whole cluster.
     namespace: Option<&'t str>,
 }
 
-impl<'t> RefusedRequest<'t> {
+impl<'t> RbacDeniedRequest<'t> {
     fn of(said: &'t str) -> Option<Self> {
         let (_, rest) = said.split_once(" resource \"")?;
         let (resource, rest) = rest.split_once("\" in API group \"")?;

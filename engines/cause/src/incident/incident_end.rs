@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::ObjectId;
 
 use super::{
-    Incident, IncidentIdentity, ObjectVerdict, ReportedObjectState, RootFailure, is_of_others,
+    Incident, IncidentIdentity, ObjectFailureVerdict, ReportedObjectState, RootFailure,
+    is_of_others,
 };
 use crate::cause_result::CauseKind;
 
@@ -42,8 +43,8 @@ impl IncidentRecord<'_> {
     /// The verdicts on the affected objects that still exist.
     fn affected<'v>(
         &self,
-        verdicts: &'v BTreeMap<ObjectId, ObjectVerdict>,
-    ) -> impl Iterator<Item = &'v ObjectVerdict> {
+        verdicts: &'v BTreeMap<ObjectId, ObjectFailureVerdict>,
+    ) -> impl Iterator<Item = &'v ObjectFailureVerdict> {
         let by_name = self.affected.iter().flat_map(move |name| named(verdicts, name));
         by_name.chain(self.kept.into_iter().flatten().filter_map(move |id| verdicts.get(id)))
     }
@@ -51,9 +52,9 @@ impl IncidentRecord<'_> {
 
 /// The verdicts on the objects with this name in messages. Such a name has no API group, so there may be several.
 fn named<'v>(
-    verdicts: &'v BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: &'v BTreeMap<ObjectId, ObjectFailureVerdict>,
     name: &str,
-) -> Vec<&'v ObjectVerdict> {
+) -> Vec<&'v ObjectFailureVerdict> {
     let Some((kind, rest)) = name.split_once('/') else { return Vec::new() };
     let Some((namespace, name)) = rest.split_once('/') else { return Vec::new() };
     let all = verdicts.range(ObjectId::new(namespace, name, "", "")..);
@@ -64,7 +65,7 @@ fn named<'v>(
 /// Whether an object that a problem of `subject` affected may still be affected. That ends when the object is ready,
 /// suspended or gone, refers only to other objects, or fails in its own run for another reason.
 fn may_be_affected(
-    verdict: &ObjectVerdict,
+    verdict: &ObjectFailureVerdict,
     subject: &ObjectId,
     is_other: impl Fn(&RootFailure) -> bool,
 ) -> bool {
@@ -90,7 +91,7 @@ fn may_be_affected(
 /// cycle or a dependency, the failure need not be the subject's own.
 pub fn is_over(
     record: &IncidentRecord<'_>,
-    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: &BTreeMap<ObjectId, ObjectFailureVerdict>,
     is_known: impl Fn(&IncidentIdentity) -> bool,
 ) -> bool {
     let subject = record.subject;
@@ -138,7 +139,7 @@ pub fn is_over(
 pub fn keep_affected(
     kept: &mut BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,
     found: &BTreeMap<IncidentIdentity, Incident>,
-    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: &BTreeMap<ObjectId, ObjectFailureVerdict>,
 ) {
     for (identity, incident) in found.iter().filter(|(identity, _)| is_of_others(identity.1)) {
         kept.entry(identity.clone()).or_default().extend(incident.affected.iter().cloned());

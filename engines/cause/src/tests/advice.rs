@@ -586,6 +586,11 @@ fn a_source_that_cannot_be_fetched_is_checked_by_what_its_spec_says() {
         "check whether spec.ref.branch `mian` exists, whether spec.url is right, and whether the cluster reaches that \
          server"
     );
+    let branch = json!({"spec": {"url": "https://h/r", "ref": {"branch": "mian"}}});
+    assert_eq!(
+        of(branch, "branch `mian` not found in https://h/r"),
+        "correct spec.ref.branch `mian`, or push what it names"
+    );
     let unreachable = json!({"spec": {"url": "https://h/r", "ref": {"branch": "main"}}});
     let text = of(unreachable, "cannot connect to h: failed to lookup address information");
     assert_eq!(
@@ -672,6 +677,10 @@ fn a_policy_that_does_not_go_down_or_waits_is_advised_by_its_reason() {
     );
     for (reason, expected) in [
         ("MinAgeNotReached", "wait, or set a shorter windlass.dev/min-age"),
+        (
+            "Quarantined",
+            "commit a correction; the message has the command that applies the quarantined revision again",
+        ),
         (
             "PlatformsMissing",
             "push an image for all platforms, or correct windlass.dev/required-platforms",

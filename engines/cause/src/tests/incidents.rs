@@ -6,18 +6,21 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::incident::{
-    Incident, IncidentIdentity, IncidentRecord, ObjectVerdict, ReportedObjectState,
+    Incident, IncidentIdentity, IncidentRecord, ObjectFailureVerdict, ReportedObjectState,
     RootFailureSearchScope, incidents, is_over, join_cycles, keep_affected, verdict,
 };
 
 impl FakeClusterObjects {
     /// The verdicts on all objects that windlass reconciles, and on some that may not exist.
-    fn verdicts(&self) -> BTreeMap<ObjectId, ObjectVerdict> {
+    fn verdicts(&self) -> BTreeMap<ObjectId, ObjectFailureVerdict> {
         self.verdicts_within(RootFailureSearchScope::All)
     }
 
-    fn verdicts_within(&self, reach: RootFailureSearchScope) -> BTreeMap<ObjectId, ObjectVerdict> {
-        let mut known = QueryAnswers::default();
+    fn verdicts_within(
+        &self,
+        reach: RootFailureSearchScope,
+    ) -> BTreeMap<ObjectId, ObjectFailureVerdict> {
+        let mut known = FactAnswers::default();
         let ids = self.objects.iter().map(Object::id).filter(object_references::is_reconciled);
         let mut verdicts =
             ids.map(|id| (id.clone(), self.verdict(&id, &mut known, reach))).collect();
@@ -28,9 +31,9 @@ impl FakeClusterObjects {
     fn verdict(
         &self,
         id: &ObjectId,
-        known: &mut QueryAnswers,
+        known: &mut FactAnswers,
         reach: RootFailureSearchScope,
-    ) -> ObjectVerdict {
+    ) -> ObjectFailureVerdict {
         for _ in 0..200 {
             match verdict(id, known, now(), reach) {
                 Ok(verdict) => return verdict,
@@ -51,7 +54,7 @@ fn ended(
     subject: &str,
     problem: &str,
     affected: &[&str],
-    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: &BTreeMap<ObjectId, ObjectFailureVerdict>,
 ) -> bool {
     let affected = affected.iter().map(|name| id(name).subject()).collect();
     let subject = id(subject);
@@ -396,6 +399,20 @@ fn what_is_suspended_deleted_or_in_progress_opens_nothing() {
         [ReportedObjectState::Paused, ReportedObjectState::Paused, ReportedObjectState::Unclear]
     );
     assert_eq!(["d", "e"].map(own), [ReportedObjectState::Unclear, ReportedObjectState::Failing]);
+}
+
+#[test]
+fn what_a_freeze_holds_opens_nothing_and_what_fails_meanwhile_does() {
+    let message = "revision main@sha1:def waits: Freeze winter until 2026-12-27T00:00:00Z: sales";
+    let held = kustomization("a", &[&status("False", "Frozen", message)]);
+    let dependent = kustomization("b", &[&depends("a"), &waits()]);
+    let all = [held, dependent, source()];
+    assert!(of(&all).is_empty(), "{:?}", of(&all));
+    let [held, dependent, source] = all;
+    let failed = kustomization("c", &[&status("False", "BuildFailed", "missing file")]);
+    let found = of(&[held, dependent, source, failed]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("Kustomization/c "), "{found:?}");
 }
 
 #[test]

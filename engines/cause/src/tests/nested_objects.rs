@@ -74,7 +74,7 @@ fn what_a_list_has_shown_to_be_well_is_not_asked_for() {
     let app =
         kustomization("app", &[&ready(), &inventory(&["apps_a__ConfigMap", "apps_b__ConfigMap"])]);
     let cluster = FakeClusterObjects::of(&[app, source()]);
-    let mut known = QueryAnswers::default();
+    let mut known = FactAnswers::default();
     known.insert_well(id("ConfigMap/a"));
     let why = loop {
         match explain(&id("Kustomization/app"), &known, now()) {

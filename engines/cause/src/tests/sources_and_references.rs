@@ -145,7 +145,7 @@ fn everything_is_named_that_causes_a_run_before_the_time_of_the_next_one() {
         status("False", "HealthCheckFailed", "timeout waiting for: [Deployment/apps/web]");
     assert_eq!(
         next(kustomization("app", &[&unhealthy]), &[]),
-        "its spec, GitRepository/apps/app or the health of what it waits for"
+        "its spec, GitRepository/apps/app or the health of its objects"
     );
     // Values that are optional count as well, and the Secret of a signature is read later.
     let spec = json!({"spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "web"},
@@ -316,7 +316,7 @@ fn the_deepest_dependency_that_is_not_ready_is_the_cause() {
     expect(&why, ExaminedObjectState::NotReady, CauseKind::Build, "Kustomization/base", line);
     let steps: Vec<_> = why.path.iter().map(|it| it.object.name.as_str()).collect();
     assert_eq!(steps, ["app", "middle", "base"]);
-    assert!(why.next.unwrap().starts_with("it is reconciled as soon as that is ready"));
+    assert!(why.next.unwrap().starts_with("it is reconciled as soon as its dependency is ready"));
     let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is not ready: Kustomization/apps/middle: does not exist";
     expect(&why, ExaminedObjectState::NotReady, CauseKind::Missing, "Kustomization/middle", line);

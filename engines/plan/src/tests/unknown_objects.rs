@@ -43,7 +43,7 @@ fn with_release(release: Option<RenderedApplier>) -> RepositoryRendering {
 }
 
 fn compared(base: &RepositoryRendering, head: &RepositoryRendering) -> ChangePlan {
-    compare(base, head, &CompareOptions::default())
+    compare(base, head, &RenderingComparisonOptions::default())
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn a_removed_part_of_an_applier_is_beyond_the_budget_although_no_object_of_it_is
 fn an_applier_without_limits_may_delete_what_is_not_known() {
     let base = with_release(Some(not_fetched(release(Vec::new()))));
     let of_appliers = [(kustomization("root"), None)].into();
-    let budgets = ApplierBudgets { of_appliers, ..ApplierBudgets::default() };
-    let options = CompareOptions { budgets, ..CompareOptions::default() };
+    let budgets = ApplierDeletionBudgets { of_appliers, ..ApplierDeletionBudgets::default() };
+    let options = RenderingComparisonOptions { budgets, ..RenderingComparisonOptions::default() };
     let plan = compare(&base, &with_release(None), &options);
     assert!(plan.findings.is_empty() && plan.summary.unknown_removals == 1, "{plan:#?}");
 }
@@ -155,15 +155,15 @@ fn what_is_not_fetched_is_not_known_whether_it_is_added_or_changed() {
         let web = plan.appliers.iter().find(|it| it.applier.name == "web").unwrap();
         (web.comparison, web.fails_in_base, plan.findings[0].level)
     };
-    let unknown = (ApplierComparison::HeadNotFetched, false, FindingLevel::Error);
+    let unknown = (ApplierComparisonStatus::HeadNotFetched, false, FindingLevel::Error);
     assert_eq!(found(&with_release(None), &unread()), unknown);
     assert_eq!(found(&unread(), &unread()), unknown, "the declarations may differ");
     assert_eq!(found(&rendered, &unread()), unknown);
     assert_eq!(found(&broken, &unread()), unknown);
-    let alone = (ApplierComparison::BaseNotFetched, false, FindingLevel::Error);
+    let alone = (ApplierComparisonStatus::BaseNotFetched, false, FindingLevel::Error);
     assert_eq!(found(&unread(), &rendered), alone);
     // Nothing says that it failed before.
-    let failing = (ApplierComparison::HeadFailed, false, FindingLevel::Error);
+    let failing = (ApplierComparisonStatus::HeadFailed, false, FindingLevel::Error);
     assert_eq!(found(&unread(), &broken), failing);
 }
 
@@ -184,9 +184,10 @@ fn a_failure_that_says_nothing_of_the_applier_counts_as_before_only_with_the_sam
         assert_eq!((web.fails_in_base, web.fails_alike), (passes, passes), "{plan:#?}");
         (web.comparison, passes)
     };
-    for (is_interrupted, comparison) in
-        [(false, ApplierComparison::HeadNotFetched), (true, ApplierComparison::HeadFailed)]
-    {
+    for (is_interrupted, comparison) in [
+        (false, ApplierComparisonStatus::HeadNotFetched),
+        (true, ApplierComparisonStatus::HeadFailed),
+    ] {
         let side = |digest: &str| side(digest, is_interrupted);
         assert_eq!(found(&side("a"), &side("a")), (comparison, true));
         assert_eq!(found(&side("a"), &side("b")), (comparison, false));
@@ -221,8 +222,8 @@ fn an_applier_that_is_declared_where_nothing_is_followed_does_not_pass() {
     // Such as by a release of a Helmfile.
     let hidden = || rendering("bbb", vec![("root", applier(vec![declaration("middle")]))]);
     for (base, head, comparison) in [
-        (followed(), hidden(), ApplierComparison::HeadUnknown),
-        (hidden(), followed(), ApplierComparison::BaseNotFetched),
+        (followed(), hidden(), ApplierComparisonStatus::HeadUnknown),
+        (hidden(), followed(), ApplierComparisonStatus::BaseNotFetched),
     ] {
         let plan = compared(&base, &head);
         let middle = plan.appliers.iter().find(|it| it.applier.name == "middle").unwrap();

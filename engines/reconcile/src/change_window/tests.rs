@@ -95,13 +95,16 @@ fn a_closed_window_says_what_waits_and_when_it_opens() {
     let opening = time("2026-11-23T21:00:00Z");
     let text = "outside the window '0 22 * * 1-5 4h Europe/Berlin': revision main@sha1:1 is pending; the next \
                 opening is 2026-11-23T21:00:00Z (22:00 Europe/Berlin)";
-    let outcome =
-        RunOutcome::Blocked(reason::WINDOW_CLOSED, text.into(), NextRunTrigger::at(opening));
+    let outcome = RunOutcome::Blocked(
+        condition_reason::WINDOW_CLOSED,
+        text.into(),
+        NextRunTrigger::at(opening),
+    );
     assert_eq!(closed.outcome("revision main@sha1:1"), Some(outcome));
     let mark = closed.mark();
     assert_eq!(
         (mark.kind, mark.status, mark.reason),
-        (WINDOW, ConditionStatus::False, reason::CLOSED)
+        (WINDOW, ConditionStatus::False, condition_reason::CLOSED)
     );
     assert_eq!(mark.text, "the next opening is 2026-11-23T21:00:00Z (22:00 Europe/Berlin)");
     assert_eq!(closed.changes_at(), Some(opening));
@@ -112,7 +115,7 @@ fn an_open_window_says_until_when() {
     let open = state(NIGHTS, None, "2026-11-23T22:00:00Z");
     assert_eq!(open.outcome("anything"), None);
     let mark = open.mark();
-    assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::OPEN));
+    assert_eq!((mark.status, mark.reason), (ConditionStatus::True, condition_reason::OPEN));
     assert_eq!(mark.text, "open until 2026-11-24T01:00:00Z (02:00 Europe/Berlin)");
     assert_eq!(open.changes_at(), Some(time("2026-11-24T01:00:00Z")));
 }
@@ -131,7 +134,7 @@ fn breaking_the_glass_opens_until_its_time() {
     // A time in the past opens nothing; nor does a text that cannot be read, which is reported.
     assert!(matches!(state(NIGHTS, Some(noon), noon), ChangeWindowState::Closed { .. }));
     let malformed = state(NIGHTS, Some("now"), noon).mark();
-    assert_eq!(malformed.reason, reason::CLOSED);
+    assert_eq!(malformed.reason, condition_reason::CLOSED);
     assert!(
         malformed.text.contains("windlass.dev/break-glass `now` is not a time"),
         "{}",
@@ -147,7 +150,7 @@ fn windows_that_cannot_be_read_let_nothing_through() {
     let Some(RunOutcome::Stalled(why, text)) = invalid.outcome("anything") else {
         panic!("{invalid:?}")
     };
-    assert_eq!(why, reason::INVALID_WINDOW);
+    assert_eq!(why, condition_reason::INVALID_WINDOW);
     assert!(text.starts_with("windlass.dev/window: `MON-XYZ` is not a day of week"), "{text}");
 }
 

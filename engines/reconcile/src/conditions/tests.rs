@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ObjectKey, reason};
+use crate::{ObjectKey, condition_reason};
 
 const OWNED: &[&str] = &["Healthy"];
 
@@ -46,10 +46,10 @@ fn check(before: &[StatusCondition], outcome: &RunOutcome, expected: &Expect) {
 
 fn outcomes() -> impl Strategy<Value = RunOutcome> {
     let why = prop::sample::select(vec![
-        reason::SUCCEEDED,
-        reason::PROGRESSING,
-        reason::PROGRESSING_WITH_RETRY,
-        reason::DEPENDENCY_CYCLE,
+        condition_reason::SUCCEEDED,
+        condition_reason::PROGRESSING,
+        condition_reason::PROGRESSING_WITH_RETRY,
+        condition_reason::DEPENDENCY_CYCLE,
     ]);
     (0..5, why, "[ab]{0,1}", any::<bool>()).prop_map(|(variant, why, text, is_timed)| {
         let on = NextRunTrigger::on([ObjectKey::new("apps", "Deployment", "a", "x")]);
@@ -154,7 +154,7 @@ fn a_settled_object_is_ready_and_nothing_else() {
     check(
         &before,
         &RunOutcome::Settled(
-            reason::RECONCILIATION_SUCCEEDED,
+            condition_reason::RECONCILIATION_SUCCEEDED,
             "Applied revision: main@sha1:1".into(),
         ),
         &expect![[r#"
@@ -174,7 +174,7 @@ fn a_running_object_is_reconciling_and_not_known_to_be_ready() {
             50,
         )],
         &RunOutcome::Running(
-            reason::PROGRESSING,
+            condition_reason::PROGRESSING,
             "Running health checks".into(),
             NextRunTrigger::at(at(9)),
         ),
@@ -194,12 +194,16 @@ fn a_blocked_or_failed_object_will_be_retried() {
     let before = [condition(READY, ConditionStatus::False, "BuildFailed", "no", 50)];
     check(
         &before,
-        &RunOutcome::Failed(reason::BUILD_FAILED, "no".into(), NextRunTrigger::at(at(9))),
+        &RunOutcome::Failed(condition_reason::BUILD_FAILED, "no".into(), NextRunTrigger::at(at(9))),
         &expected,
     );
     check(
         &before,
-        &RunOutcome::Blocked(reason::BUILD_FAILED, "no".into(), NextRunTrigger::at(at(9))),
+        &RunOutcome::Blocked(
+            condition_reason::BUILD_FAILED,
+            "no".into(),
+            NextRunTrigger::at(at(9)),
+        ),
         &expected,
     );
 }
@@ -224,7 +228,7 @@ fn a_stalled_object_says_so_with_the_reason_of_ready() {
     let before = [condition(RECONCILING, ConditionStatus::True, "ProgressingWithRetry", "a", 50)];
     check(
         &before,
-        &RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
+        &RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
         &expect![[r#"
             Stalled=True UnsupportedField "spec.decryption" generation 2 since 100
             Ready=False UnsupportedField "spec.decryption" generation 2 since 100
@@ -236,10 +240,10 @@ fn a_stalled_object_says_so_with_the_reason_of_ready() {
 fn a_change_of_status_reason_or_message_is_a_transition() {
     let was = condition(READY, ConditionStatus::True, "Succeeded", "a", 50);
     for (outcome, since) in [
-        (RunOutcome::Settled(reason::SUCCEEDED, "a".into()), 50),
-        (RunOutcome::Settled(reason::SUCCEEDED, "b".into()), 100),
-        (RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, "a".into()), 100),
-        (RunOutcome::Stalled(reason::SUCCEEDED, "a".into()), 100),
+        (RunOutcome::Settled(condition_reason::SUCCEEDED, "a".into()), 50),
+        (RunOutcome::Settled(condition_reason::SUCCEEDED, "b".into()), 100),
+        (RunOutcome::Settled(condition_reason::RECONCILIATION_SUCCEEDED, "a".into()), 100),
+        (RunOutcome::Stalled(condition_reason::SUCCEEDED, "a".into()), 100),
     ] {
         let after =
             StatusConditions::since(std::slice::from_ref(&was), 2, at(100), OWNED).finish(&outcome);
@@ -253,19 +257,24 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
     let before = [condition("Healthy", ConditionStatus::Unknown, "Progressing", "waiting", 50)];
     let since = || StatusConditions::since(&before, 2, at(100), OWNED);
     let healthy = |all: &[StatusCondition]| StatusCondition::find(all, "Healthy").cloned();
-    let settled = RunOutcome::Settled(reason::SUCCEEDED, String::new());
+    let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, String::new());
 
     // When waiting began is read from here, so the same words must not move the time.
-    let again = since().set("Healthy", ConditionStatus::Unknown, reason::PROGRESSING, "waiting");
+    let again =
+        since().set("Healthy", ConditionStatus::Unknown, condition_reason::PROGRESSING, "waiting");
     let again = healthy(&again.finish(&settled)).unwrap();
     assert_eq!((again.last_transition_time, again.observed_generation), (at(50), 2));
 
-    let kept = since().keep("Healthy").finish_progress(reason::PROGRESSING, "building");
+    let kept = since().keep("Healthy").finish_progress(condition_reason::PROGRESSING, "building");
     assert_eq!(healthy(&kept).as_ref(), before.first());
     assert!(StatusCondition::is(&kept, READY, ConditionStatus::Unknown));
 
-    let set =
-        since().keep("Healthy").set("Healthy", ConditionStatus::True, reason::SUCCEEDED, "passed");
+    let set = since().keep("Healthy").set(
+        "Healthy",
+        ConditionStatus::True,
+        condition_reason::SUCCEEDED,
+        "passed",
+    );
     assert_eq!(healthy(&set.finish(&settled)).unwrap().message, "passed");
 
     assert_eq!(healthy(&since().finish(&settled)), None);
@@ -278,9 +287,9 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "Ready is derived from the rest"))]
 fn ready_cannot_be_set_past_the_outcome() {
-    let stalled = RunOutcome::Stalled(reason::INVALID_PATH, String::new());
+    let stalled = RunOutcome::Stalled(condition_reason::INVALID_PATH, String::new());
     let after = StatusConditions::since(&[], 1, at(1), OWNED)
-        .set(READY, ConditionStatus::True, reason::SUCCEEDED, "")
+        .set(READY, ConditionStatus::True, condition_reason::SUCCEEDED, "")
         .finish(&stalled);
     assert!(StatusCondition::is(&after, READY, ConditionStatus::False));
 }
@@ -289,10 +298,11 @@ fn ready_cannot_be_set_past_the_outcome() {
 fn a_message_is_cut_at_the_limit_of_the_crd_and_never_inside_a_character() {
     for (text, len) in [("a".repeat(32768), 32768), ("a".repeat(32769), 32768)] {
         let after = StatusConditions::since(&[], 1, at(1), OWNED)
-            .finish(&RunOutcome::Settled(reason::SUCCEEDED, text));
+            .finish(&RunOutcome::Settled(condition_reason::SUCCEEDED, text));
         assert_eq!(after[0].message.len(), len);
     }
-    let outcome = RunOutcome::Settled(reason::SUCCEEDED, format!("a{}", "ü".repeat(20000)));
+    let outcome =
+        RunOutcome::Settled(condition_reason::SUCCEEDED, format!("a{}", "ü".repeat(20000)));
     let after = StatusConditions::since(&[], 1, at(1), OWNED).finish(&outcome);
     assert!(after[0].message.len() <= 32768 && after[0].message.ends_with("üü…"));
     // A cut message compares with itself.
@@ -304,7 +314,7 @@ fn a_message_is_cut_at_the_limit_of_the_crd_and_never_inside_a_character() {
 fn the_json_is_that_of_metav1() {
     let now = "2027-03-04T05:06:07.89Z".parse().unwrap();
     let after = StatusConditions::since(&[], 3, now, OWNED)
-        .finish(&RunOutcome::Settled(reason::SUCCEEDED, "stored artifact".into()));
+        .finish(&RunOutcome::Settled(condition_reason::SUCCEEDED, "stored artifact".into()));
     expect![[r#"[{"type":"Ready","status":"True","observedGeneration":3,"lastTransitionTime":"2027-03-04T05:06:07Z","reason":"Succeeded","message":"stored artifact"}]"#]]
         .assert_eq(&serde_json::to_string(&after).unwrap());
 
@@ -319,7 +329,12 @@ fn the_json_is_that_of_metav1() {
 }
 
 fn mark(status: ConditionStatus, text: &str) -> AnnotationCondition {
-    AnnotationCondition { kind: WINDOW, status, reason: reason::CLOSED, text: text.into() }
+    AnnotationCondition {
+        kind: WINDOW,
+        status,
+        reason: condition_reason::CLOSED,
+        text: text.into(),
+    }
 }
 
 #[test]
@@ -340,7 +355,7 @@ fn marks_are_replaced_and_everything_else_stays() {
     "#]]
     .assert_eq(&lines(&marked));
     // A run that does not call `marked` leaves the marks as they are.
-    let run = since().finish(&RunOutcome::Settled(reason::SUCCEEDED, "done".into()));
+    let run = since().finish(&RunOutcome::Settled(condition_reason::SUCCEEDED, "done".into()));
     assert!(
         StatusCondition::is(&run, HOLD, ConditionStatus::True)
             && StatusCondition::is(&run, WINDOW, ConditionStatus::False)
@@ -381,7 +396,7 @@ fn an_action_under_way_is_named_whatever_ready_still_says() {
     "#]]
     .assert_eq(&lines(&conditions));
     let running = RunOutcome::Running(
-        reason::PROGRESSING,
+        condition_reason::PROGRESSING,
         "1 of 2 is ready".into(),
         NextRunTrigger::default(),
     );
@@ -395,8 +410,9 @@ fn an_action_under_way_is_named_whatever_ready_still_says() {
 
 #[test]
 fn ready_keeps_the_words_of_a_failure_that_is_not_retried() {
-    let failure = Some((reason::FAILED, "the Job failed"));
-    let stalled = RunOutcome::Stalled(reason::INVALID_SCHEDULE, "retries exhausted".into());
+    let failure = Some((condition_reason::FAILED, "the Job failed"));
+    let stalled =
+        RunOutcome::Stalled(condition_reason::INVALID_SCHEDULE, "retries exhausted".into());
     let conditions =
         StatusConditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&stalled);
     expect![[r#"
@@ -404,7 +420,7 @@ fn ready_keeps_the_words_of_a_failure_that_is_not_retried() {
         Ready=False Failed "the Job failed" generation 1 since 100
     "#]]
     .assert_eq(&lines(&conditions));
-    let settled = RunOutcome::Settled(reason::SUCCEEDED, "done".into());
+    let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, "done".into());
     let conditions =
         StatusConditions::since(&[], 1, at(100), OWNED).failing(failure).finish(&settled);
     assert_eq!(conditions[0].message, "done");

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// A line of the file: the begin or end of a component, or a property.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ContentLine {
+pub(super) struct ICalendarContentLine {
     /// The number of its first line in the file.
     pub(super) number: usize,
     /// The whole unfolded line.
@@ -15,18 +15,18 @@ pub(super) struct ContentLine {
     pub(super) name: String,
     /// The value, which follows the name and its parameters.
     pub(super) value: String,
-    parameters: Vec<LineParameter>,
+    parameters: Vec<ICalendarParameter>,
 }
 
 /// A parameter of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct LineParameter {
+struct ICalendarParameter {
     /// The name of the parameter, in upper case.
     name: String,
     value: String,
 }
 
-impl ContentLine {
+impl ICalendarContentLine {
     /// Reads an unfolded line. `None` if it has no name, no value, or a forbidden character. Some programs treat such a
     /// character as the end of the line, and would read the text after it as another property.
     pub(super) fn parse(number: usize, text: &str) -> Option<Self> {
@@ -43,7 +43,7 @@ impl ContentLine {
         let parameter = |part: &str| {
             let (name, value) = part.split_once('=')?;
             let value = value.trim_matches('"').to_owned();
-            Some(LineParameter { name: name.to_ascii_uppercase(), value })
+            Some(ICalendarParameter { name: name.to_ascii_uppercase(), value })
         };
         let parameters = parts.map(parameter).collect::<Option<Vec<_>>>()?;
         let value = value.strip_prefix(':').unwrap_or_default().trim().to_owned();
@@ -101,13 +101,13 @@ mod tests {
     #[test]
     fn a_line_has_a_name_parameters_and_a_value() {
         let text = "dtstart;tzid=\"a:b;c\";X=1:20261224T180000 ";
-        let line = ContentLine::parse(7, text).unwrap();
+        let line = ICalendarContentLine::parse(7, text).unwrap();
         assert_eq!((line.number, line.text.as_str()), (7, text));
         assert_eq!((line.name.as_str(), line.value.as_str()), ("DTSTART", "20261224T180000"));
         assert_eq!(line.parameter("TZID"), Some("a:b;c"));
         assert_eq!(line.parameter("VALUE"), None);
         assert!(!line.repeats_a_parameter());
-        assert!(ContentLine::parse(1, "A;B=1;C=2;b=3:4").unwrap().repeats_a_parameter());
+        assert!(ICalendarContentLine::parse(1, "A;B=1;C=2;b=3:4").unwrap().repeats_a_parameter());
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
         for text in
             ["", "DTSTART", ":1", "A B:1", "A;B:1", "A;B=\"1:2", "A:1\rB:2", "A:1\0", "A\0:1"]
         {
-            assert_eq!(ContentLine::parse(1, text), None, "{text}");
+            assert_eq!(ICalendarContentLine::parse(1, text), None, "{text}");
         }
     }
 }

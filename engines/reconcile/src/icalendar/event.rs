@@ -8,27 +8,27 @@ use jiff::civil::{self, Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span};
 
-use super::content_line::ContentLine;
+use super::content_line::ICalendarContentLine;
 use super::recurrence::{RecurrenceRule, days_after};
-use super::{ExpansionSteps, LineFault, TooManySteps};
+use super::{ICalendarLineError, RecurrenceExpansionBudget, RecurrenceExpansionLimitExceeded};
 use crate::Time;
 use crate::cron::time_zone;
 use crate::freeze_calendar::FrozenPeriod;
 
 /// The lines of an event that affect when it is.
 #[derive(Debug, Default)]
-pub(super) struct EventLines {
-    start: Option<ContentLine>,
-    end: Option<ContentLine>,
-    duration: Option<ContentLine>,
-    rule: Option<ContentLine>,
-    status: Option<ContentLine>,
-    excluded: Vec<ContentLine>,
+pub(super) struct CalendarEventProperties {
+    start: Option<ICalendarContentLine>,
+    end: Option<ICalendarContentLine>,
+    duration: Option<ICalendarContentLine>,
+    rule: Option<ICalendarContentLine>,
+    status: Option<ICalendarContentLine>,
+    excluded: Vec<ICalendarContentLine>,
 }
 
-impl EventLines {
+impl CalendarEventProperties {
     /// Keeps a line if it affects when the event is. Other lines are ignored.
-    pub(super) fn take(&mut self, line: ContentLine) -> Result<(), LineFault> {
+    pub(super) fn take(&mut self, line: ICalendarContentLine) -> Result<(), ICalendarLineError> {
         let place = match line.name.as_str() {
             "DTSTART" => Some(&mut self.start),
             "DTEND" => Some(&mut self.end),
@@ -37,17 +37,20 @@ impl EventLines {
             "STATUS" => Some(&mut self.status),
             "EXDATE" => None,
             "RDATE" | "EXRULE" | "RECURRENCE-ID" => {
-                return Err(LineFault::unsupported(line.name, &line.value));
+                return Err(ICalendarLineError::unsupported(line.name, &line.value));
             }
             _ => return Ok(()),
         };
         if line.repeats_a_parameter() {
             let what = format!("{} with a parameter twice", line.name);
-            return Err(LineFault::unsupported(what, &line.text));
+            return Err(ICalendarLineError::unsupported(what, &line.text));
         }
         match place {
             Some(taken) if taken.is_some() => {
-                return Err(LineFault::unsupported(format!("a second {}", line.name), &line.value));
+                return Err(ICalendarLineError::unsupported(
+                    format!("a second {}", line.name),
+                    &line.value,
+                ));
             }
             Some(free) => *free = Some(line),
             None => self.excluded.push(line),
@@ -79,12 +82,13 @@ impl TimeZoneTable {
         Self { default, named: BTreeMap::new() }
     }
 
-    fn named(&mut self, name: &str) -> Result<TimeZone, LineFault> {
+    fn named(&mut self, name: &str) -> Result<TimeZone, ICalendarLineError> {
         if let Some(zone) = self.named.get(name) {
             return Ok(zone.clone());
         }
-        let zone = time_zone(name)
-            .map_err(|_| LineFault::unsupported("a TZID that is no IANA name".to_owned(), name))?;
+        let zone = time_zone(name).map_err(|_| {
+            ICalendarLineError::unsupported("a TZID that is no IANA name".to_owned(), name)
+        })?;
         self.named.insert(name.to_owned(), zone.clone());
         Ok(zone)
     }
@@ -92,7 +96,7 @@ impl TimeZoneTable {
 
 /// A date, or a date with a time of day, in a time zone.
 #[derive(Debug, Clone)]
-struct EventMoment {
+struct CalendarEventTime {
     local: DateTime,
     zone: TimeZone,
     is_date: bool,
@@ -100,21 +104,28 @@ struct EventMoment {
     is_floating: bool,
 }
 
-impl EventMoment {
+impl CalendarEventTime {
     /// Reads one value of a line.
-    fn parse(line: &ContentLine, text: &str, zones: &mut TimeZoneTable) -> Result<Self, LineFault> {
+    fn parse(
+        line: &ICalendarContentLine,
+        text: &str,
+        zones: &mut TimeZoneTable,
+    ) -> Result<Self, ICalendarLineError> {
         let name = &line.name;
         let is_date = match line.parameter("VALUE").map(str::to_ascii_uppercase).as_deref() {
             None | Some("DATE-TIME") => false,
             Some("DATE") => true,
             Some(_) => {
-                return Err(LineFault::unsupported(format!("{name} with this VALUE"), &line.text));
+                return Err(ICalendarLineError::unsupported(
+                    format!("{name} with this VALUE"),
+                    &line.text,
+                ));
             }
         };
-        let wrong = || LineFault::broken(format!("{name} is not a time"), text);
+        let wrong = || ICalendarLineError::broken(format!("{name} is not a time"), text);
         if is_date && line.parameter("TZID").is_some() {
             let what = format!("{name} of whole days with TZID");
-            return Err(LineFault::unsupported(what, &line.text));
+            return Err(ICalendarLineError::unsupported(what, &line.text));
         }
         if is_date {
             let date = date_of(text).ok_or_else(wrong)?;
@@ -130,7 +141,7 @@ impl EventMoment {
             (true, None) => TimeZone::UTC,
             (true, Some(_)) => {
                 let what = format!("{name} in UTC with TZID");
-                return Err(LineFault::unsupported(what, &line.text));
+                return Err(ICalendarLineError::unsupported(what, &line.text));
             }
             (false, Some(name)) => zones.named(name)?,
             (false, None) => zones.default.clone(),
@@ -147,7 +158,7 @@ impl EventMoment {
 
 /// How long an event lasts: a number of calendar days, plus a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EventLength {
+struct CalendarEventDuration {
     days: i64,
     exact: SignedDuration,
 }
@@ -157,7 +168,7 @@ struct EventLength {
 pub(super) struct CalendarEvent {
     start: DateTime,
     zone: TimeZone,
-    length: EventLength,
+    length: CalendarEventDuration,
     rule: Option<RecurrenceRule>,
     /// The latest time at which the event may begin.
     until: Option<Time>,
@@ -167,11 +178,14 @@ pub(super) struct CalendarEvent {
 
 impl CalendarEvent {
     /// The event of some lines.
-    pub(super) fn of(lines: &EventLines, zones: &mut TimeZoneTable) -> Result<Self, LineFault> {
+    pub(super) fn of(
+        lines: &CalendarEventProperties,
+        zones: &mut TimeZoneTable,
+    ) -> Result<Self, ICalendarLineError> {
         let Some(start_line) = &lines.start else {
-            return Err(LineFault::broken("the event has no DTSTART".to_owned(), ""));
+            return Err(ICalendarLineError::broken("the event has no DTSTART".to_owned(), ""));
         };
-        let start = EventMoment::parse(start_line, &start_line.value, zones)?;
+        let start = CalendarEventTime::parse(start_line, &start_line.value, zones)?;
         let length = length_of(lines, &start, zones)?;
         let rule = lines.rule.as_ref().map(|it| RecurrenceRule::parse(&it.value)).transpose()?;
         let until = match rule.as_ref().and_then(|it| it.until.as_deref()) {
@@ -181,7 +195,7 @@ impl CalendarEvent {
         // Such an event would never happen. Its author hardly meant that, so it is an error.
         if until.is_some_and(|until| until < start.time()) {
             let what = "an UNTIL before DTSTART".to_owned();
-            return Err(LineFault::unsupported(what, &start_line.value));
+            return Err(ICalendarLineError::unsupported(what, &start_line.value));
         }
         let date = start.local.date();
         // RFC 5545, section 3.8.5.3, leaves a rule undefined whose dates do not include DTSTART.
@@ -190,15 +204,15 @@ impl CalendarEvent {
         };
         if rule.as_ref().is_some_and(|rule| !is_first(rule)) {
             let what = "a DTSTART that is not one of the times of its RRULE".to_owned();
-            return Err(LineFault::unsupported(what, &start_line.value));
+            return Err(ICalendarLineError::unsupported(what, &start_line.value));
         }
         let mut excluded = BTreeSet::new();
         for line in &lines.excluded {
             for text in line.value.split(',') {
-                let moment = EventMoment::parse(line, text, zones)?;
+                let moment = CalendarEventTime::parse(line, text, zones)?;
                 if moment.is_date != start.is_date {
                     let what = "EXDATE of another type than DTSTART".to_owned();
-                    return Err(LineFault::unsupported(what, text));
+                    return Err(ICalendarLineError::unsupported(what, text));
                 }
                 excluded.insert(moment.time());
             }
@@ -211,8 +225,8 @@ impl CalendarEvent {
         &self,
         from: Time,
         to: Time,
-        steps: &mut ExpansionSteps,
-    ) -> Result<Vec<FrozenPeriod>, TooManySteps> {
+        steps: &mut RecurrenceExpansionBudget,
+    ) -> Result<Vec<FrozenPeriod>, RecurrenceExpansionLimitExceeded> {
         let start = self.start.date();
         let mut frozen = Vec::new();
         let Some(rule) = &self.rule else {
@@ -264,58 +278,61 @@ impl CalendarEvent {
 }
 
 fn length_of(
-    lines: &EventLines,
-    start: &EventMoment,
+    lines: &CalendarEventProperties,
+    start: &CalendarEventTime,
     zones: &mut TimeZoneTable,
-) -> Result<EventLength, LineFault> {
+) -> Result<CalendarEventDuration, ICalendarLineError> {
     let length = match (&lines.end, &lines.duration) {
         (Some(end), Some(_)) => {
             let what = "an event with DTEND and DURATION".to_owned();
-            return Err(LineFault::unsupported(what, &end.text));
+            return Err(ICalendarLineError::unsupported(what, &end.text));
         }
         (Some(line), None) => {
-            let end = EventMoment::parse(line, &line.value, zones)?;
+            let end = CalendarEventTime::parse(line, &line.value, zones)?;
             let between = match (start.is_date, end.is_date) {
                 (true, true) => {
                     let days = end.local.date().duration_since(start.local.date()).as_hours() / 24;
-                    Some(EventLength { days, exact: SignedDuration::ZERO })
+                    Some(CalendarEventDuration { days, exact: SignedDuration::ZERO })
                 }
                 (false, false) => {
                     let exact = end.time().duration_since(start.time());
-                    Some(EventLength { days: 0, exact })
+                    Some(CalendarEventDuration { days: 0, exact })
                 }
                 _ => None,
             };
             let wrong = || {
                 let what = "DTEND of another type than DTSTART".to_owned();
-                LineFault::unsupported(what, &line.text)
+                ICalendarLineError::unsupported(what, &line.text)
             };
             between.ok_or_else(wrong)?
         }
-        (None, Some(line)) => duration_of(&line.value)
-            .ok_or_else(|| LineFault::broken("DURATION cannot be read".to_owned(), &line.value))?,
-        (None, None) if start.is_date => EventLength { days: 1, exact: SignedDuration::ZERO },
+        (None, Some(line)) => duration_of(&line.value).ok_or_else(|| {
+            ICalendarLineError::broken("DURATION cannot be read".to_owned(), &line.value)
+        })?,
+        (None, None) if start.is_date => {
+            CalendarEventDuration { days: 1, exact: SignedDuration::ZERO }
+        }
         (None, None) => {
             let what = "an event without DTEND and DURATION".to_owned();
-            return Err(LineFault::unsupported(what, ""));
+            return Err(ICalendarLineError::unsupported(what, ""));
         }
     };
     if start.is_date && !length.exact.is_zero() {
         let what = "an event of whole days with a DURATION of hours".to_owned();
-        return Err(LineFault::unsupported(what, ""));
+        return Err(ICalendarLineError::unsupported(what, ""));
     }
     let is_positive = length.days > 0 || length.exact.is_positive();
     match is_positive {
         true => Ok(length),
         false => {
             let what = "an event that does not end after it begins".to_owned();
-            Err(LineFault::unsupported(what, ""))
+            Err(ICalendarLineError::unsupported(what, ""))
         }
     }
 }
 
 /// Reads a duration, such as `P1DT12H`. RFC 5545 has no months and years in durations.
-fn duration_of(text: &str) -> Option<EventLength> {
+fn duration_of(text: &str) -> Option<CalendarEventDuration> {
     let text = text.strip_prefix('+').unwrap_or(text);
     // Fractions, small letters and words are of ISO 8601 and of jiff.
     if !text.starts_with('P') || !text.bytes().all(|it| b"0123456789PWDTHMS".contains(&it)) {
@@ -330,21 +347,23 @@ fn duration_of(text: &str) -> Option<EventLength> {
     let minutes = SignedDuration::from_secs(span.get_minutes().checked_mul(60)?);
     let exact = hours.checked_add(minutes)?;
     let exact = exact.checked_add(SignedDuration::from_secs(span.get_seconds()))?;
-    Some(EventLength { days, exact })
+    Some(CalendarEventDuration { days, exact })
 }
 
 /// The latest time at which a rule may begin an event. A time after the end of the calendar becomes the last instant.
-fn until_of(text: &str, start: &EventMoment) -> Result<Time, LineFault> {
+fn until_of(text: &str, start: &CalendarEventTime) -> Result<Time, ICalendarLineError> {
     let of_another_type = || {
         let what = "UNTIL that is no date although DTSTART is one, or is not in UTC although DTSTART is no date";
-        LineFault::unsupported(what.to_owned(), text)
+        ICalendarLineError::unsupported(what.to_owned(), text)
     };
     let time = text.strip_suffix('Z');
     let is_utc = time.is_some();
     let local = match (date_of(text), date_time_of(time.unwrap_or(text))) {
         (Some(date), _) if start.is_date => midnight(date),
         (_, Some(local)) if !start.is_date && (is_utc || start.is_floating) => local,
-        (None, None) => return Err(LineFault::broken("UNTIL is not a time".to_owned(), text)),
+        (None, None) => {
+            return Err(ICalendarLineError::broken("UNTIL is not a time".to_owned(), text));
+        }
         _ => return Err(of_another_type()),
     };
     let zone = if is_utc { TimeZone::UTC } else { start.zone.clone() };
@@ -352,7 +371,12 @@ fn until_of(text: &str, start: &EventMoment) -> Result<Time, LineFault> {
 }
 
 /// The end of a period that begins at `from` and has this length.
-fn end_of(from: Time, local: DateTime, zone: &TimeZone, length: EventLength) -> Option<Time> {
+fn end_of(
+    from: Time,
+    local: DateTime,
+    zone: &TimeZone,
+    length: CalendarEventDuration,
+) -> Option<Time> {
     let days_later = match length.days {
         0 => from,
         days => instant(zone, days_after(local.date(), days)?.to_datetime(local.time()))?,

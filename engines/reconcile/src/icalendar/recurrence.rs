@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use jiff::Span;
 use jiff::civil::{Date, Weekday};
 
-use super::LineFault;
+use super::ICalendarLineError;
 
 /// The most periods between two dates of a rule.
 const MAX_INTERVAL: u32 = 1000;
@@ -54,7 +54,7 @@ pub(super) struct RecurrencePeriod {
 
 impl RecurrenceRule {
     /// Reads a rule.
-    pub(super) fn parse(text: &str) -> Result<Self, LineFault> {
+    pub(super) fn parse(text: &str) -> Result<Self, ICalendarLineError> {
         let mut frequency = None;
         let mut rule = Self {
             frequency: RecurrenceFrequency::Daily,
@@ -69,7 +69,10 @@ impl RecurrenceRule {
                 part.split_once('=').ok_or_else(|| wrong("has a part without `=`", part))?;
             let name = name.to_ascii_uppercase();
             if !names.insert(name.clone()) {
-                return Err(LineFault::unsupported("RRULE with a part twice".to_owned(), text));
+                return Err(ICalendarLineError::unsupported(
+                    "RRULE with a part twice".to_owned(),
+                    text,
+                ));
             }
             match name.as_str() {
                 "FREQ" => frequency = Some(frequency_of(value)?),
@@ -77,18 +80,26 @@ impl RecurrenceRule {
                 "COUNT" => rule.count = Some(number_of(value, u32::MAX, part)?),
                 "UNTIL" => rule.until = Some(value.to_owned()),
                 "BYDAY" => rule.days = days_of(value)?,
-                _ => return Err(LineFault::unsupported(format!("RRULE with {name}"), text)),
+                _ => {
+                    return Err(ICalendarLineError::unsupported(
+                        format!("RRULE with {name}"),
+                        text,
+                    ));
+                }
             }
         }
         rule.frequency = frequency.ok_or_else(|| wrong("has no FREQ", text))?;
         if rule.count.is_some() && rule.until.is_some() {
-            return Err(LineFault::unsupported("RRULE with COUNT and UNTIL".to_owned(), text));
+            return Err(ICalendarLineError::unsupported(
+                "RRULE with COUNT and UNTIL".to_owned(),
+                text,
+            ));
         }
         let is_short =
             matches!(rule.frequency, RecurrenceFrequency::Daily | RecurrenceFrequency::Weekly);
         if is_short && rule.days.iter().any(|it| it.ordinal != 0) {
             let what = "RRULE with a numbered day and a FREQ that is neither MONTHLY nor YEARLY";
-            return Err(LineFault::unsupported(what.to_owned(), text));
+            return Err(ICalendarLineError::unsupported(what.to_owned(), text));
         }
         Ok(rule)
     }
@@ -185,38 +196,40 @@ impl WeekdayOfPeriod {
     }
 }
 
-fn wrong(why: &str, text: &str) -> LineFault {
-    LineFault::broken(format!("RRULE {why}"), text)
+fn wrong(why: &str, text: &str) -> ICalendarLineError {
+    ICalendarLineError::broken(format!("RRULE {why}"), text)
 }
 
 /// A number above 0. One above `most` can be read and is not supported.
-fn number_of(text: &str, most: u32, part: &str) -> Result<u32, LineFault> {
+fn number_of(text: &str, most: u32, part: &str) -> Result<u32, ICalendarLineError> {
     let is_number = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
     match text.parse::<u32>() {
         Ok(number) if is_number && (1..=most).contains(&number) => Ok(number),
         Ok(1..) | Err(_) if is_number => {
-            Err(LineFault::unsupported(format!("RRULE with a number above {most}"), part))
+            Err(ICalendarLineError::unsupported(format!("RRULE with a number above {most}"), part))
         }
         _ => Err(wrong("needs a number above 0", part)),
     }
 }
 
-fn frequency_of(text: &str) -> Result<RecurrenceFrequency, LineFault> {
+fn frequency_of(text: &str) -> Result<RecurrenceFrequency, ICalendarLineError> {
     match text.to_ascii_uppercase().as_str() {
         "DAILY" => Ok(RecurrenceFrequency::Daily),
         "WEEKLY" => Ok(RecurrenceFrequency::Weekly),
         "MONTHLY" => Ok(RecurrenceFrequency::Monthly),
         "YEARLY" => Ok(RecurrenceFrequency::Yearly),
-        _ => Err(LineFault::unsupported("RRULE with this FREQ".to_owned(), text)),
+        _ => Err(ICalendarLineError::unsupported("RRULE with this FREQ".to_owned(), text)),
     }
 }
 
-fn days_of(text: &str) -> Result<Vec<WeekdayOfPeriod>, LineFault> {
+fn days_of(text: &str) -> Result<Vec<WeekdayOfPeriod>, ICalendarLineError> {
     let days: Option<Vec<_>> =
         text.split(',').take(MAX_DAYS + 1).map(WeekdayOfPeriod::parse).collect();
     let days = days.ok_or_else(|| wrong("has an entry in BYDAY that is no day", text))?;
     match days.len() > MAX_DAYS {
-        true => Err(LineFault::unsupported("BYDAY with more than 32 days".to_owned(), text)),
+        true => {
+            Err(ICalendarLineError::unsupported("BYDAY with more than 32 days".to_owned(), text))
+        }
         false => Ok(days),
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::*;
 
 /// Wants a number; a step adds to the current one.
-struct CounterKind;
+struct CounterPlanner;
 
 #[derive(Debug, Clone, PartialEq)]
 struct Add {
@@ -16,23 +16,29 @@ struct Add {
     by: u32,
 }
 
-impl ReconcilePlanner for CounterKind {
+impl ReconcilePlanner for CounterPlanner {
     type DesiredState = u32;
     type ObservedState = u32;
     type PlanStep = Add;
 
-    fn plan(desired: &u32, observed: &u32) -> PlanVerdict<Add> {
+    fn plan(desired: &u32, observed: &u32) -> PlannerDecision<Add> {
         match desired.checked_sub(*observed) {
-            None => PlanVerdict::Outcome(RunOutcome::Stalled(reason::FAILED, "beyond".into())),
-            Some(0) => PlanVerdict::Outcome(RunOutcome::Settled(reason::SUCCEEDED, "equal".into())),
+            None => PlannerDecision::Outcome(RunOutcome::Stalled(
+                condition_reason::FAILED,
+                "beyond".into(),
+            )),
+            Some(0) => PlannerDecision::Outcome(RunOutcome::Settled(
+                condition_reason::SUCCEEDED,
+                "equal".into(),
+            )),
             // The second of two steps is planned on what the first will leave.
             Some(2) => {
                 let two = [Add { from: *observed, by: 1 }, Add { from: observed + 1, by: 1 }];
-                PlanVerdict::Act(two.into())
+                PlannerDecision::Act(two.into())
             }
             // The counter cannot want this number: it makes the plan return no steps, as a faulty plan would.
-            Some(666) => PlanVerdict::Act(Vec::new()),
-            Some(_) => PlanVerdict::Act(vec![Add { from: *observed, by: 1 }]),
+            Some(666) => PlannerDecision::Act(Vec::new()),
+            Some(_) => PlannerDecision::Act(vec![Add { from: *observed, by: 1 }]),
         }
     }
 
@@ -54,10 +60,10 @@ struct TestExecutor {
 }
 
 fn down() -> RunOutcome {
-    RunOutcome::Failed(reason::FAILED, "down".into(), NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::FAILED, "down".into(), NextRunTrigger::default())
 }
 
-impl super::Executor<CounterKind> for TestExecutor {
+impl super::Executor<CounterPlanner> for TestExecutor {
     async fn observe(&self, _: &u32) -> Result<u32, RunOutcome> {
         *self.observations.lock() += 1;
         if self.is_down { Err(down()) } else { Ok(*self.at.lock()) }
@@ -83,14 +89,14 @@ fn now<T>(future: impl Future<Output = T> + Send) -> T {
 }
 
 fn run(want: u32, executor: &TestExecutor) -> (Vec<u32>, RunOutcome) {
-    let (done, outcome) = now(drive::<CounterKind>(&want, executor));
+    let (done, outcome) = now(drive::<CounterPlanner>(&want, executor));
     (done.iter().map(|step| step.from).collect(), outcome)
 }
 
 #[test]
 fn a_run_observes_again_after_acting_until_the_plan_has_an_outcome() {
     let executor = TestExecutor::default();
-    let settled = RunOutcome::Settled(reason::SUCCEEDED, "equal".into());
+    let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, "equal".into());
     assert_eq!(run(4, &executor), (vec![0, 1, 2, 3], settled));
     // Observes 0, 1, 2 (two steps from there) and 4.
     assert_eq!(*executor.observations.lock(), 4);
@@ -111,7 +117,7 @@ fn a_step_that_does_nothing_is_not_done_again() {
     let text = "already done in this run: Add { from: 0, by: 1 }";
     assert_eq!(
         outcome,
-        RunOutcome::Failed(reason::NO_PROGRESS, text.into(), NextRunTrigger::default())
+        RunOutcome::Failed(condition_reason::NO_PROGRESS, text.into(), NextRunTrigger::default())
     );
 }
 
@@ -122,7 +128,7 @@ fn a_run_that_always_finds_more_to_do_ends_after_its_rounds() {
     assert_eq!((done.len(), *executor.observations.lock()), (5, 5));
     assert_eq!(
         (outcome.reason(), outcome.text()),
-        (reason::NO_PROGRESS, "not settled after 5 rounds")
+        (condition_reason::NO_PROGRESS, "not settled after 5 rounds")
     );
     assert!(outcome.has_empty_wake());
 }
@@ -137,7 +143,10 @@ fn a_plan_that_acts_without_a_step_ends_the_run_at_once() {
     let executor = TestExecutor::default();
     let (done, outcome) = run(666, &executor);
     assert!(done.is_empty());
-    assert_eq!((outcome.reason(), *executor.observations.lock()), (reason::NO_PROGRESS, 1));
+    assert_eq!(
+        (outcome.reason(), *executor.observations.lock()),
+        (condition_reason::NO_PROGRESS, 1)
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::journal::{CompletedTask, OperationFailure};
 use crate::operation_origin::{AnnotationRequest, OperationOrigin};
 use crate::record::{HookRunRecord, SUCCEEDED};
 use crate::revisions::ReleaseRevision;
-use crate::testing::{hook, record};
+use crate::simulated_cluster::{hook, record};
 
 fn at(seconds: u64) -> Time {
     Time::UNIX_EPOCH.saturating_add(Duration::from_secs(seconds)).unwrap()

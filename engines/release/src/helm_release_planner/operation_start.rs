@@ -4,22 +4,23 @@
 
 use helm::manifests::HookEvent;
 use lifecycle::{
-    EventRevision as Named, LifecycleEventAnswer, LifecycleQuestion, OperationHoldState,
+    LifecycleEventAnswer, LifecycleHoldContext, OperationHoldState,
+    ReleaseOrSourceRevision as Named,
 };
-use reconcile::{PlanVerdict, RemovalCause, RemovalPermit};
+use reconcile::{PlannerDecision, RemovalCause, RemovalPermit};
 
+use crate::gated_release_change::{ReleaseChangeGates, removal_of};
 use crate::journal::{OperationJournal, OperationKind, operation_id};
 use crate::lifecycle_hold::{self, revision_of};
-use crate::operation::{self, RecordAndJournalWrite, RevisionPlacement, started};
+use crate::operation::{self, NewRevisionPlan, RecordAndJournalWrite, started};
 use crate::operation_origin::OperationOrigin;
-use crate::operation_phase::{OperationPhaseGates, removal_of};
-use crate::operation_status;
+use crate::operation_status_changes;
 use crate::planned_operation::PlannedOperation;
 use crate::record::{ReleaseRecord, RevisionStatus as Life};
 use crate::release_snapshot::{SnapshotDigestError, is_selected};
+use crate::release_spec::{ReleaseDesiredState, ReleaseSpec};
 use crate::release_step::ReleaseStep;
 use crate::revisions::ReleaseRevision;
-use crate::settings::{ReleaseDesiredState, ReleaseSpec};
 use crate::status::{HelmReleaseStatusFields, LifecycleRefusedOperation};
 
 use super::DesiredAndObservedRelease;
@@ -36,7 +37,7 @@ impl DesiredAndObservedRelease<'_> {
         action: OperationKind,
         target: Option<i64>,
         status: &HelmReleaseStatusFields,
-    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+    ) -> Result<PlannerDecision<ReleaseStep>, SnapshotDigestError> {
         let last = self.observed.revisions.last();
         if let Some(verdict) = self.unless_known(action) {
             return Ok(verdict);
@@ -59,8 +60,8 @@ impl DesiredAndObservedRelease<'_> {
         &self,
         action: OperationKind,
         status: &HelmReleaseStatusFields,
-    ) -> PlanVerdict<ReleaseStep> {
-        let report = operation_status::begun(self.desired, status, action);
+    ) -> PlannerDecision<ReleaseStep> {
+        let report = operation_status_changes::begun(self.desired, status, action);
         let place = match self.place(action) {
             Ok(place) => place,
             Err(error) => return self.fail_early(action, &report.status, &error),
@@ -73,7 +74,7 @@ impl DesiredAndObservedRelease<'_> {
         let prepare = ReleaseStep::Prepare { action, version: place.version, inputs };
         match self.observed.outcome.as_ref().filter(|it| it.step == prepare) {
             None => {
-                let steps = PlanVerdict::Act(vec![self.tell(report), prepare]);
+                let steps = PlannerDecision::Act(vec![self.tell(report), prepare]);
                 match action {
                     OperationKind::Upgrade => {
                         judged_first(PlannedOperation::Upgrade { version: place.version }, steps)
@@ -97,7 +98,7 @@ impl DesiredAndObservedRelease<'_> {
                         journal,
                     };
                     let prune = self.desired.without_last_good(place.prune, status);
-                    PlanVerdict::Act(vec![ReleaseStep::Open { prune, write: Box::new(write) }])
+                    PlannerDecision::Act(vec![ReleaseStep::Open { prune, write: Box::new(write) }])
                 }
             },
         }
@@ -107,7 +108,7 @@ impl DesiredAndObservedRelease<'_> {
     ///
     /// Differs(flux): Flux does not install over the remains of a release that was uninstalled, unless `install.replace` is
     /// set. This works as `helm upgrade --install` does.
-    fn place(&self, action: OperationKind) -> Result<RevisionPlacement, String> {
+    fn place(&self, action: OperationKind) -> Result<NewRevisionPlan, String> {
         let ReleaseSpec { target, install, max_history, .. } = &self.desired.spec;
         let revisions = &self.observed.revisions;
         let is_left = |last: &ReleaseRevision| last.record.info.status == Life::Uninstalled;
@@ -136,7 +137,7 @@ impl DesiredAndObservedRelease<'_> {
         action: OperationKind,
         version: i64,
         status: &HelmReleaseStatusFields,
-    ) -> Result<Option<LifecycleAnswers>, Box<PlanVerdict<ReleaseStep>>> {
+    ) -> Result<Option<LifecycleAnswers>, Box<PlannerDecision<ReleaseStep>>> {
         let ReleaseDesiredState { owner, spec, lifecycles, .. } = self.desired;
         let Some((phase, holds)) = lifecycles.before(action) else { return Ok(None) };
         let operation = lifecycle_hold::held_operation(self.desired, status, action, version);
@@ -146,7 +147,7 @@ impl DesiredAndObservedRelease<'_> {
             chart_name: self.desired.chart_name.clone(),
             chart_version: self.desired.chart_version.clone(),
         };
-        let question = LifecycleQuestion {
+        let question = LifecycleHoldContext {
             owner,
             subject: &spec.target.name,
             operation: &operation,
@@ -163,17 +164,17 @@ impl DesiredAndObservedRelease<'_> {
                     answers.push(answer);
                     continue;
                 }
-                OperationHoldState::Ask(ask) => PlanVerdict::Act(vec![ReleaseStep::Ask(ask)]),
+                OperationHoldState::Ask(ask) => PlannerDecision::Act(vec![ReleaseStep::Ask(ask)]),
                 OperationHoldState::Wait(text, until) => {
-                    PlanVerdict::Outcome(self.awaiting(text, until))
+                    PlannerDecision::Outcome(self.awaiting(text, until))
                 }
                 OperationHoldState::Fail(answer) => {
                     let error = answer.failure();
                     answers.push(answer);
                     let refused =
                         LifecycleRefusedOperation { operation, action, from, to, answers, error };
-                    let report = operation_status::held_back(self.desired, status, refused);
-                    PlanVerdict::Act(vec![self.tell(report)])
+                    let report = operation_status_changes::held_back(self.desired, status, refused);
+                    PlannerDecision::Act(vec![self.tell(report)])
                 }
             };
             return Err(Box::new(verdict));
@@ -186,9 +187,9 @@ impl DesiredAndObservedRelease<'_> {
         action: OperationKind,
         status: &HelmReleaseStatusFields,
         error: &str,
-    ) -> PlanVerdict<ReleaseStep> {
-        let report = operation_status::failed_early(self.desired, status, action, error);
-        PlanVerdict::Act(vec![self.tell(report)])
+    ) -> PlannerDecision<ReleaseStep> {
+        let report = operation_status_changes::failed_early(self.desired, status, action, error);
+        PlannerDecision::Act(vec![self.tell(report)])
     }
 
     fn begin_rollback(
@@ -196,9 +197,9 @@ impl DesiredAndObservedRelease<'_> {
         last: &ReleaseRevision,
         to: Option<i64>,
         status: &HelmReleaseStatusFields,
-    ) -> PlanVerdict<ReleaseStep> {
+    ) -> PlannerDecision<ReleaseStep> {
         let action = OperationKind::Rollback;
-        let report = operation_status::begun(self.desired, status, action);
+        let report = operation_status_changes::begun(self.desired, status, action);
         let version = last.record.version.saturating_add(1);
         let mut journal = self.journal(action, version, Some(last.record.version), to, status);
         if !self.desired.requests.is_for(&journal) {
@@ -208,7 +209,7 @@ impl DesiredAndObservedRelease<'_> {
             let deletion = PlannedOperation::Rollback { from: last.record.version, to };
             let judge = ReleaseStep::JudgeOperation(deletion);
             let judged = self.observed.outcome.as_ref().filter(|it| it.step == judge);
-            let Some(outcome) = judged else { return PlanVerdict::Act(vec![judge]) };
+            let Some(outcome) = judged else { return PlannerDecision::Act(vec![judge]) };
             journal.deletions = outcome.deletions;
         }
         let prune = self.observed.revisions.prunable(self.desired.spec.max_history);
@@ -218,7 +219,7 @@ impl DesiredAndObservedRelease<'_> {
         let changes = Vec::new();
         let others = Vec::new();
         let write = Box::new(RecordAndJournalWrite { version, changes, others, journal });
-        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Open { prune, write }])
+        PlannerDecision::Act(vec![self.tell(report), ReleaseStep::Open { prune, write }])
     }
 
     /// Begins the removal of a release, unless a gate holds the removal.
@@ -227,8 +228,8 @@ impl DesiredAndObservedRelease<'_> {
         last: &ReleaseRecord,
         cause: RemovalCause,
         status: &HelmReleaseStatusFields,
-    ) -> PlanVerdict<ReleaseStep> {
-        let gates = OperationPhaseGates { removal: cause, ..self.desired.gates.clone() };
+    ) -> PlannerDecision<ReleaseStep> {
+        let gates = ReleaseChangeGates { removal: cause, ..self.desired.gates.clone() };
         match gates.permit_removal(self.desired.suspended, self.observed.now) {
             Ok(permit) => {
                 let steps = self.begin_uninstall(permit, last, status);
@@ -254,7 +255,7 @@ impl DesiredAndObservedRelease<'_> {
         &self,
         last: &ReleaseRecord,
         status: &HelmReleaseStatusFields,
-    ) -> PlanVerdict<ReleaseStep> {
+    ) -> PlannerDecision<ReleaseStep> {
         let steps = self.begin_removal(last, RemovalCause::Remediated, status);
         match self.desired.active(status).is_some_and(|active| active.is_upgrade) {
             true => judged_first(PlannedOperation::Remediation { version: last.version }, steps),
@@ -268,7 +269,7 @@ impl DesiredAndObservedRelease<'_> {
         permit: RemovalPermit,
         last: &ReleaseRecord,
         status: &HelmReleaseStatusFields,
-    ) -> PlanVerdict<ReleaseStep> {
+    ) -> PlannerDecision<ReleaseStep> {
         self.begin_on(removal_of(permit.cause()), last, status)
     }
 
@@ -278,8 +279,8 @@ impl DesiredAndObservedRelease<'_> {
         action: OperationKind,
         last: &ReleaseRecord,
         status: &HelmReleaseStatusFields,
-    ) -> PlanVerdict<ReleaseStep> {
-        let report = operation_status::begun(self.desired, status, action);
+    ) -> PlannerDecision<ReleaseStep> {
+        let report = operation_status_changes::begun(self.desired, status, action);
         let mut journal = self.journal(action, last.version, None, None, status);
         if action == OperationKind::Test {
             let filters = &self.desired.spec.test.filters;
@@ -292,7 +293,7 @@ impl DesiredAndObservedRelease<'_> {
         let deployed = revisions.filter(|it| it.info.status == Life::Deployed);
         let deployed: Vec<i64> = deployed.map(|it| it.version).collect();
         let write = started(last, journal, &deployed, self.observed.now);
-        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Write(Box::new(write))])
+        PlannerDecision::Act(vec![self.tell(report), ReleaseStep::Write(Box::new(write))])
     }
 
     /// The inputs with which the operation begins. A request that was already handled is not one of its causes.
@@ -340,13 +341,13 @@ impl DesiredAndObservedRelease<'_> {
 /// Steps that come after an operation was found to be allowed.
 fn judged_first(
     operation: PlannedOperation,
-    steps: PlanVerdict<ReleaseStep>,
-) -> PlanVerdict<ReleaseStep> {
+    steps: PlannerDecision<ReleaseStep>,
+) -> PlannerDecision<ReleaseStep> {
     match steps {
-        PlanVerdict::Act(steps) => {
+        PlannerDecision::Act(steps) => {
             let judge = ReleaseStep::JudgeOperation(operation);
-            PlanVerdict::Act(std::iter::once(judge).chain(steps).collect())
+            PlannerDecision::Act(std::iter::once(judge).chain(steps).collect())
         }
-        PlanVerdict::Outcome(outcome) => PlanVerdict::Outcome(outcome),
+        PlannerDecision::Outcome(outcome) => PlannerDecision::Outcome(outcome),
     }
 }

@@ -3,9 +3,9 @@
 
 mod deletions;
 mod foreign_releases;
+mod leftover_records;
 mod lifecycles;
 mod quarantines;
-mod records;
 mod removals;
 mod rollbacks;
 mod windows;
@@ -17,9 +17,9 @@ use reconcile::RunOutcome;
 
 use super::*;
 use crate::record::HookRecord;
+use crate::release_spec::{FailureStrategy, RemediationSettings, RemediationStrategy};
 use crate::revisions::BrokenReleaseRevision;
-use crate::settings::{FailureStrategy, RemediationSettings, RemediationStrategy};
-use crate::testing::{TestCluster, TestRunEnd, desired, hook, record};
+use crate::simulated_cluster::{SimulatedCluster, SimulatedRunEnd, desired, hook, record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,7 +35,7 @@ fn text(outcome: &RunOutcome) -> String {
 }
 
 /// What was done since the last time, where it ended, and what there is.
-fn transcript(cluster: &mut TestCluster, outcome: &RunOutcome) -> String {
+fn transcript(cluster: &mut SimulatedCluster, outcome: &RunOutcome) -> String {
     let log = std::mem::take(&mut cluster.log).join("\n");
     let events = std::mem::take(&mut cluster.events).join("\n! ");
     let status = &cluster.status;
@@ -44,7 +44,7 @@ fn transcript(cluster: &mut TestCluster, outcome: &RunOutcome) -> String {
     format!("{log}\n! {events}\n= {}\n= {lives}\n= failures {counts:?}\n", text(outcome))
 }
 
-fn check(cluster: &mut TestCluster, wanted: &Expect) {
+fn check(cluster: &mut SimulatedCluster, wanted: &Expect) {
     let outcome = cluster.settle();
     wanted.assert_eq(&transcript(cluster, &outcome));
 }
@@ -59,7 +59,7 @@ fn hooks() -> Vec<HookRecord> {
 
 #[test]
 fn a_release_is_installed_with_its_hooks_and_then_left_alone() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
     check(
         &mut cluster,
@@ -87,7 +87,7 @@ fn a_release_is_installed_with_its_hooks_and_then_left_alone() {
 
 #[test]
 fn a_new_version_is_an_upgrade_and_is_tested() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
     cluster.settle();
     cluster.log.clear();
@@ -124,7 +124,7 @@ fn a_new_version_is_an_upgrade_and_is_tested() {
 
 #[test]
 fn without_retries_a_failed_installation_stays_and_is_reported() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
     cluster.fails("run post");
     check(
@@ -175,7 +175,7 @@ fn without_retries_a_failed_installation_stays_and_is_reported() {
 
 #[test]
 fn a_failed_installation_with_retries_is_removed_and_installed_again() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.desired.spec.install.remediation.retries = 1;
     cluster.fails("ready");
     check(
@@ -207,7 +207,7 @@ fn a_failed_installation_with_retries_is_removed_and_installed_again() {
 
 #[test]
 fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.log.clear();
     cluster.events.clear();
@@ -250,7 +250,7 @@ fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
 
 #[test]
 fn a_failed_upgrade_can_be_undone_by_removal() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.log.clear();
     cluster.events.clear();
@@ -292,13 +292,13 @@ fn a_failed_upgrade_can_be_undone_by_removal() {
 
 #[test]
 fn retry_on_failure_upgrades_after_its_interval_without_end() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.desired.spec.install.strategy = FailureStrategy::RetryOnFailure(60 * SECOND);
     cluster.desired.spec.upgrade.strategy = FailureStrategy::RetryOnFailure(60 * SECOND);
     cluster.fails("ready");
     let began = cluster.now;
     for _ in 0..3 {
-        let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+        let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
         let wake = outcome.wake().unwrap().earliest().unwrap();
         assert_eq!(wake.duration_since(cluster.now).as_secs(), 60, "{outcome:?}");
         // Looking earlier changes nothing.
@@ -346,9 +346,9 @@ fn retry_on_failure_upgrades_after_its_interval_without_end() {
 
 #[test]
 fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.fails("prepare");
-    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1: refused
@@ -377,7 +377,7 @@ fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation
 
 #[test]
 fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
     cluster.desired.spec.test.enable = true;
     cluster.fails("run t");
@@ -406,7 +406,7 @@ fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
             = failures [1, 1, 0]
         "#]],
     );
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
     cluster.desired.spec.test.enable = true;
     cluster.desired.spec.test.ignore_failures = true;
@@ -440,7 +440,7 @@ fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
 
 #[test]
 fn a_helm_release_that_goes_takes_its_release_along() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = vec![hook("pd", &["pre-delete"], &[]), hook("qd", &["post-delete"], &[])];
     cluster.settle();
     cluster.log.clear();
@@ -470,7 +470,7 @@ fn a_helm_release_that_goes_takes_its_release_along() {
 
 #[test]
 fn another_name_is_another_release() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.log.clear();
     cluster.events.clear();
@@ -478,9 +478,9 @@ fn another_name_is_another_release() {
     cluster.desired.chart_name = "d".to_owned();
     cluster.desired.spec.upgrade.in_place_chart_name_change = true;
     // The cluster here makes records of chart `c` only, so one upgrade is all that is observed.
-    let TestRunEnd::Outcome(_) = cluster.run() else { panic!("a rest") };
+    let SimulatedRunEnd::Outcome(_) = cluster.run() else { panic!("a rest") };
     assert!(cluster.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", cluster.log);
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.log.clear();
     cluster.events.clear();
@@ -493,8 +493,8 @@ fn another_name_is_another_release() {
 
 #[test]
 fn a_release_that_another_client_left_unfinished_is_unlocked_and_upgraded() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
-    let left = crate::testing::record(3, "0.9.0", "a", "pending-upgrade");
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
+    let left = crate::simulated_cluster::record(3, "0.9.0", "a", "pending-upgrade");
     cluster.records.insert(3, (left, None));
     check(
         &mut cluster,
@@ -517,10 +517,10 @@ fn a_release_that_another_client_left_unfinished_is_unlocked_and_upgraded() {
 #[test]
 fn a_record_that_was_changed_by_hand_is_not_taken_for_what_was_released() {
     let changed = || {
-        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
         cluster.settle();
         let (record, journal) = cluster.records.get_mut(&1).unwrap();
-        record.config = crate::testing::config("by hand");
+        record.config = crate::simulated_cluster::config("by hand");
         assert!(!journal.as_ref().unwrap().accounted, "a success is seen in the history");
         cluster
     };
@@ -534,7 +534,7 @@ fn a_record_that_was_changed_by_hand_is_not_taken_for_what_was_released() {
         for is_lost in [false, true] {
             let mut cluster = changed();
             (cluster.steps, cluster.crash) = (0, Some((step, is_lost)));
-            if matches!(cluster.run(), TestRunEnd::Crash) {
+            if matches!(cluster.run(), SimulatedRunEnd::Crash) {
                 cluster.crash = None;
                 cluster.settle();
             }
@@ -545,7 +545,7 @@ fn a_record_that_was_changed_by_hand_is_not_taken_for_what_was_released() {
 
 #[test]
 fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.records.insert(1, (record(1, "1.0.0", "a", "deployed"), None));
     check(
         &mut cluster,
@@ -557,7 +557,7 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
             = failures [0, 0, 0]
         "#]],
     );
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.records.insert(1, (record(1, "1.0.0", "b", "deployed"), None));
     check(
         &mut cluster,
@@ -577,15 +577,18 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
 
 #[test]
 fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired.spec.drift = DriftMode::Enabled;
     let until = cluster.now.saturating_add(Duration::from_secs(60)).unwrap();
     cluster.contested = Some(("ConfigMap/apps/a is contested".to_owned(), until));
-    let TestRunEnd::Outcome(RunOutcome::Failed(why, text, wake)) = cluster.run() else {
+    let SimulatedRunEnd::Outcome(RunOutcome::Failed(why, text, wake)) = cluster.run() else {
         panic!("{:?}", cluster.log)
     };
-    assert_eq!((why, text.as_str()), (reason::CONTESTED, "ConfigMap/apps/a is contested"));
+    assert_eq!(
+        (why, text.as_str()),
+        (condition_reason::CONTESTED, "ConfigMap/apps/a is contested")
+    );
     assert_eq!(wake.at, Some(until));
     // The status is written before and after a correction, too.
     cluster.events.clear();
@@ -593,19 +596,19 @@ fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run(
         digest: "sha256:d".to_owned(),
         text: "ConfigMap/apps/a changed".to_owned(),
     };
-    let TestRunEnd::Outcome(RunOutcome::Failed(why, ..)) = cluster.run() else {
+    let SimulatedRunEnd::Outcome(RunOutcome::Failed(why, ..)) = cluster.run() else {
         panic!("{:?}", cluster.log)
     };
-    assert_eq!((why, cluster.drift.clone()), (reason::CONTESTED, ReleaseDrift::None));
+    assert_eq!((why, cluster.drift.clone()), (condition_reason::CONTESTED, ReleaseDrift::None));
     assert!(cluster.events.iter().any(|it| it.contains("DriftDetected")), "{:?}", cluster.events);
     cluster.contested = None;
-    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     assert!(outcome.is_settled());
 }
 
 #[test]
 fn drift_is_reported_and_corrected() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.log.clear();
     cluster.events.clear();
@@ -639,7 +642,7 @@ fn drift_is_reported_and_corrected() {
     );
     cluster.drift = drift;
     cluster.fails("correct");
-    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     let failed = "failed DriftCorrectionFailed: Failed to correct cluster state of release apps/web.v1:\nrefused: correct";
     assert_eq!(text(&outcome), failed);
     assert_eq!(cluster.status.drifted.unwrap().reason, status::DRIFT_DETECTED);
@@ -647,9 +650,9 @@ fn drift_is_reported_and_corrected() {
 
 #[test]
 fn a_new_spec_ends_a_wait_but_not_a_hook() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
-    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     assert_eq!(
         text(&outcome),
         "running Progressing: Running 'install' action with timeout of 5m0s"
@@ -676,7 +679,7 @@ fn a_new_spec_ends_a_wait_but_not_a_hook() {
         = failures [0, 0, 0]
     "#]],
     );
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = hooks();
     cluster.slow.insert("pre".to_owned());
     cluster.run();
@@ -691,7 +694,7 @@ fn a_new_spec_ends_a_wait_but_not_a_hook() {
 
 #[test]
 fn what_takes_too_long_fails_by_the_time_it_began_whenever_it_is_observed() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
     let began = cluster.now;
     cluster.run();
@@ -716,11 +719,11 @@ fn what_takes_too_long_fails_by_the_time_it_began_whenever_it_is_observed() {
 
 #[test]
 fn suspending_ends_what_is_open_and_counts_no_failure() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     cluster.desired.suspended = true;
-    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
+    let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("a rest") };
     expect![[r#"
         Running 'install' action with timeout of 5m0s
         prepare install v1
@@ -752,7 +755,7 @@ fn suspending_ends_what_is_open_and_counts_no_failure() {
 
 #[test]
 fn a_forced_upgrade_happens_once() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.log.clear();
     let asked = Some("2026".to_owned());
@@ -765,16 +768,16 @@ fn a_forced_upgrade_happens_once() {
     assert_eq!((upgrades, cluster.records.len()), (1, 2), "{:?}", cluster.log);
 }
 
-fn failing_upgrade(mut cluster: TestCluster) -> TestCluster {
+fn failing_upgrade(mut cluster: SimulatedCluster) -> SimulatedCluster {
     cluster.hooks.push(hook("up", &["post-upgrade"], &["hook-failed"]));
     cluster.fails("run up");
     cluster
 }
 
 /// Lives of which each is cut at every step, before it is done and after.
-fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> {
+fn scenarios() -> Vec<(&'static str, SimulatedCluster, Option<ReleaseDesiredState>)> {
     let base = |faults: &[&str]| {
-        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
         cluster.hooks = hooks();
         cluster.desired.spec.test.enable = true;
         cluster.desired.spec.install.remediation.retries = 1;
@@ -818,7 +821,7 @@ fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> 
 }
 
 /// What must be the same however often the program ended.
-fn outcome(cluster: &mut TestCluster, next: Option<&ReleaseDesiredState>) -> String {
+fn outcome(cluster: &mut SimulatedCluster, next: Option<&ReleaseDesiredState>) -> String {
     cluster.settle();
     if let Some(next) = next {
         cluster.desired = next.clone();
@@ -857,8 +860,8 @@ fn wherever_the_program_ends_the_end_is_the_same_and_no_hook_runs_twice() {
 }
 
 /// Hooks whose Jobs are gone once they have ended.
-fn with_vanishing_hooks() -> TestCluster {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn with_vanishing_hooks() -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = vec![hook("pre", &["pre-install"], &[]), hook("post", &["post-install"], &[])];
     for hook in &mut cluster.hooks {
         hook.manifest = "spec: {ttlSecondsAfterFinished: 0}".to_owned();
@@ -903,7 +906,7 @@ fn a_hook_that_may_have_come_and_gone_while_the_program_was_down_is_not_run_agai
 
 #[test]
 fn another_timeout_counts_from_the_moment_it_was_given() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     cluster.now += 240 * SECOND;
@@ -921,7 +924,7 @@ fn another_timeout_counts_from_the_moment_it_was_given() {
 
 #[test]
 fn a_request_to_force_that_comes_during_a_wait_is_answered_after_it() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     let asked = Some("now".to_owned());
@@ -939,7 +942,7 @@ fn a_request_to_force_that_comes_during_a_wait_is_answered_after_it() {
 
 #[test]
 fn a_suspended_release_is_not_removed_whatever_else_was_changed() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.log.clear();
     cluster.desired.suspended = true;
@@ -958,7 +961,7 @@ fn a_record_that_cannot_be_read_is_not_taken_for_none() {
     };
     let desired_with = |deleted: bool| ReleaseDesiredState { deleted, ..desired("1.0.0", "a") };
     for desired in [desired_with(true), desired_with(false)] {
-        let mut cluster = TestCluster::new(desired_with(false));
+        let mut cluster = SimulatedCluster::new(desired_with(false));
         cluster.settle();
         let observed = ReleaseObservedState {
             now: cluster.now,
@@ -970,7 +973,7 @@ fn a_record_that_cannot_be_read_is_not_taken_for_none() {
             outcome: None,
             ran: RunProgress::default(),
         };
-        let PlanVerdict::Outcome(run_outcome) = HelmReleasePlanner::plan(&desired, &observed)
+        let PlannerDecision::Outcome(run_outcome) = HelmReleasePlanner::plan(&desired, &observed)
         else {
             panic!()
         };

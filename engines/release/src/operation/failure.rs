@@ -3,7 +3,7 @@
 //! Elsewhere: where an operation fails (`next_step.rs`).
 
 use crate::journal::{OperationFailure, OperationJournal, OperationKind};
-use crate::record::{HookDeletePolicy, RecordChange, ReleaseRecord, RevisionStatus};
+use crate::record::{HookDeletePolicy, RecordContentChange, ReleaseRecord, RevisionStatus};
 
 use super::{OperationTask, events, hooks_of};
 
@@ -93,7 +93,7 @@ pub(super) fn finish(
     failure: &OperationFailure,
     journal: &OperationJournal,
     record: &ReleaseRecord,
-) -> Option<RecordChange> {
+) -> Option<RecordContentChange> {
     let name = &record.name;
     let text = &failure.text;
     let description = match journal.action {
@@ -110,7 +110,7 @@ pub(super) fn finish(
         OperationKind::Uninstall | OperationKind::UninstallRemediation => {
             let description = Some("Uninstallation complete".to_owned());
             let status = RevisionStatus::Uninstalled;
-            return Some(RecordChange::Status { status, description, deleted: None });
+            return Some(RecordContentChange::Status { status, description, deleted: None });
         }
         // A release that is not promoted has failed, even if its tests succeeded.
         OperationKind::Test if super::is_held_back(failure, journal, record) => {
@@ -119,7 +119,7 @@ pub(super) fn finish(
         OperationKind::Test => return None,
     };
     let status = RevisionStatus::Failed;
-    Some(RecordChange::Status { status, description: Some(description), deleted: None })
+    Some(RecordContentChange::Status { status, description: Some(description), deleted: None })
 }
 
 /// The error in Helm's words.

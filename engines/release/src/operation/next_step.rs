@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use lifecycle::{
-    EventRevision, LifecycleHoldPhase, LifecycleQuestion, ObservedLifecycleEvent,
-    OperationHoldState,
+    LifecycleHoldContext, LifecycleHoldPhase, ObservedLifecycleEvent, OperationHoldState,
+    ReleaseOrSourceRevision,
 };
 use reconcile::{NextRunTrigger, ObjectKey, RemovalGate, Time};
 
@@ -14,7 +14,7 @@ use crate::journal::{
     OperationFailure, OperationJournal, OperationKind, ReleaseWaitPolicy, shortened,
 };
 use crate::lifecycle_hold::revision_of;
-use crate::record::{HookDeletePolicy, RecordChange, ReleaseRecord, RevisionStatus};
+use crate::record::{HookDeletePolicy, RecordContentChange, ReleaseRecord, RevisionStatus};
 use crate::release_step::ReleaseStep;
 use crate::revisions::ReleaseRevisions;
 
@@ -38,9 +38,9 @@ pub enum ObservationScope {
     Gone,
 }
 
-/// The object of a hook.
+/// The state of the object of a hook, as a run observed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HookObject {
+pub enum ObservedHookObject {
     /// The object does not exist.
     Missing,
     /// The deletion of the object was accepted.
@@ -73,7 +73,7 @@ pub enum ObservedHealth {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObservedLiveObjects {
     /// The hook's object that [`scope`] names.
-    pub hook: Option<HookObject>,
+    pub hook: Option<ObservedHookObject>,
     /// Whether the run would have seen the hook's object at any time since [`OperationJournal::hook_begun`] was written.
     pub hook_watched: bool,
     /// The objects that [`scope`] means.
@@ -118,7 +118,7 @@ impl StepOutcome {
 
 /// The next need of an operation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum OperationNeed {
+pub enum OperationNextStep {
     /// Perform this step.
     Do(ReleaseStep),
     /// Wait. The text names the objects that are waited for.
@@ -154,7 +154,7 @@ pub fn next(
     outcome: Option<&StepOutcome>,
     stop: Option<&str>,
     now: Time,
-) -> OperationNeed {
+) -> OperationNextStep {
     let all = revisions.all().iter().map(|it| &it.record);
     let deployed = all.filter(|it| it.info.status == RevisionStatus::Deployed).map(|it| it.version);
     let base = journal.base.and_then(|version| revisions.get(version));
@@ -197,7 +197,7 @@ pub fn next(
             // The record with the journal is deleted last.
             let others =
                 revisions.versions().into_iter().filter(|version| *version != record.version);
-            OperationNeed::Do(ReleaseStep::Purge {
+            OperationNextStep::Do(ReleaseStep::Purge {
                 versions: others.chain([record.version]).collect(),
             })
         }
@@ -213,15 +213,15 @@ struct OperationPosition<'a> {
     journal: &'a OperationJournal,
     record: &'a ReleaseRecord,
     deployed: Vec<i64>,
-    base: Option<&'a EventRevision>,
+    base: Option<&'a ReleaseOrSourceRevision>,
     live: &'a ObservedLiveObjects,
     outcome: Option<&'a StepOutcome>,
     now: Time,
 }
 
 impl OperationPosition<'_> {
-    fn write(&self, write: RecordAndJournalWrite) -> OperationNeed {
-        OperationNeed::Do(ReleaseStep::Write(Box::new(write)))
+    fn write(&self, write: RecordAndJournalWrite) -> OperationNextStep {
+        OperationNextStep::Do(ReleaseStep::Write(Box::new(write)))
     }
 
     fn settled(&self) -> RecordAndJournalWrite {
@@ -230,7 +230,11 @@ impl OperationPosition<'_> {
     }
 
     /// The present task is done.
-    fn done(&self, journal: OperationJournal, changes: Vec<RecordChange>) -> OperationNeed {
+    fn done(
+        &self,
+        journal: OperationJournal,
+        changes: Vec<RecordContentChange>,
+    ) -> OperationNextStep {
         let write =
             RecordAndJournalWrite { changes, ..RecordAndJournalWrite::of(self.record, journal) };
         self.write(write.advance(self.record, &self.deployed, self.now))
@@ -240,7 +244,7 @@ impl OperationPosition<'_> {
     fn can_stop(&self, task: OperationTask) -> bool {
         let is_begun = || {
             self.journal.hook_uid.is_some()
-                || self.live.hook != Some(HookObject::Missing)
+                || self.live.hook != Some(ObservedHookObject::Missing)
                 || self.may_have_vanished()
         };
         match task {
@@ -252,9 +256,9 @@ impl OperationPosition<'_> {
     }
 
     /// Does a step, or continues with its outcome.
-    fn perform(&self, step: ReleaseStep, journal: OperationJournal) -> OperationNeed {
+    fn perform(&self, step: ReleaseStep, journal: OperationJournal) -> OperationNextStep {
         match self.outcome.filter(|outcome| outcome.step == step) {
-            None => OperationNeed::Do(step),
+            None => OperationNextStep::Do(step),
             Some(StepOutcome { error: None, .. }) => self.done(journal, Vec::new()),
             Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
         }
@@ -273,12 +277,12 @@ impl OperationPosition<'_> {
         journal
     }
 
-    fn failed(&self, text: &str) -> OperationNeed {
+    fn failed(&self, text: &str) -> OperationNextStep {
         self.fail_with(text, true, false)
     }
 
     /// The present task failed.
-    fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> OperationNeed {
+    fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> OperationNextStep {
         let mut journal = self.applied();
         // An error during cleanup does not change how the operation ended. Differs(helm 4): in Helm the second error replaces
         // the first.
@@ -301,9 +305,9 @@ impl OperationPosition<'_> {
         // failed before.
         if let (Some(OperationTask::Run { hook }), true) = (task, was_deleted || !is_removal) {
             changes.push(match counts {
-                true => RecordChange::HookEnded { hook, succeeded: false, at: self.now },
+                true => RecordContentChange::HookEnded { hook, succeeded: false, at: self.now },
                 // An operation that stops early does so before a hook is begun.
-                false => RecordChange::HookNotBegun { hook },
+                false => RecordContentChange::HookNotBegun { hook },
             });
         }
         let text = match task {
@@ -346,7 +350,7 @@ impl OperationPosition<'_> {
     }
 
     /// The result of a lifecycle's hold: the operation continues, fails, or waits for an answer.
-    fn hold(&self, hold: usize, phase: LifecycleHoldPhase) -> OperationNeed {
+    fn hold(&self, hold: usize, phase: LifecycleHoldPhase) -> OperationNextStep {
         let Some(hold) = self.journal.plan.holds.get(hold) else {
             return self.done(self.journal.clone(), Vec::new());
         };
@@ -354,7 +358,7 @@ impl OperationPosition<'_> {
         let from = self.base;
         let to = (!is_removal).then(|| revision_of(self.record));
         let from = if is_removal { Some(revision_of(self.record)) } else { from.cloned() };
-        let question = LifecycleQuestion {
+        let question = LifecycleHoldContext {
             owner: &self.journal.owner,
             subject: &self.record.name,
             operation: &self.journal.id,
@@ -379,27 +383,27 @@ impl OperationPosition<'_> {
                 OperationPosition { journal: &journal, record, deployed, base, live, outcome, now }
                     .failed(&text)
             }
-            OperationHoldState::Wait(text, until) => OperationNeed::Held(text, until),
-            OperationHoldState::Ask(ask) => OperationNeed::Do(ReleaseStep::Ask(ask)),
+            OperationHoldState::Wait(text, until) => OperationNextStep::Held(text, until),
+            OperationHoldState::Ask(ask) => OperationNextStep::Do(ReleaseStep::Ask(ask)),
         }
     }
 
-    fn clear(&self, hook: usize, policy: HookDeletePolicy) -> OperationNeed {
+    fn clear(&self, hook: usize, policy: HookDeletePolicy) -> OperationNextStep {
         let at_start = policy == HookDeletePolicy::BeforeHookCreation;
         match &self.live.hook {
-            None => OperationNeed::Blind,
-            Some(HookObject::Missing) => self.done(self.journal.clone(), Vec::new()),
+            None => OperationNextStep::Blind,
+            Some(ObservedHookObject::Missing) => self.done(self.journal.clone(), Vec::new()),
             // The hook was begun before a crash. The operation waits for it and does not begin it again.
-            Some(HookObject::Ours { .. }) if at_start => {
+            Some(ObservedHookObject::Ours { .. }) if at_start => {
                 self.done(self.journal.clone(), Vec::new())
             }
-            Some(HookObject::Leaving) => self.pending(&[self.hook_name(hook)], not_gone),
-            Some(HookObject::Theirs | HookObject::Ours { .. }) => {
+            Some(ObservedHookObject::Leaving) => self.pending(&[self.hook_name(hook)], not_gone),
+            Some(ObservedHookObject::Theirs | ObservedHookObject::Ours { .. }) => {
                 let version = self.record.version;
                 let operation = self.journal.id.clone();
                 let step = ReleaseStep::DeleteHook { version, hook, policy, operation };
                 match self.outcome.filter(|outcome| outcome.step == step) {
-                    None => OperationNeed::Do(step),
+                    None => OperationNextStep::Do(step),
                     Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
                     // The deletion was accepted. The next run will observe it.
                     Some(StepOutcome { error: None, .. }) => {
@@ -410,32 +414,36 @@ impl OperationPosition<'_> {
         }
     }
 
-    fn run(&self, hook: usize) -> OperationNeed {
-        let Some(object) = &self.live.hook else { return OperationNeed::Blind };
+    fn run(&self, hook: usize) -> OperationNextStep {
+        let Some(object) = &self.live.hook else { return OperationNextStep::Blind };
         match (object, &self.journal.hook_uid) {
-            (HookObject::Ours { uid, health }, Some(known)) if uid == known => match health {
+            (ObservedHookObject::Ours { uid, health }, Some(known)) if uid == known => match health
+            {
                 ObservedHealth::Done => {
-                    let ended = RecordChange::HookEnded { hook, succeeded: true, at: self.now };
+                    let ended =
+                        RecordContentChange::HookEnded { hook, succeeded: true, at: self.now };
                     self.done(self.journal.clone(), vec![ended])
                 }
                 ObservedHealth::Failed(text) => self.fail_with(text, true, true),
                 ObservedHealth::Pending(unready) => self.pending_hook(unready),
             },
             (_, Some(_)) => self.unknown(hook),
-            (HookObject::Missing | HookObject::Theirs, None) if self.may_have_vanished() => {
+            (ObservedHookObject::Missing | ObservedHookObject::Theirs, None)
+                if self.may_have_vanished() =>
+            {
                 self.unknown(hook)
             }
-            (HookObject::Ours { uid, .. }, None) => {
+            (ObservedHookObject::Ours { uid, .. }, None) => {
                 let journal =
                     OperationJournal { hook_uid: Some(uid.clone()), ..self.journal.clone() };
                 self.write(RecordAndJournalWrite::of(self.record, journal))
             }
-            (HookObject::Leaving, None) => self.pending(&[self.hook_name(hook)], not_gone),
-            (HookObject::Missing | HookObject::Theirs, None) => self.create(hook),
+            (ObservedHookObject::Leaving, None) => self.pending(&[self.hook_name(hook)], not_gone),
+            (ObservedHookObject::Missing | ObservedHookObject::Theirs, None) => self.create(hook),
         }
     }
 
-    fn unknown(&self, hook: usize) -> OperationNeed {
+    fn unknown(&self, hook: usize) -> OperationNextStep {
         self.failed(&format!(
             "the result of hook {} is unknown: its object was deleted, and hooks are not run twice",
             self.hook_name(hook)
@@ -453,7 +461,7 @@ impl OperationPosition<'_> {
         hook.is_some_and(|hook| hook.manifest.contains("ttlSecondsAfterFinished"))
     }
 
-    fn create(&self, hook: usize) -> OperationNeed {
+    fn create(&self, hook: usize) -> OperationNextStep {
         // After a crash, a hook that was not created looks the same as one that was created and deleted.
         if self.live.hook_watched && !self.journal.hook_begun && self.vanishes(hook) {
             let journal = OperationJournal { hook_begun: true, ..self.journal.clone() };
@@ -472,7 +480,7 @@ impl OperationPosition<'_> {
                 "hook {} was created, but its object is missing or was replaced",
                 self.hook_name(hook)
             )),
-            None => OperationNeed::Do(step),
+            None => OperationNextStep::Do(step),
         }
     }
 
@@ -491,36 +499,36 @@ impl OperationPosition<'_> {
         hook.map_or_else(String::new, |hook| format!("{}/{}", hook.kind, hook.name))
     }
 
-    fn wait(&self, late: impl Fn(&[String]) -> String) -> OperationNeed {
+    fn wait(&self, late: impl Fn(&[String]) -> String) -> OperationNextStep {
         match &self.live.objects {
-            None => OperationNeed::Blind,
+            None => OperationNextStep::Blind,
             Some(ObservedHealth::Done) => self.done(self.journal.clone(), Vec::new()),
             Some(ObservedHealth::Failed(text)) => self.failed(text),
             Some(ObservedHealth::Pending(unready)) => self.pending(unready, late),
         }
     }
 
-    fn pending_hook(&self, unready: &[String]) -> OperationNeed {
+    fn pending_hook(&self, unready: &[String]) -> OperationNextStep {
         if self.now >= self.journal.deadline() {
             return self.fail_with(&not_ready(unready), true, true);
         }
         self.waiting(unready)
     }
 
-    fn pending(&self, unready: &[String], late: impl Fn(&[String]) -> String) -> OperationNeed {
+    fn pending(&self, unready: &[String], late: impl Fn(&[String]) -> String) -> OperationNextStep {
         if self.now >= self.journal.deadline() {
             return self.failed(&late(unready));
         }
         self.waiting(unready)
     }
 
-    fn waiting(&self, unready: &[String]) -> OperationNeed {
+    fn waiting(&self, unready: &[String]) -> OperationNextStep {
         let mut wake =
             NextRunTrigger::on(self.live.on.iter().cloned()).and_at(self.journal.deadline());
         if let Some(again) = self.live.again {
             wake = wake.and_at(again);
         }
-        OperationNeed::Wait(format!("waiting for {}", unready.join(", ")), wake)
+        OperationNextStep::Wait(format!("waiting for {}", unready.join(", ")), wake)
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::journal::operation_id;
 use crate::release_step::ReleaseStep;
 use crate::revisions::ReleaseRevisions;
-use crate::testing::{hook, record};
+use crate::simulated_cluster::{hook, record};
 
 fn journal(action: OperationKind) -> OperationJournal {
     let now = Time::UNIX_EPOCH;
@@ -34,7 +34,12 @@ impl From<HookWeight> for crate::record::HookRecord {
 }
 
 /// What is due at a place, with a hook's object.
-fn due(at: usize, uid: Option<&str>, object: Option<HookObject>, now: i64) -> OperationNeed {
+fn due(
+    at: usize,
+    uid: Option<&str>,
+    object: Option<ObservedHookObject>,
+    now: i64,
+) -> OperationNextStep {
     let hook_uid = uid.map(str::to_owned);
     let journal = OperationJournal { at, hook_uid, ..journal(OperationKind::Install) };
     let live = ObservedLiveObjects { hook: object, ..ObservedLiveObjects::default() };
@@ -42,8 +47,8 @@ fn due(at: usize, uid: Option<&str>, object: Option<HookObject>, now: i64) -> Op
     next(&journal, &with_hooks(), &ReleaseRevisions::default(), &live, None, None, now)
 }
 
-fn ours(health: ObservedHealth) -> Option<HookObject> {
-    Some(HookObject::Ours { uid: "u".to_owned(), health })
+fn ours(health: ObservedHealth) -> Option<ObservedHookObject> {
+    Some(ObservedHookObject::Ours { uid: "u".to_owned(), health })
 }
 
 #[test]
@@ -107,32 +112,32 @@ fn hooks_are_run_by_weight_then_name_and_cleared_as_they_ask() {
 #[test]
 fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
     let pending = ObservedHealth::Pending(vec!["Job/apps/z status: 'InProgress'".to_owned()]);
-    let step = |next: OperationNeed| match next {
-        OperationNeed::Do(ReleaseStep::Write(write)) => {
+    let step = |next: OperationNextStep| match next {
+        OperationNextStep::Do(ReleaseStep::Write(write)) => {
             match (&write.journal.failure, &write.journal.hook_uid) {
                 (Some(failure), _) => format!("fail: {}", failure.text),
                 (None, Some(uid)) => format!("remember {uid}"),
                 (None, None) => format!("go to {}", write.journal.at),
             }
         }
-        OperationNeed::Do(ReleaseStep::CreateHook { .. }) => "create".to_owned(),
-        OperationNeed::Do(ReleaseStep::DeleteHook { .. }) => "delete".to_owned(),
-        OperationNeed::Do(other) => format!("{other:?}"),
-        OperationNeed::Wait(text, _) | OperationNeed::Held(text, _) => text,
-        OperationNeed::Blind => "blind".to_owned(),
+        OperationNextStep::Do(ReleaseStep::CreateHook { .. }) => "create".to_owned(),
+        OperationNextStep::Do(ReleaseStep::DeleteHook { .. }) => "delete".to_owned(),
+        OperationNextStep::Do(other) => format!("{other:?}"),
+        OperationNextStep::Wait(text, _) | OperationNextStep::Held(text, _) => text,
+        OperationNextStep::Blind => "blind".to_owned(),
     };
     // Before the delay: a crash has left an object of this operation behind.
     assert_eq!(step(due(2, None, None, 0)), "blind");
-    assert_eq!(step(due(2, None, Some(HookObject::Missing), 0)), "go to 4");
-    assert_eq!(step(due(2, None, Some(HookObject::Theirs), 0)), "delete");
+    assert_eq!(step(due(2, None, Some(ObservedHookObject::Missing), 0)), "go to 4");
+    assert_eq!(step(due(2, None, Some(ObservedHookObject::Theirs), 0)), "delete");
     assert_eq!(step(due(2, None, ours(pending.clone()), 0)), "go to 4");
-    assert_eq!(step(due(2, None, Some(HookObject::Leaving), 0)), "waiting for Job/a");
+    assert_eq!(step(due(2, None, Some(ObservedHookObject::Leaving), 0)), "waiting for Job/a");
     let late = "fail: failed pre-install: Job/a termination timeout: context deadline exceeded";
-    assert_eq!(step(due(2, None, Some(HookObject::Leaving), 300)), late);
+    assert_eq!(step(due(2, None, Some(ObservedHookObject::Leaving), 300)), late);
     // It is due.
     assert_eq!(step(due(1, None, None, 0)), "blind");
-    assert_eq!(step(due(1, None, Some(HookObject::Missing), 0)), "create");
-    assert_eq!(step(due(1, None, Some(HookObject::Theirs), 0)), "create");
+    assert_eq!(step(due(1, None, Some(ObservedHookObject::Missing), 0)), "create");
+    assert_eq!(step(due(1, None, Some(ObservedHookObject::Theirs), 0)), "create");
     assert_eq!(step(due(1, None, ours(pending.clone()), 0)), "remember u");
     // It runs.
     let wait = "waiting for Job/apps/z status: 'InProgress'";
@@ -144,7 +149,7 @@ fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
     assert_eq!(step(due(1, Some("u"), ours(failed), 0)), "fail: failed pre-install: no");
     let unknown = "fail: failed pre-install: the result of hook Job/z is unknown: its object was deleted, and \
                    hooks are not run twice";
-    assert_eq!(step(due(1, Some("u"), Some(HookObject::Missing), 0)), unknown);
+    assert_eq!(step(due(1, Some("u"), Some(ObservedHookObject::Missing), 0)), unknown);
     assert_eq!(step(due(1, Some("other"), ours(ObservedHealth::Done), 0)), unknown);
 }
 
@@ -157,24 +162,25 @@ fn an_operation_stops_early_only_where_nothing_is_half_done() {
         let now = Time::UNIX_EPOCH;
         let next =
             next(&journal, &record, &ReleaseRevisions::default(), &live, None, Some("new"), now);
-        let OperationNeed::Do(ReleaseStep::Write(write)) = next else { return false };
+        let OperationNextStep::Do(ReleaseStep::Write(write)) = next else { return false };
         let Some(failure) = &write.journal.failure else { return false };
         assert!(!failure.counts);
-        let of_hooks = write.changes.iter().filter(|it| !matches!(it, RecordChange::Status { .. }));
+        let of_hooks =
+            write.changes.iter().filter(|it| !matches!(it, RecordContentChange::Status { .. }));
         let not_begun = match present(&journal, &record) {
-            Some(OperationTask::Run { hook }) => Some(RecordChange::HookNotBegun { hook }),
+            Some(OperationTask::Run { hook }) => Some(RecordContentChange::HookNotBegun { hook }),
             _ => None,
         };
         assert!(of_hooks.eq(&not_begun), "{:?}", write.changes);
         // Also before a hook, since no hook failed.
         failure.text == "new"
     };
-    let hook = |hook: HookObject| ObservedLiveObjects {
+    let hook = |hook: ObservedHookObject| ObservedLiveObjects {
         hook: Some(hook),
         ..ObservedLiveObjects::default()
     };
     let running = || ours(ObservedHealth::Pending(Vec::new())).unwrap();
-    assert!(stopped(1, None, hook(HookObject::Missing)));
+    assert!(stopped(1, None, hook(ObservedHookObject::Missing)));
     assert!(!stopped(1, None, hook(running())));
     assert!(!stopped(1, Some("u"), hook(running())));
     assert!(!stopped(8, None, ObservedLiveObjects::default()), "objects are applied as a whole");
@@ -209,7 +215,7 @@ fn a_wait_is_woken_by_what_it_waits_for_and_at_the_end_of_its_time() {
         None,
         Time::UNIX_EPOCH,
     ) {
-        OperationNeed::Wait(_, wake) => wake,
+        OperationNextStep::Wait(_, wake) => wake,
         other => panic!("{other:?}"),
     };
     let deadline = Time::UNIX_EPOCH + Duration::from_secs(300);
@@ -223,15 +229,15 @@ fn a_hook_that_kubernetes_deletes_is_noted_before_it_is_created() {
     record.hooks[2].manifest = "spec:\n  ttlSecondsAfterFinished: 0\n".to_owned();
     let due = |hook_begun: bool, hook_watched: bool| {
         let journal = OperationJournal { at: 1, hook_begun, ..journal(OperationKind::Install) };
-        let hook = Some(HookObject::Missing);
+        let hook = Some(ObservedHookObject::Missing);
         let live = ObservedLiveObjects { hook, hook_watched, ..ObservedLiveObjects::default() };
         let revisions = ReleaseRevisions::default();
         match next(&journal, &record, &revisions, &live, None, None, Time::UNIX_EPOCH) {
-            OperationNeed::Do(ReleaseStep::Write(write)) if write.journal.hook_begun => "note",
-            OperationNeed::Do(ReleaseStep::Write(write)) if write.journal.failure.is_some() => {
+            OperationNextStep::Do(ReleaseStep::Write(write)) if write.journal.hook_begun => "note",
+            OperationNextStep::Do(ReleaseStep::Write(write)) if write.journal.failure.is_some() => {
                 "fail"
             }
-            OperationNeed::Do(ReleaseStep::CreateHook { .. }) => "create",
+            OperationNextStep::Do(ReleaseStep::CreateHook { .. }) => "create",
             _ => "else",
         }
     };
@@ -254,11 +260,11 @@ fn objects_that_an_apply_took_over_are_remembered_whether_it_failed_or_not() {
         let live = ObservedLiveObjects::default();
         next(&begun, &record, &revisions, &live, outcome, None, Time::UNIX_EPOCH)
     };
-    let OperationNeed::Do(apply) = due(None) else { panic!("nothing is due") };
+    let OperationNextStep::Do(apply) = due(None) else { panic!("nothing is due") };
     let adopted = vec!["apps_web__Service".to_owned()];
     for error in [None, Some("rejected".to_owned())] {
         let outcome = StepOutcome { adopted: adopted.clone(), error, ..StepOutcome::of(&apply) };
-        let OperationNeed::Do(ReleaseStep::Write(write)) = due(Some(&outcome)) else {
+        let OperationNextStep::Do(ReleaseStep::Write(write)) = due(Some(&outcome)) else {
             panic!("the journal is not written")
         };
         assert_eq!(write.journal.adopted, adopted);

@@ -47,14 +47,14 @@ fn a_hook_is_deleted_as_it_asks_and_crds_never_are() {
 fn a_run_of_a_hook_is_recorded_from_beginning_to_end() {
     let mut record = record(r#"{"hooks":[{"name":"h","last_run":{"phase":""}}]}"#);
     let at = |second| Time::from_second(second).unwrap();
-    record.apply(&RecordChange::HookStarted { hook: 0, at: at(1) });
-    record.apply(&RecordChange::HookStarted { hook: 7, at: at(1) });
-    record.apply(&RecordChange::HookEnded { hook: 0, succeeded: false, at: at(2) });
+    record.apply(&RecordContentChange::HookStarted { hook: 0, at: at(1) });
+    record.apply(&RecordContentChange::HookStarted { hook: 7, at: at(1) });
+    record.apply(&RecordContentChange::HookEnded { hook: 0, succeeded: false, at: at(2) });
     assert_eq!(
         record.to_json().unwrap(),
         r#"{"info":{},"hooks":[{"name":"h","last_run":{"started_at":"1970-01-01T00:00:01Z","completed_at":"1970-01-01T00:00:02Z","phase":"Failed"},"delete_policies":["before-hook-creation"]}]}"#
     );
-    record.apply(&RecordChange::HookNotBegun { hook: 0 });
+    record.apply(&RecordContentChange::HookNotBegun { hook: 0 });
     assert_eq!(
         record.to_json().unwrap(),
         r#"{"info":{},"hooks":[{"name":"h","last_run":{"phase":""},"delete_policies":["before-hook-creation"]}]}"#

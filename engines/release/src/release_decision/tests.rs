@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::release_snapshot::{SnapshotAction, TestHookStatus};
+use crate::release_spec::{FailureStrategy, RemediationSettings};
 use crate::revisions::{BrokenReleaseRevision, ReleaseRevision};
-use crate::settings::{FailureStrategy, RemediationSettings};
+use crate::simulated_cluster::{desired, record};
 use crate::status::{ReleaseCondition, UPGRADE_FAILED};
-use crate::testing::{desired, record};
 
 /// Revisions of chart 1.0.0 with values `a`, all known to the status.
 fn known(lives: &[(i64, &str)]) -> (HelmReleaseStatusFields, ReleaseRevisions) {

@@ -9,21 +9,21 @@ use crate::planned_operation::PlannedOperation;
 const INSTALL: PlannedOperation = PlannedOperation::Install { version: 1 };
 
 /// An installed release.
-fn installed() -> TestCluster {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn installed() -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster
 }
 
 /// An installed release whose desired chart is newer.
-fn newer() -> TestCluster {
+fn newer() -> SimulatedCluster {
     let mut cluster = installed();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     cluster
 }
 
 /// An installed release that is to be removed.
-fn removed(cause: RemovalCause) -> TestCluster {
+fn removed(cause: RemovalCause) -> SimulatedCluster {
     let mut cluster = installed();
     cluster.desired.deleted = true;
     cluster.desired.gates.removal = cause;
@@ -64,7 +64,7 @@ fn an_uninstall_that_undoes_a_failed_upgrade_is_judged_and_that_of_an_installati
     let upgrade = PlannedOperation::Upgrade { version: 2 };
     let remediation = PlannedOperation::Remediation { version: 2 };
     assert_eq!(cluster.judged, [INSTALL, upgrade, remediation, INSTALL], "it is installed again");
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.desired.spec.install.remediation.retries = 1;
     cluster.fails("apply");
     cluster.settle();

@@ -3,8 +3,8 @@
 use super::*;
 
 /// A settled release whose last record and journal were changed by another owner, context or client, and that is to be removed.
-fn removed(change: impl Fn(&mut ReleaseRecord, &mut Option<OperationJournal>)) -> TestCluster {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn removed(change: impl Fn(&mut ReleaseRecord, &mut Option<OperationJournal>)) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     let began = Time::from_second(1_800_000_000).unwrap();
     cluster.status.history.iter_mut().for_each(|known| known.first_deployed = Some(began));
@@ -64,7 +64,7 @@ fn a_release_in_the_place_of_the_known_one_is_not_uninstalled() {
 
 #[test]
 fn an_operation_of_another_context_is_not_taken_for_an_own_one() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     let journal = cluster.records[&1].1.clone().unwrap();

@@ -7,7 +7,7 @@ use lifecycle::{
 
 use super::*;
 use crate::lifecycle_hold::ReleaseLifecycles;
-use crate::settings::AnnotationRequests;
+use crate::release_spec::AnnotationRequests;
 
 fn hold(name: &str, phases: &[LifecycleHoldPhase]) -> HoldingLifecycle {
     HoldingLifecycle {
@@ -23,14 +23,14 @@ fn hold(name: &str, phases: &[LifecycleHoldPhase]) -> HoldingLifecycle {
 }
 
 /// A test cluster in which these lifecycles hold the release.
-fn held(holds: Vec<HoldingLifecycle>) -> TestCluster {
+fn held(holds: Vec<HoldingLifecycle>) -> SimulatedCluster {
     let lifecycles = ReleaseLifecycles { holds, ..ReleaseLifecycles::default() };
-    TestCluster::new(ReleaseDesiredState { lifecycles, ..desired("1.0.0", "a") })
+    SimulatedCluster::new(ReleaseDesiredState { lifecycles, ..desired("1.0.0", "a") })
 }
 
 /// The steps of a run, and its outcome.
-fn step(cluster: &mut TestCluster) -> String {
-    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("crashed") };
+fn step(cluster: &mut SimulatedCluster) -> String {
+    let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("crashed") };
     let log = std::mem::take(&mut cluster.log).join(", ");
     format!("{log} = {}", text(&outcome))
 }
@@ -43,7 +43,7 @@ fn each_phase_is_asked_and_awaited_in_turn() {
         LifecycleHoldPhase::Promote,
     ];
     let mut cluster = held(vec![hold("b", &all[..1]), hold("a", &all)]);
-    let waits = |name: &str, phase: &str, cluster: &TestCluster| {
+    let waits = |name: &str, phase: &str, cluster: &SimulatedCluster| {
         let event = &cluster.asked.last().unwrap().name;
         format!(
             "running LifecyclePending: waiting for lifecycle {name} at {phase}: LifecycleEvent {event} is Pending"
@@ -117,7 +117,7 @@ fn a_failure_after_the_upgrade_is_remediated() {
         (LifecycleHoldPhase::Promote, false),
         (LifecycleHoldPhase::Promote, true),
     ] {
-        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
         cluster.hooks = hooks();
         cluster.settle();
         cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
@@ -127,17 +127,17 @@ fn a_failure_after_the_upgrade_is_remediated() {
         cluster.desired.lifecycles.holds = vec![hold("a", &[phase])];
         let outcome = loop {
             match cluster.run() {
-                TestRunEnd::Outcome(RunOutcome::Running(why, text, _))
+                SimulatedRunEnd::Outcome(RunOutcome::Running(why, text, _))
                     if why == crate::lifecycle_hold::LIFECYCLE_PENDING =>
                 {
                     assert!(text.contains(phase.as_str()), "{text}");
                     break text;
                 }
-                TestRunEnd::Outcome(outcome) => {
+                SimulatedRunEnd::Outcome(outcome) => {
                     cluster.now =
                         outcome.wake().and_then(reconcile::NextRunTrigger::earliest).unwrap();
                 }
-                TestRunEnd::Crash => panic!("crashed"),
+                SimulatedRunEnd::Crash => panic!("crashed"),
             }
         };
         assert!(outcome.contains("LifecycleEvent web-"), "{outcome}");
@@ -158,7 +158,7 @@ fn a_failure_after_the_upgrade_is_remediated() {
 #[test]
 fn something_newer_cancels_and_a_suspension_waits() {
     for phase in [LifecycleHoldPhase::PreUpgrade, LifecycleHoldPhase::PostUpgrade] {
-        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
         cluster.settle();
         cluster.log.clear();
         let lifecycles =
@@ -215,7 +215,7 @@ fn rollbacks_and_removals_are_held() {
 
 #[test]
 fn a_run_that_ends_with_a_rollback_leaves_no_event() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     cluster.desired.spec.upgrade.remediation.remediate_last_failure = Some(true);
@@ -264,7 +264,7 @@ fn a_crash_at_any_step_asks_nothing_twice() {
         LifecycleHoldPhase::Promote,
     ];
     let cluster = || {
-        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
         cluster.settle();
         (cluster.steps, cluster.log) = (0, Vec::new());
         let lifecycles =
@@ -273,9 +273,9 @@ fn a_crash_at_any_step_asks_nothing_twice() {
             ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
         cluster
     };
-    let finish = |cluster: &mut TestCluster| {
+    let finish = |cluster: &mut SimulatedCluster| {
         for _ in 0..20 {
-            if let TestRunEnd::Outcome(outcome) = cluster.run()
+            if let SimulatedRunEnd::Outcome(outcome) = cluster.run()
                 && outcome.is_settled()
             {
                 return text(&outcome);

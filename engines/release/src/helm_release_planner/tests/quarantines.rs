@@ -3,7 +3,7 @@
 use super::*;
 use crate::failure_policy::{FailurePolicy, ReleaseQuarantine};
 use crate::journal::ReleaseWaitPolicy;
-use crate::settings::DriftMode;
+use crate::release_spec::DriftMode;
 
 /// What the annotation with the value `RollBack` asks for.
 fn rolling_back() -> FailurePolicy {
@@ -20,8 +20,8 @@ fn quarantined(keeps_last_good: bool) -> FailurePolicy {
 }
 
 /// An upgrade that fails, after `change`.
-fn failed(change: impl FnOnce(&mut ReleaseDesiredState)) -> (TestCluster, RunOutcome) {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn failed(change: impl FnOnce(&mut ReleaseDesiredState)) -> (SimulatedCluster, RunOutcome) {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     cluster.desired.spec.rollback.wait = ReleaseWaitPolicy::Nothing;
@@ -87,7 +87,7 @@ fn what_stays_in_place_is_corrected_against_drift() {
         let found = ReleaseDrift::Found { digest: "d".to_owned(), text: "it drifted".to_owned() };
         cluster.drift = found;
         let outcome = cluster.settle();
-        assert_eq!(outcome.reason(), reason::QUARANTINED, "{outcome:?}");
+        assert_eq!(outcome.reason(), condition_reason::QUARANTINED, "{outcome:?}");
         let is_corrected = cluster.log.iter().any(|line| line.starts_with("correct"));
         assert_eq!(is_corrected, keeps_last_good, "{:?}", cluster.log);
     }
@@ -113,7 +113,7 @@ fn an_upgrade_that_a_removal_undoes_is_not_installed_again() {
 #[test]
 fn history_limits_spare_the_record_of_the_last_good_release() {
     for (failures, is_spared) in [(rolling_back(), true), (FailurePolicy::default(), false)] {
-        let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+        let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
         cluster.hooks = vec![hook("t", &["test"], &[])];
         cluster.desired.spec.test.enable = true;
         cluster.settle();
@@ -134,7 +134,7 @@ fn history_limits_spare_the_record_of_the_last_good_release() {
 
 #[test]
 fn a_release_that_was_good_once_fails_for_another_reason() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     assert!(cluster.desired.was_good(&cluster.status, &cluster.revisions()));
     assert_eq!(cluster.desired.stays_in_place(&cluster.status), None, "it is what is desired");

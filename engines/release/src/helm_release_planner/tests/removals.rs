@@ -10,7 +10,7 @@ use crate::lifecycle_hold::ReleaseLifecycles;
 struct DeletionPath {
     name: &'static str,
     /// A release of which a run deletes something next.
-    prepare: fn() -> TestCluster,
+    prepare: fn() -> SimulatedCluster,
     /// Whether a closed window holds it.
     waits_for_window: bool,
     /// Whether lifecycles hold it.
@@ -38,7 +38,7 @@ const OBSTACLES: [RemovalObstacle; 5] = [
 ];
 
 impl RemovalObstacle {
-    fn put(self, cluster: &mut TestCluster) {
+    fn put(self, cluster: &mut SimulatedCluster) {
         let desired = &mut cluster.desired;
         match self {
             Self::None => {}
@@ -77,8 +77,8 @@ impl RemovalObstacle {
 }
 
 /// An installed release whose desired state differs from what is installed.
-fn changed(change: fn(&mut ReleaseDesiredState)) -> TestCluster {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn changed(change: fn(&mut ReleaseDesiredState)) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired.generation = 2;
     change(&mut cluster.desired);
@@ -86,8 +86,8 @@ fn changed(change: fn(&mut ReleaseDesiredState)) -> TestCluster {
 }
 
 /// A release whose installation has failed, as it is about to be removed.
-fn failed_installation() -> TestCluster {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn failed_installation() -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.desired.spec.install.remediation.retries = 1;
     cluster.slow.insert("ready".to_owned());
     cluster.run();
@@ -97,7 +97,7 @@ fn failed_installation() -> TestCluster {
 }
 
 /// A release whose upgrade is to fail, and leaves objects behind.
-fn failing_upgrade() -> TestCluster {
+fn failing_upgrade() -> SimulatedCluster {
     let mut cluster = changed(|desired| {
         desired.chart_version = "2.0.0".to_owned();
         desired.inputs.push('x');
@@ -108,7 +108,7 @@ fn failing_upgrade() -> TestCluster {
 }
 
 fn paths() -> Vec<DeletionPath> {
-    let held = |name, prepare: fn() -> TestCluster| DeletionPath {
+    let held = |name, prepare: fn() -> SimulatedCluster| DeletionPath {
         name,
         prepare,
         waits_for_window: true,
@@ -171,7 +171,7 @@ fn nothing_is_deleted_on_any_path_while_something_holds_it() {
             let mut cluster = (path.prepare)();
             cluster.log.clear();
             obstacle.put(&mut cluster);
-            let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!("crashed") };
+            let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!("crashed") };
             let name = path.name;
             let context = format!("{name}, {obstacle:?}: {} {:#?}", text(&outcome), cluster.log);
             let is_taken = cluster.log.iter().any(|line| (path.is_taken)(line));

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Three revisions, suspended, with a rollback that is asked for.
-fn asked(from: i64, to: i64) -> TestCluster {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn asked(from: i64, to: i64) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     for (generation, version) in [(2, "2.0.0"), (3, "3.0.0")] {
         cluster.desired = ReleaseDesiredState { generation, ..desired(version, "a") };
@@ -60,11 +60,11 @@ fn the_journal_of_a_rollback_names_its_requester_and_that_of_a_remediation_none(
     let mut cluster = asked(3, 1);
     cluster.desired.origin.rollback = Some(request.clone());
     cluster.settle();
-    let of = |cluster: &TestCluster, version: i64| {
+    let of = |cluster: &SimulatedCluster, version: i64| {
         cluster.records[&version].1.clone().unwrap().origin.rollback
     };
     assert_eq!(of(&cluster, 4), Some(request.clone()));
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     cluster.desired.spec.upgrade.remediation =

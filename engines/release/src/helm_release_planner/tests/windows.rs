@@ -5,11 +5,11 @@ use std::sync::Arc;
 use reconcile::FreezeHold;
 
 use super::*;
-use crate::operation_phase::OperationPhaseGates;
+use crate::gated_release_change::ReleaseChangeGates;
 
 #[test]
 fn outside_of_its_windows_an_operation_ends_and_none_begins() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     cluster.desired.gates.closes = Some(cluster.now);
@@ -25,7 +25,7 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
         cluster.desired.chart_version = "2.0.0".to_owned();
         change(&mut cluster.desired);
         cluster.log.clear();
-        let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!() };
+        let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!() };
         assert_eq!(
             outcome.reason().as_str(),
             "WindowClosed",
@@ -38,17 +38,17 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
 
 #[test]
 fn the_removal_of_what_was_pruned_waits_for_a_window_unless_it_has_begun() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.hooks = vec![hook("pd", &["pre-delete"], &[])];
     cluster.settle();
     cluster.log.clear();
     cluster.desired.deleted = true;
-    cluster.desired.gates = OperationPhaseGates {
+    cluster.desired.gates = ReleaseChangeGates {
         closes: Some(cluster.now),
         removal: RemovalCause::Pruned,
-        ..OperationPhaseGates::default()
+        ..ReleaseChangeGates::default()
     };
-    let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!() };
+    let SimulatedRunEnd::Outcome(outcome) = cluster.run() else { panic!() };
     assert_eq!(outcome.reason().as_str(), "WindowClosed", "{}", transcript(&mut cluster, &outcome));
     assert!(cluster.log.is_empty(), "{:?}", cluster.log);
     let mut deleted = cluster.clone();
@@ -66,7 +66,7 @@ fn the_removal_of_what_was_pruned_waits_for_a_window_unless_it_has_begun() {
 
 #[test]
 fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     cluster.desired.spec.upgrade.remediation.retries = 1;
@@ -80,19 +80,19 @@ fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
 }
 
 /// What holds everything that begins.
-fn freeze() -> OperationPhaseGates {
+fn freeze() -> ReleaseChangeGates {
     let hold = FreezeHold {
-        reason: reconcile::reason::FROZEN,
+        reason: reconcile::condition_reason::FROZEN,
         text: "Freeze christmas".to_owned(),
         corrects_drift: true,
         recheck_at: reconcile::Time::MAX,
     };
-    OperationPhaseGates { freeze: Some(Arc::new(hold)), ..OperationPhaseGates::default() }
+    ReleaseChangeGates { freeze: Some(Arc::new(hold)), ..ReleaseChangeGates::default() }
 }
 
 #[test]
 fn an_operation_comes_to_its_end_in_a_freeze_also_if_something_newer_waits() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.slow.insert("ready".to_owned());
     cluster.run();
     cluster.desired =
@@ -107,7 +107,7 @@ fn an_operation_comes_to_its_end_in_a_freeze_also_if_something_newer_waits() {
 
 #[test]
 fn a_failure_is_undone_in_a_freeze_and_what_failed_is_not_repeated() {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     cluster.desired.spec.upgrade.remediation.retries = 1;

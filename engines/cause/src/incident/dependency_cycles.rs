@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::ObjectId;
 
-use super::{ObjectVerdict, RootFailure, RootFailureSearchScope};
+use super::{ObjectFailureVerdict, RootFailure, RootFailureSearchScope};
 use crate::cause_result::CauseKind;
 
 /// For each object of a cycle: the objects on which it depends and that are in a cycle, too.
@@ -15,10 +15,10 @@ type DependencyCycleEdges<'v> = BTreeMap<&'v ObjectId, Vec<&'v ObjectId>>;
 ///
 /// If objects are judged within their namespace, a cycle is found within one namespace only.
 pub fn join_cycles(
-    verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: &mut BTreeMap<ObjectId, ObjectFailureVerdict>,
     reach: RootFailureSearchScope,
 ) {
-    let of_cycle = |verdict: &ObjectVerdict| {
+    let of_cycle = |verdict: &ObjectFailureVerdict| {
         verdict.failure.clone().filter(|failure| failure.problem == CauseKind::Cycle)
     };
     let own: BTreeMap<ObjectId, RootFailure> = verdicts

@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::{Object, ObjectId, SecretMasking};
 
 use crate::change_plan::{
-    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedAwayObject, MovedObject,
-    PlanSummary,
+    ApplierChange, ApplierComparisonStatus, ChangePlan, ChangedObject, MovedAwayObject,
+    MovedObject, PlanSummary,
 };
-use crate::definition_change::definition_change;
-use crate::deletion_budget::ApplierBudgets;
+use crate::crd_definition_change::crd_definition_change;
+use crate::deletion_budget::ApplierDeletionBudgets;
 use crate::field_change::{FieldChangeLimits, FieldChangeList, is_encrypted, shown_text};
 use crate::image_change::image_changes;
 use crate::immutable_field::{ImmutableFieldConsequence, immutable_field_changes};
@@ -35,9 +35,9 @@ const MAX_UNKNOWN_VALUES: usize = 100;
 
 /// The settings of a comparison.
 #[derive(Debug, Clone)]
-pub struct CompareOptions {
+pub struct RenderingComparisonOptions {
     /// How many objects each applier may delete without a finding.
-    pub budgets: ApplierBudgets,
+    pub budgets: ApplierDeletionBudgets,
     /// Masks decrypted values and values read from Secrets wherever they occur, because they may have been substituted into
     /// other objects. The values of a Secret within a rendering need not be listed here, because they are never shown.
     pub secrets: SecretMasking,
@@ -48,10 +48,10 @@ pub struct CompareOptions {
     pub namespace: Option<String>,
 }
 
-impl Default for CompareOptions {
+impl Default for RenderingComparisonOptions {
     fn default() -> Self {
         Self {
-            budgets: ApplierBudgets::default(),
+            budgets: ApplierDeletionBudgets::default(),
             secrets: SecretMasking::default(),
             max_listed_fields: 50,
             namespace: None,
@@ -67,7 +67,7 @@ impl Default for CompareOptions {
 pub fn compare(
     base: &RepositoryRendering,
     head: &RepositoryRendering,
-    options: &CompareOptions,
+    options: &RenderingComparisonOptions,
 ) -> ChangePlan {
     let base = RenderingIndex::new(base);
     let head = RenderingIndex::new(head);
@@ -204,17 +204,17 @@ impl<'r> RenderingIndex<'r> {
 }
 
 /// Whether an applier can be compared, and why not.
-pub(crate) struct ApplierState {
-    pub(crate) comparison: ApplierComparison,
+pub(crate) struct ApplierComparability {
+    pub(crate) comparison: ApplierComparisonStatus,
     message: Option<String>,
 }
 
-impl ApplierState {
-    fn of(comparison: ApplierComparison) -> Self {
+impl ApplierComparability {
+    fn of(comparison: ApplierComparisonStatus) -> Self {
         Self { comparison, message: None }
     }
 
-    fn because(comparison: ApplierComparison, message: impl Into<String>) -> Self {
+    fn because(comparison: ApplierComparisonStatus, message: impl Into<String>) -> Self {
         Self { comparison, message: Some(message.into()) }
     }
 }
@@ -228,8 +228,8 @@ pub(crate) struct RenderingComparison<'i> {
     /// The objects that appliers of the head apply. Objects that a suspended applier would take over are left out.
     applied_in_head: BTreeSet<ClusterObject<'i>>,
     /// The states of all appliers on both sides.
-    pub(crate) states: BTreeMap<&'i ObjectId, ApplierState>,
-    options: &'i CompareOptions,
+    pub(crate) states: BTreeMap<&'i ObjectId, ApplierComparability>,
+    options: &'i RenderingComparisonOptions,
     /// How many fields may still be listed.
     fields_left: Cell<usize>,
 }
@@ -238,7 +238,7 @@ impl<'i> RenderingComparison<'i> {
     fn new(
         base: &'i RenderingIndex<'i>,
         head: &'i RenderingIndex<'i>,
-        options: &'i CompareOptions,
+        options: &'i RenderingComparisonOptions,
     ) -> Self {
         let mut comparison = Self {
             base,
@@ -257,15 +257,15 @@ impl<'i> RenderingComparison<'i> {
         comparison
     }
 
-    fn state(&self, id: &ObjectId) -> ApplierState {
+    fn state(&self, id: &ObjectId) -> ApplierComparability {
         let count = |side: &RenderingIndex<'_>| side.objects(id).map_or(0, BTreeMap::len);
         if let Some(failure) = self.head.failure(id) {
             let is_not_fetched = self.head.applier(id).is_some_and(|it| it.is_not_fetched);
             let comparison = match is_not_fetched {
-                true => ApplierComparison::HeadNotFetched,
-                false => ApplierComparison::HeadFailed,
+                true => ApplierComparisonStatus::HeadNotFetched,
+                false => ApplierComparisonStatus::HeadFailed,
             };
-            return ApplierState::because(comparison, failure);
+            return ApplierComparability::because(comparison, failure);
         }
         let is_in_base = self.base.applier(id).is_some();
         let is_in_head = self.head.applier(id).is_some();
@@ -274,10 +274,10 @@ impl<'i> RenderingComparison<'i> {
             && (is_in_head || self.base.rendering.is_cluster)
         {
             let comparison = match self.base.applier(id).is_some_and(RenderedApplier::is_unread) {
-                true => ApplierComparison::BaseNotFetched,
-                false => ApplierComparison::BaseFailed,
+                true => ApplierComparisonStatus::BaseNotFetched,
+                false => ApplierComparisonStatus::BaseFailed,
             };
-            return ApplierState::because(comparison, failure);
+            return ApplierComparability::because(comparison, failure);
         }
         let absence = match (is_in_base, is_in_head) {
             (true, false) => unknown_absence(id, self.base, self.head, &self.head_owners),
@@ -285,31 +285,35 @@ impl<'i> RenderingComparison<'i> {
             _ => None,
         };
         match absence {
-            Some(UnknownAbsence { reason, cause }) => {
+            Some(UncertainAbsence { reason, cause }) => {
                 let comparison = match (is_in_base, cause) {
-                    (true, AbsenceCause::UnfetchedInput) => ApplierComparison::HeadNotFetched,
-                    (true, _) => ApplierComparison::HeadUnknown,
-                    (false, AbsenceCause::UnreadSide) => ApplierComparison::BaseUnknown,
-                    (false, _) => ApplierComparison::BaseNotFetched,
+                    (true, UncertainAbsenceCause::UnfetchedInput) => {
+                        ApplierComparisonStatus::HeadNotFetched
+                    }
+                    (true, _) => ApplierComparisonStatus::HeadUnknown,
+                    (false, UncertainAbsenceCause::UnreadSide) => {
+                        ApplierComparisonStatus::BaseUnknown
+                    }
+                    (false, _) => ApplierComparisonStatus::BaseNotFetched,
                 };
-                ApplierState::because(comparison, reason)
+                ApplierComparability::because(comparison, reason)
             }
             None if count(self.base).max(count(self.head)) > MAX_COMPARED_OBJECTS => {
                 let message = format!(
                     "it has more than {MAX_COMPARED_OBJECTS} objects, which is the most that are compared"
                 );
-                ApplierState::because(ApplierComparison::TooLarge, message)
+                ApplierComparability::because(ApplierComparisonStatus::TooLarge, message)
             }
-            None if !is_in_base => ApplierState::of(ApplierComparison::New),
-            None if !is_in_head => ApplierState::of(ApplierComparison::Removed),
-            None => ApplierState::of(ApplierComparison::Compared),
+            None if !is_in_base => ApplierComparability::of(ApplierComparisonStatus::New),
+            None if !is_in_head => ApplierComparability::of(ApplierComparisonStatus::Removed),
+            None => ApplierComparability::of(ApplierComparisonStatus::Compared),
         }
     }
 
     /// Why the objects of a removed applier are unknown; none if they are known, or if the applier is not removed.
     pub(crate) fn unknown_objects(&self, id: &ObjectId) -> Option<String> {
         let state = self.states.get(id)?.comparison;
-        let reason = self.base.failure(id).filter(|_| state == ApplierComparison::Removed)?;
+        let reason = self.base.failure(id).filter(|_| state == ApplierComparisonStatus::Removed)?;
         Some(shown_text(reason, &self.options.secrets))
     }
 
@@ -354,8 +358,10 @@ impl<'i> RenderingComparison<'i> {
         id: &ObjectId,
     ) -> impl Iterator<Item = (ClusterObject<'i>, &'i Object)> {
         let state = self.states.get(id).map(|it| it.comparison);
-        let is_known =
-            matches!(state, Some(ApplierComparison::Compared | ApplierComparison::Removed));
+        let is_known = matches!(
+            state,
+            Some(ApplierComparisonStatus::Compared | ApplierComparisonStatus::Removed)
+        );
         let base: &'i RenderingIndex<'i> = self.base;
         let cluster = base.cluster(id);
         let kept = self.kept_objects(id);
@@ -371,7 +377,7 @@ impl<'i> RenderingComparison<'i> {
         head.objects(id).filter(|_| self.is_same_place(id))
     }
 
-    fn applier_change(&self, id: &ObjectId, state: &ApplierState) -> ApplierChange {
+    fn applier_change(&self, id: &ObjectId, state: &ApplierComparability) -> ApplierChange {
         let base = self.base.applier(id);
         let head = self.head.applier(id);
         let revision = |it: &RenderedApplier| it.source_revision.clone();
@@ -413,14 +419,14 @@ impl<'i> RenderingComparison<'i> {
         };
         if let (Some(head), Some(objects)) = (head, self.head.objects(id)) {
             match state.comparison {
-                ApplierComparison::Compared | ApplierComparison::New => {
+                ApplierComparisonStatus::Compared | ApplierComparisonStatus::New => {
                     for (object_id, object) in objects {
                         self.add_object(&mut change, id, head, object_id, object);
                     }
                 }
-                ApplierComparison::BaseFailed
-                | ApplierComparison::BaseNotFetched
-                | ApplierComparison::BaseUnknown => {
+                ApplierComparisonStatus::BaseFailed
+                | ApplierComparisonStatus::BaseNotFetched
+                | ApplierComparisonStatus::BaseUnknown => {
                     let ids = objects.keys().take(MAX_COMPARED_OBJECTS);
                     change.not_compared = ids.map(Into::into).collect();
                 }
@@ -526,8 +532,8 @@ impl<'i> RenderingComparison<'i> {
         let mut after = after.clone();
         // The type of a Secret has no field for the metadata of SOPS, and ciphertext is not base64.
         if !is_encrypted(&before) && !is_encrypted(&after) {
-            apply::normalize::typed(&mut before);
-            apply::normalize::typed(&mut after);
+            apply::manifest_normalization::typed(&mut before);
+            apply::manifest_normalization::typed(&mut after);
         }
         let left = self.fields_left.get();
         let max_listed_fields = self.options.max_listed_fields.min(left);
@@ -545,20 +551,20 @@ impl<'i> RenderingComparison<'i> {
             false => ImmutableFieldConsequence::Rejected,
         };
         change.immutable_fields.extend(immutable_field_changes(&before, &after, consequence));
-        change.definitions.extend(definition_change(&before, &after));
+        change.definitions.extend(crd_definition_change(&before, &after));
         Some(fields)
     }
 }
 
 /// Why an applier cannot be called absent from a side.
-struct UnknownAbsence {
+struct UncertainAbsence {
     reason: String,
-    cause: AbsenceCause,
+    cause: UncertainAbsenceCause,
 }
 
 /// Why an applier may exist on a side although it was not found there.
 #[derive(Clone, Copy)]
-enum AbsenceCause {
+enum UncertainAbsenceCause {
     /// The side, or an applier above it, was not read.
     UnreadSide,
     /// An applier above it needs input that was not fetched.
@@ -573,26 +579,32 @@ fn unknown_absence(
     present: &RenderingIndex<'_>,
     absent: &RenderingIndex<'_>,
     owners: &BTreeMap<ClusterObject<'_>, &ObjectId>,
-) -> Option<UnknownAbsence> {
+) -> Option<UncertainAbsence> {
     if let Some(reason) = &absent.rendering.incomplete {
-        return Some(UnknownAbsence { reason: reason.clone(), cause: AbsenceCause::UnreadSide });
+        return Some(UncertainAbsence {
+            reason: reason.clone(),
+            cause: UncertainAbsenceCause::UnreadSide,
+        });
     }
     let mut at = id;
     for _ in 0..=present.rendering.appliers.len() {
         if let Some(owner) = owners.get(&ClusterObject { cluster: "", id: at }) {
             let declared = at.subject();
             let reason = format!("{} declares {declared}, which was not rendered", owner.subject());
-            return Some(UnknownAbsence { reason, cause: AbsenceCause::UnfollowedOwner });
+            return Some(UncertainAbsence {
+                reason,
+                cause: UncertainAbsenceCause::UnfollowedOwner,
+            });
         }
         let parent = present.applier(at)?.parent.as_ref()?;
         match absent.applier(parent) {
             Some(RenderedApplier { failure: Some(_), is_not_fetched, .. }) => {
                 let (why, cause) = match is_not_fetched {
-                    true => ("needs what was not fetched", AbsenceCause::UnfetchedInput),
-                    false => ("could not be rendered", AbsenceCause::UnreadSide),
+                    true => ("needs what was not fetched", UncertainAbsenceCause::UnfetchedInput),
+                    false => ("could not be rendered", UncertainAbsenceCause::UnreadSide),
                 };
                 let reason = format!("{}, which declares it, {why}", parent.subject());
-                return Some(UnknownAbsence { reason, cause });
+                return Some(UncertainAbsence { reason, cause });
             }
             Some(_) => return None,
             None => at = parent,

@@ -8,9 +8,9 @@
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `normalize`.
 
 mod base64;
+mod builtin_type_table;
 mod quantity;
-mod table;
-mod typed_object;
+mod typed_round_trip;
 mod unknown_fields;
 
 use objects::Object;
@@ -92,7 +92,7 @@ pub fn canonical(object: &mut Map<String, Value>) -> Vec<String> {
     if api == "rbac.authorization.k8s.io/v1" && matches!(kind.as_str(), "Role" | "ClusterRole") {
         return unknown;
     }
-    if let Some(Ok(mut written)) = typed_object::round_trip(object) {
+    if let Some(Ok(mut written)) = typed_round_trip::round_trip(object) {
         unknown = unknown_fields::fields(object, &written);
         set_protocols(&api, &kind, &mut written);
         if api == "v1" && kind == "Secret" {
@@ -158,7 +158,7 @@ pub fn dry_run_answer(object: &mut Map<String, Value>) -> Result<(), UntypedApiR
         return Ok(());
     }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some(Ok(mut written)) = typed_object::round_trip(object) else {
+    let Some(Ok(mut written)) = typed_round_trip::round_trip(object) else {
         return Err(UntypedApiResponseError(format!("{version} HorizontalPodAutoscaler")));
     };
     if version == "autoscaling/v2"

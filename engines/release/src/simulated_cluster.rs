@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use helm::chart::ChartMetadata;
 use lifecycle::{LifecycleEventState, ObservedLifecycleEvent};
-use reconcile::{PlanVerdict, ReconcilePlanner as _, RunOutcome, Time};
+use reconcile::{PlannerDecision, ReconcilePlanner as _, RunOutcome, Time};
 
+use crate::gated_release_change::ReleaseChangeGates;
 use crate::helm_release_planner::{
-    HelmReleasePlanner, ObservationNeed, ReleaseObservedState, RunProgress, need,
+    HelmReleasePlanner, ReleaseObservedState, RequiredObservation, RunProgress, need,
 };
 use crate::journal::{OperationJournal, OperationKind};
 use crate::operation::{
-    HookObject, ObservationScope, ObservedHealth, ObservedLiveObjects, RecordAndJournalWrite,
-    StepOutcome, rolled_back,
+    ObservationScope, ObservedHealth, ObservedHookObject, ObservedLiveObjects,
+    RecordAndJournalWrite, StepOutcome, rolled_back,
 };
-use crate::operation_phase::OperationPhaseGates;
 use crate::planned_operation::PlannedOperation;
 use crate::record::{
     GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, RevisionStatus as Life, StoredChart,
 };
 use crate::release_decision::ReleaseDrift;
-use crate::release_step::ReleaseStep;
-use crate::release_target::ReleaseTarget;
-use crate::revisions::{ReleaseRevision, ReleaseRevisions};
-use crate::settings::{
+use crate::release_spec::{
     AnnotationRequests, InstallSettings, ReleaseDesiredState, ReleaseSpec, RollbackSettings,
     TestSettings, UninstallSettings, UpgradeSettings,
 };
+use crate::release_step::ReleaseStep;
+use crate::release_target::ReleaseTarget;
+use crate::revisions::{ReleaseRevision, ReleaseRevisions};
 use crate::status::HelmReleaseStatusFields;
 
 const ONE_MINUTE: Duration = Duration::from_secs(60);
@@ -54,11 +54,11 @@ pub(crate) fn desired(version: &str, values: &str) -> ReleaseDesiredState {
                 timeout: 5 * ONE_MINUTE,
                 ..UninstallSettings::default()
             },
-            drift: crate::settings::DriftMode::Disabled,
+            drift: crate::release_spec::DriftMode::Disabled,
         },
         deleted: false,
         suspended: false,
-        gates: OperationPhaseGates::default(),
+        gates: ReleaseChangeGates::default(),
         lifecycles: crate::lifecycle_hold::ReleaseLifecycles::default(),
         chart_name: "c".to_owned(),
         chart_version: version.to_owned(),
@@ -125,7 +125,7 @@ struct HookJob {
 
 /// The cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct TestCluster {
+pub(crate) struct SimulatedCluster {
     pub(crate) desired: ReleaseDesiredState,
     pub(crate) status: HelmReleaseStatusFields,
     pub(crate) now: Time,
@@ -145,7 +145,7 @@ pub(crate) struct TestCluster {
     /// Hooks whose objects disappear once they have ended.
     pub(crate) vanishing: BTreeSet<String>,
     /// The watched hook, by its operation and name, and its last observed state. A crash loses it.
-    watched: Option<((String, String), Option<HookObject>)>,
+    watched: Option<((String, String), Option<ObservedHookObject>)>,
     /// Operations with the hooks that they ever began.
     begun: BTreeSet<(String, String)>,
     uids: usize,
@@ -166,12 +166,12 @@ pub(crate) struct TestCluster {
 
 /// Where a run ended.
 #[derive(Debug)]
-pub(crate) enum TestRunEnd {
+pub(crate) enum SimulatedRunEnd {
     Outcome(RunOutcome),
     Crash,
 }
 
-impl TestCluster {
+impl SimulatedCluster {
     pub(crate) fn new(desired: ReleaseDesiredState) -> Self {
         Self {
             desired,
@@ -220,17 +220,17 @@ impl TestCluster {
     }
 
     /// Runs until there is an outcome, as `reconcile::drive` does it.
-    pub(crate) fn run(&mut self) -> TestRunEnd {
+    pub(crate) fn run(&mut self) -> SimulatedRunEnd {
         let mut ran = RunProgress::default();
         let mut outcome: Option<StepOutcome> = None;
         let mut done: Vec<ReleaseStep> = Vec::new();
         for _ in 0..500 {
             let observed = self.observe(&ran, outcome.as_ref());
             let steps = match HelmReleasePlanner::plan(&self.desired, &observed) {
-                PlanVerdict::Act(steps) => steps,
-                PlanVerdict::Outcome(run_outcome) => {
+                PlannerDecision::Act(steps) => steps,
+                PlannerDecision::Outcome(run_outcome) => {
                     assert!(!run_outcome.has_empty_wake(), "{run_outcome:?}");
-                    return TestRunEnd::Outcome(run_outcome);
+                    return SimulatedRunEnd::Outcome(run_outcome);
                 }
             };
             assert!(!steps.is_empty());
@@ -257,18 +257,18 @@ impl TestCluster {
     }
 
     /// Simulates a crash. Until the program runs again, hooks that are then gone come to their end.
-    fn crashed(&mut self) -> TestRunEnd {
+    fn crashed(&mut self) -> SimulatedRunEnd {
         self.watched = None;
         self.jobs.retain(|name, _| !self.vanishing.contains(name));
-        TestRunEnd::Crash
+        SimulatedRunEnd::Crash
     }
 
     /// Runs again and again while time passes, until nothing wakes it but the interval.
     pub(crate) fn settle(&mut self) -> RunOutcome {
         for _ in 0..40 {
             match self.run() {
-                TestRunEnd::Crash => self.log.push("CRASH".to_owned()),
-                TestRunEnd::Outcome(outcome) => {
+                SimulatedRunEnd::Crash => self.log.push("CRASH".to_owned()),
+                SimulatedRunEnd::Outcome(outcome) => {
                     match outcome.wake().and_then(reconcile::NextRunTrigger::earliest) {
                         Some(at) if at < self.now + self.desired.interval => {
                             self.now = at.max(self.now);
@@ -290,9 +290,9 @@ impl TestCluster {
         let mut live = ObservedLiveObjects::default();
         let mut drift = None;
         match need(&self.desired, &self.status, &revisions) {
-            ObservationNeed::Nothing => {}
-            ObservationNeed::Drift => drift = Some(self.drift.clone()),
-            ObservationNeed::Operation(scope) => {
+            RequiredObservation::Nothing => {}
+            RequiredObservation::Drift => drift = Some(self.drift.clone()),
+            RequiredObservation::Operation(scope) => {
                 if let Some(last) = revisions.last() {
                     live = self.live(scope, &last.record, last.journal.as_ref());
                 }
@@ -349,13 +349,15 @@ impl TestCluster {
                 let was_watched = seen.is_some();
                 let seen = seen.and_then(|(_, seen)| seen);
                 let found = match self.hook(name, journal) {
-                    HookObject::Missing => seen.clone().unwrap_or(HookObject::Missing),
+                    ObservedHookObject::Missing => {
+                        seen.clone().unwrap_or(ObservedHookObject::Missing)
+                    }
                     found => found,
                 };
-                let is_ours = matches!(found, HookObject::Ours { .. });
+                let is_ours = matches!(found, ObservedHookObject::Ours { .. });
                 let has_ended = matches!(
                     &found,
-                    HookObject::Ours {
+                    ObservedHookObject::Ours {
                         health: ObservedHealth::Done | ObservedHealth::Failed(_),
                         ..
                     }
@@ -373,11 +375,11 @@ impl TestCluster {
         ObservedLiveObjects { hook, hook_watched, objects, again, ..ObservedLiveObjects::default() }
     }
 
-    fn hook(&mut self, name: &str, journal: Option<&OperationJournal>) -> HookObject {
+    fn hook(&mut self, name: &str, journal: Option<&OperationJournal>) -> ObservedHookObject {
         let operation = journal.map_or("", |journal| journal.id.as_str());
         match self.jobs.get_mut(name) {
-            None => HookObject::Missing,
-            Some(job) if job.operation != operation => HookObject::Theirs,
+            None => ObservedHookObject::Missing,
+            Some(job) if job.operation != operation => ObservedHookObject::Theirs,
             Some(job) => {
                 job.polls = job.polls.saturating_sub(1);
                 let uid = job.uid.clone();
@@ -390,7 +392,7 @@ impl TestCluster {
                 } else {
                     ObservedHealth::Done
                 };
-                HookObject::Ours { uid, health }
+                ObservedHookObject::Ours { uid, health }
             }
         }
     }
@@ -575,15 +577,15 @@ impl TestCluster {
     }
 }
 
-fn change_text(change: &crate::record::RecordChange) -> String {
-    use crate::record::RecordChange;
+fn change_text(change: &crate::record::RecordContentChange) -> String {
+    use crate::record::RecordContentChange;
     match change {
-        RecordChange::HookStarted { hook, .. } => format!("record: hook {hook} runs"),
-        RecordChange::HookNotBegun { hook } => format!("record: hook {hook} was not begun"),
-        RecordChange::HookEnded { hook, succeeded: true, .. } => {
+        RecordContentChange::HookStarted { hook, .. } => format!("record: hook {hook} runs"),
+        RecordContentChange::HookNotBegun { hook } => format!("record: hook {hook} was not begun"),
+        RecordContentChange::HookEnded { hook, succeeded: true, .. } => {
             format!("record: hook {hook} succeeded")
         }
-        RecordChange::HookEnded { hook, .. } => format!("record: hook {hook} failed"),
-        RecordChange::Status { status, .. } => format!("record: {status}"),
+        RecordContentChange::HookEnded { hook, .. } => format!("record: hook {hook} failed"),
+        RecordContentChange::Status { status, .. } => format!("record: {status}"),
     }
 }

@@ -9,7 +9,7 @@ use crate::condition::text;
 
 /// The keys that a Secret or ConfigMap needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequiredKeys {
+pub(crate) struct RequiredSecretKeys {
     /// The key without which the object that names the Secret certainly fails. `None` if one of several keys is enough.
     pub(crate) key: Option<String>,
     /// The arguments of `kubectl create` that set the keys. Words in capitals stand for values that only the user
@@ -19,7 +19,7 @@ pub(crate) struct RequiredKeys {
     type_: &'static str,
 }
 
-impl RequiredKeys {
+impl RequiredSecretKeys {
     /// The keys that a field of an object needs in the Secret or ConfigMap that it names. A field without a rule needs
     /// any key.
     pub(crate) fn of(namer: &Object, field: &str) -> Self {
@@ -142,45 +142,45 @@ fn is_key(key: &str) -> bool {
 
 /// Whether it is known which keys a field of an object needs of the Secret or ConfigMap that it names.
 pub fn are_known(namer: &Object, field: &str) -> bool {
-    RequiredKeys::known(namer, field).is_some()
+    RequiredSecretKeys::known(namer, field).is_some()
 }
 
 /// The keys of a kubeconfig: the one that the field names, or those that windlass tries.
-fn kubeconfig(key: &str) -> RequiredKeys {
+fn kubeconfig(key: &str) -> RequiredSecretKeys {
     match key {
-        "" => RequiredKeys { key: None, ..RequiredKeys::key("value", "file", "PATH") },
-        key => RequiredKeys::key(key, "file", "PATH"),
+        "" => RequiredSecretKeys { key: None, ..RequiredSecretKeys::key("value", "file", "PATH") },
+        key => RequiredSecretKeys::key(key, "file", "PATH"),
     }
 }
 
 /// The keys for the credentials of a Git server, which depend on the protocol.
-fn git(namer: &Object) -> RequiredKeys {
+fn git(namer: &Object) -> RequiredSecretKeys {
     let url = namer.get("spec").map(|spec| text(spec, "url")).unwrap_or_default();
     match url.starts_with("ssh://") {
-        true => {
-            RequiredKeys::plain("--from-file=identity=PATH --from-file=known_hosts=PATH".to_owned())
-        }
-        false => RequiredKeys::literals(&["username", "password"]),
+        true => RequiredSecretKeys::plain(
+            "--from-file=identity=PATH --from-file=known_hosts=PATH".to_owned(),
+        ),
+        false => RequiredSecretKeys::literals(&["username", "password"]),
     }
 }
 
 /// The keys for the credentials of a bucket, which depend on its provider.
-fn bucket(namer: &Object) -> RequiredKeys {
+fn bucket(namer: &Object) -> RequiredSecretKeys {
     match namer.get("spec").map(|spec| text(spec, "provider")).unwrap_or_default() {
-        "gcp" => RequiredKeys::file("serviceaccount"),
-        "azure" => RequiredKeys::literals(&["accountKey"]),
-        _ => RequiredKeys::literals(&["accesskey", "secretkey"]),
+        "gcp" => RequiredSecretKeys::file("serviceaccount"),
+        "azure" => RequiredSecretKeys::literals(&["accountKey"]),
+        _ => RequiredSecretKeys::literals(&["accesskey", "secretkey"]),
     }
 }
 
 /// The keys for signing commits, which depend on the type of the signing key.
-fn signing_key(namer: &Object) -> RequiredKeys {
+fn signing_key(namer: &Object) -> RequiredSecretKeys {
     let type_ = value(namer, "spec.git.commit.signingKey.type").and_then(Value::as_str);
-    RequiredKeys::file(if type_ == Some("ssh") { "identity" } else { "git.asc" })
+    RequiredSecretKeys::file(if type_ == Some("ssh") { "identity" } else { "git.asc" })
 }
 
 /// The keys for a Provider, which depend on its type: its address or its credentials.
-fn provider(namer: &Object) -> RequiredKeys {
+fn provider(namer: &Object) -> RequiredSecretKeys {
     let spec = namer.get("spec").unwrap_or(&Value::Null);
     let is_of_git = matches!(
         text(spec, "type"),
@@ -193,8 +193,8 @@ fn provider(namer: &Object) -> RequiredKeys {
             | "azuredevops"
     );
     match text(spec, "address").is_empty() && !is_of_git {
-        true => RequiredKeys::literals(&["address"]),
-        false => RequiredKeys::literals(&["token"]),
+        true => RequiredSecretKeys::literals(&["address"]),
+        false => RequiredSecretKeys::literals(&["token"]),
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
     fn created(kind: &str, spec: &Value, field: &str, of: &str) -> String {
         let namer = json!({"apiVersion": "x.fluxcd.io/v1", "kind": kind,
             "metadata": {"name": "app", "namespace": "apps"}, "spec": spec});
-        let needs = RequiredKeys::of(&Object::new(namer).unwrap(), field);
+        let needs = RequiredSecretKeys::of(&Object::new(namer).unwrap(), field);
         let id = ObjectId::new("apps", "it", "", of);
         needs.creation(&id).unwrap_or_default().replace("kubectl -n apps create ", "")
     }
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_key_is_missing_only_from_data_that_is_known() {
-        let needs = RequiredKeys::key("token", "literal", "TOKEN");
+        let needs = RequiredSecretKeys::key("token", "literal", "TOKEN");
         let held = |more: Value| {
             let mut object =
                 json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "it"}});
@@ -342,6 +342,6 @@ mod tests {
         assert_eq!(needs.lacks(&held(json!({"data": {}}))), Some("token"));
         assert_eq!(needs.lacks(&held(json!({"data": {"token": ""}}))), None);
         assert_eq!(needs.lacks(&held(json!({}))), None);
-        assert_eq!(RequiredKeys::file("age.agekey").lacks(&held(json!({"data": {}}))), None);
+        assert_eq!(RequiredSecretKeys::file("age.agekey").lacks(&held(json!({"data": {}}))), None);
     }
 }

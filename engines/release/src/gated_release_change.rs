@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use reconcile::{
     ConditionReason, FreezeHold, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, Time,
-    reason,
+    condition_reason,
 };
 
 use crate::journal::OperationKind;
 use crate::release_decision::ReleaseDecision;
-use crate::release_target::TargetChange;
-use crate::settings::{DriftMode, ReleaseDesiredState};
+use crate::release_spec::{DriftMode, ReleaseDesiredState};
+use crate::release_target::ReleaseTargetChange;
 
 /// A change that is about to begin.
 ///
 /// An operation in progress reaches no further phase. It is completed, or continues to a point at which nothing is half done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperationPhase {
+pub enum GatedReleaseChange {
     /// The first step of an operation.
     Begin(OperationKind),
     /// The completion of an operation that another client left behind.
@@ -27,10 +27,10 @@ pub enum OperationPhase {
     /// The correction of drift.
     Correct,
     /// The removal of a release because its target changed.
-    Replace(TargetChange),
+    Replace(ReleaseTargetChange),
 }
 
-impl OperationPhase {
+impl GatedReleaseChange {
     /// The phase that begins with a decision; `None` if the decision changes nothing in the cluster.
     pub fn of(decision: &ReleaseDecision, desired: &ReleaseDesiredState) -> Option<Self> {
         match decision {
@@ -62,7 +62,7 @@ impl OperationPhase {
 
 /// The gates that may hold a release at its phases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OperationPhaseGates {
+pub struct ReleaseChangeGates {
     /// The time at which the windows of the object close.
     pub closes: Option<Time>,
     /// The Freezes that held the object when the run began.
@@ -73,16 +73,16 @@ pub struct OperationPhaseGates {
 
 /// A hold on a phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PhaseHold {
+pub struct ReleaseChangeHold {
     /// The condition reason of the hold.
     pub reason: ConditionReason,
-    /// The subject of the message: [`OperationPhase::subject`]. For a Freeze, the whole message.
+    /// The subject of the message: [`GatedReleaseChange::subject`]. For a Freeze, the whole message.
     pub subject: String,
     /// The latest time at which the hold is checked again, if it is known.
     pub recheck_at: Option<Time>,
 }
 
-impl PhaseHold {
+impl ReleaseChangeHold {
     fn new(reason: ConditionReason, subject: String) -> Self {
         Self { reason, subject, recheck_at: None }
     }
@@ -93,31 +93,31 @@ impl PhaseHold {
     }
 }
 
-impl OperationPhaseGates {
+impl ReleaseChangeGates {
     /// The hold on a phase that is reached at `now`; `None` if the phase may begin.
     ///
     /// Windows and Freezes do not hold operations that undo a failure. Removals have their own gate,
-    /// [`OperationPhaseGates::permit_removal`]. A rollback requested by a user has its own, too,
-    /// [`OperationPhaseGates::hold_requested_rollback`].
-    pub fn hold(&self, phase: OperationPhase, now: Time) -> Option<PhaseHold> {
+    /// [`ReleaseChangeGates::permit_removal`]. A rollback requested by a user has its own, too,
+    /// [`ReleaseChangeGates::hold_requested_rollback`].
+    pub fn hold(&self, phase: GatedReleaseChange, now: Time) -> Option<ReleaseChangeHold> {
         let is_undone = |action: OperationKind| action.is_remediation() || action.is_removal();
-        let is_exempt = matches!(phase, OperationPhase::Begin(action) if is_undone(action));
+        let is_exempt = matches!(phase, GatedReleaseChange::Begin(action) if is_undone(action));
         if is_exempt {
             return None;
         }
         if self.closes.is_some_and(|at| at <= now) {
-            return Some(PhaseHold::new(reason::WINDOW_CLOSED, phase.subject()));
+            return Some(ReleaseChangeHold::new(condition_reason::WINDOW_CLOSED, phase.subject()));
         }
         let is_let =
-            |freeze: &FreezeHold| phase == OperationPhase::Correct && freeze.corrects_drift;
+            |freeze: &FreezeHold| phase == GatedReleaseChange::Correct && freeze.corrects_drift;
         let freeze = self.freeze.as_ref().filter(|freeze| !is_let(freeze))?;
-        Some(PhaseHold::of_freeze(freeze, &phase.subject()))
+        Some(ReleaseChangeHold::of_freeze(freeze, &phase.subject()))
     }
 
     /// The hold on a rollback that a user requests for a suspended release. Windows do not hold such a rollback.
-    pub(crate) fn hold_requested_rollback(&self) -> Option<PhaseHold> {
+    pub(crate) fn hold_requested_rollback(&self) -> Option<ReleaseChangeHold> {
         let freeze = self.freeze.as_ref()?;
-        Some(PhaseHold::of_freeze(freeze, "the requested rollback"))
+        Some(ReleaseChangeHold::of_freeze(freeze, "the requested rollback"))
     }
 
     /// Whether the removal of the release may begin at `now`. Windows and Freezes hold the removal of a pruned release, but not
@@ -129,7 +129,7 @@ impl OperationPhaseGates {
         &self,
         is_suspended: bool,
         now: Time,
-    ) -> Result<RemovalPermit, PhaseHold> {
+    ) -> Result<RemovalPermit, ReleaseChangeHold> {
         let gate = RemovalGate {
             cause: self.removal,
             is_owner_suspended: is_suspended,
@@ -137,12 +137,20 @@ impl OperationPhaseGates {
             closes: self.closes,
             is_frozen: self.freeze.is_some(),
         };
-        let subject = OperationPhase::Begin(removal_of(self.removal)).subject();
+        let subject = GatedReleaseChange::Begin(removal_of(self.removal)).subject();
         gate.permit(now).map_err(|refused| match (refused, &self.freeze) {
-            (RemovalRefusal::Suspended, _) => PhaseHold::new(reason::SUSPENDED, subject),
-            (RemovalRefusal::WindowClosed, _) => PhaseHold::new(reason::WINDOW_CLOSED, subject),
-            (RemovalRefusal::Frozen, Some(freeze)) => PhaseHold::of_freeze(freeze, &subject),
-            (RemovalRefusal::Frozen, None) => PhaseHold::new(reason::FROZEN, subject),
+            (RemovalRefusal::Suspended, _) => {
+                ReleaseChangeHold::new(condition_reason::SUSPENDED, subject)
+            }
+            (RemovalRefusal::WindowClosed, _) => {
+                ReleaseChangeHold::new(condition_reason::WINDOW_CLOSED, subject)
+            }
+            (RemovalRefusal::Frozen, Some(freeze)) => {
+                ReleaseChangeHold::of_freeze(freeze, &subject)
+            }
+            (RemovalRefusal::Frozen, None) => {
+                ReleaseChangeHold::new(condition_reason::FROZEN, subject)
+            }
         })
     }
 }
@@ -165,8 +173,8 @@ mod tests {
     #[test]
     fn closed_windows_hold_every_phase_but_those_that_undo_or_remove() {
         let now = Time::UNIX_EPOCH;
-        let closed = OperationPhaseGates { closes: Some(now), ..OperationPhaseGates::default() };
-        let is_held = |action| closed.hold(OperationPhase::Begin(action), now).is_some();
+        let closed = ReleaseChangeGates { closes: Some(now), ..ReleaseChangeGates::default() };
+        let is_held = |action| closed.hold(GatedReleaseChange::Begin(action), now).is_some();
         let held =
             [OperationKind::Install, OperationKind::Upgrade, OperationKind::Test].map(is_held);
         assert_eq!(held, [true; 3]);
@@ -178,9 +186,9 @@ mod tests {
         .map(is_held);
         assert_eq!(exempt, [false; 3]);
         let others = [
-            OperationPhase::Unlock,
-            OperationPhase::Correct,
-            OperationPhase::Replace(TargetChange::Chart),
+            GatedReleaseChange::Unlock,
+            GatedReleaseChange::Correct,
+            GatedReleaseChange::Replace(ReleaseTargetChange::Chart),
         ];
         assert!(others.into_iter().all(|phase| closed.hold(phase, now).is_some()));
     }
@@ -188,58 +196,59 @@ mod tests {
     #[test]
     fn windows_hold_the_removal_of_what_was_pruned_and_not_that_of_a_deleted_owner() {
         let now = Time::UNIX_EPOCH;
-        let closed = |removal| OperationPhaseGates {
+        let closed = |removal| ReleaseChangeGates {
             closes: Some(now),
             removal,
-            ..OperationPhaseGates::default()
+            ..ReleaseChangeGates::default()
         };
-        let held = |gates: OperationPhaseGates| {
+        let held = |gates: ReleaseChangeGates| {
             gates.permit_removal(false, now).map_err(|held| held.subject)
         };
         assert_eq!(held(closed(RemovalCause::Pruned)), Err("the uninstall".to_owned()));
         assert!(held(closed(RemovalCause::OwnerDeleted)).is_ok());
         let open =
-            OperationPhaseGates { removal: RemovalCause::Pruned, ..OperationPhaseGates::default() };
+            ReleaseChangeGates { removal: RemovalCause::Pruned, ..ReleaseChangeGates::default() };
         assert!(held(open).is_ok());
     }
 
-    fn frozen(corrects_drift: bool, removal: RemovalCause) -> OperationPhaseGates {
+    fn frozen(corrects_drift: bool, removal: RemovalCause) -> ReleaseChangeGates {
         let text = "Freeze christmas".to_owned();
         let recheck_at = Time::UNIX_EPOCH;
-        let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift, recheck_at };
-        OperationPhaseGates {
+        let hold =
+            FreezeHold { reason: condition_reason::FROZEN, text, corrects_drift, recheck_at };
+        ReleaseChangeGates {
             freeze: Some(Arc::new(hold)),
             removal,
-            ..OperationPhaseGates::default()
+            ..ReleaseChangeGates::default()
         }
     }
 
     #[test]
     fn a_freeze_holds_what_begins_and_a_requested_rollback_and_drift_if_it_says_so() {
         let now = Time::UNIX_EPOCH;
-        let held = |gates: &OperationPhaseGates, phase| gates.hold(phase, now).map(|it| it.subject);
+        let held = |gates: &ReleaseChangeGates, phase| gates.hold(phase, now).map(|it| it.subject);
         for corrects_drift in [true, false] {
             let gates = frozen(corrects_drift, RemovalCause::Pruned);
-            let upgrade = held(&gates, OperationPhase::Begin(OperationKind::Upgrade));
+            let upgrade = held(&gates, GatedReleaseChange::Begin(OperationKind::Upgrade));
             assert_eq!(upgrade.unwrap(), "the changed spec waits: Freeze christmas");
-            assert_eq!(held(&gates, OperationPhase::Correct).is_none(), corrects_drift);
-            assert_eq!(held(&gates, OperationPhase::Begin(OperationKind::Rollback)), None);
+            assert_eq!(held(&gates, GatedReleaseChange::Correct).is_none(), corrects_drift);
+            assert_eq!(held(&gates, GatedReleaseChange::Begin(OperationKind::Rollback)), None);
             let removal = gates.permit_removal(false, now).unwrap_err();
-            assert_eq!(removal.reason, reason::FROZEN);
+            assert_eq!(removal.reason, condition_reason::FROZEN);
             assert!(gates.hold_requested_rollback().is_some());
         }
         assert!(frozen(true, RemovalCause::OwnerDeleted).permit_removal(false, now).is_ok());
-        assert_eq!(OperationPhaseGates::default().hold_requested_rollback(), None);
+        assert_eq!(ReleaseChangeGates::default().hold_requested_rollback(), None);
     }
 
     #[test]
     fn windows_hold_from_when_on_they_are_closed() {
         let now = Time::UNIX_EPOCH;
         let later = now.saturating_add(std::time::Duration::from_secs(1)).unwrap();
-        let closing = OperationPhaseGates { closes: Some(later), ..OperationPhaseGates::default() };
-        let phase = OperationPhase::Begin(OperationKind::Upgrade);
+        let closing = ReleaseChangeGates { closes: Some(later), ..ReleaseChangeGates::default() };
+        let phase = GatedReleaseChange::Begin(OperationKind::Upgrade);
         assert_eq!(closing.hold(phase, now), None);
         assert_eq!(closing.hold(phase, later).unwrap().subject, "the changed spec");
-        assert_eq!(OperationPhaseGates::default().hold(phase, later), None);
+        assert_eq!(ReleaseChangeGates::default().hold(phase, later), None);
     }
 }

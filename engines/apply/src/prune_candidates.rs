@@ -12,7 +12,7 @@ use objects::{Object, ObjectId};
 ///
 /// It is not known here which kinds have namespaces. If the manifests of a cluster-scoped object name different
 /// namespaces, the object counts as two. [`is_same_object`] makes the comparison with an object of the cluster.
-pub fn left_objects<'o>(
+pub fn removed_objects<'o>(
     before: &'o [Object],
     after: &[Object],
     namespace: &str,
@@ -91,7 +91,7 @@ mod tests {
             [object("g/v1", "", "a"), object("g/v1", "other", "b"), object("g/v1", "", "c")];
         let after = [object("g/v2", "apps", "a"), object("g/v1", "", "b"), object("h/v1", "", "c")];
         let left = |after: &[Object]| {
-            let left = left_objects(&before, after, "apps");
+            let left = removed_objects(&before, after, "apps");
             left.into_iter().map(|it| it.name().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(left(&after), ["b", "c"]);
@@ -104,7 +104,7 @@ mod tests {
         let before = [object("g/v1", "", "a"), object("g/v1", "", "b")];
         let after = |hooks: &[Object]| without_hooks(before.to_vec(), hooks, "apps");
         let left = |hooks: &[Object]| {
-            let left = left_objects(&before, &after(hooks), "apps").len();
+            let left = removed_objects(&before, &after(hooks), "apps").len();
             (left, after(hooks).len())
         };
         assert_eq!(left(&[object("g/v1", "apps", "a")]), (1, 1));

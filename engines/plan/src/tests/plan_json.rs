@@ -62,7 +62,7 @@ fn full_plan() -> ChangePlan {
     ];
     let mut head = rendering("bbb", head);
     head.incomplete = Some("too many appliers".to_owned());
-    compare(&rendering("aaa", base), &head, &CompareOptions::default())
+    compare(&rendering("aaa", base), &head, &RenderingComparisonOptions::default())
 }
 
 #[test]

@@ -15,17 +15,17 @@ use crate::change_plan::PlanObjectReference;
 /// A CustomResourceDefinition that loses something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DefinitionChange {
+pub struct CrdDefinitionChange {
     /// Which.
     pub object: PlanObjectReference,
     /// The parts that the definition loses.
-    pub losses: Vec<DefinitionFinding>,
+    pub losses: Vec<CrdDefinitionFinding>,
 }
 
 /// A part that a definition loses, or a change that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "loss", rename_all = "camelCase")]
-pub enum DefinitionFinding {
+pub enum CrdDefinitionFinding {
     /// A version, which objects may be stored in.
     VersionRemoved {
         /// The name of the version, such as `v1beta1`.
@@ -57,7 +57,7 @@ pub enum DefinitionFinding {
     },
 }
 
-impl DefinitionFinding {
+impl CrdDefinitionFinding {
     /// Whether the API server rejects the change.
     pub(crate) fn is_rejected(&self) -> bool {
         matches!(self, Self::StorageVersionRemoved { .. } | Self::IdentityChanged { .. })
@@ -88,7 +88,10 @@ fn is_definition(object: &Object) -> bool {
 }
 
 /// Compares two states of a definition; none if nothing is lost, or if the object is not a definition.
-pub(crate) fn definition_change(before: &Object, after: &Object) -> Option<DefinitionChange> {
+pub(crate) fn crd_definition_change(
+    before: &Object,
+    after: &Object,
+) -> Option<CrdDefinitionChange> {
     if !is_definition(after) {
         return None;
     }
@@ -96,14 +99,14 @@ pub(crate) fn definition_change(before: &Object, after: &Object) -> Option<Defin
     let losses = match (read(before), read(after)) {
         (Ok(before), Ok(after)) => losses(&before, &after),
         (Err(error), _) | (_, Err(error)) => {
-            vec![DefinitionFinding::Unreadable { message: error.to_string() }]
+            vec![CrdDefinitionFinding::Unreadable { message: error.to_string() }]
         }
     };
     let object = PlanObjectReference::from(&after.id());
-    (!losses.is_empty()).then_some(DefinitionChange { object, losses })
+    (!losses.is_empty()).then_some(CrdDefinitionChange { object, losses })
 }
 
-fn losses(before: &CrdDefinition, after: &CrdDefinition) -> Vec<DefinitionFinding> {
+fn losses(before: &CrdDefinition, after: &CrdDefinition) -> Vec<CrdDefinitionFinding> {
     let scope = |it: &CrdDefinition| if it.is_namespaced { "Namespaced" } else { "Cluster" };
     let fields = [
         ("spec.group", before.group.as_str(), after.group.as_str()),
@@ -115,15 +118,19 @@ fn losses(before: &CrdDefinition, after: &CrdDefinition) -> Vec<DefinitionFindin
     let identity =
         fields.into_iter().filter(|(_, old, new)| old != new).map(|(field, old, new)| {
             let field = Cow::Borrowed(field);
-            DefinitionFinding::IdentityChanged { field, old: old.to_owned(), new: new.to_owned() }
+            CrdDefinitionFinding::IdentityChanged {
+                field,
+                old: old.to_owned(),
+                new: new.to_owned(),
+            }
         });
     let versions = before.versions.iter().filter_map(|old| {
         let version = old.name.clone();
         match after.version(&old.name) {
-            None if old.is_storage => Some(DefinitionFinding::StorageVersionRemoved { version }),
-            None => Some(DefinitionFinding::VersionRemoved { version }),
+            None if old.is_storage => Some(CrdDefinitionFinding::StorageVersionRemoved { version }),
+            None => Some(CrdDefinitionFinding::VersionRemoved { version }),
             Some(new) if old.is_served && !new.is_served => {
-                Some(DefinitionFinding::VersionUnserved { version })
+                Some(CrdDefinitionFinding::VersionUnserved { version })
             }
             Some(_) => None,
         }
@@ -152,8 +159,8 @@ mod tests {
     }
 
     fn losses_of(before: &Object, after: &Object) -> Vec<String> {
-        let change = definition_change(before, after);
-        change.iter().flat_map(|it| &it.losses).map(DefinitionFinding::text).collect()
+        let change = crd_definition_change(before, after);
+        change.iter().flat_map(|it| &it.losses).map(CrdDefinitionFinding::text).collect()
     }
 
     #[test]
@@ -182,6 +189,6 @@ mod tests {
         let map =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}});
         let map = Object::new(map).unwrap();
-        assert_eq!(definition_change(&map, &map), None);
+        assert_eq!(crd_definition_change(&map, &map), None);
     }
 }

@@ -9,8 +9,8 @@ use golang::strconv::{FloatTextFormat, format_float};
 use golang::time::{GoDuration, GoTime, GoTimeZone};
 use serde_json::{Map, Value};
 
+use super::builtin_type_table::{JsonFieldType, TABLE};
 use super::quantity;
-use super::table::{JsonFieldType, TABLE};
 
 /// How deep a value may nest. A type may contain itself, so only this limit bounds the depth of the walk.
 const MAX_DEPTH: usize = 200;

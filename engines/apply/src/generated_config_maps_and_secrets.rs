@@ -16,9 +16,9 @@ const HASH_CHARACTERS: &str = "2456789bcdfghkmt";
 
 /// The generated objects of a build, identified by their names without the hash.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GeneratedObjects(BTreeSet<ObjectId>);
+pub struct GeneratedConfigMapsAndSecrets(BTreeSet<ObjectId>);
 
-impl GeneratedObjects {
+impl GeneratedConfigMapsAndSecrets {
     /// Selects the generated objects among these ids by their names. An object counts, too, if its author gave it a
     /// name of this form, because the build does not show the difference.
     pub fn among<'m>(manifests: impl IntoIterator<Item = &'m ObjectId>) -> Self {
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn an_object_has_a_newer_version_if_only_the_hash_in_its_name_differs() {
         let manifests = [id("ConfigMap", "settings-2c5f7g9hkm"), id("ConfigMap", "kept")];
-        let generated = GeneratedObjects::among(&manifests);
+        let generated = GeneratedConfigMapsAndSecrets::among(&manifests);
         assert!(generated.has_newer(&id("ConfigMap", "settings-bcdfgh4567")));
         for (kind, name) in [
             ("Secret", "settings-bcdfgh4567"),

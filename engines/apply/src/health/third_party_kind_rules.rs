@@ -10,7 +10,9 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::Value;
 
-use super::{HealthError, HealthReport, HealthStatus, by_kind, compute, conditions, generic};
+use super::{
+    HealthStatus, MalformedStatusError, ObjectHealth, by_kind, compute, conditions, generic,
+};
 
 /// The reason of a report about an object that does not work, but whose controller tries again.
 pub(crate) const DEGRADED_REASON: &str = "Degraded";
@@ -41,10 +43,10 @@ pub enum HealthLibraryUse {
 /// that final.
 pub fn refined(
     object: &Object,
-    own: HealthReport,
+    own: ObjectHealth,
     now: Time,
     library: HealthLibraryUse,
-) -> HealthReport {
+) -> ObjectHealth {
     let is_asked = match library {
         HealthLibraryUse::Off => false,
         HealthLibraryUse::UnknownKinds => is_without_evidence(object, &own, now),
@@ -53,15 +55,15 @@ pub fn refined(
     let found = if is_asked { HealthLibrary::builtin().assess(object) } else { None };
     let Some(health) = found else { return own };
     match health.state {
-        HealthState::Healthy => HealthReport::current(health.reason),
+        HealthState::Healthy => ObjectHealth::current(health.reason),
         // The object was suspended on purpose, so there is no state to wait for.
-        HealthState::Suspended => HealthReport::current(format!("suspended: {}", health.reason)),
-        HealthState::Progressing => HealthReport::in_progress("Progressing", health.reason),
-        HealthState::Missing => HealthReport::in_progress("Missing", health.reason),
+        HealthState::Suspended => ObjectHealth::current(format!("suspended: {}", health.reason)),
+        HealthState::Progressing => ObjectHealth::in_progress("Progressing", health.reason),
+        HealthState::Missing => ObjectHealth::in_progress("Missing", health.reason),
         HealthState::Degraded if health.is_final => {
-            HealthReport::failed(DEGRADED_REASON, health.reason)
+            ObjectHealth::failed(DEGRADED_REASON, health.reason)
         }
-        HealthState::Degraded => HealthReport::in_progress(DEGRADED_REASON, health.reason),
+        HealthState::Degraded => ObjectHealth::in_progress(DEGRADED_REASON, health.reason),
         HealthState::Unknown => own,
     }
 }
@@ -70,18 +72,18 @@ pub fn refined(
 ///
 /// # Errors
 /// As for [`compute`], unless the library can judge the object.
-pub fn compute_refined(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
+pub fn compute_refined(object: &Object, now: Time) -> Result<ObjectHealth, MalformedStatusError> {
     let library = HealthLibraryUse::UnknownKinds;
     match compute(object, now) {
         Ok(own) => Ok(refined(object, own, now, library)),
         Err(error) => {
-            let report = refined(object, HealthReport::unknown(error.clone()), now, library);
+            let report = refined(object, ObjectHealth::unknown(error.clone()), now, library);
             if matches!(report.status, HealthStatus::Unknown(_)) { Err(error) } else { Ok(report) }
         }
     }
 }
 
-fn is_without_evidence(object: &Object, own: &HealthReport, now: Time) -> bool {
+fn is_without_evidence(object: &Object, own: &ObjectHealth, now: Time) -> bool {
     match own.status {
         HealthStatus::Unknown(_) => true,
         HealthStatus::Current => {
@@ -176,7 +178,7 @@ mod tests {
         };
         assert_eq!(bucket("ACK.ResourceSynced", 1).status, HealthStatus::Current);
         assert_eq!(bucket("ACK.Terminal", 1).status, HealthStatus::Failed);
-        let again = HealthReport::in_progress(DEGRADED_REASON, "no");
+        let again = ObjectHealth::in_progress(DEGRADED_REASON, "no");
         assert_eq!(bucket("ACK.Recoverable", 1), again);
         // It may be the failure of the spec before.
         assert_eq!(bucket("ACK.Terminal", 2), again);

@@ -5,12 +5,12 @@
 //! Elsewhere: creating the record (`initial_record.rs`), deciding on an operation ([`crate::release_decision`]).
 
 use crate::journal::OperationKind;
-use crate::record::{RecordChange, RevisionStatus};
+use crate::record::{RecordContentChange, RevisionStatus};
 use crate::revisions::ReleaseRevisions;
 
 /// The place of a new revision among the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RevisionPlacement {
+pub struct NewRevisionPlan {
     /// The number of the revision.
     pub version: i64,
     /// The revision whose objects the new one replaces.
@@ -18,7 +18,7 @@ pub struct RevisionPlacement {
     /// The records to prune for the new one, oldest first.
     pub prune: Vec<i64>,
     /// The changes to other records before the new record is stored.
-    pub others: Vec<(i64, RecordChange)>,
+    pub others: Vec<(i64, RecordContentChange)>,
 }
 
 /// The number and base of the revision for an installation or upgrade.
@@ -31,7 +31,7 @@ pub fn place(
     revisions: &ReleaseRevisions,
     replace: bool,
     max_history: usize,
-) -> Result<RevisionPlacement, String> {
+) -> Result<NewRevisionPlan, String> {
     let is_install = action == OperationKind::Install;
     if let Err(problem) = helm::releasename::check(name) {
         return Err(match is_install {
@@ -42,7 +42,7 @@ pub fn place(
     let nothing = || format!("\"{name}\" has no deployed releases");
     let Some(last) = revisions.last().map(|last| last.record.as_ref()) else {
         let first =
-            RevisionPlacement { version: 1, base: None, prune: Vec::new(), others: Vec::new() };
+            NewRevisionPlan { version: 1, base: None, prune: Vec::new(), others: Vec::new() };
         return is_install.then_some(first).ok_or_else(nothing);
     };
     let version = last.version.saturating_add(1);
@@ -58,19 +58,19 @@ pub fn place(
         let superseded = (last.info.status != RevisionStatus::Failed).then(|| {
             let description = Some("superseded by new release".to_owned());
             let status = RevisionStatus::Superseded;
-            (last.version, RecordChange::Status { status, description, deleted: None })
+            (last.version, RecordContentChange::Status { status, description, deleted: None })
         });
         let others = superseded.into_iter().collect();
-        return Ok(RevisionPlacement { version, base: None, prune: Vec::new(), others });
+        return Ok(NewRevisionPlan { version, base: None, prune: Vec::new(), others });
     }
     let base = revisions.current().ok_or_else(nothing)?.record.version;
     let prune = revisions.prunable(max_history);
-    Ok(RevisionPlacement { version, base: Some(base), prune, others: Vec::new() })
+    Ok(NewRevisionPlan { version, base: Some(base), prune, others: Vec::new() })
 }
 
 /// The work that a removal still has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReleaseRemovalScope {
+pub enum RemainingReleaseRemoval {
     /// The whole removal.
     Run,
     /// Only these records of the release are left.
@@ -85,7 +85,7 @@ pub fn removal(
     name: &str,
     revisions: &ReleaseRevisions,
     keep_history: bool,
-) -> Result<ReleaseRemovalScope, String> {
+) -> Result<RemainingReleaseRemoval, String> {
     let Some(last) = revisions.last() else {
         return Err(format!("uninstall: Release not loaded: {name}: release: not found"));
     };
@@ -94,8 +94,8 @@ pub fn removal(
             Err(format!("the release named \"{name}\" is already deleted"))
         }
         (RevisionStatus::Uninstalled, false) => {
-            Ok(ReleaseRemovalScope::Purge(revisions.versions()))
+            Ok(RemainingReleaseRemoval::Purge(revisions.versions()))
         }
-        _ => Ok(ReleaseRemovalScope::Run),
+        _ => Ok(RemainingReleaseRemoval::Run),
     }
 }

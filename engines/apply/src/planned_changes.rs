@@ -34,6 +34,9 @@ const MAX_LISTED_HOOKS: usize = 99;
 /// How long the list of hooks may be as JSON, in bytes. The list of tests has the same limit.
 const MAX_HOOK_LIST_BYTES: usize = 12 << 10;
 
+/// How many removed or recreated objects a message names.
+const MAX_NAMED_OBJECTS: usize = 5;
+
 /// Which changes wait for an approval. The later variants are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PlanMode {
@@ -61,7 +64,7 @@ impl PlanMode {
 
 /// What would happen to an object. Changes that lose something come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ResultChangeKind {
+pub enum PlannedChangeKind {
     /// The object would be deleted.
     Removed,
     /// The object would be deleted and created again.
@@ -74,29 +77,29 @@ pub enum ResultChangeKind {
 
 /// A change that a run would make to one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResultChange {
+pub struct PlannedChange {
     /// The id of the object.
     pub id: ObjectId,
     /// What would happen to the object.
-    pub kind: ResultChangeKind,
+    pub kind: PlannedChangeKind,
     /// JSON pointers of the fields that would change.
     pub fields: Vec<String>,
     /// Whether the change could not be tried by a dry-run, because other objects have to be applied before it.
     pub is_unverified: bool,
 }
 
-impl ResultChange {
+impl PlannedChange {
     /// A change that was tried by a dry-run, without its fields.
-    pub fn new(id: ObjectId, kind: ResultChangeKind) -> Self {
+    pub fn new(id: ObjectId, kind: PlannedChangeKind) -> Self {
         Self { id, kind, fields: Vec::new(), is_unverified: false }
     }
 }
 
 /// Everything that a run would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ResultChanges {
+pub struct PlannedChanges {
     /// The changed objects.
-    pub objects: Vec<ResultChange>,
+    pub objects: Vec<PlannedChange>,
     /// Removed objects for which the result has a newer version under another name. They are former versions of
     /// generated objects.
     pub replaced: BTreeSet<ObjectId>,
@@ -108,14 +111,14 @@ pub struct ResultChanges {
     pub uninstalls: bool,
 }
 
-impl ResultChanges {
+impl PlannedChanges {
     /// Whether something is lost: an object is removed or recreated, or a release uninstalled. Former versions of generated
     /// objects are no loss.
     pub fn is_destructive(&self) -> bool {
-        let loses = |it: &ResultChange| match it.kind {
-            ResultChangeKind::Removed => !self.replaced.contains(&it.id),
-            ResultChangeKind::Recreated => true,
-            ResultChangeKind::Changed | ResultChangeKind::Added => false,
+        let loses = |it: &PlannedChange| match it.kind {
+            PlannedChangeKind::Removed => !self.replaced.contains(&it.id),
+            PlannedChangeKind::Recreated => true,
+            PlannedChangeKind::Changed | PlannedChangeKind::Added => false,
         };
         self.uninstalls || self.objects.iter().any(loses)
     }
@@ -130,13 +133,13 @@ impl ResultChanges {
     }
 
     /// The ids of the objects with this kind of change.
-    pub fn ids(&self, kind: ResultChangeKind) -> BTreeSet<ObjectId> {
+    pub fn ids(&self, kind: PlannedChangeKind) -> BTreeSet<ObjectId> {
         self.objects.iter().filter(|it| it.kind == kind).map(|it| it.id.clone()).collect()
     }
 
     /// How many objects have each kind of change, as text for users: `1 removed, 3 changed`.
     pub fn summary(&self) -> String {
-        let mut counts: BTreeMap<ResultChangeKind, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<PlannedChangeKind, usize> = BTreeMap::new();
         for change in &self.objects {
             let count = counts.entry(change.kind).or_default();
             *count = count.saturating_add(1);
@@ -144,10 +147,10 @@ impl ResultChanges {
         let mut parts: Vec<String> = Vec::new();
         for (kind, count) in counts {
             let word = match kind {
-                ResultChangeKind::Removed => "removed",
-                ResultChangeKind::Recreated => "recreated",
-                ResultChangeKind::Changed => "changed",
-                ResultChangeKind::Added => "added",
+                PlannedChangeKind::Removed => "removed",
+                PlannedChangeKind::Recreated => "recreated",
+                PlannedChangeKind::Changed => "changed",
+                PlannedChangeKind::Added => "added",
             };
             parts.push(format!("{count} {word}"));
         }
@@ -166,19 +169,45 @@ impl ResultChanges {
         }
     }
 
+    /// The end of a message about changes that wait: what they are, and how to read and approve their Plan. `plan` is its name,
+    /// if Plans are installed.
+    pub fn waits_for_approval(&self, namespace: &str, plan: Option<&str>) -> String {
+        let lost = self.objects.iter().filter(|it| it.kind <= PlannedChangeKind::Recreated);
+        let mut names: Vec<String> =
+            lost.clone().take(MAX_NAMED_OBJECTS).map(|it| it.id.subject()).collect();
+        let more = lost.count().saturating_sub(names.len());
+        if more > 0 {
+            names.push(format!("{more} more"));
+        }
+        let lost = match names.is_empty() {
+            true => String::new(),
+            false => format!("; removed or recreated: {}", names.join(", ")),
+        };
+        let approval = match plan {
+            Some(plan) => format!(
+                "to read its Plan, run `windlass plan show {plan} -n {namespace}`; to approve it, run \
+                 `windlass approve plan/{plan} -n {namespace}`"
+            ),
+            None => "to approve it, install the CustomResourceDefinitions planpolicies.release.windlass.dev and \
+                     plans.release.windlass.dev"
+                .to_owned(),
+        };
+        format!("waits for approval: {}{lost}; {approval}", self.summary())
+    }
+
     /// The list of changes for a Plan, as far as a Plan has room. Changes that lose something come first.
-    pub fn listing(&self) -> ResultChangeListing {
-        let mut ordered: Vec<&ResultChange> = self.objects.iter().collect();
+    pub fn listing(&self) -> PlannedChangeListing {
+        let mut ordered: Vec<&PlannedChange> = self.objects.iter().collect();
         ordered.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
-        let mut listing = ResultChangeListing {
+        let mut listing = PlannedChangeListing {
             hooks: listed_names(&self.hooks),
             tests: listed_names(&self.tests),
-            ..ResultChangeListing::default()
+            ..PlannedChangeListing::default()
         };
         let mut left = MAX_LIST_BYTES;
         for change in ordered {
             let change = shortened(change);
-            let bare = ResultChange { fields: Vec::new(), ..change.clone() };
+            let bare = PlannedChange { fields: Vec::new(), ..change.clone() };
             let has_room = listing.listed.len() < MAX_LISTED_OBJECTS
                 && change.id.to_string().len() <= MAX_ID_BYTES;
             let fitting = [change, bare].into_iter().find(|it| cost(it) <= left);
@@ -196,9 +225,9 @@ impl ResultChanges {
 
 /// The part of the changes that a Plan lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ResultChangeListing {
+pub struct PlannedChangeListing {
     /// The first changed objects.
-    pub listed: Vec<ResultChange>,
+    pub listed: Vec<PlannedChange>,
     /// How many changed objects are not listed.
     pub omitted: usize,
     /// The first hooks.
@@ -227,18 +256,18 @@ fn quoted_bytes(text: &str) -> usize {
     serde_json::Value::from(text).to_string().len().saturating_add(1)
 }
 
-fn shortened(change: &ResultChange) -> ResultChange {
+fn shortened(change: &PlannedChange) -> PlannedChange {
     // For Secrets, not even the names of keys are listed.
     let is_secret = change.id.group.is_empty() && change.id.kind == "Secret";
     let fields = match is_secret {
         true => Vec::new(),
         false => change.fields.iter().take(MAX_FIELDS_PER_OBJECT).map(|it| cut(it)).collect(),
     };
-    ResultChange { fields, ..change.clone() }
+    PlannedChange { fields, ..change.clone() }
 }
 
 /// The approximate length of a change as JSON.
-fn cost(change: &ResultChange) -> usize {
+fn cost(change: &PlannedChange) -> usize {
     let fields = change.fields.iter().map(|it| quoted_bytes(it));
     let id = quoted_bytes(&change.id.to_string());
     fields.fold(ENTRY_OVERHEAD_BYTES.saturating_add(id), usize::saturating_add)
@@ -255,9 +284,9 @@ fn cut(text: &str) -> String {
 /// A digest of everything that does not change while a result is applied: its content, its target, its user, and the
 /// result from which it starts.
 #[derive(Debug, Clone)]
-pub struct ResultContentHash(Sha256);
+pub struct PlannedChangesHash(Sha256);
 
-impl ResultContentHash {
+impl PlannedChangesHash {
     /// Begins a digest. `subject` is the uid of the applier's object, and `target` its target cluster and user. `base`
     /// names the result from which this one starts, because going back to an earlier result is a different change.
     pub fn begin(subject: &str, target: &str, base: &str) -> Self {
@@ -282,8 +311,8 @@ impl ResultContentHash {
 
 /// The parts that identify a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResultIdentity {
-    /// The digest of [`ResultContentHash`].
+pub struct PlannedChangesIdentity {
+    /// The digest of [`PlannedChangesHash`].
     pub content: String,
     /// Objects that the apply of the result deletes, and that still exist.
     pub removed: BTreeSet<ObjectId>,
@@ -291,7 +320,7 @@ pub struct ResultIdentity {
     pub recreated: BTreeSet<ObjectId>,
 }
 
-impl ResultIdentity {
+impl PlannedChangesIdentity {
     /// The digest of all parts. It is not published without a key, because a user who knows everything except the value
     /// of a Secret could guess that value.
     pub fn digest(&self) -> String {
@@ -309,8 +338,8 @@ impl ResultIdentity {
 
 /// A result that a user approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovedResult {
-    /// The digest of the [`ResultIdentity`], computed with the key of the cluster.
+pub struct ApprovedChanges {
+    /// The digest of the [`PlannedChangesIdentity`], computed with the key of the cluster.
     pub digest: String,
     /// The removed objects that the approving user could read.
     pub removed: BTreeSet<ObjectId>,
@@ -320,19 +349,19 @@ pub struct ApprovedResult {
     pub is_complete: bool,
 }
 
-impl ApprovedResult {
+impl ApprovedChanges {
     /// Whether the approval is for a result. The result may remove or recreate fewer objects than were approved,
     /// because some may be done already. This can be checked only if the approval lists all of them.
     ///
     /// `keyed` turns a digest into the keyed digest of a Plan. Users approve the lists that they can read, so these
     /// have to match the digest.
-    pub fn covers(&self, result: &ResultIdentity, keyed: impl Fn(&str) -> String) -> bool {
+    pub fn covers(&self, result: &PlannedChangesIdentity, keyed: impl Fn(&str) -> String) -> bool {
         if !self.is_complete {
             return self.removed.is_subset(&result.removed)
                 && self.recreated.is_subset(&result.recreated)
                 && keyed(&result.digest()) == self.digest;
         }
-        let approved = ResultIdentity {
+        let approved = PlannedChangesIdentity {
             content: result.content.clone(),
             removed: self.removed.clone(),
             recreated: self.recreated.clone(),
@@ -357,13 +386,29 @@ mod tests {
         names.iter().map(|name| id(name)).collect()
     }
 
-    fn changes(all: &[(&str, ResultChangeKind)]) -> ResultChanges {
-        let change = |(name, kind): &(&str, ResultChangeKind)| ResultChange::new(id(name), *kind);
-        ResultChanges { objects: all.iter().map(change).collect(), ..ResultChanges::default() }
+    fn changes(all: &[(&str, PlannedChangeKind)]) -> PlannedChanges {
+        let change = |(name, kind): &(&str, PlannedChangeKind)| PlannedChange::new(id(name), *kind);
+        PlannedChanges { objects: all.iter().map(change).collect(), ..PlannedChanges::default() }
     }
 
     fn keyed(digest: &str) -> String {
         format!("key {digest}")
+    }
+
+    #[test]
+    fn a_message_names_what_is_lost_and_both_commands() {
+        let mut all = PlannedChanges::default();
+        let removed =
+            |at: usize| PlannedChange::new(id(&format!("r{at}")), PlannedChangeKind::Removed);
+        all.objects.extend((0..7).map(removed));
+        all.objects.push(PlannedChange::new(id("c"), PlannedChangeKind::Changed));
+        let text = all.waits_for_approval("shop", Some("apps-1"));
+        assert!(text.starts_with("waits for approval: 7 removed, 1 changed; removed or"), "{text}");
+        assert!(text.contains("ConfigMap/shop/r4, 2 more"), "{text}");
+        assert!(text.contains("`windlass plan show apps-1 -n shop`"), "{text}");
+        assert!(text.ends_with("`windlass approve plan/apps-1 -n shop`"), "{text}");
+        let none = changes(&[("c", PlannedChangeKind::Changed)]).waits_for_approval("shop", None);
+        assert!(none.contains("1 changed; to approve it, install the Custom"), "{none}");
     }
 
     #[test]
@@ -379,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_loses_nothing_waits_only_where_everything_does() {
-        use ResultChangeKind::{Added, Changed, Recreated, Removed};
+        use PlannedChangeKind::{Added, Changed, Recreated, Removed};
         let harmless = changes(&[("a", Added), ("b", Changed)]);
         assert!(!harmless.waits_under(PlanMode::ApproveDestructive));
         assert!(harmless.waits_under(PlanMode::Approve));
@@ -387,31 +432,31 @@ mod tests {
         for kind in [Recreated, Removed] {
             assert!(changes(&[("a", kind)]).waits_under(PlanMode::ApproveDestructive));
         }
-        let former = ResultChanges { replaced: ids(&["a"]), ..changes(&[("a", Removed)]) };
+        let former = PlannedChanges { replaced: ids(&["a"]), ..changes(&[("a", Removed)]) };
         assert!(!former.is_destructive(), "the former version of a generated object");
         assert!(former.waits_under(PlanMode::Approve));
-        let uninstall = ResultChanges { uninstalls: true, ..ResultChanges::default() };
+        let uninstall = PlannedChanges { uninstalls: true, ..PlannedChanges::default() };
         assert!(uninstall.waits_under(PlanMode::ApproveDestructive));
     }
 
     #[test]
     fn a_summary_counts_each_kind_of_change() {
-        use ResultChangeKind::{Added, Changed, Removed};
+        use PlannedChangeKind::{Added, Changed, Removed};
         let mut all = changes(&[("a", Added), ("b", Changed), ("c", Changed), ("d", Removed)]);
         all.objects[0].is_unverified = true;
         all.hooks.push("pre-install: Job/a".to_owned());
         let text = "1 removed, 2 changed, 1 added, 1 of them unverified, hooks: 1";
         assert_eq!(all.summary(), text);
-        assert_eq!(ResultChanges::default().summary(), "no object changes");
+        assert_eq!(PlannedChanges::default().summary(), "no object changes");
     }
 
     #[test]
     fn what_loses_something_is_listed_first_and_the_rest_is_counted() {
-        use ResultChangeKind::{Added, Removed};
-        let mut all = ResultChanges::default();
+        use PlannedChangeKind::{Added, Removed};
+        let mut all = PlannedChanges::default();
         let names: Vec<String> = (0..1100).map(|at| format!("c{at:04}")).collect();
-        all.objects.extend(names.iter().map(|name| ResultChange::new(id(name), Added)));
-        all.objects.push(ResultChange::new(id("gone"), Removed));
+        all.objects.extend(names.iter().map(|name| PlannedChange::new(id(name), Added)));
+        all.objects.push(PlannedChange::new(id("gone"), Removed));
         let listing = all.listing();
         assert_eq!(listing.listed[0].id, id("gone"));
         assert_eq!(listing.listed.len() + listing.omitted, 1101);
@@ -420,7 +465,8 @@ mod tests {
 
     #[test]
     fn hooks_have_a_room_of_their_own_and_those_left_out_are_counted() {
-        let of = |hooks: Vec<String>| ResultChanges { hooks, ..ResultChanges::default() }.listing();
+        let of =
+            |hooks: Vec<String>| PlannedChanges { hooks, ..PlannedChanges::default() }.listing();
         let few = of((0..150).map(|at| format!("pre-install: Job/{at}")).collect());
         assert_eq!((few.hooks.len(), few.hooks.last().unwrap().as_str()), (100, "51 more"));
         // Each of these characters takes six as JSON.
@@ -435,9 +481,9 @@ mod tests {
         let of = |group: &str| {
             let id = ObjectId::new("shop", "s", group, "Secret");
             let fields = vec!["/data/password".to_owned()];
-            let kind = ResultChangeKind::Changed;
-            let change = ResultChange { fields, ..ResultChange::new(id, kind) };
-            ResultChanges { objects: vec![change], ..ResultChanges::default() }.listing()
+            let kind = PlannedChangeKind::Changed;
+            let change = PlannedChange { fields, ..PlannedChange::new(id, kind) };
+            PlannedChanges { objects: vec![change], ..PlannedChanges::default() }.listing()
         };
         assert!(of("").listed[0].fields.is_empty());
         assert_eq!(of("example.com").listed[0].fields, ["/data/password"]);
@@ -445,14 +491,14 @@ mod tests {
 
     #[test]
     fn an_approval_is_for_one_result_and_what_is_left_of_its_removals() {
-        let content = ResultContentHash::begin("uid", "", "base").finish();
-        let result = |removed: &[&str], recreated: &[&str]| ResultIdentity {
+        let content = PlannedChangesHash::begin("uid", "", "base").finish();
+        let result = |removed: &[&str], recreated: &[&str]| PlannedChangesIdentity {
             content: content.clone(),
             removed: ids(removed),
             recreated: ids(recreated),
         };
         let planned = result(&["a", "b"], &["c"]);
-        let approved = ApprovedResult {
+        let approved = ApprovedChanges {
             digest: keyed(&planned.digest()),
             removed: ids(&["a", "b"]),
             recreated: ids(&["c"]),
@@ -462,18 +508,18 @@ mod tests {
         assert!(approved.covers(&result(&["b"], &[]), keyed), "something of it is done");
         assert!(!approved.covers(&result(&["a", "d"], &[]), keyed));
         assert!(!approved.covers(&result(&["a"], &["d"]), keyed), "found when it is applied");
-        let other = ResultIdentity { content: "other".to_owned(), ..planned.clone() };
+        let other = PlannedChangesIdentity { content: "other".to_owned(), ..planned.clone() };
         assert!(!approved.covers(&other, keyed));
-        let forged = ApprovedResult { removed: ids(&["a", "b", "d"]), ..approved.clone() };
+        let forged = ApprovedChanges { removed: ids(&["a", "b", "d"]), ..approved.clone() };
         assert!(!forged.covers(&result(&["d"], &[]), keyed), "the list is not that of the digest");
-        let partly = ApprovedResult { removed: ids(&["a"]), is_complete: false, ..approved };
+        let partly = ApprovedChanges { removed: ids(&["a"]), is_complete: false, ..approved };
         assert!(partly.covers(&planned, keyed) && !partly.covers(&result(&["a"], &[]), keyed));
     }
 
     #[test]
     fn a_result_is_another_one_elsewhere_for_another_subject_and_from_another_one() {
         let of = |[subject, target, base]: [&str; 3], parts: &[&str]| {
-            let mut hash = ResultContentHash::begin(subject, target, base);
+            let mut hash = PlannedChangesHash::begin(subject, target, base);
             parts.iter().for_each(|part| hash.add(part.as_bytes()));
             hash.finish()
         };
@@ -498,11 +544,11 @@ mod tests {
             names in prop::collection::vec(("\\PC{0,400}", prop::collection::vec("\\PC{0,400}", 0..20)), 0..60)
         ) {
             let count = names.len();
-            let change = |(name, fields): (String, Vec<String>)| ResultChange {
-                fields, ..ResultChange::new(id(&name), ResultChangeKind::Changed)
+            let change = |(name, fields): (String, Vec<String>)| PlannedChange {
+                fields, ..PlannedChange::new(id(&name), PlannedChangeKind::Changed)
             };
             let objects = names.into_iter().map(change).collect();
-            let listing = ResultChanges { objects, ..ResultChanges::default() }.listing();
+            let listing = PlannedChanges { objects, ..PlannedChanges::default() }.listing();
             prop_assert_eq!(listing.listed.len() + listing.omitted, count);
             let length: usize = listing.listed.iter().map(cost).sum();
             prop_assert!(length <= MAX_LIST_BYTES);

@@ -6,7 +6,7 @@
 use objects::Object;
 use serde_json::Value;
 
-use crate::health::{self, HealthReport, HealthStatus};
+use crate::health::{self, HealthStatus, ObjectHealth};
 
 fn number(object: &Object, path: [&str; 2]) -> i64 {
     let value = object.get(path[0]).and_then(|it| it.get(path[1]));
@@ -59,7 +59,7 @@ fn may_miss(object: &Object, of: i64) -> i64 {
 }
 
 /// The readiness of an object. `jobs` says whether a Job is ready only once it has ended.
-pub fn report(object: &Object, jobs: bool) -> HealthReport {
+pub fn report(object: &Object, jobs: bool) -> ObjectHealth {
     let is_ready = match (object.api_version(), object.kind()) {
         ("batch/v1", "Job") if jobs => return health::job(object),
         ("v1", "Pod") => is_true(object, "Ready"),
@@ -75,7 +75,7 @@ pub fn report(object: &Object, jobs: bool) -> HealthReport {
         _ => true,
     };
     let status = if is_ready { HealthStatus::Current } else { HealthStatus::InProgress };
-    HealthReport { status, message: String::new(), conditions: Vec::new() }
+    ObjectHealth { status, message: String::new(), conditions: Vec::new() }
 }
 
 /// Differs(helm 4): it reads the newest ReplicaSet; here the Deployment's own counts say how many of the newest Pods are

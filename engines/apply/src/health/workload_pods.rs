@@ -7,8 +7,8 @@ use objects::{Gvk, Object};
 use reconcile::Time;
 use serde_json::{Map, Value};
 
-use super::status_fields::{HealthError, mapping_strict};
-use super::{HealthReport, HealthStatus, compute, pod};
+use super::status_fields::{MalformedStatusError, mapping_strict};
+use super::{HealthStatus, ObjectHealth, compute, pod};
 
 /// The kind of the related objects that [`read`] needs to judge an object of this kind. They are in the same namespace.
 /// `None` if [`read`] needs none.
@@ -39,11 +39,15 @@ fn is_pod_controller(group: &str, kind: &str) -> bool {
 ///
 /// `related` may hold more objects than needed. Objects of another kind, of another namespace, or with other labels are
 /// ignored. If [`super::compute`] fails because it cannot understand the status, the result here is `Unknown`.
-pub fn read(object: &Object, related: &[Object], now: Time) -> HealthReport {
-    judge(object, related, now).unwrap_or_else(HealthReport::unknown)
+pub fn read(object: &Object, related: &[Object], now: Time) -> ObjectHealth {
+    judge(object, related, now).unwrap_or_else(ObjectHealth::unknown)
 }
 
-fn judge(object: &Object, related: &[Object], now: Time) -> Result<HealthReport, HealthError> {
+fn judge(
+    object: &Object,
+    related: &[Object],
+    now: Time,
+) -> Result<ObjectHealth, MalformedStatusError> {
     let Gvk { group, kind, .. } = object.gvk();
     let is_controller = is_pod_controller(&group, &kind);
     let has_selector = is_controller || (group == "apps" && kind == "Deployment");
@@ -69,7 +73,7 @@ fn judge(object: &Object, related: &[Object], now: Time) -> Result<HealthReport,
     if failed == 0 {
         return Ok(report);
     }
-    Ok(HealthReport::plain(HealthStatus::Failed, format!("{failed} pods have failed")))
+    Ok(ObjectHealth::plain(HealthStatus::Failed, format!("{failed} pods have failed")))
 }
 
 /// A label selector with `matchLabels` and `matchExpressions`. An empty one selects everything.
@@ -83,9 +87,9 @@ enum PodLabelRequirement<'a> {
 }
 
 impl<'a> PodLabelSelector<'a> {
-    fn of(object: &'a Object) -> Result<Self, HealthError> {
+    fn of(object: &'a Object) -> Result<Self, MalformedStatusError> {
         let selector = mapping_strict(object, &["spec", "selector"])?
-            .ok_or_else(|| HealthError("no selector found".into()))?;
+            .ok_or_else(|| MalformedStatusError("no selector found".into()))?;
         let mut tests = Vec::new();
         match selector.get("matchLabels") {
             None | Some(Value::Null) => {}
@@ -124,7 +128,7 @@ impl<'a> PodLabelSelector<'a> {
 
 fn requirement(
     expression: &Map<String, Value>,
-) -> Result<(&str, PodLabelRequirement<'_>), HealthError> {
+) -> Result<(&str, PodLabelRequirement<'_>), MalformedStatusError> {
     let field = |name| expression.get(name).map_or(Ok(""), text);
     let key = field("key")?;
     let operator = field("operator")?;
@@ -136,23 +140,25 @@ fn requirement(
     let test = match operator {
         "In" | "NotIn" if values.is_empty() => {
             let text = "for 'in', 'notin' operators, values set can't be empty";
-            return Err(HealthError(text.into()));
+            return Err(MalformedStatusError(text.into()));
         }
         "In" => PodLabelRequirement::In(values),
         "NotIn" => PodLabelRequirement::NotIn(values),
         "Exists" => PodLabelRequirement::Exists,
         "DoesNotExist" => PodLabelRequirement::Absent,
         other => {
-            return Err(HealthError(format!("{other:?} is not a valid label selector operator")));
+            return Err(MalformedStatusError(format!(
+                "{other:?} is not a valid label selector operator"
+            )));
         }
     };
     Ok((key, test))
 }
 
-fn text(value: &Value) -> Result<&str, HealthError> {
+fn text(value: &Value) -> Result<&str, MalformedStatusError> {
     value.as_str().ok_or_else(malformed)
 }
 
-fn malformed() -> HealthError {
-    HealthError("spec.selector is not a label selector".into())
+fn malformed() -> MalformedStatusError {
+    MalformedStatusError("spec.selector is not a label selector".into())
 }

@@ -13,13 +13,13 @@ use reconcile::{ConditionReason, ConditionStatus as Truth, ReleaseRollback, form
 
 use crate::journal::{OperationJournal, OperationKind};
 use crate::operation;
-use crate::record::{RecordChange, ReleaseRecord, RevisionStatus as Life};
+use crate::record::{RecordContentChange, ReleaseRecord, RevisionStatus as Life};
 use crate::release_snapshot::{
     self, ReleaseSnapshot, SnapshotAction, SnapshotDigestError, latest, test_hooks, truncate,
     truncate_to_newest,
 };
+use crate::release_spec::{DriftMode, ReleaseDesiredState};
 use crate::revisions::ReleaseRevisions;
-use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::status::{
     self, HelmReleaseStatusFields, LifecycleRefusedOperation, ReleaseCondition, ReleaseEvent,
     ReleaseProgress, ReleaseReport,
@@ -563,7 +563,7 @@ pub fn unlocked(
 ) -> Result<(ReleaseReport, String), SnapshotDigestError> {
     let description = format!("Release unlocked from stale '{life}' state");
     let mut after = record.clone();
-    after.apply(&RecordChange::Status {
+    after.apply(&RecordContentChange::Status {
         status: Life::Failed,
         description: Some(description.clone()),
         deleted: None,

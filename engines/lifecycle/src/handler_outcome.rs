@@ -11,9 +11,9 @@ use serde_json::Value;
 /// The most values of one response that are compared.
 const MAX_SAMPLES: usize = 1000;
 
-/// The result of a check.
+/// The result of a handler's check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HandlerCheckResult {
+pub enum HandlerOutcome {
     /// The check is not decided yet, for this reason.
     Wait(String),
     /// The check passed, for this reason.
@@ -45,11 +45,11 @@ impl MetricBounds {
 }
 
 /// Whether a pause is over.
-pub fn pause(created: Time, duration: Duration, now: Time) -> HandlerCheckResult {
+pub fn pause(created: Time, duration: Duration, now: Time) -> HandlerOutcome {
     let until = created.saturating_add(duration).unwrap_or(Time::MAX);
     match now >= until {
-        true => HandlerCheckResult::Good(format!("paused until {until:.0}")),
-        false => HandlerCheckResult::Wait(format!("paused until {until:.0}")),
+        true => HandlerOutcome::Good(format!("paused until {until:.0}")),
+        false => HandlerOutcome::Wait(format!("paused until {until:.0}")),
     }
 }
 
@@ -57,27 +57,27 @@ pub fn pause(created: Time, duration: Duration, now: Time) -> HandlerCheckResult
 /// response without values or an unreadable response decides nothing.
 ///
 /// Source of the format: the HTTP API of Prometheus, `/api/v1/query`.
-pub fn measurement(body: &[u8], bounds: MetricBounds) -> HandlerCheckResult {
+pub fn measurement(body: &[u8], bounds: MetricBounds) -> HandlerOutcome {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
-        return HandlerCheckResult::Wait("the answer to the query is not JSON".to_owned());
+        return HandlerOutcome::Wait("the answer to the query is not JSON".to_owned());
     };
     if answer["status"] != "success" {
         let error = answer["error"].as_str().unwrap_or("without a reason");
-        return HandlerCheckResult::Wait(format!("the query failed: {error}"));
+        return HandlerOutcome::Wait(format!("the query failed: {error}"));
     }
     let values = match values(&answer["data"]) {
         Ok(values) => values,
-        Err(why) => return HandlerCheckResult::Wait(why.to_owned()),
+        Err(why) => return HandlerOutcome::Wait(why.to_owned()),
     };
     if values.is_empty() {
-        return HandlerCheckResult::Wait("the query has no result".to_owned());
+        return HandlerOutcome::Wait("the query has no result".to_owned());
     }
     match values.iter().find_map(|value| bounds.violation(*value)) {
-        Some(violation) => HandlerCheckResult::Bad(violation),
+        Some(violation) => HandlerOutcome::Bad(violation),
         None => {
             let shown: Vec<String> = values.iter().take(4).map(ToString::to_string).collect();
             let more = if values.len() > shown.len() { ", …" } else { "" };
-            HandlerCheckResult::Good(format!("measured {}{more}", shown.join(", ")))
+            HandlerOutcome::Good(format!("measured {}{more}", shown.join(", ")))
         }
     }
 }
@@ -103,15 +103,15 @@ fn values(data: &Value) -> Result<Vec<f64>, &'static str> {
 
 /// Turns a measurement into a result that must stay good for `duration`. A good measurement waits until that time has passed.
 pub fn promoted(
-    found: HandlerCheckResult,
+    found: HandlerOutcome,
     created: Time,
     duration: Duration,
     now: Time,
-) -> HandlerCheckResult {
+) -> HandlerOutcome {
     let until = created.saturating_add(duration).unwrap_or(Time::MAX);
     match found {
-        HandlerCheckResult::Good(text) if now < until => {
-            HandlerCheckResult::Wait(format!("{text}; until {until:.0}"))
+        HandlerOutcome::Good(text) if now < until => {
+            HandlerOutcome::Wait(format!("{text}; until {until:.0}"))
         }
         other => other,
     }
@@ -123,7 +123,7 @@ pub enum EventJobStep {
     /// Note in the status that the Job is begun, and then create it.
     Begin,
     /// No action is needed, because the Job has this result so far.
-    Judge(HandlerCheckResult),
+    Judge(HandlerOutcome),
 }
 
 /// The next step for the Job of an event, which must run only once. `is_begun` says that the status noted the Job before it was
@@ -132,7 +132,7 @@ pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> EventJobStep
     match (job, is_begun) {
         (Some(job), _) => EventJobStep::Judge(completion(job)),
         (None, false) => EventJobStep::Begin,
-        (None, true) => EventJobStep::Judge(HandlerCheckResult::Bad(format!(
+        (None, true) => EventJobStep::Judge(HandlerOutcome::Bad(format!(
             "the outcome of Job {name} is unknown: it was begun and does not exist; a Job that is deleted before its end was \
              observed is not created again"
         ))),
@@ -140,7 +140,7 @@ pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> EventJobStep
 }
 
 /// The result of a Job so far.
-fn completion(job: &Value) -> HandlerCheckResult {
+fn completion(job: &Value) -> HandlerOutcome {
     let conditions = job["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let holds =
         |kind: &str| conditions.iter().find(|it| it["type"] == kind && it["status"] == "True");
@@ -149,11 +149,11 @@ fn completion(job: &Value) -> HandlerCheckResult {
         let text = |key: &str| failed[key].as_str().unwrap_or_default().to_owned();
         let reason = text("reason");
         let message = text("message");
-        return HandlerCheckResult::Bad(format!("Job {name} failed: {reason}: {message}"));
+        return HandlerOutcome::Bad(format!("Job {name} failed: {reason}: {message}"));
     }
     match holds("Complete") {
-        Some(_) => HandlerCheckResult::Good(format!("Job {name} completed")),
-        None => HandlerCheckResult::Wait(format!("Job {name} runs")),
+        Some(_) => HandlerOutcome::Good(format!("Job {name} completed")),
+        None => HandlerOutcome::Wait(format!("Job {name} runs")),
     }
 }
 
@@ -177,14 +177,14 @@ mod tests {
     fn values_are_good_within_bounds_only() {
         assert_eq!(
             measurement(&vector(&["0.01"]), AT_MOST),
-            HandlerCheckResult::Good("measured 0.01".to_owned())
+            HandlerOutcome::Good("measured 0.01".to_owned())
         );
         assert_eq!(
             measurement(&vector(&["0.05"]), AT_MOST),
-            HandlerCheckResult::Good("measured 0.05".to_owned())
+            HandlerOutcome::Good("measured 0.05".to_owned())
         );
         let bad = |values: &[&str], bounds| match measurement(&vector(values), bounds) {
-            HandlerCheckResult::Bad(why) => why,
+            HandlerOutcome::Bad(why) => why,
             other => panic!("{other:?}"),
         };
         assert_eq!(bad(&["0.01", "0.2"], AT_MOST), "0.2 is above 0.05");
@@ -192,10 +192,7 @@ mod tests {
         assert_eq!(bad(&["NaN"], AT_MOST), "the value is not a number");
         assert_eq!(bad(&["0.5"], MetricBounds { min: Some(0.99), max: None }), "0.5 is below 0.99");
         let scalar = br#"{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}"#;
-        assert_eq!(
-            measurement(scalar, AT_MOST),
-            HandlerCheckResult::Bad("7 is above 0.05".to_owned())
-        );
+        assert_eq!(measurement(scalar, AT_MOST), HandlerOutcome::Bad("7 is above 0.05".to_owned()));
     }
 
     #[test]
@@ -208,13 +205,11 @@ mod tests {
             (br#"{"status":"success","data":{"resultType":"vector","result":[{}]}}"#, "no value"),
             (br#"{"status":"success"}"#, "neither"),
         ] {
-            let HandlerCheckResult::Wait(text) = measurement(body, AT_MOST) else {
-                panic!("{why}")
-            };
+            let HandlerOutcome::Wait(text) = measurement(body, AT_MOST) else { panic!("{why}") };
             assert!(text.contains(why), "{text}");
         }
         let many = vec!["0"; MAX_SAMPLES + 1];
-        assert!(matches!(measurement(&vector(&many), AT_MOST), HandlerCheckResult::Wait(_)));
+        assert!(matches!(measurement(&vector(&many), AT_MOST), HandlerOutcome::Wait(_)));
     }
 
     #[test]
@@ -222,17 +217,17 @@ mod tests {
         let created = Time::UNIX_EPOCH;
         let minute = Duration::from_secs(60);
         let at = |second| Time::from_second(second).unwrap();
-        let good = || HandlerCheckResult::Good("measured 1".to_owned());
+        let good = || HandlerOutcome::Good("measured 1".to_owned());
         let early = promoted(good(), created, minute, at(59));
         assert_eq!(
             early,
-            HandlerCheckResult::Wait("measured 1; until 1970-01-01T00:01:00Z".to_owned())
+            HandlerOutcome::Wait("measured 1; until 1970-01-01T00:01:00Z".to_owned())
         );
         assert_eq!(promoted(good(), created, minute, at(60)), good());
-        let bad = HandlerCheckResult::Bad("2 is above 1".to_owned());
+        let bad = HandlerOutcome::Bad("2 is above 1".to_owned());
         assert_eq!(promoted(bad.clone(), created, minute, at(0)), bad);
-        assert!(matches!(pause(created, minute, at(59)), HandlerCheckResult::Wait(_)));
-        assert!(matches!(pause(created, minute, at(60)), HandlerCheckResult::Good(_)));
+        assert!(matches!(pause(created, minute, at(59)), HandlerOutcome::Wait(_)));
+        assert!(matches!(pause(created, minute, at(60)), HandlerOutcome::Good(_)));
     }
 
     #[test]
@@ -240,10 +235,10 @@ mod tests {
         assert_eq!(job_task("j", false, None), EventJobStep::Begin);
         let running = json!({"metadata": {"name": "j"}});
         for is_begun in [false, true] {
-            let judged = EventJobStep::Judge(HandlerCheckResult::Wait("Job j runs".to_owned()));
+            let judged = EventJobStep::Judge(HandlerOutcome::Wait("Job j runs".to_owned()));
             assert_eq!(job_task("j", is_begun, Some(&running)), judged);
         }
-        let EventJobStep::Judge(HandlerCheckResult::Bad(why)) = job_task("j", true, None) else {
+        let EventJobStep::Judge(HandlerOutcome::Bad(why)) = job_task("j", true, None) else {
             panic!()
         };
         assert!(why.starts_with("the outcome of Job j is unknown: "), "{why}");
@@ -254,13 +249,13 @@ mod tests {
         let job = |conditions: Value| {
             completion(&json!({"metadata": {"name": "j"}, "status": {"conditions": conditions}}))
         };
-        assert_eq!(job(json!([])), HandlerCheckResult::Wait("Job j runs".to_owned()));
+        assert_eq!(job(json!([])), HandlerOutcome::Wait("Job j runs".to_owned()));
         let started = json!([{"type": "Complete", "status": "False"}]);
-        assert_eq!(job(started), HandlerCheckResult::Wait("Job j runs".to_owned()));
+        assert_eq!(job(started), HandlerOutcome::Wait("Job j runs".to_owned()));
         let complete = json!([{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]);
-        assert_eq!(job(complete), HandlerCheckResult::Good("Job j completed".to_owned()));
+        assert_eq!(job(complete), HandlerOutcome::Good("Job j completed".to_owned()));
         let failed = json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}]);
         let why = "Job j failed: BackoffLimitExceeded: too often";
-        assert_eq!(job(failed), HandlerCheckResult::Bad(why.to_owned()));
+        assert_eq!(job(failed), HandlerOutcome::Bad(why.to_owned()));
     }
 }

@@ -57,7 +57,7 @@ fn awaited(object: &Object, of: &str) -> Vec<ObjectId> {
     if condition_reason::is_about_source(of) {
         return object_references::sources(object);
     }
-    if of == reconcile::reason::DEPENDENCY_NOT_READY.as_str() {
+    if of == reconcile::condition_reason::DEPENDENCY_NOT_READY.as_str() {
         // A dependency that only has to exist is not awaited.
         let awaited = object_references::dependencies(object).into_iter();
         return awaited.filter(|it| !it.may_be_unready).map(|it| it.object).collect();

@@ -16,7 +16,7 @@ enum RecordWriter {
 
 /// What the HelmRelease knows of the record.
 #[derive(Debug, Clone, Copy)]
-enum RecordKnowledge {
+enum RecordInStatus {
     /// Nothing: it is new.
     New,
     /// The record as it is.
@@ -25,8 +25,8 @@ enum RecordKnowledge {
     AsItWas,
 }
 
-fn cluster(life: &str, writer: RecordWriter, known: RecordKnowledge) -> TestCluster {
-    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+fn cluster(life: &str, writer: RecordWriter, known: RecordInStatus) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(desired("1.0.0", "a"));
     cluster.settle();
     let (record, journal) = cluster.records.get_mut(&1).unwrap();
     record.info.status = Life::parse(life);
@@ -37,19 +37,19 @@ fn cluster(life: &str, writer: RecordWriter, known: RecordKnowledge) -> TestClus
     }
     let snapshot = ReleaseSnapshot::of(record, Some(SnapshotAction::Install), "").unwrap();
     match known {
-        RecordKnowledge::New => cluster.status = HelmReleaseStatusFields::default(),
-        RecordKnowledge::AsItIs => cluster.status.history = vec![snapshot],
-        RecordKnowledge::AsItWas => {}
+        RecordInStatus::New => cluster.status = HelmReleaseStatusFields::default(),
+        RecordInStatus::AsItIs => cluster.status.history = vec![snapshot],
+        RecordInStatus::AsItWas => {}
     }
     (cluster.log, cluster.events) = (Vec::new(), Vec::new());
     cluster
 }
 
 /// The steps of some runs, and the outcome of the last.
-fn outcome(mut cluster: TestCluster) -> String {
+fn outcome(mut cluster: SimulatedCluster) -> String {
     let mut outcome = None;
     for _ in 0..8 {
-        let TestRunEnd::Outcome(now) = cluster.run() else { panic!() };
+        let SimulatedRunEnd::Outcome(now) = cluster.run() else { panic!() };
         let wake = now.wake().and_then(reconcile::NextRunTrigger::earliest);
         cluster.now = wake.unwrap_or(cluster.now).max(cluster.now);
         outcome = Some(now);
@@ -82,36 +82,36 @@ const NAME_IN_USE: &str = "InstallFailed, cannot reuse a name that is still in u
 const NOT_ACTED_ON: &str = "unable to determine state for release";
 
 #[rustfmt::skip]
-const OUTCOMES: [(&str, RecordKnowledge, &str, FluxBehavior); 27] = [
+const OUTCOMES: [(&str, RecordInStatus, &str, FluxBehavior); 27] = [
     // It is as desired, so it is taken over as it is.
-    ("deployed", RecordKnowledge::New, "InstallSucceeded, Ready", Some(UPGRADED)),
-    ("deployed", RecordKnowledge::AsItIs, "Ready", None),
-    ("deployed", RecordKnowledge::AsItWas, "Ready", None),
-    ("superseded", RecordKnowledge::New, UPGRADED, None),
-    ("superseded", RecordKnowledge::AsItIs, UPGRADED, Some(NOT_ACTED_ON)),
-    ("superseded", RecordKnowledge::AsItWas, UPGRADED, None),
-    ("failed", RecordKnowledge::New, UPGRADED, None),
-    ("failed", RecordKnowledge::AsItIs, UPGRADED, None),
-    ("failed", RecordKnowledge::AsItWas, UPGRADED, None),
-    ("uninstalled", RecordKnowledge::New, INSTALLED, Some(NAME_IN_USE)),
-    ("uninstalled", RecordKnowledge::AsItIs, INSTALLED, Some(NAME_IN_USE)),
-    ("uninstalled", RecordKnowledge::AsItWas, INSTALLED, Some(NONE_DEPLOYED)),
-    ("uninstalling", RecordKnowledge::New, UNLOCKED, Some(NONE_DEPLOYED)),
-    ("uninstalling", RecordKnowledge::AsItIs, UNLOCKED, Some(NOT_ACTED_ON)),
-    ("uninstalling", RecordKnowledge::AsItWas, UNLOCKED, Some(NONE_DEPLOYED)),
-    ("pending-install", RecordKnowledge::New, UNLOCKED, None),
-    ("pending-install", RecordKnowledge::AsItIs, UNLOCKED, None),
-    ("pending-install", RecordKnowledge::AsItWas, UNLOCKED, None),
-    ("pending-upgrade", RecordKnowledge::New, UNLOCKED, None),
-    ("pending-upgrade", RecordKnowledge::AsItIs, UNLOCKED, None),
-    ("pending-upgrade", RecordKnowledge::AsItWas, UNLOCKED, None),
-    ("pending-rollback", RecordKnowledge::New, UNLOCKED, None),
-    ("pending-rollback", RecordKnowledge::AsItIs, UNLOCKED, None),
-    ("pending-rollback", RecordKnowledge::AsItWas, UNLOCKED, None),
+    ("deployed", RecordInStatus::New, "InstallSucceeded, Ready", Some(UPGRADED)),
+    ("deployed", RecordInStatus::AsItIs, "Ready", None),
+    ("deployed", RecordInStatus::AsItWas, "Ready", None),
+    ("superseded", RecordInStatus::New, UPGRADED, None),
+    ("superseded", RecordInStatus::AsItIs, UPGRADED, Some(NOT_ACTED_ON)),
+    ("superseded", RecordInStatus::AsItWas, UPGRADED, None),
+    ("failed", RecordInStatus::New, UPGRADED, None),
+    ("failed", RecordInStatus::AsItIs, UPGRADED, None),
+    ("failed", RecordInStatus::AsItWas, UPGRADED, None),
+    ("uninstalled", RecordInStatus::New, INSTALLED, Some(NAME_IN_USE)),
+    ("uninstalled", RecordInStatus::AsItIs, INSTALLED, Some(NAME_IN_USE)),
+    ("uninstalled", RecordInStatus::AsItWas, INSTALLED, Some(NONE_DEPLOYED)),
+    ("uninstalling", RecordInStatus::New, UNLOCKED, Some(NONE_DEPLOYED)),
+    ("uninstalling", RecordInStatus::AsItIs, UNLOCKED, Some(NOT_ACTED_ON)),
+    ("uninstalling", RecordInStatus::AsItWas, UNLOCKED, Some(NONE_DEPLOYED)),
+    ("pending-install", RecordInStatus::New, UNLOCKED, None),
+    ("pending-install", RecordInStatus::AsItIs, UNLOCKED, None),
+    ("pending-install", RecordInStatus::AsItWas, UNLOCKED, None),
+    ("pending-upgrade", RecordInStatus::New, UNLOCKED, None),
+    ("pending-upgrade", RecordInStatus::AsItIs, UNLOCKED, None),
+    ("pending-upgrade", RecordInStatus::AsItWas, UNLOCKED, None),
+    ("pending-rollback", RecordInStatus::New, UNLOCKED, None),
+    ("pending-rollback", RecordInStatus::AsItIs, UNLOCKED, None),
+    ("pending-rollback", RecordInStatus::AsItWas, UNLOCKED, None),
     // The meaning of this status is not known.
-    ("unknown", RecordKnowledge::New, NONE_DEPLOYED, None),
-    ("unknown", RecordKnowledge::AsItIs, "unable to determine state for release with status 'unknown'", None),
-    ("unknown", RecordKnowledge::AsItWas, NONE_DEPLOYED, None),
+    ("unknown", RecordInStatus::New, NONE_DEPLOYED, None),
+    ("unknown", RecordInStatus::AsItIs, "unable to determine state for release with status 'unknown'", None),
+    ("unknown", RecordInStatus::AsItWas, NONE_DEPLOYED, None),
 ];
 
 #[test]
@@ -137,7 +137,7 @@ fn a_record_of_another_client_keeps_no_helm_release_from_going() {
             cluster.desired.deleted = true;
             let outcome = cluster.settle();
             assert!(outcome.is_settled(), "{life} {writer:?} {known:?}: {outcome:?}");
-            let is_left = matches!(known, RecordKnowledge::New);
+            let is_left = matches!(known, RecordInStatus::New);
             assert_eq!(!cluster.records.is_empty(), is_left, "{life} {writer:?} {known:?}");
         }
     }
@@ -145,10 +145,12 @@ fn a_record_of_another_client_keeps_no_helm_release_from_going() {
 
 #[test]
 fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
-    let mut cluster = cluster("uninstalling", RecordWriter::Helm, RecordKnowledge::AsItWas);
+    let mut cluster = cluster("uninstalling", RecordWriter::Helm, RecordInStatus::AsItWas);
     let began = cluster.now - 60 * SECOND;
     cluster.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
-    let TestRunEnd::Outcome(RunOutcome::Blocked(why, text, wake)) = cluster.run() else { panic!() };
+    let SimulatedRunEnd::Outcome(RunOutcome::Blocked(why, text, wake)) = cluster.run() else {
+        panic!()
+    };
     assert_eq!(why, status::PENDING_RELEASE);
     assert!(
         text.starts_with("another client began to uninstall release apps/web.v1 at "),
@@ -161,7 +163,8 @@ fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
     assert_eq!(cluster.log[0], "unlock v1");
     // The client that did it is gone, and a clock that runs ahead is not waited for.
     for (writer, ago) in [(RecordWriter::Gone, 60), (RecordWriter::Helm, -60)] {
-        let mut cluster = super::records::cluster("uninstalling", writer, RecordKnowledge::AsItWas);
+        let mut cluster =
+            super::leftover_records::cluster("uninstalling", writer, RecordInStatus::AsItWas);
         let began = cluster.now - SECOND * 60;
         let began = if ago > 0 { began } else { began + 120 * SECOND };
         cluster.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());

@@ -1,16 +1,16 @@
 //! Determines which event should exist for the present phase of an operation, and which events are no longer needed.
-//! Elsewhere: how an event is judged (`event_verdict.rs`).
+//! Elsewhere: how an event is judged (`operation_verdict.rs`).
 
 use reconcile::Time;
 
-use crate::event_verdict::{LifecycleEventAnswer, LifecycleEventVerdict, judge};
 use crate::lifecycle_event::{ObservedLifecycleEvent, event_name};
 use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 use crate::lifecycle_selection::HoldingLifecycle;
+use crate::operation_verdict::{LifecycleEventAnswer, LifecycleEventVerdict, judge};
 
 /// A revision of a release or of a source, as an event names it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EventRevision {
+pub struct ReleaseOrSourceRevision {
     /// The number of the release's revision, or the revision of the source.
     pub revision: String,
     /// The chart's name; empty if there is none.
@@ -31,9 +31,9 @@ pub struct LifecycleEventRequest {
     /// The operation.
     pub operation: String,
     /// The revision before.
-    pub from: Option<EventRevision>,
+    pub from: Option<ReleaseOrSourceRevision>,
     /// The revision afterwards.
-    pub to: Option<EventRevision>,
+    pub to: Option<ReleaseOrSourceRevision>,
     /// The time until which the event must be answered.
     pub deadline: Time,
 }
@@ -64,7 +64,7 @@ pub enum OperationHoldState {
 
 /// The subject of an event: for which object, in which phase and when it was created.
 #[derive(Debug, Clone, Copy)]
-pub struct LifecycleQuestion<'q> {
+pub struct LifecycleHoldContext<'q> {
     /// The uid of the object whose operation waits.
     pub owner: &'q str,
     /// The first part of the event's name.
@@ -74,16 +74,16 @@ pub struct LifecycleQuestion<'q> {
     /// The phase.
     pub phase: LifecycleHoldPhase,
     /// The revision before.
-    pub from: Option<&'q EventRevision>,
+    pub from: Option<&'q ReleaseOrSourceRevision>,
     /// The revision afterwards.
-    pub to: Option<&'q EventRevision>,
+    pub to: Option<&'q ReleaseOrSourceRevision>,
     /// Whether break-glass is in force.
     pub glass: bool,
     /// The time.
     pub now: Time,
 }
 
-impl LifecycleQuestion<'_> {
+impl LifecycleHoldContext<'_> {
     /// The state of an operation at a hold, by the events that exist.
     pub fn stand(
         &self,
@@ -141,9 +141,9 @@ pub fn dismissed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event_verdict::LifecyclePhaseOutcome;
     use crate::lifecycle_event::LifecycleEventState;
     use crate::lifecycle_selection::LifecycleTimeoutPolicy;
+    use crate::operation_verdict::LifecyclePhaseOutcome;
 
     fn hold() -> HoldingLifecycle {
         HoldingLifecycle {
@@ -178,8 +178,8 @@ mod tests {
         }
     }
 
-    fn question(operation: &str) -> LifecycleQuestion<'_> {
-        LifecycleQuestion {
+    fn question(operation: &str) -> LifecycleHoldContext<'_> {
+        LifecycleHoldContext {
             owner: "uid",
             subject: "web",
             operation,

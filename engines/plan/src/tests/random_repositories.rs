@@ -102,7 +102,7 @@ proptest! {
 
     #[test]
     fn a_rendering_compared_with_itself_has_no_changes(side in random_rendering()) {
-        let plan = compare(&side, &side, &CompareOptions::default());
+        let plan = compare(&side, &side, &RenderingComparisonOptions::default());
         prop_assert!(plan.is_unchanged(), "{plan:?}");
         prop_assert_eq!(plan.appliers.len(), 0);
     }
@@ -111,7 +111,7 @@ proptest! {
     fn a_plan_that_is_read_again_is_the_same(
         base in random_rendering(), head in random_rendering(),
     ) {
-        let plan = compare(&base, &head, &CompareOptions::default());
+        let plan = compare(&base, &head, &RenderingComparisonOptions::default());
         let json = serde_json::to_vec_pretty(&plan).unwrap();
         let read = ChangePlan::from_untrusted_json(&json).unwrap();
         prop_assert_eq!(markdown_comment(&read), markdown_comment(&plan));
@@ -122,7 +122,7 @@ proptest! {
     fn what_one_direction_adds_the_other_one_removes(
         base in random_rendering(), head in random_rendering(),
     ) {
-        let options = CompareOptions::default();
+        let options = RenderingComparisonOptions::default();
         let base = resumed(base);
         let head = resumed(head);
         let forward = compare(&base, &head, &options);
@@ -133,7 +133,7 @@ proptest! {
 
     #[test]
     fn a_deletion_is_counted_by_one_applier(base in random_rendering(), head in random_rendering()) {
-        let plan = compare(&base, &head, &CompareOptions::default());
+        let plan = compare(&base, &head, &RenderingComparisonOptions::default());
         let deleted: usize = plan.appliers.iter().filter_map(|it| it.deletion.as_ref()).map(|it| it.deleted).sum();
         prop_assert!(deleted <= plan.summary.deleted);
         prop_assert_eq!(deleted == 0, plan.summary.deleted == 0);
@@ -153,7 +153,7 @@ proptest! {
         let head = vec![(name.as_str(), hostile(&value)), ("failing", failed(&value))];
         let base = rendering(&value, base);
         let head = rendering(&name, head);
-        let plan = compare(&base, &head, &CompareOptions::default());
+        let plan = compare(&base, &head, &RenderingComparisonOptions::default());
         let comment = markdown_comment(&plan);
         let outside = outside_of_fences(&comment);
         prop_assert!(!outside.contains(['<', '@', '[', '!', '&', '~']), "{outside}");
@@ -172,7 +172,7 @@ proptest! {
             let appliers = counts.iter().enumerate().map(of).collect();
             RepositoryRendering { appliers, ..RepositoryRendering::default() }
         };
-        let plan = compare(&side("1"), &side(&"`".repeat(ticks)), &CompareOptions::default());
+        let plan = compare(&side("1"), &side(&"`".repeat(ticks)), &RenderingComparisonOptions::default());
         for most in [3000, 10_000, 60_000] {
             let comment = named_markdown_comment(&plan, "", most);
             prop_assert!(comment.len() <= most, "{} of {most}", comment.len());
@@ -237,9 +237,9 @@ fn no_value_of_a_secret_is_in_any_format() {
 #[test]
 fn what_was_decrypted_is_masked_in_other_objects_images_and_errors() {
     let value = "CANARY-of-a-secret";
-    let options = CompareOptions {
+    let options = RenderingComparisonOptions {
         secrets: SecretMasking::new([value.as_bytes().to_vec()]),
-        ..CompareOptions::default()
+        ..RenderingComparisonOptions::default()
     };
     let unknown = UnknownValue { what: value.to_owned(), reason: value.to_owned() };
     let web = RenderedApplier {

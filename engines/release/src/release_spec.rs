@@ -9,12 +9,12 @@
 use std::time::Duration;
 
 use crate::failure_policy::{FailurePolicy, undoes_by_default};
+use crate::gated_release_change::ReleaseChangeGates;
 use crate::journal::{
     OperationJournal, OperationKind, OperationPlan, ReleaseWaitPolicy, UninstallPropagation,
 };
 use crate::lifecycle_hold::ReleaseLifecycles;
 use crate::operation_origin::OperationOrigin;
-use crate::operation_phase::OperationPhaseGates;
 use crate::release_snapshot::TestFilter;
 use crate::release_target::ReleaseTarget;
 use crate::status::HelmReleaseStatusFields;
@@ -36,7 +36,7 @@ pub struct ReleaseDesiredState {
     /// Whether the owner is suspended. An open operation then ends as soon as nothing is half done.
     pub suspended: bool,
     /// The gates that may hold the release.
-    pub gates: OperationPhaseGates,
+    pub gates: ReleaseChangeGates,
     /// The lifecycles that hold the release at its phases.
     pub lifecycles: ReleaseLifecycles,
     /// The chart's name.
