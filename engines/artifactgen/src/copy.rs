@@ -2,7 +2,7 @@
 //!
 //! Here: which files of a source are copied, to which paths, and by which strategy: Overwrite, Merge or Extract.
 //! Elsewhere: reading `from` and `to` (`copy_path.rs`), finding paths (`glob.rs`), excluded paths (`copy_exclude.rs`),
-//! and YAML (`merge.rs`).
+//! and YAML (`yaml_file_merge.rs`).
 //!
 //! Source of the semantics: source-watcher 2.2.3 `internal/builder`. The artifact shares the bodies of files with the
 //! sources.
@@ -17,9 +17,9 @@ use crate::copy_exclude::CopyExclusion;
 use crate::copy_path::{self, CopyDestination, CopyPathError, CopySource};
 use crate::doublestar::{PatternMatchError, PatternSyntaxCheck, is_match};
 use crate::glob::{self, GlobError};
-use crate::merge::{MergeError, merged};
 use crate::spec::{CopyOperation, CopyStrategy};
 use crate::validate::quoted;
+use crate::yaml_file_merge::{YamlFileMergeError, merged};
 use crate::{BuildInputs, TarballReader};
 
 /// About how many steps it takes to put a file or folder into a tree.
@@ -144,7 +144,7 @@ pub enum ArtifactPlacementError {
     Read(#[from] TreeError),
     /// A file was not merged.
     #[error(transparent)]
-    Merge(#[from] MergeError),
+    Merge(#[from] YamlFileMergeError),
     /// The folder for the content of an archive cannot be created.
     #[error("failed to create destination directory {to}: {error}")]
     ArchiveFolder {
@@ -512,5 +512,5 @@ fn place_extracted(
 
 /// The error of a merge that finds a folder in the place of a file.
 fn unreadable(error: &TreeError) -> ArtifactPlacementError {
-    ArtifactPlacementError::Merge(MergeError::Read(error.to_string()))
+    ArtifactPlacementError::Merge(YamlFileMergeError::Read(error.to_string()))
 }

@@ -160,7 +160,7 @@ fn alternatives(pattern: &str, open: usize) -> Option<Vec<String>> {
 
 /// A position to which matching returns if it fails later.
 #[derive(Debug, Clone, Copy)]
-struct BacktrackPoint {
+struct GlobBacktrackPoint {
     pattern_at: usize,
     path_at: usize,
 }
@@ -171,8 +171,8 @@ struct PatternMatchAttempt {
     pattern: String,
     pattern_at: usize,
     path_at: usize,
-    star: Option<BacktrackPoint>,
-    double_star: Option<BacktrackPoint>,
+    star: Option<GlobBacktrackPoint>,
+    double_star: Option<GlobBacktrackPoint>,
 }
 
 enum PatternMatchAttemptResult {
@@ -321,8 +321,8 @@ impl PatternMatchAttempt {
         PatternPartResult::Next
     }
 
-    fn here(&self) -> BacktrackPoint {
-        BacktrackPoint { pattern_at: self.pattern_at, path_at: self.path_at }
+    fn here(&self) -> GlobBacktrackPoint {
+        GlobBacktrackPoint { pattern_at: self.pattern_at, path_at: self.path_at }
     }
 
     fn class(

@@ -37,7 +37,7 @@ pub enum StoredArchiveFile {
 
 /// The present state of a generator's spec and sources.
 #[derive(Debug, Clone, Copy)]
-pub struct GeneratorRunRequest<'a> {
+pub struct CurrentGeneratorInputs<'a> {
     /// The spec of the generator.
     pub spec: &'a GeneratorSpec,
     /// The generation of the spec.
@@ -61,7 +61,7 @@ pub struct LastGeneratorRun<'a> {
 
 /// Why artifacts have to be built again, in Flux's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GeneratorDrift {
+pub enum ArtifactRebuildReason {
     /// The last run failed.
     NotReady,
     /// The spec has changed.
@@ -84,31 +84,31 @@ pub enum GeneratorDrift {
 /// name and digest of the ExternalArtifacts with the generator's label. An ExternalArtifact without an artifact has an
 /// empty digest.
 pub fn drift(
-    requested: GeneratorRunRequest<'_>,
+    requested: CurrentGeneratorInputs<'_>,
     last: LastGeneratorRun<'_>,
     mut stored: impl FnMut(&InventoryEntry) -> StoredArchiveFile,
     external: &BTreeSet<ExternalArtifactState>,
-) -> Option<GeneratorDrift> {
-    let GeneratorRunRequest { spec, generation, sources_digest } = requested;
+) -> Option<ArtifactRebuildReason> {
+    let CurrentGeneratorInputs { spec, generation, sources_digest } = requested;
     if last.is_failed {
-        return Some(GeneratorDrift::NotReady);
+        return Some(ArtifactRebuildReason::NotReady);
     }
     if last.observed_generation != generation {
-        return Some(GeneratorDrift::GenerationChanged);
+        return Some(ArtifactRebuildReason::GenerationChanged);
     }
     if last.sources_digest != sources_digest {
-        return Some(GeneratorDrift::SourcesChanged);
+        return Some(ArtifactRebuildReason::SourcesChanged);
     }
     if spec.path_pattern.is_empty() && last.inventory.len() != spec.artifacts.len() {
-        return Some(GeneratorDrift::ArtifactsChanged);
+        return Some(ArtifactRebuildReason::ArtifactsChanged);
     }
     let damage = last.inventory.iter().find_map(|entry| match stored(entry) {
         StoredArchiveFile::Intact => None,
-        StoredArchiveFile::Missing => Some(GeneratorDrift::ArtifactMissing),
-        StoredArchiveFile::Corrupt => Some(GeneratorDrift::ArtifactCorrupted),
+        StoredArchiveFile::Missing => Some(ArtifactRebuildReason::ArtifactMissing),
+        StoredArchiveFile::Corrupt => Some(ArtifactRebuildReason::ArtifactCorrupted),
     });
     let made: BTreeSet<ExternalArtifactState> = last.inventory.iter().map(Into::into).collect();
-    damage.or((made != *external).then_some(GeneratorDrift::ExternalArtifactsChanged))
+    damage.or((made != *external).then_some(ArtifactRebuildReason::ExternalArtifactsChanged))
 }
 
 /// An existing ExternalArtifact in the generator's namespace.
@@ -165,7 +165,7 @@ mod tests {
             name: "a".to_owned(),
             namespace: "apps".to_owned(),
         }];
-        let requested = GeneratorRunRequest { spec: &spec, generation: 1, sources_digest: "d" };
+        let requested = CurrentGeneratorInputs { spec: &spec, generation: 1, sources_digest: "d" };
         let last = LastGeneratorRun {
             is_failed: false,
             observed_generation: 1,
@@ -179,21 +179,30 @@ mod tests {
         use StoredArchiveFile::{Corrupt, Intact, Missing};
         assert_eq!(found(requested, last, Intact, &external), None);
         let failed = LastGeneratorRun { is_failed: true, ..last };
-        assert_eq!(found(requested, failed, Intact, &external), Some(GeneratorDrift::NotReady));
-        let newer = GeneratorRunRequest { generation: 2, ..requested };
-        assert_eq!(found(newer, last, Intact, &external), Some(GeneratorDrift::GenerationChanged));
-        let other = GeneratorRunRequest { sources_digest: "e", ..requested };
-        assert_eq!(found(other, last, Intact, &external), Some(GeneratorDrift::SourcesChanged));
+        assert_eq!(
+            found(requested, failed, Intact, &external),
+            Some(ArtifactRebuildReason::NotReady)
+        );
+        let newer = CurrentGeneratorInputs { generation: 2, ..requested };
+        assert_eq!(
+            found(newer, last, Intact, &external),
+            Some(ArtifactRebuildReason::GenerationChanged)
+        );
+        let other = CurrentGeneratorInputs { sources_digest: "e", ..requested };
+        assert_eq!(
+            found(other, last, Intact, &external),
+            Some(ArtifactRebuildReason::SourcesChanged)
+        );
         let more = LastGeneratorRun { inventory: &[], ..last };
         assert_eq!(
             found(requested, more, Intact, &external),
-            Some(GeneratorDrift::ArtifactsChanged)
+            Some(ArtifactRebuildReason::ArtifactsChanged)
         );
         let gone = found(requested, last, Missing, &external);
-        assert_eq!(gone, Some(GeneratorDrift::ArtifactMissing));
+        assert_eq!(gone, Some(ArtifactRebuildReason::ArtifactMissing));
         let damaged = found(requested, last, Corrupt, &external);
-        assert_eq!(damaged, Some(GeneratorDrift::ArtifactCorrupted));
+        assert_eq!(damaged, Some(ArtifactRebuildReason::ArtifactCorrupted));
         let changed = found(requested, last, Intact, &BTreeSet::new());
-        assert_eq!(changed, Some(GeneratorDrift::ExternalArtifactsChanged));
+        assert_eq!(changed, Some(ArtifactRebuildReason::ExternalArtifactsChanged));
     }
 }

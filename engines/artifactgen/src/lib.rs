@@ -21,7 +21,6 @@ mod doublestar;
 mod external_artifact;
 mod glob;
 mod inventory;
-mod merge;
 mod object_name_validation;
 mod path_pattern;
 mod revision;
@@ -29,6 +28,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod yaml_file_merge;
 
 pub use build::{
     ArtifactBuildError, ArtifactTree, BUILD_ALLOWANCE, BuildInputs, SourceTrees, TarballReader,
@@ -38,10 +38,10 @@ pub use copy::{ArtifactPlacementError, CopyError};
 pub use copy_path::CopyPathError;
 pub use external_artifact::{GENERATOR_LABEL, GeneratorIdentity, external_artifact};
 pub use inventory::{
-    ExternalArtifactState, GeneratorDrift, GeneratorRunRequest, InventoryEntry, LastGeneratorRun,
-    StoredArchiveFile, changes_message, drift, succeeded_message, up_to_date_message,
+    ArtifactRebuildReason, CurrentGeneratorInputs, ExternalArtifactState, InventoryEntry,
+    LastGeneratorRun, StoredArchiveFile, changes_message, drift, succeeded_message,
+    up_to_date_message,
 };
-pub use merge::MergeError;
 pub use path_pattern::{
     ArtifactRequest, PathPatternError, PathPatternProblem, VariableTemplateError, artifact_requests,
 };
@@ -51,4 +51,5 @@ pub use revision::{
 pub use spec::{
     CommonMetadata, CopyOperation, CopyStrategy, GeneratorSpec, OutputArtifact, SourceReference,
 };
-pub use validate::{SpecError, validate};
+pub use validate::{GeneratorSpecError, validate};
+pub use yaml_file_merge::YamlFileMergeError;

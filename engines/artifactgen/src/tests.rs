@@ -255,9 +255,9 @@ fn a_build_that_is_too_much_ends_with_an_error() {
 }
 
 /// Says how many bytes may be taken out of an archive.
-struct LimitsAsErrors;
+struct LimitReportingTarballReader;
 
-impl TarballReader for LimitsAsErrors {
+impl TarballReader for LimitReportingTarballReader {
     fn read(&self, _tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String> {
         Err(format!("at most {} bytes", limits.total_bytes))
     }
@@ -268,7 +268,7 @@ fn no_more_is_taken_out_of_an_archive_than_may_be_kept() {
     let source = MemoryTree::from_files([("a.tgz", "")]).unwrap();
     let sources = SourceTrees::from([("s", &source as &dyn FileTree)]);
     let limits = TreeLimits::default();
-    let inputs = BuildInputs { sources: &sources, tarballs: &LimitsAsErrors, limits };
+    let inputs = BuildInputs { sources: &sources, tarballs: &LimitReportingTarballReader, limits };
     let copy = CopyOperation {
         strategy: CopyStrategy::Extract,
         ..artifact("a", &[("@s/a.tgz", "@artifact/")]).copy.remove(0)
@@ -281,9 +281,9 @@ fn no_more_is_taken_out_of_an_archive_than_may_be_kept() {
 }
 
 /// A tree in which all paths are folders, and none can be listed.
-struct TreeWithoutLists;
+struct UnlistableFileTree;
 
-impl FileTree for TreeWithoutLists {
+impl FileTree for UnlistableFileTree {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         Err(TreeError::NotFound(path.clone()))
     }
@@ -299,7 +299,7 @@ impl FileTree for TreeWithoutLists {
 
 #[test]
 fn a_folder_that_is_not_listed_is_not_taken_for_an_empty_one() {
-    let sources = SourceTrees::from([("s", &TreeWithoutLists as &dyn FileTree)]);
+    let sources = SourceTrees::from([("s", &UnlistableFileTree as &dyn FileTree)]);
     for (from, wanted) in [
         ("@s/d", "failed to read what is to be copied: `d` does not exist"),
         ("@s/d/*", "failed to list the files of source 's': `d` does not exist"),

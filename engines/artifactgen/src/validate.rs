@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use golang::strconv::{QuotingStyle, quote};
 use reconcile::ConditionReason;
-use reconcile::reason::ACCESS_DENIED;
+use reconcile::condition_reason::ACCESS_DENIED;
 
 use crate::object_name_validation::subdomain_problem;
 use crate::spec::GeneratorSpec;
@@ -16,7 +16,7 @@ pub(crate) const VALIDATION_FAILED: ConditionReason = ConditionReason::new("Vali
 
 /// Why a spec can never be built, in Flux's words. The user has to change the spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
+pub enum GeneratorSpecError {
     /// Two sources have the same alias.
     #[error("duplicate source alias '{0}' found")]
     DuplicateAlias(String),
@@ -51,7 +51,7 @@ pub enum SpecError {
     },
 }
 
-impl SpecError {
+impl GeneratorSpecError {
     /// The reason for the conditions `Stalled` and `Ready`.
     #[must_use]
     pub fn reason(&self) -> ConditionReason {
@@ -72,14 +72,18 @@ impl SpecError {
 ///
 /// # Errors
 /// The first problem of the spec.
-pub fn validate(spec: &GeneratorSpec, namespace: &str, is_confined: bool) -> Result<(), SpecError> {
+pub fn validate(
+    spec: &GeneratorSpec,
+    namespace: &str,
+    is_confined: bool,
+) -> Result<(), GeneratorSpecError> {
     let mut aliases = BTreeSet::new();
     for source in &spec.sources {
         if !aliases.insert(source.alias.as_str()) {
-            return Err(SpecError::DuplicateAlias(source.alias.clone()));
+            return Err(GeneratorSpecError::DuplicateAlias(source.alias.clone()));
         }
         if is_confined && !source.namespace.is_empty() && source.namespace != namespace {
-            return Err(SpecError::OtherNamespace {
+            return Err(GeneratorSpecError::OtherNamespace {
                 kind: source.kind.clone(),
                 namespace: source.namespace.clone(),
                 name: source.name.clone(),
@@ -90,14 +94,17 @@ pub fn validate(spec: &GeneratorSpec, namespace: &str, is_confined: bool) -> Res
     for artifact in &spec.artifacts {
         let name = &artifact.name;
         if !names.insert(name.as_str()) {
-            return Err(SpecError::DuplicateName(name.clone()));
+            return Err(GeneratorSpecError::DuplicateName(name.clone()));
         }
         if let Some(problem) = subdomain_problem(name).filter(|_| spec.path_pattern.is_empty()) {
-            return Err(SpecError::Name { name: quoted(name), problem });
+            return Err(GeneratorSpecError::Name { name: quoted(name), problem });
         }
         let alias = artifact.revision.strip_prefix('@').unwrap_or(&artifact.revision);
         if !artifact.revision.is_empty() && !aliases.contains(alias) {
-            return Err(SpecError::Revision { artifact: name.clone(), alias: alias.to_owned() });
+            return Err(GeneratorSpecError::Revision {
+                artifact: name.clone(),
+                alias: alias.to_owned(),
+            });
         }
     }
     Ok(())

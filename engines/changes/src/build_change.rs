@@ -16,7 +16,7 @@ pub struct ObservedBuild {
 
 /// The newest build of an applier, and the build of the revision before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FollowedBuilds {
+pub struct NewestAndPreviousBuild {
     newest: Option<ObservedBuild>,
     before: Option<ObservedBuild>,
 }
@@ -32,7 +32,7 @@ pub enum BuildChange {
     Unknown,
 }
 
-impl FollowedBuilds {
+impl NewestAndPreviousBuild {
     /// Adds the newest build. If only the digest changed, such as after a change of a variable, the build replaces that
     /// of the same revision.
     pub fn observe(&mut self, revision: &str, digest: &str) {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_revision_that_builds_the_same_changes_nothing() {
-        let mut builds = FollowedBuilds::default();
+        let mut builds = NewestAndPreviousBuild::default();
         builds.observe("1", "a");
         assert_eq!(builds.change("1"), BuildChange::Unknown, "it was applied before that was seen");
         builds.observe("2", "a");
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_revision_that_comes_back_is_compared_with_the_one_in_between() {
-        let mut builds = FollowedBuilds::default();
+        let mut builds = NewestAndPreviousBuild::default();
         builds.observe("1", "a");
         builds.observe("2", "b");
         builds.observe("1", "a");
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_changes_meanwhile_is_part_of_what_was_before() {
-        let mut builds = FollowedBuilds::default();
+        let mut builds = NewestAndPreviousBuild::default();
         builds.observe("1", "a");
         builds.observe("1", "a");
         builds.observe("1", "b");

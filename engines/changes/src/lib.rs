@@ -2,14 +2,14 @@
 //!
 //! Here: the name of a change, and the command that rolls it back. Below: the commit of a change ([`commit_metadata`]),
 //! the progress of a member ([`member_state`]), changed builds ([`build_change`]), the lines about members
-//! ([`member_lines`]), and the verdict ([`verdict`]). Elsewhere: ChangeSet objects, and which appliers are members
-//! (`operator/changes`); results that are not applied again (engine `quarantine`).
+//! ([`change_set_member_lines`]), and the verdict ([`change_verdict`]). Elsewhere: ChangeSet objects, and which appliers are
+//! members (`operator/changes`); results that are not applied again (engine `quarantine`).
 
 pub mod build_change;
+pub mod change_set_member_lines;
+pub mod change_verdict;
 pub mod commit_metadata;
-pub mod member_lines;
 pub mod member_state;
-pub mod verdict;
 
 use sha2::{Digest as _, Sha256};
 

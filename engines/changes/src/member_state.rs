@@ -64,7 +64,7 @@ impl MemberState {
 
 /// The condition `Ready` of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ObservedReady<'o> {
+pub struct ObservedReadyCondition<'o> {
     /// `True`, `False` or `Unknown`.
     pub status: &'o str,
     /// The reason of the condition.
@@ -93,7 +93,7 @@ pub struct ObservedMember<'o> {
     /// The generation of the member's spec.
     pub generation: i64,
     /// The member's condition `Ready`.
-    pub ready: Option<ObservedReady<'o>>,
+    pub ready: Option<ObservedReadyCondition<'o>>,
     /// The revision that the member attempted last.
     pub attempted: Option<&'o str>,
     /// The revision that the member last applied successfully.
@@ -106,7 +106,7 @@ pub struct ObservedMember<'o> {
 
 /// The new version that a change brings to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemberTarget<'t> {
+pub enum MemberNewVersion<'t> {
     /// A new revision of its source.
     Revision(&'t str),
     /// A new spec, identified by its generation.
@@ -131,6 +131,12 @@ const WAITS: [&str; 14] = [
     "WindowClosed",
 ];
 
+/// Whether a reason of `Ready` says that the member has not begun yet, so that it has not failed.
+#[must_use]
+pub fn is_waiting(reason: &str) -> bool {
+    WAITS.contains(&reason)
+}
+
 /// The reason of `Ready` of a suspended object.
 const SUSPENDED: &str = "Suspended";
 
@@ -146,7 +152,7 @@ const ARTIFACT_LOST: &str = "ArtifactLost";
 pub fn next_state(
     before: Option<MemberState>,
     observed: &ObservedMember<'_>,
-    target: MemberTarget<'_>,
+    target: MemberNewVersion<'_>,
 ) -> MemberState {
     let state = state(observed, target);
     match before.filter(|_| observed.quarantine.is_none()) {
@@ -156,14 +162,14 @@ pub fn next_state(
 }
 
 /// The progress of a member, by its present status only.
-fn state(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> MemberState {
+fn state(observed: &ObservedMember<'_>, target: MemberNewVersion<'_>) -> MemberState {
     let ready = observed.ready.filter(|it| is_of_newest_spec(observed, it));
     // A wave does not matter any more once the revision is attempted. A wave never holds back a spec.
     let is_before_wave = observed.waits_for_wave
-        && matches!(target, MemberTarget::Revision(_))
+        && matches!(target, MemberNewVersion::Revision(_))
         && !is_at(observed, target);
     let waits =
-        is_before_wave || ready.is_some_and(|it| it.status != "True" && WAITS.contains(&it.reason));
+        is_before_wave || ready.is_some_and(|it| it.status != "True" && is_waiting(it.reason));
     let ended = ready.filter(|_| !observed.is_reconciling && !waits);
     let end = match observed.quarantine {
         Some(QuarantineEffect::Held) => Some(MemberState::Failed),
@@ -185,7 +191,7 @@ fn state(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> MemberState
 }
 
 /// How a rollback ended. `None` if it has not ended. `is_back` says whether the member attempted the previous revision.
-fn end_of_way_back(ready: &ObservedReady<'_>, is_back: bool) -> Option<MemberState> {
+fn end_of_way_back(ready: &ObservedReadyCondition<'_>, is_back: bool) -> Option<MemberState> {
     match (ready.reason, ready.status) {
         (QUARANTINED, _) if is_back => Some(MemberState::RolledBack),
         // The rollback changed nothing.
@@ -195,25 +201,25 @@ fn end_of_way_back(ready: &ObservedReady<'_>, is_back: bool) -> Option<MemberSta
     }
 }
 
-fn is_of_newest_spec(observed: &ObservedMember<'_>, ready: &ObservedReady<'_>) -> bool {
+fn is_of_newest_spec(observed: &ObservedMember<'_>, ready: &ObservedReadyCondition<'_>) -> bool {
     ready.generation.is_none_or(|generation| generation >= observed.generation)
 }
 
 /// Whether the status is about the new revision or spec.
-fn is_at(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> bool {
+fn is_at(observed: &ObservedMember<'_>, target: MemberNewVersion<'_>) -> bool {
     match target {
-        MemberTarget::Revision(revision) => observed.attempted == Some(revision),
+        MemberNewVersion::Revision(revision) => observed.attempted == Some(revision),
         // A condition without a generation may be about the old spec.
-        MemberTarget::Generation(generation) => {
+        MemberNewVersion::Generation(generation) => {
             observed.ready.and_then(|it| it.generation).is_some_and(|it| it >= generation)
         }
     }
 }
 
-fn has_applied(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> bool {
+fn has_applied(observed: &ObservedMember<'_>, target: MemberNewVersion<'_>) -> bool {
     match target {
-        MemberTarget::Revision(revision) => observed.applied == Some(revision),
-        MemberTarget::Generation(_) => true,
+        MemberNewVersion::Revision(revision) => observed.applied == Some(revision),
+        MemberNewVersion::Generation(_) => true,
     }
 }
 
@@ -221,14 +227,14 @@ fn has_applied(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> bool 
 mod tests {
     use super::*;
 
-    const NEW: MemberTarget<'static> = MemberTarget::Revision("main@sha1:2");
+    const NEW: MemberNewVersion<'static> = MemberNewVersion::Revision("main@sha1:2");
 
     fn ready<'o>(status: &'o str, reason: &'o str) -> ObservedMember<'o> {
         ObservedMember {
             is_suspended: false,
             is_reconciling: false,
             generation: 3,
-            ready: Some(ObservedReady { status, reason, generation: Some(3) }),
+            ready: Some(ObservedReadyCondition { status, reason, generation: Some(3) }),
             attempted: Some("main@sha1:2"),
             applied: Some("main@sha1:2"),
             waits_for_wave: false,
@@ -263,11 +269,11 @@ mod tests {
         assert_eq!(state(&half, NEW), MemberState::Progressing);
         let older_spec = ObservedMember { generation: 4, ..good };
         assert_eq!(state(&older_spec, NEW), MemberState::Progressing);
-        assert_eq!(state(&older_spec, MemberTarget::Generation(4)), MemberState::Progressing);
-        assert_eq!(state(&good, MemberTarget::Generation(3)), MemberState::Succeeded);
-        let silent = ObservedReady { generation: None, ..good.ready.unwrap() };
+        assert_eq!(state(&older_spec, MemberNewVersion::Generation(4)), MemberState::Progressing);
+        assert_eq!(state(&good, MemberNewVersion::Generation(3)), MemberState::Succeeded);
+        let silent = ObservedReadyCondition { generation: None, ..good.ready.unwrap() };
         let silent = ObservedMember { ready: Some(silent), ..good };
-        assert_eq!(state(&silent, MemberTarget::Generation(3)), MemberState::Progressing);
+        assert_eq!(state(&silent, MemberNewVersion::Generation(3)), MemberState::Progressing);
         let running = ObservedMember { is_reconciling: true, ..good };
         assert_eq!(state(&running, NEW), MemberState::Progressing);
     }
@@ -303,7 +309,7 @@ mod tests {
         assert_eq!(state(&stays, NEW), MemberState::Failed, "nothing is changed");
         let held = ObservedMember { quarantine: Some(QuarantineEffect::Held), ..back };
         assert_eq!(state(&held, NEW), MemberState::Failed);
-        let reason = |reason| ObservedReady { reason, ..back.ready.unwrap() };
+        let reason = |reason| ObservedReadyCondition { reason, ..back.ready.unwrap() };
         let lost = ObservedMember { ready: Some(reason(ARTIFACT_LOST)), ..back };
         assert_eq!(state(&lost, NEW), MemberState::Failed);
         let unhealthy = ObservedMember { ready: Some(reason("HealthCheckFailed")), ..back };

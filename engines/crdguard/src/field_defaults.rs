@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
+use crate::crd_change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
 use crate::schema::SchemaNode;
 

@@ -5,9 +5,9 @@
 
 use serde_json::Value;
 
-use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
+use crate::crd_change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
-use crate::schema::{AdditionalProperties, SchemaChange, SchemaNode};
+use crate::schema::{AdditionalProperties, SchemaNode, SchemaNodeWithPrevious};
 
 /// Drops the fields of an object that a schema does not have. `before` is the schema by which lost fields are named.
 pub(crate) fn prune(
@@ -16,7 +16,7 @@ pub(crate) fn prune(
     before: Option<&SchemaNode>,
     sink: &mut ObjectFindingSink,
 ) {
-    let change = SchemaChange { node, before };
+    let change = SchemaNodeWithPrevious { node, before };
     drop_below(object, change, true, &mut FieldPath::default(), sink);
 }
 
@@ -25,12 +25,12 @@ const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn drop_below(
     value: &mut Value,
-    change: SchemaChange<'_>,
+    change: SchemaNodeWithPrevious<'_>,
     is_object: bool,
     place: &mut FieldPath,
     sink: &mut ObjectFindingSink,
 ) {
-    let SchemaChange { node, before } = change;
+    let SchemaNodeWithPrevious { node, before } = change;
     if node.is_same || !sink.step() {
         return;
     }
@@ -72,7 +72,7 @@ fn drop_below(
                     None if !node.keeps_unknown => {
                         let nothing = SchemaNode::default();
                         let before = before.and_then(|it| it.items.as_deref());
-                        let below = SchemaChange { node: &nothing, before };
+                        let below = SchemaNodeWithPrevious { node: &nothing, before };
                         drop_below(item, below, false, place, sink);
                     }
                     None => {}

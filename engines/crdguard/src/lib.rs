@@ -2,7 +2,7 @@
 //! objects.
 //!
 //! Here: reading definitions ([`CrdDefinition`]), judging a changed definition by the live objects
-//! ([`CrdChangeJudge`]), the verdict ([`ChangeVerdict`]), and exports ([`CrdExport`]). The API server cannot judge a
+//! ([`CrdChangeJudge`]), the verdict ([`CrdChangeVerdict`]), and exports ([`CrdExport`]). The API server cannot judge a
 //! definition before it is written. The guard therefore defaults, prunes and validates each object as the API server
 //! would under the new definition. The schemas are the structural schemas of Kubernetes. Elsewhere: reading definitions
 //! and objects from a cluster, and acting on a verdict (the program).
@@ -15,30 +15,32 @@
 //!
 //! Source of the semantics: Kubernetes 1.34 `apiextensions-apiserver`, `kube-openapi`.
 
-mod change_judge;
-mod change_verdict;
-mod definition;
-mod export;
+mod crd_change_judge;
+mod crd_change_verdict;
+mod crd_definition;
+mod crd_with_objects_export;
 mod field_defaults;
 mod field_path;
 mod field_pruning;
-mod migration;
 mod object_validation;
 mod schema;
+mod storage_version_migration;
 mod validation_rules;
 mod value_format;
 
 #[cfg(test)]
 mod tests;
 
-pub use change_judge::{CrdChangeJudge, CrdGuardFacts, WebhookServicePresence};
-pub use change_verdict::{ChangeVerdict, CrdChangeFinding, CrdChangeProblem, GuardedObjectKey};
-pub use definition::{
+pub use crd_change_judge::{CrdChangeJudge, CrdGuardFacts, WebhookServicePresence};
+pub use crd_change_verdict::{
+    CrdChangeFinding, CrdChangeProblem, CrdChangeVerdict, GuardedObjectKey,
+};
+pub use crd_definition::{
     CrdConversion, CrdDefinition, CrdDefinitionError, CrdVersion, WebhookServiceReference,
 };
-pub use export::{
+pub use crd_with_objects_export::{
     CrdExport, CrdExportReader, CrdExporter, CrdImportError, ExportTooLargeError,
-    NoCompleteVersionError, RestoredObject, whole,
+    NoExportableVersionError, RestoredObject, whole,
 };
-pub use migration::{StorageVersionMove, StoredVersionMigration};
 pub use schema::CrdVersionSchema;
+pub use storage_version_migration::{StorageVersionMove, StoredVersionMigration};

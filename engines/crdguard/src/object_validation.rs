@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
+use crate::crd_change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
 use crate::schema::{SchemaListType, SchemaNode, SchemaType, SchemaValueConstraints};
-use crate::value_format::{self, TriState};
+use crate::value_format::{self, FormatMatch};
 
 /// A problem of a part of an object, or the reason why the part cannot be judged.
-type CheckFinding = (CrdChangeProblem, String);
+type ObjectValidationFinding = (CrdChangeProblem, String);
 
 /// Validates a value and everything in it.
 pub(crate) fn check(
@@ -139,7 +139,7 @@ fn own(
             "expressions in alternatives of the schema".to_owned(),
         );
     }
-    let mut all: Vec<CheckFinding> = Vec::new();
+    let mut all: Vec<ObjectValidationFinding> = Vec::new();
     let mut invalid = |text: String| all.push((CrdChangeProblem::Invalid, text));
     if let Some(text) = of_type(value, own) {
         invalid(text);
@@ -216,7 +216,7 @@ fn of_number(number: f64, own: &SchemaValueConstraints, invalid: &mut impl FnMut
     }
 }
 
-fn of_text(text: &str, own: &SchemaValueConstraints) -> Vec<CheckFinding> {
+fn of_text(text: &str, own: &SchemaValueConstraints) -> Vec<ObjectValidationFinding> {
     let mut found = Vec::new();
     let mut invalid = |text: &str| found.push((CrdChangeProblem::Invalid, text.to_owned()));
     let length = text.chars().count() as u64;
@@ -237,14 +237,14 @@ fn of_text(text: &str, own: &SchemaValueConstraints) -> Vec<CheckFinding> {
     }
     if own.of == Some(SchemaType::String) {
         match value_format::of_text(&own.format, text) {
-            TriState::Yes => {}
-            TriState::No => {
+            FormatMatch::Yes => {}
+            FormatMatch::No => {
                 found.push((
                     CrdChangeProblem::Invalid,
                     format!("has not the format {}", own.format),
                 ));
             }
-            TriState::Unknown => {
+            FormatMatch::Unknown => {
                 found.push((CrdChangeProblem::Unjudged, format!("format {}", own.format)));
             }
         }
@@ -252,7 +252,7 @@ fn of_text(text: &str, own: &SchemaValueConstraints) -> Vec<CheckFinding> {
     found
 }
 
-fn of_map(length: u64, own: &SchemaValueConstraints) -> Vec<CheckFinding> {
+fn of_map(length: u64, own: &SchemaValueConstraints) -> Vec<ObjectValidationFinding> {
     let mut found = Vec::new();
     if own.max_properties.is_some_and(|it| length > it) {
         found.push((CrdChangeProblem::Invalid, "has too many fields".to_owned()));
@@ -263,7 +263,7 @@ fn of_map(length: u64, own: &SchemaValueConstraints) -> Vec<CheckFinding> {
     found
 }
 
-fn of_list(items: &[Value], own: &SchemaValueConstraints) -> Vec<CheckFinding> {
+fn of_list(items: &[Value], own: &SchemaValueConstraints) -> Vec<ObjectValidationFinding> {
     let mut found = Vec::new();
     let length = items.len() as u64;
     if own.max_items.is_some_and(|it| length > it) {

@@ -10,7 +10,7 @@ use golang::regexp::GoRegexp;
 use golang::work_meter::StopSignal;
 use serde_json::Value;
 
-use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
+use crate::crd_change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
 use crate::validation_rules::{self, ValidationRule};
 use crate::{field_defaults, field_pruning, object_validation};
@@ -51,7 +51,7 @@ impl CrdVersionSchema {
         drop(sink.take());
         object_validation::check(&next, &self.root, &mut place, &mut sink);
         if !sink.has(CrdChangeProblem::Invalid) {
-            let change = SchemaChange { node: &self.root, before: None };
+            let change = SchemaNodeWithPrevious { node: &self.root, before: None };
             validation_rules::ask(&next, change, None, &mut place, &mut sink);
         }
         let found = sink.take();
@@ -164,12 +164,12 @@ pub(crate) struct SchemaNode {
 
 /// A part of a schema, with the same part of the old schema if that has it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SchemaChange<'s> {
+pub(crate) struct SchemaNodeWithPrevious<'s> {
     pub(crate) node: &'s SchemaNode,
     pub(crate) before: Option<&'s SchemaNode>,
 }
 
-impl SchemaChange<'_> {
+impl SchemaNodeWithPrevious<'_> {
     /// The schema of a field. `None` if the schema does not have the field.
     pub(crate) fn of_key(self, key: &str) -> Option<Self> {
         let node = self.node.of_key(key)?;

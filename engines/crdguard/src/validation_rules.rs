@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 use gocel::CelExpression;
 use serde_json::{Map, Value};
 
-use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
+use crate::crd_change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
-use crate::schema::{SchemaChange, SchemaListType, SchemaNode, SchemaType};
+use crate::schema::{SchemaListType, SchemaNode, SchemaNodeWithPrevious, SchemaType};
 
 /// How many characters of a rule a message shows.
 const MAX_RULE_CHARACTERS: usize = 120;
@@ -68,7 +68,7 @@ impl ValidationRule {
 /// Evaluates the rules of all parts that changed. `was` is the object before it was defaulted and pruned.
 pub(crate) fn ask(
     value: &Value,
-    change: SchemaChange<'_>,
+    change: SchemaNodeWithPrevious<'_>,
     was: Option<&Value>,
     place: &mut FieldPath,
     sink: &mut ObjectFindingSink,
@@ -109,7 +109,7 @@ pub(crate) fn ask(
 
 fn ask_here(
     value: &Value,
-    SchemaChange { node, before }: SchemaChange<'_>,
+    SchemaNodeWithPrevious { node, before }: SchemaNodeWithPrevious<'_>,
     was: Option<&Value>,
     place: &mut FieldPath,
     sink: &mut ObjectFindingSink,

@@ -12,14 +12,14 @@ use golang::time::{GoTime, GoTimeZone};
 
 /// The answer to whether a value has a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TriState {
+pub(crate) enum FormatMatch {
     Yes,
     No,
     /// It cannot be judged.
     Unknown,
 }
 
-impl From<bool> for TriState {
+impl From<bool> for FormatMatch {
     fn from(is: bool) -> Self {
         if is { Self::Yes } else { Self::No }
     }
@@ -63,9 +63,9 @@ pattern!(LABEL, r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
 pattern!(URI, r"^[a-z][a-z0-9+.-]*://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$");
 
 /// Whether a text has a format.
-pub(crate) fn of_text(format: &str, text: &str) -> TriState {
+pub(crate) fn of_text(format: &str, text: &str) -> FormatMatch {
     match format.replace('-', "").as_str() {
-        "" | "password" => TriState::Yes,
+        "" | "password" => FormatMatch::Yes,
         "date" => is_date(text).into(),
         "datetime" => is_moment(text).into(),
         "duration" => sure(
@@ -79,7 +79,7 @@ pub(crate) fn of_text(format: &str, text: &str) -> TriState {
         "uuid5" => UUID5.is_match(text).into(),
         "ipv4" => text.parse::<Ipv4Addr>().is_ok().into(),
         "ipv6" => match text.parse::<Ipv6Addr>() {
-            Ok(_) => TriState::Yes,
+            Ok(_) => FormatMatch::Yes,
             Err(_) => sure(false, !text.contains(':') || text.contains(' ')),
         },
         "cidr" => sure(is_network(text), !text.contains('/')),
@@ -98,7 +98,7 @@ pub(crate) fn of_text(format: &str, text: &str) -> TriState {
         "isbn" | "isbn10" | "isbn13" | "creditcard" | "ssn" | "rgbcolor" => {
             sure(false, text.is_empty())
         }
-        _ => TriState::Yes,
+        _ => FormatMatch::Yes,
     }
 }
 
@@ -145,11 +145,11 @@ pub(crate) fn of_number(format: &str, number: f64) -> bool {
     }
 }
 
-fn sure(is: bool, is_not: bool) -> TriState {
+fn sure(is: bool, is_not: bool) -> FormatMatch {
     match (is, is_not) {
-        (true, _) => TriState::Yes,
-        (false, true) => TriState::No,
-        (false, false) => TriState::Unknown,
+        (true, _) => FormatMatch::Yes,
+        (false, true) => FormatMatch::No,
+        (false, false) => FormatMatch::Unknown,
     }
 }
 
@@ -178,7 +178,7 @@ fn is_network(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use TriState::{No, Unknown, Yes};
+    use FormatMatch::{No, Unknown, Yes};
 
     #[test]
     fn formats_are_those_of_the_api_server() {

@@ -32,6 +32,12 @@ impl SubstitutionVariables {
         self.0.get(name).map(Vec::as_slice)
     }
 
+    /// The same variables, all with the same value.
+    #[must_use]
+    pub fn with_value(&self, value: &[u8]) -> Self {
+        Self(self.0.keys().map(|name| (name.clone(), value.to_vec())).collect())
+    }
+
     /// Whether there are no variables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

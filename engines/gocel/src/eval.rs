@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use crate::budget::{CelBudget, CelError};
 use crate::evaluation_plan::{
     AttributeQualifier, AttributeRoot, CelAttribute, CelComprehension, CelFunctionCall, CelLiteral,
-    CelNode,
+    CelPlanNode,
 };
 use crate::functions;
 use crate::overloads::CallDispatch;
@@ -54,7 +54,7 @@ pub(crate) struct CelEvaluation<'a> {
 impl<'a> CelEvaluation<'a> {
     /// Evaluates a plan. The run pays for it.
     pub(crate) fn run(
-        plan: &'a CelNode,
+        plan: &'a CelPlanNode,
         variables: ExpressionVariables<'a>,
         run: &mut WorkMeter,
     ) -> EvalResult<'a> {
@@ -65,43 +65,43 @@ impl<'a> CelEvaluation<'a> {
     }
 
     /// Evaluates a plan that needs no variables.
-    pub(crate) fn of_constants(plan: &'a CelNode) -> EvalResult<'a> {
+    pub(crate) fn of_constants(plan: &'a CelPlanNode) -> EvalResult<'a> {
         let budget = CelBudget::default();
         Self { variables: ExpressionVariables::None, locals: Vec::new(), budget }.eval(plan)
     }
 
-    fn eval(&mut self, node: &'a CelNode) -> EvalResult<'a> {
+    fn eval(&mut self, node: &'a CelPlanNode) -> EvalResult<'a> {
         self.budget.spend(1)?;
         match node {
-            CelNode::Literal(literal) => Ok(literal_value(literal)),
-            CelNode::Attribute(attribute) => self.attribute(attribute, false),
-            CelNode::Has(attribute) => match self.attribute(attribute, true)? {
+            CelPlanNode::Literal(literal) => Ok(literal_value(literal)),
+            CelPlanNode::Attribute(attribute) => self.attribute(attribute, false),
+            CelPlanNode::Has(attribute) => match self.attribute(attribute, true)? {
                 CelValue::Optional(found) => Ok(CelValue::Bool(found.is_some())),
                 other => Ok(other),
             },
-            CelNode::And(terms) => self.logic(terms, false),
-            CelNode::Or(terms) => self.logic(terms, true),
-            CelNode::Equal { operands, negated } => {
+            CelPlanNode::And(terms) => self.logic(terms, false),
+            CelPlanNode::Or(terms) => self.logic(terms, true),
+            CelPlanNode::Equal { operands, negated } => {
                 let one = self.eval(&operands.0);
                 let two = self.eval(&operands.1);
                 let equal = one?.equals(&two?, &mut self.budget)?;
                 Ok(CelValue::Bool(equal != *negated))
             }
-            CelNode::OrElse { operands, unwraps } => match self.eval(&operands.0)? {
+            CelPlanNode::OrElse { operands, unwraps } => match self.eval(&operands.0)? {
                 CelValue::Optional(None) => self.eval(&operands.1),
                 CelValue::Optional(Some(value)) if *unwraps => Ok((*value).clone()),
                 other => Ok(other),
             },
-            CelNode::Call(call) => self.call(call),
-            CelNode::List { elements, optional } => self.list(elements, optional),
-            CelNode::Map(entries) => self.map(entries),
-            CelNode::Fold(fold) => self.fold(fold),
-            CelNode::Append { list, value } => self.append(list, value),
+            CelPlanNode::Call(call) => self.call(call),
+            CelPlanNode::List { elements, optional } => self.list(elements, optional),
+            CelPlanNode::Map(entries) => self.map(entries),
+            CelPlanNode::Fold(fold) => self.fold(fold),
+            CelPlanNode::Append { list, value } => self.append(list, value),
         }
     }
 
     /// Evaluates `&&` or `||`. It stops at the first operand that decides. An error counts only if no operand decides.
-    fn logic(&mut self, terms: &'a [CelNode], decisive: bool) -> EvalResult<'a> {
+    fn logic(&mut self, terms: &'a [CelPlanNode], decisive: bool) -> EvalResult<'a> {
         let mut error = None;
         for term in terms {
             match self.eval(term) {
@@ -115,7 +115,7 @@ impl<'a> CelEvaluation<'a> {
         error.map_or(Ok(CelValue::Bool(!decisive)), Err)
     }
 
-    fn list(&mut self, elements: &'a [CelNode], optional: &[usize]) -> EvalResult<'a> {
+    fn list(&mut self, elements: &'a [CelPlanNode], optional: &[usize]) -> EvalResult<'a> {
         let mut values = Vec::with_capacity(elements.len());
         for (index, element) in elements.iter().enumerate() {
             let value = self.eval(element)?;
@@ -136,7 +136,7 @@ impl<'a> CelEvaluation<'a> {
         Ok(CelValue::List(CelList::made(values)))
     }
 
-    fn map(&mut self, entries: &'a [(CelNode, CelNode, bool)]) -> EvalResult<'a> {
+    fn map(&mut self, entries: &'a [(CelPlanNode, CelPlanNode, bool)]) -> EvalResult<'a> {
         let mut made: Vec<(CelValue<'a>, CelValue<'a>)> = Vec::with_capacity(entries.len());
         for (key, value, is_optional) in entries {
             let key = self.eval(key)?;
@@ -218,7 +218,7 @@ impl<'a> CelEvaluation<'a> {
         Ok(())
     }
 
-    fn append(&mut self, list: &str, value: &'a CelNode) -> EvalResult<'a> {
+    fn append(&mut self, list: &str, value: &'a CelPlanNode) -> EvalResult<'a> {
         let value = self.eval(value);
         let Some((_, held)) = self.locals.iter_mut().rev().find(|(name, _)| *name == list) else {
             return Err(CelError::NoSuchAttribute(list.to_owned()));
@@ -266,7 +266,7 @@ impl<'a> CelEvaluation<'a> {
             Vec::new()
         } else {
             let strings = qualifiers.iter().map_while(|qualifier| match &*qualifier.key {
-                CelNode::Literal(CelLiteral::String(text)) => Some(&**text),
+                CelPlanNode::Literal(CelLiteral::String(text)) => Some(&**text),
                 _ => None,
             });
             strings.collect()

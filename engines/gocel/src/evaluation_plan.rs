@@ -21,7 +21,7 @@ use crate::value::CelValue;
 
 /// A node of the plan.
 #[derive(Debug)]
-pub(crate) enum CelNode {
+pub(crate) enum CelPlanNode {
     Literal(CelLiteral),
     Attribute(CelAttribute),
     /// Whether the last field of the attribute exists (`has(…)`).
@@ -78,14 +78,14 @@ pub(crate) enum AttributeRoot {
         name: String,
         is_checked: bool,
     },
-    Value(Box<CelNode>),
-    Conditional(Box<(CelNode, CelAttribute, CelAttribute)>),
+    Value(Box<CelPlanNode>),
+    Conditional(Box<(CelPlanNode, CelAttribute, CelAttribute)>),
 }
 
 /// A field or element.
 #[derive(Debug)]
 pub(crate) struct AttributeQualifier {
-    pub(crate) key: Arc<CelNode>,
+    pub(crate) key: Arc<CelPlanNode>,
     pub(crate) optional: bool,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct CelFunctionCall {
     pub(crate) name: String,
     /// The function. `None` if no function has the name, which is an error only when it is called.
     pub(crate) function: Option<&'static CelFunction>,
-    pub(crate) args: Vec<CelNode>,
+    pub(crate) args: Vec<CelPlanNode>,
     /// The number that identifies the call in messages.
     pub(crate) id: u64,
     /// The compiled pattern of `matches`, if the pattern is a literal.
@@ -105,13 +105,13 @@ pub(crate) struct CelFunctionCall {
 /// A loop over a list or the keys of a map.
 #[derive(Debug)]
 pub(crate) struct CelComprehension {
-    pub(crate) range: CelNode,
+    pub(crate) range: CelPlanNode,
     pub(crate) element: String,
     pub(crate) accumulator: String,
-    pub(crate) start: CelNode,
-    pub(crate) condition: CelNode,
-    pub(crate) step: CelNode,
-    pub(crate) result: CelNode,
+    pub(crate) start: CelPlanNode,
+    pub(crate) condition: CelPlanNode,
+    pub(crate) step: CelPlanNode,
+    pub(crate) result: CelPlanNode,
 }
 
 /// Functions that are evaluated in advance if their argument is known.
@@ -127,7 +127,7 @@ pub(crate) fn plan(
     expr: &IdedExpr,
     is_checked: bool,
     run: &mut WorkMeter,
-) -> Result<CelNode, String> {
+) -> Result<CelPlanNode, String> {
     CelPlanner { is_checked, run: RefCell::new(run) }.plan(expr)
 }
 
@@ -157,10 +157,10 @@ impl CelPlanner<'_> {
         Ok(compiled)
     }
 
-    fn plan(&self, expr: &IdedExpr) -> Result<CelNode, String> {
+    fn plan(&self, expr: &IdedExpr) -> Result<CelPlanNode, String> {
         Ok(match &expr.expr {
-            Expr::Literal(literal) => CelNode::Literal(literal_of(literal)),
-            Expr::Ident(name) => CelNode::Attribute(CelAttribute {
+            Expr::Literal(literal) => CelPlanNode::Literal(literal_of(literal)),
+            Expr::Ident(name) => CelPlanNode::Attribute(CelAttribute {
                 root: AttributeRoot::Name {
                     name: name.strip_prefix('.').unwrap_or(name).to_owned(),
                     is_checked: self.is_checked,
@@ -174,16 +174,20 @@ impl CelPlanner<'_> {
                     && named_type(&name).is_some() =>
             {
                 let root = AttributeRoot::Name { name, is_checked: true };
-                CelNode::Attribute(CelAttribute { root, qualifiers: Vec::new() })
+                CelPlanNode::Attribute(CelAttribute { root, qualifiers: Vec::new() })
             }
             Expr::Select(select) => {
                 let mut attribute = self.attribute(&select.operand)?;
-                let key = CelNode::Literal(CelLiteral::String(select.field.as_str().into()));
+                let key = CelPlanNode::Literal(CelLiteral::String(select.field.as_str().into()));
                 attribute.qualify(&Arc::new(key), false);
-                if select.test { CelNode::Has(attribute) } else { CelNode::Attribute(attribute) }
+                if select.test {
+                    CelPlanNode::Has(attribute)
+                } else {
+                    CelPlanNode::Attribute(attribute)
+                }
             }
             Expr::Call(call) => self.call(expr.id, call)?,
-            Expr::List(list) => CelNode::List {
+            Expr::List(list) => CelPlanNode::List {
                 elements: self.plan_all(&list.elements)?,
                 optional: list.optional_indices.clone(),
             },
@@ -196,9 +200,9 @@ impl CelPlanner<'_> {
                         entries.push((key, value, entry.optional));
                     }
                 }
-                CelNode::Map(entries)
+                CelPlanNode::Map(entries)
             }
-            Expr::Comprehension(fold) => CelNode::Fold(Box::new(self.fold(fold)?)),
+            Expr::Comprehension(fold) => CelPlanNode::Fold(Box::new(self.fold(fold)?)),
             // Differs(cel-go): messages of Protocol Buffers cannot be made.
             Expr::Struct(message) => return Err(format!("unknown type: {}", message.type_name)),
             Expr::Unspecified => return Err("unsupported expr".to_owned()),
@@ -208,7 +212,7 @@ impl CelPlanner<'_> {
     fn plan_all<'e>(
         &self,
         exprs: impl IntoIterator<Item = &'e IdedExpr>,
-    ) -> Result<Vec<CelNode>, String> {
+    ) -> Result<Vec<CelPlanNode>, String> {
         exprs.into_iter().map(|expr| self.plan(expr)).collect()
     }
 
@@ -228,7 +232,7 @@ impl CelPlanner<'_> {
         })
     }
 
-    fn call(&self, id: u64, call: &CallExpr) -> Result<CelNode, String> {
+    fn call(&self, id: u64, call: &CallExpr) -> Result<CelPlanNode, String> {
         let mut name = call.func_name.clone();
         let mut target = call.target.as_deref();
         if let Some(prefix) = target.and_then(qualified_name) {
@@ -239,15 +243,15 @@ impl CelPlanner<'_> {
         }
         let mut args = self.plan_all(target.into_iter().chain(&call.args))?;
         match (name.as_str(), args.len()) {
-            ("_&&_", _) => return Ok(CelNode::And(args)),
-            ("_||_", _) => return Ok(CelNode::Or(args)),
+            ("_&&_", _) => return Ok(CelPlanNode::And(args)),
+            ("_||_", _) => return Ok(CelPlanNode::Or(args)),
             ("or" | "orValue", 2) => {
                 let unwraps = name == "orValue";
-                return Ok(CelNode::OrElse { operands: pair(&mut args)?, unwraps });
+                return Ok(CelPlanNode::OrElse { operands: pair(&mut args)?, unwraps });
             }
             ("_==_" | "_!=_", 2) => {
                 let negated = name == "_!=_";
-                return Ok(CelNode::Equal { operands: pair(&mut args)?, negated });
+                return Ok(CelPlanNode::Equal { operands: pair(&mut args)?, negated });
             }
             ("_[_]" | "_[?_]" | "_?._", 2) => {
                 let (operand, key) = *pair(&mut args)?;
@@ -256,21 +260,21 @@ impl CelPlanner<'_> {
                 }
                 let mut attribute = CelAttribute::of(operand);
                 attribute.qualify(&Arc::new(key), name != "_[_]");
-                return Ok(CelNode::Attribute(attribute));
+                return Ok(CelPlanNode::Attribute(attribute));
             }
             ("_?_:_", 3) => {
-                let [condition, yes, no] = <[CelNode; 3]>::try_from(args)
+                let [condition, yes, no] = <[CelPlanNode; 3]>::try_from(args)
                     .map_err(|_| "no such overload: _?_:_(...)".to_owned())?;
                 let branches = (condition, CelAttribute::of(yes), CelAttribute::of(no));
                 let root = AttributeRoot::Conditional(Box::new(branches));
-                return Ok(CelNode::Attribute(CelAttribute { root, qualifiers: Vec::new() }));
+                return Ok(CelPlanNode::Attribute(CelAttribute { root, qualifiers: Vec::new() }));
             }
             ("_+_", 2) => {
                 if let Some(list) = accumulator_of(&args)
-                    && let Some(CelNode::List { elements, .. }) = args.get_mut(1)
+                    && let Some(CelPlanNode::List { elements, .. }) = args.get_mut(1)
                     && let Some(value) = elements.pop()
                 {
-                    return Ok(CelNode::Append { list, value: Box::new(value) });
+                    return Ok(CelPlanNode::Append { list, value: Box::new(value) });
                 }
             }
             _ => {}
@@ -280,12 +284,12 @@ impl CelPlanner<'_> {
             return Err(format!("no such overload: {name}{form}"));
         }
         let pattern = match (name.as_str(), args.get(1)) {
-            ("matches", Some(CelNode::Literal(CelLiteral::String(pattern)))) => {
+            ("matches", Some(CelPlanNode::Literal(CelLiteral::String(pattern)))) => {
                 Some(self.pattern(pattern)?)
             }
             _ => None,
         };
-        let node = CelNode::Call(CelFunctionCall { name, function, args, id, pattern });
+        let node = CelPlanNode::Call(CelFunctionCall { name, function, args, id, pattern });
         if is_constant(&node) {
             CelEvaluation::of_constants(&node).map_err(|fault| fault.to_string())?;
         }
@@ -294,16 +298,16 @@ impl CelPlanner<'_> {
 }
 
 /// Whether a value is known without evaluation. Not all such values are recognized.
-fn is_constant(node: &CelNode) -> bool {
+fn is_constant(node: &CelPlanNode) -> bool {
     match node {
-        CelNode::Literal(_) => true,
-        CelNode::List { elements, optional } => {
+        CelPlanNode::Literal(_) => true,
+        CelPlanNode::List { elements, optional } => {
             optional.is_empty() && elements.iter().all(is_constant)
         }
-        CelNode::Map(entries) => entries.iter().all(|(key, value, is_optional)| {
+        CelPlanNode::Map(entries) => entries.iter().all(|(key, value, is_optional)| {
             !is_optional && is_constant(key) && is_constant(value)
         }),
-        CelNode::Call(call) => {
+        CelPlanNode::Call(call) => {
             CONVERSIONS.contains(&call.name.as_str())
                 && call.args.len() == 1
                 && call.args.iter().all(is_constant)
@@ -313,7 +317,7 @@ fn is_constant(node: &CelNode) -> bool {
 }
 
 /// Refuses a key that no map can have.
-fn check_key(key: &CelNode) -> Result<(), String> {
+fn check_key(key: &CelPlanNode) -> Result<(), String> {
     let value = CelEvaluation::of_constants(key).map_err(|fault| fault.to_string())?;
     match value {
         CelValue::Bool(_)
@@ -326,15 +330,15 @@ fn check_key(key: &CelNode) -> Result<(), String> {
 }
 
 /// The list that a loop builds, if a sum appends one element to it.
-fn accumulator_of(args: &[CelNode]) -> Option<Arc<str>> {
+fn accumulator_of(args: &[CelPlanNode]) -> Option<Arc<str>> {
     let [
-        CelNode::Attribute(CelAttribute { root: AttributeRoot::Name { name, .. }, qualifiers }),
+        CelPlanNode::Attribute(CelAttribute { root: AttributeRoot::Name { name, .. }, qualifiers }),
         added,
     ] = args
     else {
         return None;
     };
-    let CelNode::List { elements, optional } = added else { return None };
+    let CelPlanNode::List { elements, optional } = added else { return None };
     // Only the loop's own variables begin with `@`.
     let fits = name.starts_with('@')
         && qualifiers.is_empty()
@@ -343,7 +347,7 @@ fn accumulator_of(args: &[CelNode]) -> Option<Arc<str>> {
     fits.then(|| name.as_str().into())
 }
 
-fn pair(args: &mut Vec<CelNode>) -> Result<Box<(CelNode, CelNode)>, String> {
+fn pair(args: &mut Vec<CelPlanNode>) -> Result<Box<(CelPlanNode, CelPlanNode)>, String> {
     match (args.pop(), args.pop()) {
         (Some(second), Some(first)) => Ok(Box::new((first, second))),
         _ => Err("no such overload".to_owned()),
@@ -393,15 +397,15 @@ fn literal_of(literal: &LiteralValue) -> CelLiteral {
 }
 
 impl CelAttribute {
-    fn of(node: CelNode) -> Self {
+    fn of(node: CelPlanNode) -> Self {
         match node {
-            CelNode::Attribute(attribute) => attribute,
+            CelPlanNode::Attribute(attribute) => attribute,
             other => Self { root: AttributeRoot::Value(Box::new(other)), qualifiers: Vec::new() },
         }
     }
 
     /// Adds a field or element to the attribute. For a condition, it is added to both branches.
-    fn qualify(&mut self, key: &Arc<CelNode>, optional: bool) {
+    fn qualify(&mut self, key: &Arc<CelPlanNode>, optional: bool) {
         if let AttributeRoot::Conditional(branches) = &mut self.root {
             branches.1.qualify(key, optional);
             branches.2.qualify(key, optional);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::budget::EVALUATION;
 use crate::eval::{CelEvaluation, ExpressionVariables};
-use crate::evaluation_plan::{self, CelNode};
+use crate::evaluation_plan::{self, CelPlanNode};
 use crate::expression_types::CelType;
 use crate::parse;
 use crate::syntax_depth::MAX_DEPTH;
@@ -77,7 +77,7 @@ pub const REQUIRED_STACK_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct CelExpression {
     text: String,
-    plan: CelNode,
+    plan: CelPlanNode,
 }
 
 impl CelExpression {

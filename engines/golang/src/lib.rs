@@ -9,6 +9,7 @@
 
 pub mod fmt;
 pub mod glob;
+pub mod highest_version_selection;
 pub mod json;
 pub mod path;
 pub mod regexp;
@@ -18,7 +19,6 @@ pub mod time;
 pub mod unicode;
 pub mod url;
 pub mod value;
-pub mod version_choice;
 pub mod work_meter;
 
 pub use value::GoRuntimeValue;

@@ -1,7 +1,7 @@
 //! Regular expressions as Go's `regexp` reads them (the RE2 dialect), run by the `regex` crate.
 //!
 //! Here: matching, and the messages of errors. Below: translating a pattern into the crate's dialect (`parse.rs`,
-//! `class.rs`), and replacing matches (`replace.rs`). Both implementations find the leftmost match, and at that
+//! `character_class.rs`), and replacing matches (`replace.rs`). Both implementations find the leftmost match, and at that
 //! position the one that Perl would find. Neither backtracks, so the time grows with the length of the pattern times
 //! that of the text.
 //!
@@ -18,7 +18,7 @@
 //! # Ok::<(), golang::regexp::Error>(())
 //! ```
 
-mod class;
+mod character_class;
 mod parse;
 mod replace;
 
@@ -54,7 +54,7 @@ pub const MAX_NESTING: usize = 250;
 
 /// What is wrong with a pattern, or which limit it exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum RegexpError {
+pub enum RegexpErrorReason {
     /// A class is invalid, such as `[z-a]`, `[[:word` or `\p{Unknown}`.
     #[error("invalid character class range")]
     ClassRange,
@@ -103,7 +103,7 @@ pub enum Error {
     #[error("error parsing regexp: {fault}: `{at}`")]
     Pattern {
         /// What is wrong with it.
-        fault: RegexpError,
+        fault: RegexpErrorReason,
         /// The part of the pattern that is wrong.
         at: String,
     },
@@ -113,7 +113,7 @@ pub enum Error {
 }
 
 impl Error {
-    fn pattern(fault: RegexpError, at: &str) -> Self {
+    fn pattern(fault: RegexpErrorReason, at: &str) -> Self {
         Self::Pattern { fault, at: at.to_owned() }
     }
 
@@ -148,7 +148,7 @@ impl GoRegexp {
     /// Go refuses the pattern, or it exceeds one of the limits.
     pub fn new(pattern: &str) -> Result<Self, Error> {
         if pattern.len() > MAX_PATTERN {
-            return Err(Error::pattern(RegexpError::TooLarge, pattern));
+            return Err(Error::pattern(RegexpErrorReason::TooLarge, pattern));
         }
         let parse::TranslatedPattern { regex, names } = parse::parse(pattern)?;
         let build = |size| {
@@ -159,7 +159,7 @@ impl GoRegexp {
         let fitting =
             PATTERN_SIZE_LIMITS_BYTES.into_iter().find_map(|size| Some((build(size).ok()?, size)));
         let (regex, size) =
-            fitting.ok_or_else(|| Error::pattern(RegexpError::TooLarge, pattern))?;
+            fitting.ok_or_else(|| Error::pattern(RegexpErrorReason::TooLarge, pattern))?;
         Ok(Self {
             pattern: pattern.to_owned(),
             regex,

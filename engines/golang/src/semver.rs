@@ -1,7 +1,7 @@
 //! Versions and version ranges of Masterminds/semver v3, which Flux and Helm use.
 //!
 //! Here: the limits on length. Below: [`SemverVersion`] (reading, precedence), [`VersionConstraint`] (ranges), and
-//! versions as templates see them (`semver/object.rs`). Elsewhere: the available versions (the sources of tags, charts
+//! versions as templates see them (`semver/template_object.rs`). Elsewhere: the available versions (the sources of tags, charts
 //! and images).
 //!
 //! ```
@@ -14,7 +14,7 @@
 //! ```
 
 mod constraint;
-mod object;
+mod template_object;
 mod version;
 
 pub use constraint::{VersionConstraint, VersionConstraintError};

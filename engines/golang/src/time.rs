@@ -2,7 +2,7 @@
 //!
 //! Here: a time. Below: durations (`duration.rs`), the calendar (`calendar.rs`), zones (`zone.rs`), layouts
 //! (`layout.rs`), writing (`format.rs`) and reading (`parse.rs`) times by a layout, and times as templates see them
-//! (`object.rs`). Elsewhere: the current time, which the caller passes.
+//! (`template_object.rs`). Elsewhere: the current time, which the caller passes.
 //!
 //! ```
 //! use golang::time::{RFC3339, GoTime, GoTimeZone};
@@ -17,8 +17,8 @@ mod calendar;
 mod duration;
 mod format;
 mod layout;
-mod object;
 mod parse;
+mod template_object;
 mod zone;
 
 use std::cmp::Ordering;

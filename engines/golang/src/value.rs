@@ -10,19 +10,19 @@
 
 mod deep_equal;
 mod go_object;
+mod go_string;
 mod json;
 mod reflect_kind;
 mod slice_and_map;
-mod text;
 
 use std::sync::Arc;
 
 pub use go_object::{
     FunctionBody, FunctionCallError, FunctionSignature, GoFunction, GoObject, pointee,
 };
+pub use go_string::GoString;
 pub use reflect_kind::{GoType, IntegerKind, ReflectKind, SizedInteger};
 pub use slice_and_map::{GoMap, GoSlice};
-pub use text::GoString;
 
 /// A value of a Go program.
 #[derive(Debug, Clone, Default)]

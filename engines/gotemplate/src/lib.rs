@@ -8,9 +8,9 @@
 //! of Kubernetes.
 
 mod builtin;
+mod caller_functions;
 mod error;
 mod exec;
-mod function;
 mod limits;
 mod parse;
 mod reflect_value;
@@ -18,10 +18,10 @@ mod template_set;
 #[cfg(test)]
 mod tests;
 
+pub use caller_functions::{FunctionCallContext, TemplateFunctions};
 pub use error::{
     TemplateExecError, TemplateFunctionError, TemplateLimitError, TemplateLocation,
     TemplateParseError,
 };
-pub use function::{FunctionCallContext, TemplateFunctions};
 pub use limits::{REQUIRED_STACK_BYTES, TemplateBudget, TemplateLimits};
 pub use template_set::{MissingKeyPolicy, ParsedTemplate, Template, TemplateSet};

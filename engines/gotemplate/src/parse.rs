@@ -17,8 +17,8 @@ pub(crate) use node::{
 };
 pub(crate) use number::TemplateNumber;
 
+use crate::caller_functions::TemplateFunctions;
 use crate::error::TemplateParseError;
-use crate::function::TemplateFunctions;
 
 /// The settings for parsing a text.
 pub(crate) struct ParseSettings<'a> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use golang::GoRuntimeValue;
 
+use crate::caller_functions::TemplateFunctions;
 use crate::error::{TemplateFunctionError, TemplateParseError};
 use crate::exec;
-use crate::function::TemplateFunctions;
 use crate::limits::{TemplateBudget, TemplateLimits};
 use crate::parse::{self, ParseSettings, TemplateTree};
 

@@ -38,11 +38,11 @@
 //!
 //! Elsewhere: reading YAML (the crate's root), writing nodes with their comments ([`crate::v3`]).
 
+mod emittable_value;
 mod json_round_trip;
+pub(crate) mod key_order;
 mod number;
-pub(crate) mod order;
-pub(crate) mod scalar;
-mod view;
+pub(crate) mod scalar_style;
 pub(crate) mod writer;
 
 use std::borrow::Cow;
@@ -53,9 +53,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::YamlDialect;
+pub use emittable_value::{EmittableValue, EmittableView};
 use json_round_trip::JsonRereadError;
-use scalar::ScalarAnalysis;
-pub use view::{EmittableValue, EmittableView};
+use scalar_style::ScalarAnalysis;
 use writer::{INDENT_COLUMNS, LineFolding, YamlWriter};
 
 /// How many bytes the written text may have.
@@ -95,7 +95,8 @@ pub fn emit(value: &Value) -> Result<String, YamlEmitError> {
 /// As for [`emit`], and if the value cannot be written.
 pub fn emit_value<T: EmittableValue>(value: &T, limit: usize) -> Result<String, YamlEmitError> {
     let limit = limit.min(MAX_OUTPUT);
-    let (text, is_suspicious) = write(value, EmitRoute::Reread, limit).map_err(YamlEmitError)?;
+    let (text, is_suspicious) =
+        write(value, EmitInputForm::Reread, limit).map_err(YamlEmitError)?;
     if is_suspicious {
         json_round_trip::check(value).map_err(YamlEmitError)?;
     }
@@ -112,12 +113,12 @@ pub fn emit_value<T: EmittableValue>(value: &T, limit: usize) -> Result<String, 
 /// # Errors
 /// The text would be longer than 256 MiB.
 pub fn emit_in_byte_order(value: &Value) -> Result<String, YamlEmitError> {
-    write(&value, EmitRoute::ByteOrder, MAX_OUTPUT).map(|(text, _)| text).map_err(YamlEmitError)
+    write(&value, EmitInputForm::ByteOrder, MAX_OUTPUT).map(|(text, _)| text).map_err(YamlEmitError)
 }
 
 /// The form in which the writer gets a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EmitRoute {
+enum EmitInputForm {
     /// The value as Go reads it back from JSON.
     Reread,
     /// The value itself, with sorted keys.
@@ -127,7 +128,7 @@ enum EmitRoute {
 /// Writes the text. It also returns whether Go might refuse to read the value's JSON.
 fn write<T: EmittableValue>(
     value: &T,
-    way: EmitRoute,
+    way: EmitInputForm,
     limit: usize,
 ) -> Result<(String, bool), JsonRereadError> {
     let mut emitter =
@@ -161,7 +162,7 @@ fn write<T: EmittableValue>(
 /// The state of writing a value.
 struct YamlEmitter<T: EmittableValue> {
     writer: YamlWriter,
-    way: EmitRoute,
+    way: EmitInputForm,
     open: Vec<OpenCollectionBlock<T>>,
     is_suspicious: bool,
 }
@@ -246,8 +247,8 @@ impl<T: EmittableValue> YamlEmitter<T> {
             }
             EmittableView::Map(mut entries) | EmittableView::Fields(mut entries) => {
                 match self.way {
-                    EmitRoute::Reread => entries = order::sorted(YamlDialect::V2, entries),
-                    EmitRoute::ByteOrder => {
+                    EmitInputForm::Reread => entries = key_order::sorted(YamlDialect::V2, entries),
+                    EmitInputForm::ByteOrder => {
                         entries.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
                     }
                 }
@@ -262,8 +263,8 @@ impl<T: EmittableValue> YamlEmitter<T> {
     fn string(&mut self, text: &str, inside: usize) {
         self.is_suspicious |= json_round_trip::is_suspicious(text);
         let text = match self.way {
-            EmitRoute::Reread => json_round_trip::folded(text),
-            EmitRoute::ByteOrder => Cow::Borrowed(text),
+            EmitInputForm::Reread => json_round_trip::folded(text),
+            EmitInputForm::ByteOrder => Cow::Borrowed(text),
         };
         let style = ScalarAnalysis::of(&text).style(&text);
         // Unlike a block, a scalar is indented at the root too.

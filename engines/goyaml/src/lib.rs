@@ -6,38 +6,38 @@
 //!
 //! Reading turns bytes into characters (`reader`), tokens (`scanner`), events (`parser`), nodes (`node`), Go values
 //! (`decode`, `scalar_resolve`) and JSON (`json`). No function recurses over its input, and [`YamlLimits`] bound it.
-//! [`YamlDocumentWalk`] reads a large document piece by piece. Writing is in [`emit`](mod@emit). Version 3, whose nodes
+//! [`IncrementalYamlReader`] reads a large document piece by piece. Writing is in [`emit`](mod@emit). Version 3, whose nodes
 //! are read, changed and written with their comments, is in [`v3`]. It shares all steps up to the parser.
 //!
 //! This crate does not know what a value means in a Kubernetes object.
 
 mod decode;
 mod decode_target;
-mod document_walk;
-mod documents;
+mod document_stream_split;
 pub mod emit;
 mod error;
 mod event;
 mod go_format;
+mod incremental_reader;
 mod json;
 mod limits;
 mod node;
 mod parser;
-mod plain_document;
 mod reader;
 mod scalar_resolve;
 mod scanner;
+mod simple_document_fast_path;
 mod token;
 pub mod v3;
 mod value;
 
 pub use decode_target::{DecodeTarget, is_field};
-pub use document_walk::YamlDocumentWalk;
-pub use documents::{YamlDocument, documents};
+pub use document_stream_split::{YamlDocument, documents};
 pub use emit::{EmittableValue, EmittableView, YamlEmitError, emit, emit_value};
 pub use error::Error;
+pub use incremental_reader::IncrementalYamlReader;
 pub use limits::YamlLimits;
-pub use plain_document::ValueBuilder;
+pub use simple_document_fast_path::ValueBuilder;
 
 use limits::YamlBudget;
 use serde_json::Value;
@@ -60,15 +60,19 @@ pub enum YamlDialect {
 /// last value counts. The value equals the parsed JSON text of Go, so `1.0` is the integer 1. [`YamlLimits::default`]
 /// applies.
 pub fn to_json(input: &[u8]) -> Result<Value, Error> {
-    to_value::<plain_document::JsonBuilder>(input)
+    to_value::<simple_document_fast_path::JsonBuilder>(input)
 }
 
 /// Like [`to_json`], with these limits.
 pub fn to_json_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error> {
-    let plain = if limits.nodes < plain_document::MAX_VALUES || limits.bytes < input.len() {
+    let plain = if limits.nodes < simple_document_fast_path::MAX_VALUES
+        || limits.bytes < input.len()
+    {
         None
     } else {
-        plain_document::read::<plain_document::JsonBuilder>(input, |_, _| true)
+        simple_document_fast_path::read::<simple_document_fast_path::JsonBuilder>(input, |_, _| {
+            true
+        })
     };
     match plain {
         Some(value) => Ok(value),
@@ -83,7 +87,7 @@ pub fn to_json_strict_within(input: &[u8], limits: &YamlLimits) -> Result<Value,
 
 /// Like [`to_json`], but the result has the value type of another library, which `M` builds.
 pub fn to_value<M: ValueBuilder>(input: &[u8]) -> Result<M::Value, Error> {
-    match plain_document::read::<M>(input, |_, _| true) {
+    match simple_document_fast_path::read::<M>(input, |_, _| true) {
         Some(value) => Ok(value),
         None => first_document(input, false, &DecodeTarget::Any).map(M::json),
     }
@@ -95,7 +99,7 @@ pub fn to_value<M: ValueBuilder>(input: &[u8]) -> Result<M::Value, Error> {
 /// needed. Other entries may be missing from the value, with everything in them. An error in any entry is still an
 /// error.
 pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<Value, Error> {
-    match plain_document::read::<plain_document::JsonBuilder>(input, wants) {
+    match simple_document_fast_path::read::<simple_document_fast_path::JsonBuilder>(input, wants) {
         Some(value) => Ok(value),
         None => first_document(input, false, &DecodeTarget::Any),
     }

@@ -20,11 +20,11 @@
 //! # A tour
 //! The scanner and the parser are those of the crate's root; for this version they also give each
 //! event its comments.
-//! 1. `compose` makes nodes of events, a document at a time ([`NodeDocuments`], [`parse`]).
+//! 1. `compose` makes nodes of events, a document at a time ([`YamlNodeDocumentReader`], [`parse`]).
 //! 2. [`YamlNode`] is the tree that is read and changed; `content` holds children so that no depth
 //!    costs stack, `notes` what few nodes have, and `tag` says what a node means.
 //! 3. `decode` gives the JSON of a node ([`to_json`]).
-//! 4. [`emit()`] walks a tree; `emit/state.rs` puts comments, indicators and indentation where Go
+//! 4. [`emit()`] walks a tree; `emit/node_emitter.rs` puts comments, indicators and indentation where Go
 //!    puts them, and `emit/writer.rs` writes scalars.
 //! 5. `encode` makes the nodes that Go writes for a value ([`encode()`]).
 //! 6. `scalar_positions` finds where in the text each scalar stands, for callers that replace a few
@@ -34,24 +34,24 @@
 //! This module does not know what a key means in kustomize or Kubernetes.
 
 mod compose;
-mod content;
 mod decode;
 mod emit;
 mod encode;
 mod node;
 mod node_anchor_and_comments;
-mod round_trip;
-mod scalar;
+mod node_children;
+mod round_trip_stable_nodes;
 mod scalar_positions;
+mod scalar_value;
 mod tag;
 
-pub use compose::{NodeDocuments, parse};
-pub use content::NodeContent;
+pub use compose::{YamlNodeDocumentReader, parse};
 pub use decode::{check, to_json};
 pub use emit::{NodeEmitError, YamlLayout, emit, emit_documents, emit_each};
 pub use encode::{encode, encoded_node};
 pub use node::{YamlNode, YamlNodeKind, YamlNodeStyle};
 pub use node_anchor_and_comments::{AnchorOrCommentKind, NodeAnchorAndComments};
-pub use round_trip::is_stable;
-pub use scalar::{DecodedScalar, scalar};
+pub use node_children::YamlNodeChildren;
+pub use round_trip_stable_nodes::is_stable;
 pub use scalar_positions::{ScalarPosition, scalar_places};
+pub use scalar_value::{DecodedScalar, scalar};

@@ -5,8 +5,8 @@
 
 use goyaml::YamlLimits;
 use goyaml::v3::{
-    AnchorOrCommentKind, NodeDocuments, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, emit,
-    emit_documents, parse, to_json,
+    AnchorOrCommentKind, YamlLayout, YamlNode, YamlNodeDocumentReader, YamlNodeKind, YamlNodeStyle,
+    emit, emit_documents, parse, to_json,
 };
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn what_is_read_can_be_written_and_converted(pieces in prop::collection::vec(piece(), 0..40)) {
         let input = pieces.concat();
-        for document in NodeDocuments::new(input.as_bytes(), &YamlLimits::default()).unwrap() {
+        for document in YamlNodeDocumentReader::new(input.as_bytes(), &YamlLimits::default()).unwrap() {
             let Ok(document) = document else { break };
             prop_assert!(emit(&document, &LAYOUT).is_ok());
             prop_assert!(emit(&document, &YamlLayout::default()).is_ok());
@@ -117,7 +117,7 @@ fn a_document_has_the_comment_above_an_empty_line() {
 #[test]
 fn documents_before_an_error_are_given() {
     let mut documents =
-        NodeDocuments::new(b"a: 1\n---\n]\n---\nb\n", &YamlLimits::default()).unwrap();
+        YamlNodeDocumentReader::new(b"a: 1\n---\n]\n---\nb\n", &YamlLimits::default()).unwrap();
     assert_eq!(documents.next().unwrap().unwrap().kind, YamlNodeKind::Document);
     let error = documents.next().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "yaml: line 2: did not find expected node content");

@@ -8,7 +8,7 @@ use super::GraphEdge;
 
 /// The bends of one edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct EdgeWay {
+pub(super) struct EdgeBends {
     pub(super) edge: GraphEdge,
     /// The places of the bends, from left to right.
     pub(super) bends: Vec<usize>,
@@ -25,7 +25,7 @@ pub(super) struct Columns {
     before: Vec<Vec<usize>>,
     /// For each place, the places in the column to its right to which a line leads.
     behind: Vec<Vec<usize>>,
-    ways: Vec<EdgeWay>,
+    ways: Vec<EdgeBends>,
 }
 
 impl Columns {
@@ -70,7 +70,7 @@ impl Columns {
                 push(&mut self.before, *next, *one);
             }
         }
-        self.ways.push(EdgeWay { edge, bends });
+        self.ways.push(EdgeBends { edge, bends });
     }
 
     /// The first order: depth first, and each place below those that were reached before. In a tree, no lines cross
@@ -121,7 +121,7 @@ impl Columns {
         self.behind.get(place).map(Vec::as_slice).unwrap_or_default()
     }
 
-    pub(super) fn ways(&self) -> &[EdgeWay] {
+    pub(super) fn ways(&self) -> &[EdgeBends] {
         &self.ways
     }
 }

@@ -2,12 +2,12 @@
 //! right.
 //!
 //! The layout is Sugiyama's, in four steps: a column for each node (`columns.rs`), the order within each column by
-//! medians (`order.rs`), the heights (`heights.rs`), and the points of the edges. The same graph always has the same
+//! medians (`order_in_column.rs`), the heights (`vertical_positions.rs`), and the points of the edges. The same graph always has the same
 //! layout. In a tree, no edges cross. Elsewhere: the meaning of the nodes, and drawing them (`windlass-web`).
 
 mod columns;
-mod heights;
-mod order;
+mod order_in_column;
+mod vertical_positions;
 
 use self::columns::Columns;
 
@@ -108,8 +108,8 @@ pub fn layout(
         return Err(GraphLayoutError::UnknownNode(unknown));
     }
     let mut columns = Columns::of(nodes, edges, MAX_BENDS);
-    order::sort(&mut columns);
-    let tops = heights::tops(&columns, spacing);
+    order_in_column::sort(&mut columns);
+    let tops = vertical_positions::tops(&columns, spacing);
     Ok(drawn(nodes, &columns, &tops, spacing))
 }
 

@@ -12,7 +12,7 @@
 mod field_path;
 mod reason_text;
 mod rule_file;
-mod status_test;
+mod status_predicate;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 use objects::Object;
 
 use rule_file::{RuleFile, RuleFileError};
-use status_test::StatusTest;
+use status_predicate::StatusPredicate;
 
 /// The health of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +91,7 @@ struct HealthRule {
     /// As in [`Health`].
     is_final: bool,
     /// The tests. The last rule of a kind has none, so that it holds for all remaining objects.
-    tests: Vec<StatusTest>,
+    tests: Vec<StatusPredicate>,
 }
 
 /// The rules of a kind, in the order in which they are tried. Kinds of one project may share them.
@@ -99,13 +99,13 @@ type HealthRules = Arc<[HealthRule]>;
 
 /// The rules of an API group.
 #[derive(Debug, Default)]
-struct GroupRules {
+struct ApiGroupHealthRules {
     kinds: BTreeMap<String, HealthRules>,
     /// The rules for kinds of the group that have no rules of their own.
     other_kinds: Option<HealthRules>,
 }
 
-impl GroupRules {
+impl ApiGroupHealthRules {
     fn of(&self, kind: &str) -> Option<&HealthRules> {
         self.kinds.get(kind).or(self.other_kinds.as_ref())
     }
@@ -114,9 +114,9 @@ impl GroupRules {
 /// Rules for the health of kinds.
 #[derive(Debug, Default)]
 pub struct HealthLibrary {
-    groups: BTreeMap<String, GroupRules>,
+    groups: BTreeMap<String, ApiGroupHealthRules>,
     /// The rules of groups that end in a dot and this suffix. The longest suffix counts.
-    group_suffixes: BTreeMap<String, GroupRules>,
+    group_suffixes: BTreeMap<String, ApiGroupHealthRules>,
 }
 
 /// The rule files of the built-in library.

@@ -3,7 +3,7 @@
 use objects::Object;
 use serde_json::Value;
 
-use crate::status_test::{StatusTest, scalar_text};
+use crate::status_predicate::{StatusPredicate, scalar_text};
 use crate::{HealthRule, HealthState};
 
 /// The longest reason, in characters.
@@ -38,7 +38,7 @@ fn without_test(state: HealthState) -> &'static str {
 }
 
 /// The message of the condition that a test is about, or else the tested value.
-fn of_value(test: &StatusTest, object: &Object) -> Option<String> {
+fn of_value(test: &StatusPredicate, object: &Object) -> Option<String> {
     let path = test.subject()?;
     if let Some(kind) = path.condition() {
         return of_condition(object, kind);

@@ -15,7 +15,7 @@
 
 use serde_json::Value;
 
-use crate::status_test::StatusTest;
+use crate::status_predicate::StatusPredicate;
 use crate::{HealthRule, HealthRules, HealthState};
 
 /// The word in rules for a Degraded state that is final.
@@ -89,11 +89,12 @@ fn parse_rule(rule: &Value) -> Option<HealthRule> {
     if fields.next().is_some() {
         return None;
     }
-    let tests: Option<Vec<_>> = tests.as_str()?.split(" and ").map(StatusTest::parse).collect();
+    let tests: Option<Vec<_>> =
+        tests.as_str()?.split(" and ").map(StatusPredicate::parse).collect();
     named_rule(name, tests?)
 }
 
-fn named_rule(name: &str, tests: Vec<StatusTest>) -> Option<HealthRule> {
+fn named_rule(name: &str, tests: Vec<StatusPredicate>) -> Option<HealthRule> {
     let is_final = name == FINAL_FAILURE;
     let state = if is_final { HealthState::Degraded } else { HealthState::parse(name)? };
     Some(HealthRule { state, is_final, tests })

@@ -9,9 +9,9 @@ mod content_type;
 pub mod crds;
 mod decode;
 pub mod files;
+mod go_path_and_quote;
 pub mod load;
-mod name;
-mod size;
+mod memory_size;
 #[cfg(test)]
 mod tests;
 pub mod validate;
@@ -28,8 +28,8 @@ pub use crds::{ChartCrdFile, crds};
 pub use decode::{ChartDecodeError, ValuesFileError, values as read_values};
 pub(crate) use decode::{ChartMetadataDraft, METADATA, documents, shape_of};
 pub use files::ChartFiles;
+pub(crate) use go_path_and_quote::{base, extension, quoted};
 pub use load::{ChartLoadError, ChartLoadResult};
-pub(crate) use name::{base, extension, quoted};
 pub use validate::{ChartValidationError, InvalidChartMetadata};
 
 /// A chart with its sub-charts. A clone shares the content of the files.

@@ -1,12 +1,12 @@
 //! The messages of `helm lint` about a chart: its metadata, values, templates, dependencies and CRDs.
 //!
 //! Here: the steps and their order. Below: `Chart.yaml` (`lint/metadata.rs`), rendered manifests (`lint/manifests.rs`),
-//! names of objects (`lint/names.rs`), and deprecated APIs of Kubernetes (`lint/deprecated.rs`).
+//! names of objects (`lint/object_names.rs`), and deprecated APIs of Kubernetes (`lint/deprecated.rs`).
 
 mod deprecated;
 mod manifests;
 mod metadata;
-mod names;
+mod object_names;
 #[cfg(test)]
 mod tests;
 

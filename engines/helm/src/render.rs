@@ -9,10 +9,10 @@
 //! (`crate::manifests`).
 
 mod capabilities;
+mod chart_metadata;
+mod common_values;
 mod error_trace;
 mod functions;
-mod metadata;
-mod named_map;
 mod parallel_files;
 mod render_function_context;
 mod scope;
@@ -37,7 +37,7 @@ use crate::chart::Chart;
 use crate::parallel_work;
 use crate::render_environment::RenderEnvironment;
 use crate::warning::HelmWarning;
-pub use error_trace::TemplateTrailStep;
+pub use error_trace::TemplateErrorTraceEntry;
 pub use functions::functions;
 pub use gotemplate::REQUIRED_STACK_BYTES;
 use render_function_context::RenderFunctionContext;
@@ -84,7 +84,7 @@ pub enum Error {
         /// What is wrong with the file.
         error: TemplateParseError,
         /// The position of the error.
-        trail: Vec<TemplateTrailStep>,
+        trail: Vec<TemplateErrorTraceEntry>,
     },
     /// A template failed.
     #[error("{}", template_error::of_failure(.file, .failure))]
@@ -94,7 +94,7 @@ pub enum Error {
         /// What went wrong.
         failure: TemplateFunctionError,
         /// The templates that led to the error, the outermost first.
-        trail: Vec<TemplateTrailStep>,
+        trail: Vec<TemplateErrorTraceEntry>,
     },
     /// All templates of the chart together are larger than [`MAX_CODE`].
     #[error(
@@ -263,7 +263,7 @@ impl ChartTemplates {
 
 impl Error {
     /// The templates that led to the error, the outermost first.
-    pub fn trail(&self) -> &[TemplateTrailStep] {
+    pub fn trail(&self) -> &[TemplateErrorTraceEntry] {
         match self {
             Self::Parse { trail, .. } | Self::Exec { trail, .. } => trail,
             Self::TooMuchCode | Self::Fault(_) => &[],

@@ -7,11 +7,11 @@
 mod coalesce;
 mod dependencies;
 mod json;
-mod references;
 mod table;
 #[cfg(test)]
 mod tests;
 mod value_origin;
+mod values_from;
 
 use golang::work_meter::StopSignal;
 
@@ -20,14 +20,14 @@ pub use coalesce::{CoalescedValues, coalesce, merge};
 pub use dependencies::process_dependencies;
 pub(crate) use dependencies::process_dependencies_until;
 pub use json::{NotJsonError, to_json};
-pub use references::{
-    ReferencedData, UnresolvedValuesReference, ValuesReference, ValuesReferenceError,
-    ValuesReferenceLookup, ValuesReferenceProblem, ValuesReferenceReader, compose, digest, read,
-    yaml,
-};
 pub(crate) use table::empty;
 pub use table::over;
 pub use value_origin::{ValuesLayer, ValuesLeaf, layers, provenance};
+pub use values_from::{
+    UnresolvedValuesReference, ValuesReference, ValuesReferenceData, ValuesReferenceError,
+    ValuesReferenceLookup, ValuesReferenceProblem, ValuesReferenceReader, compose, digest, read,
+    yaml,
+};
 
 /// How deep values may be nested. Differs(helm): only its stack limits the depth.
 pub const MAX_DEPTH: usize = 256;

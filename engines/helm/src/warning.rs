@@ -35,13 +35,13 @@ impl WarningLevel {
 pub struct HelmWarning {
     /// The log level of the warning.
     pub level: WarningLevel,
-    message: SecretText,
-    attributes: Vec<(&'static str, SecretText)>,
+    message: WarningTextWithSecrets,
+    attributes: Vec<(&'static str, WarningTextWithSecrets)>,
 }
 
 /// A text of which parts may be secret.
 #[derive(Clone, PartialEq, Eq)]
-struct SecretText {
+struct WarningTextWithSecrets {
     whole: String,
     /// The text with its values replaced. `None` if it has no values.
     without: Option<String>,
@@ -50,13 +50,13 @@ struct SecretText {
 /// The text that replaces a value.
 const HIDDEN: &str = "****";
 
-impl SecretText {
+impl WarningTextWithSecrets {
     fn shown(&self) -> &str {
         self.without.as_deref().unwrap_or(&self.whole)
     }
 }
 
-impl fmt::Debug for SecretText {
+impl fmt::Debug for WarningTextWithSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shown().fmt(f)
     }
@@ -65,13 +65,13 @@ impl fmt::Debug for SecretText {
 impl HelmWarning {
     /// A warning without attributes and values.
     pub fn new(level: WarningLevel, message: impl Into<String>) -> Self {
-        let message = SecretText { whole: message.into(), without: None };
+        let message = WarningTextWithSecrets { whole: message.into(), without: None };
         Self { level, message, attributes: Vec::new() }
     }
 
     /// A warning that shows a value between the two parts of its text.
     pub fn about(level: WarningLevel, before: &str, value: &str, after: &str) -> Self {
-        let message = SecretText {
+        let message = WarningTextWithSecrets {
             whole: format!("{before}{value}{after}"),
             without: Some(format!("{before}{HIDDEN}{after}")),
         };
@@ -81,21 +81,22 @@ impl HelmWarning {
     /// Adds an attribute that does not come from the user's values.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.attributes.push((name, SecretText { whole: value.into(), without: None }));
+        self.attributes.push((name, WarningTextWithSecrets { whole: value.into(), without: None }));
         self
     }
 
     /// Adds an attribute that may contain values of the user.
     #[must_use]
     pub(crate) fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        let value = SecretText { whole: value.into(), without: Some(HIDDEN.to_owned()) };
+        let value =
+            WarningTextWithSecrets { whole: value.into(), without: Some(HIDDEN.to_owned()) };
         self.attributes.push((name, value));
         self
     }
 
     /// The line that Helm prints, with its values replaced. It has the form of Go's `log/slog`, without the time.
     pub fn line(&self) -> String {
-        self.written(SecretText::shown)
+        self.written(WarningTextWithSecrets::shown)
     }
 
     /// The line that Helm prints, for users who may see the values.
@@ -108,13 +109,13 @@ impl HelmWarning {
         self.text(|text| &text.whole)
     }
 
-    fn text(&self, show: fn(&SecretText) -> &str) -> String {
+    fn text(&self, show: fn(&WarningTextWithSecrets) -> &str) -> String {
         let attributes = self.attributes.iter();
         let attributes = attributes.map(|(name, value)| format!(" {name}={}", show(value)));
         std::iter::once(show(&self.message).to_owned()).chain(attributes).collect()
     }
 
-    fn written(&self, show: fn(&SecretText) -> &str) -> String {
+    fn written(&self, show: fn(&WarningTextWithSecrets) -> &str) -> String {
         let mut line = format!("level={} msg={}", self.level.as_str(), quoted(show(&self.message)));
         for (name, value) in &self.attributes {
             line.push(' ');
@@ -128,7 +129,7 @@ impl HelmWarning {
 
 impl fmt::Display for HelmWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text(SecretText::shown))
+        f.write_str(&self.text(WarningTextWithSecrets::shown))
     }
 }
 

@@ -5,7 +5,7 @@
 //! (`chartify/overlay.rs`). Elsewhere: rendering templates (the caller, by [`HelmChartRenderer`]).
 
 mod dependencies;
-mod overlay;
+mod file_tree_with_chart;
 mod patch;
 
 use std::collections::BTreeMap;
@@ -18,18 +18,18 @@ use helm::ignore::HelmIgnoreRules;
 use kustomize::{ALLOWED, BuildBudget, LoadRestriction, ObjectOrder, TreeBuildFiles};
 use serde_json::{Value, json};
 
-use crate::charts::has_patches;
+use crate::chart_reference_resolution::has_patches;
 use crate::error::{Error, Result};
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
-use crate::render::{ReleaseChartLocation, ReleaseRenderOptions, words};
+use crate::release_render_preparation::{ReleaseChartLocation, RenderCommandFlags, words};
 use crate::spec::Release;
+use crate::state_values_merge::ValuesMap;
 use crate::template::TemplateStringRenderer;
-use crate::values_map::ValuesMap;
 use crate::working_directory::base;
 use crate::yaml;
+use file_tree_with_chart::FileTreeWithChartDirectory;
 use golang::path::clean;
-use overlay::ChartTreeOverlay;
 
 /// Renders charts.
 pub trait HelmChartRenderer {
@@ -74,7 +74,7 @@ impl Helmfile {
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
-        options: &ReleaseRenderOptions,
+        options: &RenderCommandFlags,
         helm: &dyn HelmChartRenderer,
     ) -> Result<ReleaseChartLocation> {
         let chart = self.chart(release);
@@ -166,7 +166,7 @@ impl Helmfile {
         directory: &str,
     ) -> Result<String> {
         if !release.set.is_empty() {
-            return Err(crate::charts::set_of_kustomization(&format!(
+            return Err(crate::chart_reference_resolution::set_of_kustomization(&format!(
                 "release \"{}\"",
                 release.name
             )));
@@ -202,7 +202,7 @@ impl Helmfile {
             plugins: true,
             ..kustomize::KustomizeBuildOptions::default()
         };
-        self.built(helmfile_environment, tree, overlay::ROOT, &options)
+        self.built(helmfile_environment, tree, file_tree_with_chart::ROOT, &options)
     }
 
     /// Builds the kustomization of a directory, as `kubectl apply -k` does.
@@ -227,7 +227,7 @@ impl Helmfile {
         directory: &str,
         options: &kustomize::KustomizeBuildOptions,
     ) -> Result<String> {
-        let files = TreeBuildFiles(ChartTreeOverlay::new(self.place.files(), tree));
+        let files = TreeBuildFiles(FileTreeWithChartDirectory::new(self.place.files(), tree));
         let budget = BuildBudget::new(WorkMeter::new(ALLOWED, helmfile_environment.stop.clone()));
         let built = kustomize::build(&files, directory, options, &budget, &mut Vec::new());
         built.and_then(|built| built.yaml()).map_err(|error| error.to_string().into())
@@ -238,7 +238,7 @@ impl Helmfile {
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
-        options: &ReleaseRenderOptions,
+        options: &RenderCommandFlags,
         helm: &dyn HelmChartRenderer,
         name: &str,
         tree: &mut ChartFileTree,

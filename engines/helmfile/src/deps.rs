@@ -7,16 +7,16 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::charts::{in_repository, is_local, normal};
+use crate::chart_reference_resolution::{in_repository, is_local, normal};
 use crate::error::{Error, Result};
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::plan::HelmfileProcessingPlan;
 use crate::release_selector::selected;
-use crate::remote::ChartFetchError;
+use crate::remote_address::ChartFetchError;
 use crate::spec::{Release, Repository};
 use crate::working_directory::base;
-use crate::yaml::{self, OutputValue};
+use crate::yaml::{self, YamlOutputValue};
 use golang::path::join;
 
 /// The version of helmfile that is named in lock files.
@@ -75,7 +75,7 @@ impl std::fmt::Debug for ChartVersionRequest {
 
 /// The work of `deps`.
 #[derive(Debug, Clone, Default)]
-pub struct ChartDependencyPlan {
+pub struct HelmfileDepsPlan {
     /// Helmfiles that get a lock file.
     pub unlocked: Vec<HelmfileChartsToLock>,
     /// Warnings for the user.
@@ -92,8 +92,8 @@ impl HelmfileProcessingPlan {
     ///
     /// # Errors
     /// A malformed selector or condition, and a chart that cannot be read.
-    pub fn dependencies(&self) -> Result<ChartDependencyPlan> {
-        let mut all = ChartDependencyPlan::default();
+    pub fn dependencies(&self) -> Result<HelmfileDepsPlan> {
+        let mut all = HelmfileDepsPlan::default();
         for helmfile in &self.helmfiles {
             let chosen =
                 selected(&helmfile.spec.releases, &helmfile.selectors, &helmfile.values, false)?;
@@ -119,7 +119,7 @@ impl HelmfileProcessingPlan {
 }
 
 /// A release whose chart may come from a repository or a registry.
-pub(crate) enum ChartOfRepository<'r> {
+pub(crate) enum ReleaseWithRepositoryChart<'r> {
     /// The release with its chart on the disk.
     Available(Box<Cow<'r, Release>>),
     /// A helmfile may not name where the chart is.
@@ -162,14 +162,14 @@ impl Helmfile {
         &self,
         helmfile_environment: &HelmfileHostEnvironment,
         release: &'r Release,
-    ) -> Result<ChartOfRepository<'r>> {
+    ) -> Result<ReleaseWithRepositoryChart<'r>> {
         let chart = &release.chart;
         // A local directory of this name takes precedence, and `--chart` takes precedence over everything.
         let is_here = is_local(chart) || self.place.exists(&normal(&self.base, chart));
         let Some(fetch) =
             helmfile_environment.fetch.as_ref().filter(|_| !is_here && self.spec.chart.is_empty())
         else {
-            return Ok(ChartOfRepository::Available(Box::new(Cow::Borrowed(release))));
+            return Ok(ReleaseWithRepositoryChart::Available(Box::new(Cow::Borrowed(release))));
         };
         let wanted = match chart.strip_prefix("oci://").and_then(|rest| rest.rsplit_once('/')) {
             Some((folder, name)) => Some(of_registry(release, folder, name)),
@@ -180,7 +180,7 @@ impl Helmfile {
                 Some((name, _)) => {
                     Err(format!("no repository `{name}`, of which the chart `{chart}` is: add it to `repositories`").into())
                 }
-                None => Ok(ChartOfRepository::Available(Box::new(Cow::Borrowed(release)))),
+                None => Ok(ReleaseWithRepositoryChart::Available(Box::new(Cow::Borrowed(release)))),
             };
         };
         if !wanted.unsupported.is_empty() {
@@ -196,10 +196,10 @@ impl Helmfile {
         match fetch.chart(&wanted) {
             Ok(chart) => {
                 let release = Cow::Owned(Release { chart, ..release.clone() });
-                Ok(ChartOfRepository::Available(Box::new(release)))
+                Ok(ReleaseWithRepositoryChart::Available(Box::new(release)))
             }
             Err(error @ ChartFetchError::Refused(_)) => {
-                Ok(ChartOfRepository::Refused(failed(error)))
+                Ok(ReleaseWithRepositoryChart::Refused(failed(error)))
             }
             Err(error @ ChartFetchError::Failed(_)) => Err(failed(error)),
         }
@@ -299,14 +299,16 @@ impl HelmfileChartsToLock {
         }
         let hashed = format!("[[{}],[{}]]", wanted.join(","), locked.join(","));
         let digest = format!("sha256:{}", hex::encode(Sha256::digest(hashed)));
-        let plain = |text: &str| OutputValue::Plain(json!(text));
+        let plain = |text: &str| YamlOutputValue::Plain(json!(text));
         let entries = listed
             .into_iter()
-            .map(|entry| OutputValue::Fields(entry.map(|(key, text)| (key, plain(text))).to_vec()))
+            .map(|entry| {
+                YamlOutputValue::Fields(entry.map(|(key, text)| (key, plain(text))).to_vec())
+            })
             .collect();
-        yaml::write(&OutputValue::Fields(vec![
+        yaml::write(&YamlOutputValue::Fields(vec![
             ("version", plain(VERSION)),
-            ("dependencies", OutputValue::List(entries)),
+            ("dependencies", YamlOutputValue::List(entries)),
             ("digest", plain(&digest)),
             ("generated", plain(generated)),
         ]))

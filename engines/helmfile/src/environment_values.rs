@@ -9,14 +9,14 @@ use crate::hcl;
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_paths::HelmfilePaths;
 use crate::named_environment::NamedEnvironment;
+use crate::state_values_merge::{ListMergeMode, ValuesMap, merge, overlay};
 use crate::template::{TemplateStringRenderer, environment_data};
-use crate::values_map::{ListMergeMode, ValuesMap, merge, overlay};
 use crate::working_directory::{WorkingDirectory, parent};
 use crate::yaml;
 
 /// How the entries of a list are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ListMergeStrategy {
+enum EnvironmentValuesPrecedence {
     Override,
     Fallback,
 }
@@ -44,8 +44,8 @@ impl ValuesLoader<'_> {
         // The modules are decrypted already.
         let is_secret = !modules.is_empty();
         let strategy = match strategy {
-            "" | "override" => ListMergeStrategy::Override,
-            "fallback" => ListMergeStrategy::Fallback,
+            "" | "override" => EnvironmentValuesPrecedence::Override,
+            "fallback" => EnvironmentValuesPrecedence::Fallback,
             other => {
                 return Err(format!(
                     "environment {:?}: invalid mergeStrategy {other:?} (must be \"override\" or \"fallback\")",
@@ -93,13 +93,13 @@ impl ValuesLoader<'_> {
         &self,
         file: &str,
         context: &NamedEnvironment,
-        strategy: ListMergeStrategy,
+        strategy: EnvironmentValuesPrecedence,
         so_far: &ValuesMap,
     ) -> Result<ValuesMap> {
         let failed =
             |error: Error| error.at(&format!("failed to load environment values file \"{file}\""));
         let mut values = context.merged();
-        if strategy == ListMergeStrategy::Fallback && !so_far.is_empty() {
+        if strategy == EnvironmentValuesPrecedence::Fallback && !so_far.is_empty() {
             let mut enriched = so_far.clone();
             overlay(&mut enriched, &values);
             values = enriched;
@@ -112,10 +112,10 @@ impl ValuesLoader<'_> {
     }
 }
 
-fn put(result: &mut ValuesMap, map: &ValuesMap, strategy: ListMergeStrategy) {
+fn put(result: &mut ValuesMap, map: &ValuesMap, strategy: EnvironmentValuesPrecedence) {
     match strategy {
-        ListMergeStrategy::Override => overlay(result, map),
-        ListMergeStrategy::Fallback => {
+        EnvironmentValuesPrecedence::Override => overlay(result, map),
+        EnvironmentValuesPrecedence::Fallback => {
             let mut base = map.clone();
             merge(&mut base, result, ListMergeMode::Sparse);
             *result = base;

@@ -14,7 +14,7 @@ use ::hcl::{Attribute, Body, Structure};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::values_map::ValuesMap;
+use crate::state_values_merge::ValuesMap;
 use evaluate::{HclEvaluator, HclScope};
 use references::references;
 

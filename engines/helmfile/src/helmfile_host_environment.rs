@@ -13,8 +13,8 @@ use tree::FileTree;
 pub use sprig::RandomFill;
 
 use crate::error::Result;
-use crate::remote::RemoteFetcher;
-use crate::secrets::{HelmfileSecrets, SopsFileDecryptor};
+use crate::remote_address::RemoteFetcher;
+use crate::secrets::{SopsDecryptionCache, SopsFileDecryptor};
 
 /// A program that a template wants to run.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub struct HelmfileHostEnvironment {
     /// Fetches remote files and charts. Without it, nothing is fetched.
     pub(crate) fetch: Option<Arc<dyn RemoteFetcher>>,
     /// Decrypts secrets. Without keys, nothing is decrypted.
-    pub(crate) secrets: HelmfileSecrets,
+    pub(crate) secrets: SopsDecryptionCache,
     /// Runs programs for `exec` and `envExec`. Without it, no program is run.
     pub(crate) programs: Option<Arc<dyn ProgramRunner>>,
     /// Ends builds of kustomizations.
@@ -82,7 +82,7 @@ impl HelmfileHostEnvironment {
             random,
             stdin: None,
             fetch: None,
-            secrets: HelmfileSecrets::default(),
+            secrets: SopsDecryptionCache::default(),
             programs: None,
             stop,
             budget,

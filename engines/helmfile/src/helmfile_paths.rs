@@ -1,7 +1,7 @@
 //! Resolves the paths and patterns of files in a helmfile, relative to the helmfile, and handles missing files.
 
 use crate::error::Result;
-use crate::remote::RemoteAddress;
+use crate::remote_address::RemoteAddress;
 use crate::working_directory::{WorkingDirectory, parent};
 use golang::path::join;
 

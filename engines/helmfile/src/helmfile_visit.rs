@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::error_trace::HelmfileErrorTrace;
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
-use crate::inheritance::InheritedState;
+use crate::inheritance::InheritedHelmfileSettings;
 use crate::load::{Helmfile, HelmfileLoadInputs, HelmfileLoader};
 use crate::plan_settings::HelmfilePlanSettings;
 use crate::release_selector::are_compatible;
 use crate::spec::SubHelmfile;
-use crate::values_map;
+use crate::state_values_merge;
 use crate::working_directory::{WorkingDirectory, base, parent};
 use golang::path::join;
 
@@ -62,8 +62,10 @@ impl<'v> HelmfileVisit<'v> {
         place: &WorkingDirectory,
     ) -> Result<HelmfileVisitResult> {
         let values = settings.state_values_files.iter().cloned().map(Value::String).collect();
-        let overrides =
-            values_map::of_flags(&settings.state_values_set, &settings.state_values_set_string)?;
+        let overrides = state_values_merge::of_flags(
+            &settings.state_values_set,
+            &settings.state_values_set_string,
+        )?;
         let given = HelmfileLoadInputs { values, overrides, ..HelmfileLoadInputs::default() };
         let selectors = settings.selectors.clone();
         let options =
@@ -192,12 +194,13 @@ impl<'v> HelmfileVisit<'v> {
             _ if below.selectors_inherited => options.selectors.clone(),
             selectors => selectors.clone().unwrap_or_default(),
         };
-        let inherited = (!below.inherits.is_empty())
-            .then(|| InheritedState::of(&helmfile.spec, &helmfile.environment, &below.inherits));
+        let inherited = (!below.inherits.is_empty()).then(|| {
+            InheritedHelmfileSettings::of(&helmfile.spec, &helmfile.environment, &below.inherits)
+        });
         let given = HelmfileLoadInputs {
             callee: callee.to_owned(),
             values: below.values.clone(),
-            overrides: values_map::ValuesMap::new(),
+            overrides: state_values_merge::ValuesMap::new(),
             inherited,
         };
         HelmfileVisitOptions { given, selectors, trail: HelmfileErrorTrace::default() }

@@ -1,14 +1,14 @@
 //! Hooks that apply manifests (`kubectlApply`), as far as a controller supports them. Reads their manifests, and rejects hooks
 //! that are not supported.
 //!
-//! Elsewhere: hooks with commands, which are never run (`charts.rs`); applying the manifests (the caller).
+//! Elsewhere: hooks with commands, which are never run (`chart_reference_resolution.rs`); applying the manifests (the caller).
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
-use crate::remote::RemoteAddress;
+use crate::remote_address::RemoteAddress;
 use crate::spec::{Hook, Release};
 use crate::template::{TemplateStringRenderer, hook_data};
 use golang::path::join;

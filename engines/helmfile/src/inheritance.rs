@@ -1,17 +1,17 @@
 //! The settings that a sub-helmfile inherits from its parent, as its entry's `inherits` lists them.
 
+use crate::go_struct_field::{HelmfileField, StructMergeMode};
 use crate::named_environment::NamedEnvironment;
 use crate::spec::State;
-use crate::struct_field::{HelmfileField, StructMergeMode};
 
 /// The inherited settings. `spec` has only the requested keys.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InheritedState {
+pub(crate) struct InheritedHelmfileSettings {
     spec: State,
     pub(crate) environment: Option<NamedEnvironment>,
 }
 
-impl InheritedState {
+impl InheritedHelmfileSettings {
     /// The requested keys.
     pub(crate) fn of(parent: &State, environment: &NamedEnvironment, keys: &[String]) -> Self {
         let mut inherited = Self::default();

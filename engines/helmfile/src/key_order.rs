@@ -1,7 +1,7 @@
 //! Checks the order of top-level keys that helmfile requires. It reads plain lines, before the file is rendered or parsed.
 
-use crate::dialect::HelmfileDialect;
 use crate::error::Result;
+use crate::pre_v1_helmfile::HelmfileDialect;
 
 /// A top-level key, or the line that separates parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,28 +1,28 @@
 //! Loads one helmfile: turns its text into settings, with its parts, bases and environments.
 //!
-//! Elsewhere: merging (`struct_field.rs`, `values_map.rs`), values of environments (`environment_values.rs`), releases
+//! Elsewhere: merging (`go_struct_field.rs`, `state_values_merge.rs`), values of environments (`environment_values.rs`), releases
 //! (`release.rs`), sub-helmfiles (`helmfile_visit.rs`).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::dialect::{self, HelmfileDialect};
 use crate::environment_values::ValuesLoader;
 use crate::error::{Error, Result};
 use crate::error_trace::HelmfileErrorTrace;
+use crate::go_struct_field::{HelmfileField, StructMergeMode};
 use crate::hcl;
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_paths::{HelmfilePaths, is_remote};
-use crate::inheritance::InheritedState;
+use crate::inheritance::InheritedHelmfileSettings;
 use crate::key_order;
 use crate::named_environment::{NamedEnvironment, joined};
 use crate::plan_settings::HelmfilePlanSettings;
+use crate::pre_v1_helmfile::{self, HelmfileDialect};
 use crate::secrets::{self, EnvironmentSecrets};
 use crate::spec::{EnvironmentSpec, State};
-use crate::struct_field::{HelmfileField, StructMergeMode};
+use crate::state_values_merge::{ValuesMap, overlay};
 use crate::template::{TemplateStringRenderer, environment_data};
-use crate::values_map::{ValuesMap, overlay};
 use crate::working_directory::{WorkingDirectory, base, parent};
 use crate::yaml;
 use golang::path::join;
@@ -73,7 +73,7 @@ pub(crate) struct HelmfileLoadInputs {
     pub(crate) values: Vec<Value>,
     /// The values from `--state-values-set`.
     pub(crate) overrides: ValuesMap,
-    pub(crate) inherited: Option<InheritedState>,
+    pub(crate) inherited: Option<InheritedHelmfileSettings>,
 }
 
 /// Loads helmfiles.
@@ -419,10 +419,10 @@ impl HelmfileLoader<'_> {
                 let mut merged = context.clone();
                 merged.name.clone_from(name);
                 merged.kube_context = kube_context;
-                crate::values_map::merge(
+                crate::state_values_merge::merge(
                     &mut merged.values,
                     &own.values,
-                    crate::values_map::ListMergeMode::Sparse,
+                    crate::state_values_merge::ListMergeMode::Sparse,
                 );
                 if !context.name.is_empty() {
                     merged.name.clone_from(&context.name);
@@ -474,7 +474,7 @@ fn decode(path: &str, text: &[u8], dialect: HelmfileDialect) -> Result<State> {
     let documents = yaml::documents(text).map_err(|error| failed(1, error))?;
     let mut spec = State::default();
     for (index, document) in documents.iter().enumerate() {
-        let modern = (dialect == HelmfileDialect::V0).then(|| dialect::modern(document));
+        let modern = (dialect == HelmfileDialect::V0).then(|| pre_v1_helmfile::modern(document));
         let read = State::decode(modern.as_ref().unwrap_or(document))
             .map_err(|error| failed(index + 1, error))?;
         spec.merge(&read, StructMergeMode::Append);

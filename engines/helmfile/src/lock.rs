@@ -2,11 +2,11 @@
 
 use golang::semver::{SemverVersion, VersionConstraint};
 
-use crate::charts::in_repository;
+use crate::chart_reference_resolution::in_repository;
 use crate::error::{Error, Result};
+use crate::go_struct_field::{HelmfileField, entries, spec};
 use crate::load::Helmfile;
 use crate::spec::Repository;
-use crate::struct_field::{HelmfileField, entries, spec};
 use crate::working_directory::base;
 use crate::yaml;
 use golang::path::join;
@@ -34,7 +34,7 @@ fn read(text: &[u8]) -> Result<Vec<Locked>> {
                 }
             }
             "digest" | "generated" => {}
-            _ => return Err(crate::struct_field::unknown(key, "ChartLockedRequirements")),
+            _ => return Err(crate::go_struct_field::unknown(key, "ChartLockedRequirements")),
         }
     }
     Ok(locked)

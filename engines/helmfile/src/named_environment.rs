@@ -1,6 +1,6 @@
 //! The environment of a helmfile: its name, and its values in three layers.
 
-use crate::values_map::{ListMergeMode, ValuesMap, merge};
+use crate::state_values_merge::{ListMergeMode, ValuesMap, merge};
 
 /// An environment with its values.
 #[derive(Debug, Clone, Default, PartialEq)]

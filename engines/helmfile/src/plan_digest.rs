@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::chart_reference_resolution::normal;
 use crate::chartify::ChartFileTree;
-use crate::charts::normal;
 use crate::error::Result;
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;

@@ -1,6 +1,6 @@
 //! The settings of a plan.
 
-use crate::dialect::HelmfileDialect;
+use crate::pre_v1_helmfile::HelmfileDialect;
 
 /// The settings of a plan. They correspond to helmfile's global flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

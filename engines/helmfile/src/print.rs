@@ -5,8 +5,9 @@ use std::sync::Arc;
 use golang::GoRuntimeValue as GoValue;
 use serde_json::Value;
 
-use crate::charts::ChartPreparationReport;
+use crate::chart_reference_resolution::ChartPreparationReport;
 use crate::error::{Error, PartialOutput, Result};
+use crate::go_struct_field::HelmfileField;
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::named_environment::NamedEnvironment;
@@ -15,11 +16,10 @@ use crate::release_graph::{NeedsPolicy, groups};
 use crate::release_selector::is_enabled;
 use crate::secret_references;
 use crate::spec::Release;
-use crate::struct_field::HelmfileField;
+use crate::state_values_merge::ValuesMap;
 use crate::template::TemplateStringRenderer;
-use crate::values_map::ValuesMap;
 use crate::working_directory::parent;
-use crate::yaml::{self, OutputValue};
+use crate::yaml::{self, YamlOutputValue};
 
 /// The most bytes that a command prints.
 const MAX_OUTPUT_BYTES: usize = 256 << 20;
@@ -304,13 +304,13 @@ fn table<const COLUMN_COUNT: usize>(
 
 impl Helmfile {
     /// The whole helmfile, in the order in which helmfile writes it.
-    pub(crate) fn emit(&self) -> OutputValue {
-        let mut fields = vec![("filepath", OutputValue::Plain(self.path.as_str().into()))];
-        if let OutputValue::Fields(own) = self.spec.emit() {
+    pub(crate) fn emit(&self) -> YamlOutputValue {
+        let mut fields = vec![("filepath", YamlOutputValue::Plain(self.path.as_str().into()))];
+        if let YamlOutputValue::Fields(own) = self.spec.emit() {
             fields.extend(own);
         }
-        fields.push(("renderedvalues", OutputValue::Plain(Value::Object(self.values.clone()))));
-        OutputValue::Fields(fields)
+        fields.push(("renderedvalues", YamlOutputValue::Plain(Value::Object(self.values.clone()))));
+        YamlOutputValue::Fields(fields)
     }
 
     fn dag(&self) -> Result<String> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::spec::Release;
-use crate::values_map::ValuesMap;
+use crate::state_values_merge::ValuesMap;
 
 /// A selector: labels that a release must have, and labels that it must not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -128,8 +128,8 @@ pub(crate) fn selected(
     Ok(chosen.map(|(release, _)| release.clone()).collect())
 }
 
-/// The releases that marked releases need. Parity(helmfile 1.8): a needed release is found by its name, and its
-/// namespace and context are ignored.
+/// The entries in `needs` of the selected releases, and of the releases that these entries name. Parity(helmfile 1.8):
+/// helmfile compares names only, and ignores the namespace and the context of an entry.
 fn needed(releases: &[Release], marks: &[bool]) -> std::collections::BTreeSet<String> {
     let mut needed = std::collections::BTreeSet::new();
     let mut left: Vec<&Release> =

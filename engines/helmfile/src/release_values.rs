@@ -1,6 +1,6 @@
 //! Merges the values of a release from its values files and flags, as Helm does.
 //!
-//! Elsewhere: the list of files and flags (`render.rs`), the meaning of each flag (`helm::strvals`).
+//! Elsewhere: the list of files and flags (`release_render_preparation.rs`), the meaning of each flag (`helm::strvals`).
 
 use golang::value::{GoMap, GoString};
 use helm::chart::read_values;

@@ -13,8 +13,8 @@ use sops::SopsFormat;
 
 use crate::error::{Error, Result};
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
+use crate::state_values_merge::ValuesMap;
 use crate::template::go;
-use crate::values_map::ValuesMap;
 use crate::working_directory::WorkingDirectory;
 use crate::yaml;
 
@@ -29,7 +29,7 @@ const MAX_REFERENCE_CHARACTERS: usize = 200;
 
 /// A reference, and the text before and after it.
 #[derive(Debug, PartialEq, Eq)]
-struct ReferenceMatch<'t> {
+struct SecretReferenceMatch<'t> {
     before: &'t str,
     /// The reference without `ref+`.
     uri: &'t str,
@@ -38,7 +38,7 @@ struct ReferenceMatch<'t> {
     is_nested: bool,
 }
 
-impl<'t> ReferenceMatch<'t> {
+impl<'t> SecretReferenceMatch<'t> {
     /// The first reference in a text: `ref+PROVIDER://…` up to a blank, the end of the line or `+`.
     fn first(text: &'t str) -> Option<Self> {
         text.match_indices(MARK).find_map(|(at, _)| {
@@ -104,7 +104,7 @@ pub(crate) fn expand_within(
     value: &Value,
     count: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Value> {
-    ReferenceExpansion { helmfile_environment, place, count }.value(value)
+    SecretReferenceExpansion { helmfile_environment, place, count }.value(value)
 }
 
 /// Replaces the references in a text by the secrets, and returns a text.
@@ -147,13 +147,13 @@ fn display(value: &Value) -> Result<String> {
     }
 }
 
-struct ReferenceExpansion<'e> {
+struct SecretReferenceExpansion<'e> {
     helmfile_environment: &'e HelmfileHostEnvironment,
     place: &'e WorkingDirectory,
     count: &'e mut dyn FnMut(usize) -> Result<()>,
 }
 
-impl ReferenceExpansion<'_> {
+impl SecretReferenceExpansion<'_> {
     /// Values are nested no deeper than YAML may be.
     fn value(&mut self, value: &Value) -> Result<Value> {
         Ok(match value {
@@ -179,7 +179,7 @@ impl ReferenceExpansion<'_> {
 
     /// The map that replaces a key with a map, if the key is a reference to the text of a map.
     fn key(&mut self, key: &str, value: &Value) -> Result<Option<ValuesMap>> {
-        if !value.is_object() || ReferenceMatch::first(key).is_none() {
+        if !value.is_object() || SecretReferenceMatch::first(key).is_none() {
             return Ok(None);
         }
         match self.text(key)? {
@@ -193,7 +193,7 @@ impl ReferenceExpansion<'_> {
 
     /// The value of a text. If the text is only one reference, the value may have any type.
     fn text(&mut self, text: &str) -> Result<Value> {
-        let Some(first) = ReferenceMatch::first(text) else {
+        let Some(first) = SecretReferenceMatch::first(text) else {
             return Ok(Value::String(text.to_owned()));
         };
         if first.before.is_empty() && first.after.is_empty() {
@@ -206,13 +206,13 @@ impl ReferenceExpansion<'_> {
             out.push_str(found.before);
             out.push_str(&display(&self.referred(&found)?)?);
             rest = found.after;
-            next = ReferenceMatch::first(rest);
+            next = SecretReferenceMatch::first(rest);
         }
         out.push_str(rest);
         Ok(Value::String(out))
     }
 
-    fn referred(&mut self, found: &ReferenceMatch<'_>) -> Result<Value> {
+    fn referred(&mut self, found: &SecretReferenceMatch<'_>) -> Result<Value> {
         let uri = found.uri;
         if found.is_nested {
             return Err(failed(uri, "a reference within a reference is not supported"));
@@ -232,7 +232,7 @@ impl ReferenceExpansion<'_> {
     }
 
     fn sops(&mut self, url: &GoUrl) -> Result<Value> {
-        let query = ReferenceQuery::of(&url.query);
+        let query = SecretReferenceParameters::of(&url.query);
         if let Some(name) = ["profile", "region", "role_arn"].into_iter().find(|it| query.has(it)) {
             return Err(format!(
                 "`{name}` is not supported: who asks AWS is said by the keys with which windlass decrypts"
@@ -330,9 +330,9 @@ fn path(url: &GoUrl) -> String {
 }
 
 /// The parameters of a reference.
-struct ReferenceQuery(Vec<(String, String)>);
+struct SecretReferenceParameters(Vec<(String, String)>);
 
-impl ReferenceQuery {
+impl SecretReferenceParameters {
     fn of(query: &[u8]) -> Self {
         let text = |part: &[u8]| Some(String::from_utf8_lossy(&query_unescape(part)?).into_owned());
         let pairs = query.split(|byte| *byte == b'&').filter(|part| !part.contains(&b';'));
@@ -365,7 +365,7 @@ mod tests {
     fn found(text: &str) -> Vec<(&str, &str)> {
         let mut all = Vec::new();
         let mut rest = text;
-        while let Some(found) = ReferenceMatch::first(rest) {
+        while let Some(found) = SecretReferenceMatch::first(rest) {
             all.push((found.before, found.uri));
             rest = found.after;
         }
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_chain_of_any_length_is_searched_in_one_pass() {
         let chain = "ref+x://".repeat(1 << 20);
-        let first = ReferenceMatch::first(&chain).unwrap();
+        let first = SecretReferenceMatch::first(&chain).unwrap();
         assert_eq!((first.uri, first.is_nested), ("x://ref", true));
         let chain = "ref+sops://aaref+y ".repeat(1 << 16);
         assert_eq!(found(&chain).len(), (1 << 16) + 1);
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_reference_in_a_reference_is_noticed() {
-        let is_nested = |text| ReferenceMatch::first(text).is_some_and(|it| it.is_nested);
+        let is_nested = |text| SecretReferenceMatch::first(text).is_some_and(|it| it.is_nested);
         assert!(is_nested("ref+sops://a#/ref+sops://b#/k"));
         assert!(is_nested("ref+sops://a#/secretref+sops://b#/k"));
         assert!(!is_nested("ref+sops://a#/k+ref+sops://b#/k"));
@@ -419,7 +419,7 @@ mod tests {
     fn what_a_path_and_parameters_are() {
         let of = |text: &str| {
             let url = GoUrl::parse(text.as_bytes()).unwrap();
-            let query = ReferenceQuery::of(&url.query);
+            let query = SecretReferenceParameters::of(&url.query);
             (path(&url), query.get("format").map(str::to_owned))
         };
         assert_eq!(of("sops://secrets.yaml#/a"), ("secrets.yaml".to_owned(), None));

@@ -18,8 +18,8 @@ use crate::helmfile_paths::HelmfilePaths;
 use crate::load::Helmfile;
 use crate::secret_references;
 use crate::spec::Release;
+use crate::state_values_merge::{ValuesMap, overlay};
 use crate::template::TemplateStringRenderer;
-use crate::values_map::{ValuesMap, overlay};
 use crate::working_directory::{WorkingDirectory, parent};
 use crate::yaml;
 
@@ -63,12 +63,12 @@ fn weight(map: &ValuesMap) -> usize {
 
 /// The decryptor, and the content decrypted so far. Each file is decrypted once for a plan.
 #[derive(Default)]
-pub(crate) struct HelmfileSecrets {
+pub(crate) struct SopsDecryptionCache {
     pub(crate) decrypt: Option<Arc<dyn SopsFileDecryptor>>,
     known: Mutex<BTreeMap<String, Arc<DecryptedFileContent>>>,
 }
 
-impl HelmfileSecrets {
+impl SopsDecryptionCache {
     /// Whether any secret was decrypted, so that errors may contain secrets.
     pub(crate) fn is_used(&self) -> bool {
         !self.known.lock().is_empty()

@@ -1,9 +1,9 @@
 //! The fields of a helmfile: its keys, in the order in which helmfile writes them.
 //! Here: all fields except those of releases and of the whole helmfile. Elsewhere: reading, merging and writing fields
-//! (`struct_field.rs`), releases (`spec/release.rs`), the whole helmfile (`spec/state.rs`).
+//! (`go_struct_field.rs`), releases (`spec/release.rs`), the whole helmfile (`spec/helmfile_yaml.rs`).
 
+mod helmfile_yaml;
 mod release;
-mod state;
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use goyaml::v3::{YamlNode, YamlNodeKind};
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::struct_field::{HelmfileField, entries, spec, unknown};
-use crate::yaml::OutputValue;
+use crate::go_struct_field::{HelmfileField, entries, spec, unknown};
+use crate::yaml::YamlOutputValue;
 
+pub(crate) use helmfile_yaml::State;
 pub(crate) use release::Release;
-pub(crate) use state::State;
 
 spec! {
     /// Which errors count as a missing file.
@@ -179,7 +179,7 @@ impl HelmfileField for InheritedTemplates {
         }
     }
 
-    fn emit(&self) -> OutputValue {
+    fn emit(&self) -> YamlOutputValue {
         self.0.emit()
     }
 
@@ -187,7 +187,7 @@ impl HelmfileField for InheritedTemplates {
         self.0.is_empty()
     }
 
-    fn merge(&mut self, from: &Self, how: crate::struct_field::StructMergeMode) {
+    fn merge(&mut self, from: &Self, how: crate::go_struct_field::StructMergeMode) {
         self.0.merge(&from.0, how);
     }
 }
@@ -206,7 +206,7 @@ impl HelmfileField for DefaultInheritedTemplates {
         Ok(Self(names.filter(|name| !name.is_empty()).collect()))
     }
 
-    fn emit(&self) -> OutputValue {
+    fn emit(&self) -> YamlOutputValue {
         self.0.emit()
     }
 
@@ -214,7 +214,7 @@ impl HelmfileField for DefaultInheritedTemplates {
         self.0.is_empty()
     }
 
-    fn merge(&mut self, from: &Self, how: crate::struct_field::StructMergeMode) {
+    fn merge(&mut self, from: &Self, how: crate::go_struct_field::StructMergeMode) {
         self.0.merge(&from.0, how);
     }
 }
@@ -296,9 +296,9 @@ impl HelmfileField for SubHelmfile {
         Ok(spec)
     }
 
-    fn emit(&self) -> OutputValue {
+    fn emit(&self) -> YamlOutputValue {
         let mut fields = Vec::new();
-        let mut put = |key, value: OutputValue, is_empty: bool| {
+        let mut put = |key, value: YamlOutputValue, is_empty: bool| {
             if !is_empty {
                 fields.push((key, value));
             }
@@ -309,7 +309,7 @@ impl HelmfileField for SubHelmfile {
         put("selectorsInherited", self.selectors_inherited.emit(), !self.selectors_inherited);
         put("inherits", self.inherits.emit(), self.inherits.is_empty());
         put("values", self.values.emit(), self.values.is_empty());
-        OutputValue::Fields(fields)
+        YamlOutputValue::Fields(fields)
     }
 
     fn is_empty(&self) -> bool {

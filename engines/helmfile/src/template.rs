@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use crate::error::{Error, Result};
 use crate::helmfile_host_environment::{HelmfileHostEnvironment, RandomFill};
 use crate::named_environment::NamedEnvironment;
-use crate::values_map::{ListMergeMode, ValuesMap, merge};
+use crate::state_values_merge::{ListMergeMode, ValuesMap, merge};
 use crate::working_directory::WorkingDirectory;
 use golang::path::join;
 
@@ -210,7 +210,7 @@ pub(crate) fn environment_data(
 
 /// The data about a release for templates.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ReleaseData<'r> {
+pub(crate) struct ReleaseTemplateData<'r> {
     pub(crate) name: &'r str,
     pub(crate) namespace: &'r str,
     pub(crate) labels: Option<&'r std::collections::BTreeMap<String, String>>,
@@ -231,7 +231,7 @@ pub(crate) struct ReleaseOverrides<'s> {
 pub(crate) fn release_fields(
     env: &NamedEnvironment,
     values: &ValuesMap,
-    release: &ReleaseData<'_>,
+    release: &ReleaseTemplateData<'_>,
     overrides: &ReleaseOverrides<'_>,
 ) -> Vec<(&'static str, GoRuntimeValue)> {
     let labels = release.labels.into_iter().flatten();

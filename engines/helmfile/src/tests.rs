@@ -15,7 +15,7 @@ use crate::{
     ChartFetchError, ChartRenderRequest, ChartVersionRequest, HelmChartRenderer, HelmfileDialect,
     HelmfileHostEnvironment, HelmfilePlanSettings, HelmfileProcessingPlan, ManifestHook,
     ManifestHookTime, PartialOutput, PrintEnvFormat, PrintOutput, ProgramCall, ProgramRunner,
-    ReleaseChartLocation, ReleaseListFormat, ReleaseRenderOptions, RemoteAddress, RemoteFetcher,
+    ReleaseChartLocation, ReleaseListFormat, RemoteAddress, RemoteFetcher, RenderCommandFlags,
     RenderPurpose, Result,
 };
 
@@ -343,7 +343,7 @@ fn a_refused_chart_fails_its_release_only_where_releases_are_kept() {
     let renderings = |purpose| {
         let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
         plan.renderings(
-            &ReleaseRenderOptions { purpose, ..ReleaseRenderOptions::default() },
+            &RenderCommandFlags { purpose, ..RenderCommandFlags::default() },
             &DisabledHelmRenderer,
         )
     };
@@ -371,7 +371,7 @@ fn what_a_release_changes_in_a_refused_chart_is_identified() {
         ];
         let environment = helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher));
         let purpose = RenderPurpose::Apply;
-        let options = ReleaseRenderOptions { purpose, ..ReleaseRenderOptions::default() };
+        let options = RenderCommandFlags { purpose, ..RenderCommandFlags::default() };
         let all = plan_in(environment).unwrap().renderings(&options, &DisabledHelmRenderer);
         all.unwrap().releases[0].chart_changes.clone()
     };
@@ -404,7 +404,7 @@ fn charts_of_repositories_are_where_they_were_fetched_to() {
             ("web/here/Chart.yaml", chart),
         ];
         let plan = plan_in(helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher)))?;
-        let all = plan.renderings(&ReleaseRenderOptions::default(), &DisabledHelmRenderer)?;
+        let all = plan.renderings(&RenderCommandFlags::default(), &DisabledHelmRenderer)?;
         let ReleaseChartLocation::Path(path) = all.releases[0].chart.clone() else {
             panic!("it was made")
         };
@@ -531,7 +531,7 @@ fn hooks_of(hooks: &str, more: &str) -> Result<Vec<ManifestHook>> {
         ("k/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map}\n"),
     ];
     let options =
-        ReleaseRenderOptions { purpose: RenderPurpose::Apply, ..ReleaseRenderOptions::default() };
+        RenderCommandFlags { purpose: RenderPurpose::Apply, ..RenderCommandFlags::default() };
     Ok(plan(&files)?.renderings(&options, &DisabledHelmRenderer)?.releases.remove(0).hooks)
 }
 
@@ -625,7 +625,7 @@ fn releases_before_one_that_fails_are_rendered_and_the_error_names_the_files() {
     let rendered = |second: &str| {
         let plan = plan_in(below(second)).unwrap();
         let PartialOutput { made, error } =
-            plan.renderings_until_error(&ReleaseRenderOptions::default(), &DisabledHelmRenderer);
+            plan.renderings_until_error(&RenderCommandFlags::default(), &DisabledHelmRenderer);
         let names: Vec<String> = made.releases.into_iter().map(|it| it.name).collect();
         (names.join(" "), error.map(|error| error.to_string()).unwrap_or_default())
     };

@@ -11,7 +11,7 @@ use tree::{FileKind, FileMetadata, FileTree, RelPath};
 use crate::error::{Error, Result};
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_paths::remote_refusal;
-use crate::remote::{RemoteAddress, RemoteFetcher};
+use crate::remote_address::{RemoteAddress, RemoteFetcher};
 
 /// The longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;

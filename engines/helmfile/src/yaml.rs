@@ -2,7 +2,7 @@
 //!
 //! Differs(helmfile 1.8): `HELMFILE_GO_YAML_V3=false` has no effect.
 //!
-//! Here: documents, plain values, text. Elsewhere: values of known shape (`struct_field.rs`).
+//! Here: documents, plain values, text. Elsewhere: values of known shape (`go_struct_field.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -278,7 +278,7 @@ fn boolean(text: &str) -> Option<bool> {
 
 /// A value to write: a struct, a map, a list or a plain value.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum OutputValue {
+pub(crate) enum YamlOutputValue {
     /// A plain value, with its keys in Go's order.
     Plain(Value),
     /// A list.
@@ -291,7 +291,7 @@ pub(crate) enum OutputValue {
 
 #[derive(Clone, Copy)]
 enum EmittableOutput<'v> {
-    Out(&'v OutputValue),
+    Out(&'v YamlOutputValue),
     Plain(&'v Value),
 }
 
@@ -300,15 +300,15 @@ impl<'v> EmittableValue for EmittableOutput<'v> {
 
     fn view(&self) -> EmittableView<Self> {
         match self {
-            Self::Out(OutputValue::Plain(value)) => plain(value),
+            Self::Out(YamlOutputValue::Plain(value)) => plain(value),
             Self::Plain(value) => plain(value),
-            Self::Out(OutputValue::List(items)) => {
+            Self::Out(YamlOutputValue::List(items)) => {
                 EmittableView::List(items.iter().map(Self::Out).collect())
             }
-            Self::Out(OutputValue::Fields(fields)) => EmittableView::Fields(
+            Self::Out(YamlOutputValue::Fields(fields)) => EmittableView::Fields(
                 fields.iter().map(|(key, value)| (*key, Self::Out(value))).collect(),
             ),
-            Self::Out(OutputValue::Map(entries)) => EmittableView::Map(
+            Self::Out(YamlOutputValue::Map(entries)) => EmittableView::Map(
                 entries.iter().map(|(key, value)| (key.as_str(), Self::Out(value))).collect(),
             ),
         }
@@ -337,7 +337,7 @@ fn plain(value: &Value) -> EmittableView<EmittableOutput<'_>> {
 const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: false };
 
 /// The text that helmfile writes for a value.
-pub(crate) fn write(out: &OutputValue) -> Result<String> {
+pub(crate) fn write(out: &YamlOutputValue) -> Result<String> {
     v3::encode(&EmittableOutput::Out(out), &LAYOUT).map_err(|error| error.to_string().into())
 }
 

@@ -1,15 +1,15 @@
 //! Updates a repository: reads its files, sets values at markers, and reports files and markers that have no effect.
 //!
-//! Elsewhere: which files a path selects (`repository_files.rs`), values in a file (`rewrite.rs`), reading and writing the
+//! Elsewhere: which files a path selects (`git_checkout_files.rs`), values in a file (`marker_value_rewrite.rs`), reading and writing the
 //! files (the controllers and the command line).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::git_checkout_files::{CheckoutFiles, MarkedFile};
 use crate::image_setter::ImageSetterValues;
-use crate::repository_files::{CheckoutFiles, MarkedFile};
-use crate::rewrite::{
-    FileProblem, MarkerRewriteResult, MarkerRewriter, MarkerWithoutEffect, RewriteLimits,
-    RewriteMode, TagWithoutDigest,
+use crate::marker_value_rewrite::{
+    MarkerRewriteResult, MarkerRewriter, MarkerWithoutEffect, RewriteLimits, RewriteMode,
+    SkippedFileProblem, TagWithoutDigest,
 };
 use crate::update_result::UpdateResult;
 
@@ -90,7 +90,7 @@ impl FileUpdateRequest<'_> {
         let markers = rewrite.unread.iter().filter(|marker| !is_of_other(marker));
         let out = "the symbolic link leads out of the repository";
         let links = outside.iter().map(|path| format!("{path}: {out}"));
-        let files = rewrite.problems.iter().map(FileProblem::to_string);
+        let files = rewrite.problems.iter().map(SkippedFileProblem::to_string);
         files.chain(links).chain(markers.map(|marker| self.finding(marker))).collect()
     }
 
@@ -117,9 +117,9 @@ fn policy_of(setter: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git_checkout_files::CheckoutEntryType;
     use crate::image_reference::ImageRef;
     use crate::image_setter::PolicyResult;
-    use crate::repository_files::RepositoryFileEntry;
 
     const WEB: &str = "image: r.io/web:1 # {\"$imagepolicy\": \"apps:web\"}\n";
 
@@ -129,9 +129,9 @@ mod tests {
         let [namespace, name] = ["apps", "web"].map(str::to_owned);
         let setters = ImageSetterValues::new(&[PolicyResult { namespace, name, latest }]).unwrap();
         let others = BTreeSet::from(["apps:db".to_owned()]);
-        let file = |(path, _): &(&str, &str)| ((*path).to_owned(), RepositoryFileEntry::File);
+        let file = |(path, _): &(&str, &str)| ((*path).to_owned(), CheckoutEntryType::File);
         let link = |(path, target): &(&str, &str)| {
-            ((*path).to_owned(), RepositoryFileEntry::Link((*target).to_owned()))
+            ((*path).to_owned(), CheckoutEntryType::Link((*target).to_owned()))
         };
         let entries = files.iter().map(file).chain(links.iter().map(link)).collect();
         let unverified = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! The values of policies, and the marker comments that say where these values are set.
 //!
-//! Elsewhere: which comment belongs to which value (`rewrite.rs`).
+//! Elsewhere: which comment belongs to which value (`marker_value_rewrite.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -18,11 +18,11 @@
 
 mod commit_message_template;
 mod file_update;
+mod git_checkout_files;
 mod image_reference;
 mod image_setter;
+mod marker_value_rewrite;
 mod policy;
-mod repository_files;
-mod rewrite;
 mod scan_schedule;
 mod tag_history;
 mod tag_list;
@@ -33,17 +33,18 @@ pub use commit_message_template::{
     commit_message,
 };
 pub use file_update::{FileUpdate, FileUpdateRequest};
+pub use git_checkout_files::{
+    CheckoutEntryType, CheckoutFiles, MarkedFile, SelectedFiles, UpdatePathError,
+};
 pub use image_reference::{ImageName, ImageNameError, ImageRef};
 pub use image_setter::{ImageSetterValues, InvalidImageRef, PolicyResult};
+pub use marker_value_rewrite::{
+    MarkerRewriteResult, MarkerRewriter, MarkerWithoutEffect, RewriteError, RewriteLimits,
+    RewriteMode, SkippedFileProblem, TagWithoutDigest, UpdateStrategyError, check_strategy,
+    has_marker,
+};
 pub use policy::{FilterTags, PolicyChoice, PolicyError, TagEligibility, TagPolicy, TagVerdict};
-pub use repository_files::{
-    CheckoutError, CheckoutFiles, MarkedFile, RepositoryFileEntry, SelectedFiles,
-};
-pub use rewrite::{
-    FileProblem, MarkerRewriteResult, MarkerRewriter, MarkerWithoutEffect, RewriteError,
-    RewriteLimits, RewriteMode, TagWithoutDigest, UpdateStrategyError, check_strategy, has_marker,
-};
-pub use scan_schedule::{ScanDecision, ScanError, ScanReason, ScanState};
+pub use scan_schedule::{ScanDecision, ScanDecisionError, ScanReason, ScanState};
 pub use tag_history::{TagHistory, counts_from};
-pub use tag_list::{ExclusionError, StoredTagsError, TagList, exclusion_list, read_tags};
+pub use tag_list::{StoredTagsError, TagExclusionError, TagList, exclusion_list, read_tags};
 pub use update_result::{ImageValueChange, ObjectChanges, ObjectIdentifier, UpdateResult};

@@ -271,12 +271,12 @@ impl TagPolicy {
 }
 
 /// A filter with a compiled pattern.
-struct CompiledFilter<'f> {
+struct CompiledTagFilter<'f> {
     pattern: GoRegexp,
     extract: &'f str,
 }
 
-impl CompiledFilter<'_> {
+impl CompiledTagFilter<'_> {
     /// The text of a tag that is compared; `None` if the filter rejects the tag.
     fn text(&self, tag: &str, meter: &mut WorkMeter) -> Result<Option<String>, PolicyError> {
         meter.steps(cost(&self.pattern, tag))?;
@@ -288,7 +288,7 @@ impl CompiledFilter<'_> {
 }
 
 impl FilterTags {
-    fn compiled(&self) -> Result<CompiledFilter<'_>, PolicyError> {
+    fn compiled(&self) -> Result<CompiledTagFilter<'_>, PolicyError> {
         let pattern = GoRegexp::new(&self.pattern).map_err(|error| {
             let pattern = self.pattern.clone();
             PolicyError::Pattern { pattern, error }
@@ -296,7 +296,7 @@ impl FilterTags {
         if self.extract.len() > MAX_EXTRACT_BYTES {
             return Err(PolicyError::Extract);
         }
-        Ok(CompiledFilter { pattern, extract: &self.extract })
+        Ok(CompiledTagFilter { pattern, extract: &self.extract })
     }
 
     /// The tags that the filter accepts.

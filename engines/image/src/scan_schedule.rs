@@ -75,7 +75,7 @@ pub enum ScanDecision {
 
 /// Why the decision failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ScanError {
+pub enum ScanDecisionError {
     /// `spec.image` names no image.
     #[error(transparent)]
     Image(#[from] ImageNameError),
@@ -89,7 +89,7 @@ impl ScanState<'_> {
     ///
     /// # Errors
     /// The image has no name, or the stored tags cannot be read. Neither is an error if an earlier reason makes a scan due.
-    pub fn decide(&self, now: Timestamp) -> Result<ScanDecision, ScanError> {
+    pub fn decide(&self, now: Timestamp) -> Result<ScanDecision, ScanDecisionError> {
         let Some(last_scan) = self.last_scan else {
             return Ok(ScanDecision::Scan(ScanReason::NeverScanned));
         };
@@ -106,7 +106,7 @@ impl ScanState<'_> {
         match self.has_tags {
             Ok(true) => {}
             Ok(false) => return Ok(ScanDecision::Scan(ScanReason::NoTags)),
-            Err(error) => return Err(ScanError::Storage(error.to_owned())),
+            Err(error) => return Err(ScanDecisionError::Storage(error.to_owned())),
         }
         // Parity(flux): a scan in the future makes the wait longer.
         let past = now.as_nanosecond().saturating_sub(last_scan.as_nanosecond());
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    fn decided(state: &ScanState<'_>) -> Result<ScanDecision, ScanError> {
+    fn decided(state: &ScanState<'_>) -> Result<ScanDecision, ScanDecisionError> {
         state.decide(Timestamp::from_second(130).unwrap())
     }
 
@@ -159,11 +159,11 @@ mod tests {
         };
         assert_eq!(decided(&quiet), Ok(ScanDecision::Wait(Duration::from_secs(30))));
         let broken = ScanState { has_tags: Err("disk"), ..quiet };
-        assert_eq!(decided(&broken), Err(ScanError::Storage("disk".to_owned())));
+        assert_eq!(decided(&broken), Err(ScanDecisionError::Storage("disk".to_owned())));
         let other = ScanState { image: "ghcr.io/acme/other", ..broken };
         assert_eq!(decided(&other), Ok(ScanDecision::Scan(ScanReason::NewImageName)));
         let nothing = ScanState { image: "://", ..other };
-        assert!(matches!(decided(&nothing), Err(ScanError::Image(_))));
+        assert!(matches!(decided(&nothing), Err(ScanDecisionError::Image(_))));
         let asked = ScanState { requested_at: Some("now"), ..nothing };
         assert_eq!(decided(&asked), Ok(ScanDecision::Scan(ScanReason::Requested)));
         let first = ScanState { last_scan: None, ..asked };

@@ -20,7 +20,7 @@ pub struct TagHistory {
 
 /// A digest under a tag.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct FirstSight {
+struct DigestFirstSeen {
     at: Timestamp,
     tag: String,
     digest: String,
@@ -88,9 +88,13 @@ impl TagHistory {
             return;
         }
         let all = std::mem::take(&mut self.tags).into_iter().flat_map(|(tag, digests)| {
-            digests.into_iter().map(move |(digest, at)| FirstSight { at, tag: tag.clone(), digest })
+            digests.into_iter().map(move |(digest, at)| DigestFirstSeen {
+                at,
+                tag: tag.clone(),
+                digest,
+            })
         });
-        let mut all: Vec<FirstSight> = all.collect();
+        let mut all: Vec<DigestFirstSeen> = all.collect();
         all.sort();
         let old = all.partition_point(|it| counts_from(it.at, min_age) <= now);
         for sight in all.into_iter().skip(old.min(excess)).take(MAX_KEPT_DIGESTS) {

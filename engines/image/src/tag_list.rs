@@ -22,7 +22,7 @@ const MAX_STORED_LINE_BYTES: usize = 1024;
 
 /// Why tags were not filtered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ExclusionError {
+pub enum TagExclusionError {
     /// A pattern is not a regular expression.
     #[error("failed to compile regex {pattern}: {error}")]
     Pattern {
@@ -64,13 +64,13 @@ impl TagList {
         listed: Vec<String>,
         exclusion_list: &[String],
         meter: &mut WorkMeter,
-    ) -> Result<Self, ExclusionError> {
+    ) -> Result<Self, TagExclusionError> {
         let mut tags = listed;
         // Patterns are compiled one after the other, because each one may need much memory.
         for pattern in self::exclusion_list(exclusion_list) {
             let compiled = match GoRegexp::new(&pattern) {
                 Ok(compiled) => compiled,
-                Err(error) => return Err(ExclusionError::Pattern { pattern, error }),
+                Err(error) => return Err(TagExclusionError::Pattern { pattern, error }),
             };
             meter.steps((compiled.work() as u64).saturating_mul(STEPS_PER_COMPILED_STATE))?;
             tags = without(tags, &compiled, meter)?;
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    fn scanned(listed: &[&str], exclusion_list: &[&str]) -> Result<TagList, ExclusionError> {
+    fn scanned(listed: &[&str], exclusion_list: &[&str]) -> Result<TagList, TagExclusionError> {
         let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         let mut meter =
             WorkMeter::new(WorkAllowance { steps: 1_000_000, bytes: 0 }, StopSignal::default());
@@ -187,10 +187,10 @@ mod tests {
     fn patterns_that_cost_too_much_end_the_scan() {
         let long = "a".repeat(100_000);
         let error = scanned(&[long.as_str()], &["(a|b)*c"]).unwrap_err();
-        assert!(matches!(error, ExclusionError::Work(_)), "{error}");
+        assert!(matches!(error, TagExclusionError::Work(_)), "{error}");
         // They cost that also where there are no tags.
         let error = scanned(&[], &[r"\pL{20}"]).unwrap_err();
-        assert!(matches!(error, ExclusionError::Work(_)), "{error}");
+        assert!(matches!(error, TagExclusionError::Work(_)), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The changes of an update: values of objects in files.
 //!
-//! Elsewhere: making the changes (`rewrite.rs`), the message of the commit (`commit_message_template.rs`).
+//! Elsewhere: making the changes (`marker_value_rewrite.rs`), the message of the commit (`commit_message_template.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub type ObjectChanges<'r> = BTreeMap<&'r ObjectIdentifier, Vec<&'r ImageValueCh
 
 /// A change, and its file and object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct PlacedChange {
+struct ImageValueChangeInFile {
     file: Arc<str>,
     object: Arc<ObjectIdentifier>,
     change: ImageValueChange,
@@ -45,7 +45,7 @@ struct PlacedChange {
 /// Differs(flux): where Flux goes over its maps in random order, this is the order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UpdateResult {
-    changes: Vec<PlacedChange>,
+    changes: Vec<ImageValueChangeInFile>,
 }
 
 impl UpdateResult {
@@ -58,7 +58,7 @@ impl UpdateResult {
     ) {
         let file = Arc::clone(file);
         let object = Arc::clone(object);
-        self.changes.push(PlacedChange { file, object, change });
+        self.changes.push(ImageValueChangeInFile { file, object, change });
     }
 
     /// The number of changes.
@@ -67,8 +67,8 @@ impl UpdateResult {
     }
 
     /// Groups consecutive changes in the same object of a file, so that long names are compared once for each group.
-    fn runs(&self) -> impl Iterator<Item = &[PlacedChange]> {
-        let is_same = |a: &PlacedChange, b: &PlacedChange| {
+    fn runs(&self) -> impl Iterator<Item = &[ImageValueChangeInFile]> {
+        let is_same = |a: &ImageValueChangeInFile, b: &ImageValueChangeInFile| {
             Arc::ptr_eq(&a.file, &b.file) && Arc::ptr_eq(&a.object, &b.object)
         };
         self.changes.chunk_by(is_same)
@@ -78,7 +78,7 @@ impl UpdateResult {
     pub fn files(&self) -> BTreeMap<&str, ObjectChanges<'_>> {
         let mut files: BTreeMap<&str, ObjectChanges<'_>> = BTreeMap::new();
         for run in self.runs() {
-            let Some(PlacedChange { file, object, .. }) = run.first() else { continue };
+            let Some(ImageValueChangeInFile { file, object, .. }) = run.first() else { continue };
             let changes = run.iter().map(|it| &it.change);
             files.entry(file).or_default().entry(object).or_default().extend(changes);
         }
@@ -89,7 +89,7 @@ impl UpdateResult {
     pub fn objects(&self) -> ObjectChanges<'_> {
         let mut objects = ObjectChanges::new();
         for run in self.runs() {
-            let Some(PlacedChange { object, .. }) = run.first() else { continue };
+            let Some(ImageValueChangeInFile { object, .. }) = run.first() else { continue };
             objects.entry(object).or_default().extend(run.iter().map(|it| &it.change));
         }
         objects

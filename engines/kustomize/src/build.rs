@@ -15,11 +15,11 @@ use crate::fieldspec::FieldSpec;
 use crate::kustomization::SortOptions;
 use crate::kustomization_target::{AccumulatedResources, KustomizationTarget};
 use crate::loader::{KustomizationLoader, LoadRestriction};
+use crate::name_reference_update;
+use crate::openapi_schema::{OpenApiReadError, OpenApiSchemas};
 use crate::origin::{ORIGIN, TRANSFORMATIONS};
-use crate::reference;
 use crate::resource::{self, BuildResource};
 use crate::resources::BuildResources;
-use crate::schema::{OpenApiSchemas, ReadError};
 use crate::sort;
 use crate::transform::ResourceTransformer;
 use crate::transform::label::LabelTransformer;
@@ -75,7 +75,7 @@ pub enum KustomizeBuildWarning {
 #[derive(Debug, Clone, PartialEq)]
 pub struct BuiltObject {
     /// Group, version and kind, name and namespace.
-    pub id: crate::id::ResourceId,
+    pub id: crate::resource_id::ResourceId,
     /// The content of the object.
     pub value: Value,
 }
@@ -222,8 +222,9 @@ impl KustomizeBuildContext<'_> {
             }
             let text = String::from_utf8_lossy(document);
             let limits = self.budget.reading(text.len())?;
-            let invalid =
-                |error: ReadError| Error::new(error.to_string()).within("invalid schema file");
+            let invalid = |error: OpenApiReadError| {
+                Error::new(error.to_string()).within("invalid schema file")
+            };
             let document = goyaml::to_json_within(text.as_bytes(), &limits)
                 .map_err(|error| invalid(error.into()))?;
             // The schemas made from a document take about as much memory as the document.
@@ -287,7 +288,7 @@ impl KustomizeBuildContext<'_> {
         let schema = self.schema();
         ResourceTransformer::Hash.transform(&mut resources, &schema)?;
         self.budget.steps(resources.list().len())?;
-        reference::update(&mut resources, &config.name_reference, &schema)?;
+        name_reference_update::update(&mut resources, &config.name_reference, &schema)?;
         let mut logs = Vec::new();
         variable::resolve(&mut resources, &variables, &config.var_reference, &mut logs)?;
         logs.into_iter().for_each(|line| self.log(line));

@@ -8,7 +8,7 @@ use tree::{FileTree as Tree, RelPath, TreeError};
 
 use crate::error::Error;
 use crate::kustomization::HelmChart;
-use crate::repository::RepositoryAddress;
+use crate::repository_address::RepositoryAddress;
 
 /// A path without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use crate::budget::{self, BuildBudget};
 use crate::build::KustomizeBuildContext;
 use crate::chart_inflation::InflatableChart;
 use crate::config_map_secret_generator;
-use crate::decode::{self, DecodableField, DecodeMode, GoInt, decode_struct};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
 use crate::file_path;
+use crate::json_struct_decode::{self, DecodableField, DecodeMode, GoInt, decode_struct};
 use crate::kustomization::{
     GeneratorArgs, HelmChart, HelmGlobals, ImageEntry, KustomizationMetadata, PatchEntry,
     Replacement, ReplacementField, ReplicaEntry, SecretArgs,
@@ -21,7 +21,7 @@ use crate::kustomization::{
 use crate::loader::KustomizationLoader;
 use crate::resource::BuildResource;
 use crate::selector::ResourceSelector;
-use crate::transform::affix::{AffixTransformer, NameSide};
+use crate::transform::affix::{AffixPosition, AffixTransformer};
 use crate::transform::image::ImageTransformer;
 use crate::transform::label::LabelTransformer;
 use crate::transform::namespace::{NamespaceTransformer, RoleBindingSubjects};
@@ -72,7 +72,7 @@ impl ResourceGenerator {
 }
 
 /// The kinds of configurations.
-enum PluginKind {
+enum GeneratorOrTransformer {
     Generator(ResourceGenerator),
     Transformer(ResourceTransformer),
 }
@@ -87,8 +87,8 @@ pub(crate) fn generator(
     config: &BuildResource,
 ) -> Result<ResourceGenerator> {
     let loaded = load(loader, build, config).and_then(|plugin| match plugin {
-        PluginKind::Generator(generator) => Ok(generator),
-        PluginKind::Transformer(_) => {
+        GeneratorOrTransformer::Generator(generator) => Ok(generator),
+        GeneratorOrTransformer::Transformer(_) => {
             let id = config.original_id(&build.schema());
             Err(Error::new(format!("plugin {id} not a generator")))
         }
@@ -106,8 +106,8 @@ pub(crate) fn transformer(
     config: &BuildResource,
 ) -> Result<ResourceTransformer> {
     match load(loader, build, config)? {
-        PluginKind::Transformer(transformer) => Ok(transformer),
-        PluginKind::Generator(_) => {
+        GeneratorOrTransformer::Transformer(transformer) => Ok(transformer),
+        GeneratorOrTransformer::Generator(_) => {
             let id = config.original_id(&build.schema());
             Err(Error::new(format!("plugin {id} not a transformer")))
         }
@@ -118,7 +118,7 @@ fn load(
     loader: &KustomizationLoader<'_>,
     build: &KustomizeBuildContext<'_>,
     config: &BuildResource,
-) -> Result<PluginKind> {
+) -> Result<GeneratorOrTransformer> {
     let gvk = config.gvk();
     let id = config.original_id(&build.schema());
     if config.api_version() != "builtin" {
@@ -140,10 +140,10 @@ fn load(
         | "SecretGenerator"
         | "HelmChartInflationGenerator"
         | "IAMPolicyGenerator" => {
-            generator_of(loader, build, &gvk.kind, &value).map(PluginKind::Generator)
+            generator_of(loader, build, &gvk.kind, &value).map(GeneratorOrTransformer::Generator)
         }
         kind => match transformer_of(loader, kind, &value) {
-            Some(transformer) => transformer.map(PluginKind::Transformer),
+            Some(transformer) => transformer.map(GeneratorOrTransformer::Transformer),
             None => return Err(Error::new(format!("unable to load builtin {gvk}"))),
         },
     };
@@ -152,7 +152,7 @@ fn load(
 
 /// Decodes a configuration. Unknown fields are ignored.
 fn read<T: DecodableField>(value: &Value) -> Result<T> {
-    decode::decode(value, DecodeMode::Yaml)
+    json_struct_decode::decode(value, DecodeMode::Yaml)
         .map_err(|error| error.within("error unmarshaling JSON: while decoding JSON"))
 }
 
@@ -213,10 +213,10 @@ fn transformer_of(
         "PatchTransformer" => read::<PatchConfig>(value)
             .and_then(|config| patch::PatchTransformer::load(loader, &config.entry))
             .map(ResourceTransformer::Patch),
-        "PrefixTransformer" => affix(value, NameSide::Prefix),
-        "SuffixTransformer" => affix(value, NameSide::Suffix),
-        "PrefixSuffixTransformer" => affix(value, NameSide::Prefix).and_then(|prefix| {
-            Ok(ResourceTransformer::Several(vec![prefix, affix(value, NameSide::Suffix)?]))
+        "PrefixTransformer" => affix(value, AffixPosition::Prefix),
+        "SuffixTransformer" => affix(value, AffixPosition::Suffix),
+        "PrefixSuffixTransformer" => affix(value, AffixPosition::Prefix).and_then(|prefix| {
+            Ok(ResourceTransformer::Several(vec![prefix, affix(value, AffixPosition::Suffix)?]))
         }),
         "ReplacementTransformer" => read::<ReplacementConfig>(value)
             .and_then(|config| replacements(loader, &config.replacements)),
@@ -229,12 +229,12 @@ fn transformer_of(
     Some(made)
 }
 
-fn affix(value: &Value, side: NameSide) -> Result<ResourceTransformer> {
+fn affix(value: &Value, side: AffixPosition) -> Result<ResourceTransformer> {
     let AffixConfig { prefix, suffix, specs } = read(value)?;
     let Some(specs) = specs else {
         return Err(Error::new("fieldSpecs is not expected to be nil"));
     };
-    let text = if side == NameSide::Prefix { prefix } else { suffix };
+    let text = if side == AffixPosition::Prefix { prefix } else { suffix };
     Ok(ResourceTransformer::Affix(AffixTransformer { side, text, specs }))
 }
 
@@ -290,13 +290,17 @@ fn value_add(loader: &KustomizationLoader<'_>, value: &Value) -> Result<Resource
     }
     let mut targets = config.targets;
     if !config.path.is_empty() {
-        let file: ValueAddTargetsConfig =
-            decode::from_yaml(&loader.load(&config.path)?, DecodeMode::Yaml, loader.budget())?;
+        let file: ValueAddTargetsConfig = json_struct_decode::from_yaml(
+            &loader.load(&config.path)?,
+            DecodeMode::Yaml,
+            loader.budget(),
+        )?;
         targets.extend(file.targets);
     }
-    let targets = targets.into_iter().map(|TargetConfig { selector, field_path, position }| {
-        ValueAddTarget { selector, field_path, position: position.0 }
-    });
+    let targets =
+        targets.into_iter().map(|ValueAddTargetConfig { selector, field_path, position }| {
+            ValueAddTarget { selector, field_path, position: position.0 }
+        });
     let addition = ValueAddTransformer { value: text, targets: targets.collect() };
     addition.check()?;
     Ok(ResourceTransformer::ValueAdd(addition))
@@ -449,13 +453,13 @@ decode_struct!(ReplicaConfig, "builtins", "ReplicaCountTransformerPlugin", {
 });
 
 #[derive(Debug, Default)]
-struct TargetConfig {
+struct ValueAddTargetConfig {
     selector: Option<ResourceSelector>,
     field_path: String,
     position: GoInt,
 }
 
-decode_struct!(TargetConfig, "builtins", "Target", {
+decode_struct!(ValueAddTargetConfig, "builtins", "Target", {
     "selector" => selector,
     "fieldPath" => field_path,
     "filePathPosition" => position,
@@ -463,7 +467,7 @@ decode_struct!(TargetConfig, "builtins", "Target", {
 
 #[derive(Debug, Default)]
 struct ValueAddTargetsConfig {
-    targets: Vec<TargetConfig>,
+    targets: Vec<ValueAddTargetConfig>,
 }
 
 decode_struct!(ValueAddTargetsConfig, "builtins", "Targets", { "targets" => targets });
@@ -471,7 +475,7 @@ decode_struct!(ValueAddTargetsConfig, "builtins", "Targets", { "targets" => targ
 #[derive(Debug, Default)]
 struct ValueAddConfig {
     value: String,
-    targets: Vec<TargetConfig>,
+    targets: Vec<ValueAddTargetConfig>,
     path: String,
 }
 

@@ -14,10 +14,10 @@ use crate::field_edit;
 use crate::kustomization::{HelmChart, HelmGlobals};
 use crate::loader::KustomizationLoader;
 use crate::manifest;
-use crate::merge;
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resource::BuildResource;
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
+use crate::strategic_merge;
 use crate::yaml_output;
 
 /// The settings for rendering charts.
@@ -145,7 +145,7 @@ impl InflatableChart {
         drop_aliases(&mut of_file, &mut inline, is_override).within(merging)?;
         let of_file = manifest::without_anchors(of_file, budget).within(merging)?;
         let (patch, mut values) = if is_override { (inline, of_file) } else { (of_file, inline) };
-        merge::strategic(&patch, &mut values, schema, budget)
+        strategic_merge::strategic(&patch, &mut values, schema, budget)
             .map_err(|error| Error::new(error.to_string()).within(merging()))?;
         text(&yaml_output::value(&values).within(|| "could not parse merged values into map")?)
     }

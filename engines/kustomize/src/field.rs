@@ -1,6 +1,6 @@
 //! Reads and writes fields of maps like kyaml, with its rules for quotes, styles and nulls.
 //!
-//! Here: one field of one map. Elsewhere: paths through several maps (`yaml_path.rs`), merging maps (`merge.rs`).
+//! Here: one field of one map. Elsewhere: paths through several maps (`yaml_path.rs`), merging maps (`strategic_merge.rs`).
 
 use goyaml::v3::{self, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle};
 

@@ -4,9 +4,9 @@
 //! Here: reading a patch and applying it. Below: JSON that keeps the text of scalars (`json6902/json.rs`), the operations
 //! (`json6902/operation.rs`), converting JSON to nodes (`json6902/nodes.rs`).
 
-mod json;
-mod nodes;
+mod json_to_yaml_nodes;
 mod operation;
+mod text_preserving_json;
 
 use golang::work_meter::WorkLimitExceeded;
 use goyaml::YamlLimits;
@@ -14,8 +14,8 @@ use goyaml::v3::{self, YamlNode, YamlNodeKind};
 
 use crate::budget::{self, BuildBudget};
 use crate::field;
-use json::JsonPatchValue;
 use operation::JsonPatchOperation;
+use text_preserving_json::JsonPatchValue;
 
 /// The deepest nesting of lists and objects. Differs(kustomize): in kustomize it is 10 000.
 pub const MAX_DEPTH: usize = 1_000;
@@ -89,9 +89,9 @@ impl JsonPatch {
 /// The text is neither JSON nor YAML, or is not a list of objects.
 pub fn parse(text: &str, limits: &YamlLimits) -> Result<JsonPatch, Error> {
     let json = if text.starts_with('[') {
-        json::parse(text)?
+        text_preserving_json::parse(text)?
     } else {
-        json::from_value(&goyaml::to_json_within(text.as_bytes(), limits)?)
+        text_preserving_json::from_value(&goyaml::to_json_within(text.as_bytes(), limits)?)
     };
     let items = match json {
         JsonPatchValue::List(items) => items,
@@ -122,7 +122,7 @@ pub fn apply(patch: &JsonPatch, object: &mut YamlNode, budget: &BuildBudget) -> 
         Some(document) => v3::to_json(document, &YamlLimits::default())?,
         None => serde_json::Value::Null,
     };
-    let mut json = json::from_value(&value);
+    let mut json = text_preserving_json::from_value(&value);
     match &json {
         JsonPatchValue::Object(_) | JsonPatchValue::List(_) => {}
         JsonPatchValue::Null => json = JsonPatchValue::Object(std::collections::BTreeMap::new()),
@@ -135,7 +135,7 @@ pub fn apply(patch: &JsonPatch, object: &mut YamlNode, budget: &BuildBudget) -> 
         operation.apply(&mut json, &mut added, budget)?;
     }
     let _added = budget.hold(added)?;
-    let mut document = nodes::document(json)?;
+    let mut document = json_to_yaml_nodes::document(json)?;
     if object.kind != YamlNodeKind::Document
         && let Some(root) = document.content.pop()
     {

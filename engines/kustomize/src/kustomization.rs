@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::budget::{self, BudgetReservation, BuildBudget};
-use crate::decode::{self, DecodeMode, decode_struct};
 use crate::error::{Error, Result};
+use crate::json_struct_decode::{self, DecodeMode, decode_struct};
 
 pub(crate) use helm::HelmChartArgs;
 pub use helm::{HelmChart, HelmGlobals};
@@ -135,7 +135,8 @@ impl Kustomization {
             .map_err(|error| invalid(Error::new(error.to_string())))?;
         // The decoded form is as large as the value, and kept.
         let held = budget.hold(budget::weight_of_value(&value))?;
-        let mut file: Self = decode::decode(&value, DecodeMode::Strict).map_err(invalid)?;
+        let mut file: Self =
+            json_struct_decode::decode(&value, DecodeMode::Strict).map_err(invalid)?;
         let said = |name: &str| {
             let fields = value.as_object().into_iter().flatten();
             let mut values = fields.filter(|(known, _)| known.eq_ignore_ascii_case(name));

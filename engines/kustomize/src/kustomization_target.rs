@@ -3,7 +3,7 @@
 //! Here: resources, components, generators, transformers, validators. Below: the transformers that its fields stand for
 //! (`kustomization_target/builtin.rs`). Elsewhere: the steps that happen once in a build (`build.rs`).
 
-mod builtin;
+mod builtin_generators_and_transformers;
 
 use std::borrow::Cow;
 

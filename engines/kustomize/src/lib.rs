@@ -16,11 +16,11 @@
 //! # A tour
 //! The reference is kustomize 5.8.1; where this differs, a comment says so.
 //! 1. `build.rs` has the steps that happen once; `kustomization_target.rs` accumulates one kustomization in kustomize's order.
-//! 2. `kustomization.rs` reads its file (`decode.rs` decodes as Go does), `loader.rs` decides which files it may read.
+//! 2. `kustomization.rs` reads its file (`json_struct_decode.rs` decodes as Go does), `loader.rs` decides which files it may read.
 //! 3. `manifest.rs` reads objects from files; `resource.rs` is one object, `resources.rs` all of them.
 //! 4. `transform/`, `config_map_secret_generator.rs`, `chart_inflation.rs` and `builtin_plugin.rs` change and generate objects.
 //! 5. `merge`, `json6902`, `fieldspec`, `yaml_path`, `plain_pattern`, `selector` and `schema` have the operations on nodes.
-//! 6. `name_hash.rs`, `reference.rs`, `variable.rs`, `sort.rs` and `yaml_output.rs` finish the build.
+//! 6. `name_hash.rs`, `name_reference_update.rs`, `variable.rs`, `sort.rs` and `yaml_output.rs` finish the build.
 //! 7. `common_metadata.rs` uses some of these parts without a build.
 //! 8. `budget.rs` limits the time and memory of all steps.
 //!
@@ -33,29 +33,29 @@ mod builtin_plugin;
 mod chart_inflation;
 mod common_metadata;
 mod config_map_secret_generator;
-mod decode;
 mod error;
 pub mod field;
 mod field_edit;
 pub mod fieldspec;
 mod file_path;
-pub mod id;
 pub mod json6902;
+mod json_struct_decode;
 mod kustomization;
 mod kustomization_target;
 mod loader;
 mod manifest;
-pub mod merge;
 mod name_hash;
+mod name_reference_update;
+pub mod openapi_schema;
 mod origin;
-mod plain_pattern;
-mod reference;
-mod repository;
+mod repository_address;
 mod resource;
+pub mod resource_id;
 mod resources;
-pub mod schema;
 pub mod selector;
+mod simple_regex_matcher;
 mod sort;
+pub mod strategic_merge;
 mod transform;
 mod transformer_config;
 mod variable;
@@ -73,4 +73,4 @@ pub use common_metadata::{MetadataField, add_common_metadata};
 pub use error::Error;
 pub use kustomization::{FILE_NAMES, HelmChart, HelmGlobals};
 pub use loader::LoadRestriction;
-pub use repository::RepositoryAddress;
+pub use repository_address::RepositoryAddress;

@@ -7,7 +7,7 @@ use crate::budget::BuildBudget;
 use crate::build_files::{BuildFiles, ResolvedPath};
 use crate::error::{BuildErrorCause, Error, ErrorContext as _, Result};
 use crate::file_path;
-use crate::repository::RepositoryAddress;
+use crate::repository_address::RepositoryAddress;
 
 /// Which files a kustomization may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

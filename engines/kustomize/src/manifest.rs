@@ -107,7 +107,8 @@ pub(crate) fn as_written(
     malformed: impl Fn(goyaml::Error) -> Error,
 ) -> Result<Option<YamlNode>> {
     let limits = budget.reading(text.len())?;
-    let mut documents = goyaml::v3::NodeDocuments::new(text, &limits).map_err(&malformed)?;
+    let mut documents =
+        goyaml::v3::YamlNodeDocumentReader::new(text, &limits).map_err(&malformed)?;
     let Some(document) = documents.next() else { return Ok(None) };
     let mut document = document.map_err(&malformed)?;
     if document.walk().any(|(depth, _)| depth > MAX_DEPTH) {

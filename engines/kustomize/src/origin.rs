@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::budget::{BuildBudget, weight_of_scalar};
 use crate::error::Result;
 use crate::field_edit;
-use crate::id::ResourceId;
-use crate::repository::RepositoryAddress;
+use crate::repository_address::RepositoryAddress;
 use crate::resource::{self, BuildResource};
+use crate::resource_id::ResourceId;
 
 /// The annotation with the origin of the object.
 pub(crate) const ORIGIN: &str = "config.kubernetes.io/origin";

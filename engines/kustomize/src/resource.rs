@@ -13,8 +13,8 @@ use goyaml::v3::{YamlNode, YamlNodeKind};
 use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
 use crate::field_edit;
-use crate::id::{Gvk, ResourceId};
-use crate::schema::OpenApiSchemas;
+use crate::openapi_schema::OpenApiSchemas;
+use crate::resource_id::{Gvk, ResourceId};
 use crate::selector::ResourceMatcher;
 use crate::selector::labels::LabelSelectorSyntaxError;
 

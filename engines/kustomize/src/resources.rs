@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
-use crate::id::{Gvk, ResourceId};
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resource::{BuildResource, GeneratorBehavior};
-use crate::schema::OpenApiSchemas;
+use crate::resource_id::{Gvk, ResourceId};
 use crate::selector::ResourceSelector;
 
 /// The key that is equal for all ids of the same object.

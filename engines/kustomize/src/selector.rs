@@ -3,12 +3,12 @@
 //! Here: the selector, and matching the parts of an object. Elsewhere: label selectors (`selector/labels.rs`), and which
 //! present or earlier names of an object are matched.
 
+mod label_syntax_validation;
 pub mod labels;
-mod labels_name;
 
 use golang::regexp::GoRegexp;
 
-use crate::plain_pattern::{self, PlainRegularExpression};
+use crate::simple_regex_matcher::{self, PlainRegularExpression};
 use labels::{LabelSelector, LabelSelectorSyntaxError};
 
 /// The selector for the target of a patch or of a replacement. An empty field matches everything.
@@ -145,7 +145,7 @@ impl SelectorPattern {
         match self {
             Self::Any => 1,
             Self::Plain(pattern) => pattern.steps(length),
-            Self::Expression(pattern) => plain_pattern::steps(pattern, length),
+            Self::Expression(pattern) => simple_regex_matcher::steps(pattern, length),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Sorts the objects for the output.
 
 use crate::error::{Error, Result};
-use crate::id::{Gvk, ResourceId};
 use crate::kustomization::{LegacySort, SortOptions};
+use crate::openapi_schema::OpenApiSchemas;
+use crate::resource_id::{Gvk, ResourceId};
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 
 const FIRST: [&str; 22] = [
     "Namespace",

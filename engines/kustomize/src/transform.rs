@@ -16,9 +16,9 @@ pub(crate) mod value_add;
 use crate::budget;
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::name_hash;
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resource::{self, BuildResource};
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 
 /// A transformer with its configuration.
 #[derive(Debug, Clone)]
@@ -62,8 +62,8 @@ impl ResourceTransformer {
             Self::Json6902(_) => "PatchJson6902Transformer",
             Self::Namespace(_) => "NamespaceTransformer",
             Self::Affix(affix) => match affix.side {
-                affix::NameSide::Prefix => "PrefixTransformer",
-                affix::NameSide::Suffix => "SuffixTransformer",
+                affix::AffixPosition::Prefix => "PrefixTransformer",
+                affix::AffixPosition::Suffix => "SuffixTransformer",
             },
             Self::Labels(_) => "LabelTransformer",
             Self::Replicas(_) => "ReplicaCountTransformer",

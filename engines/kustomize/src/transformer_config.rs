@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::budget::BuildBudget;
-use crate::decode::{self, DecodeMode, decode_struct};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
-use crate::id::Gvk;
+use crate::json_struct_decode::{self, DecodeMode, decode_struct};
 use crate::loader::KustomizationLoader;
+use crate::resource_id::Gvk;
 use crate::sort;
 
 /// Steps that comparing two field specifications costs.
@@ -129,7 +129,8 @@ impl TransformerConfig {
         let mut added = Self::default();
         for path in paths {
             let text = loader.load(path)?;
-            let mut file: Self = decode::from_yaml(&text, DecodeMode::StrictYaml, budget)?;
+            let mut file: Self =
+                json_struct_decode::from_yaml(&text, DecodeMode::StrictYaml, budget)?;
             file.sort();
             added.merge(file, budget)?;
         }

@@ -9,11 +9,11 @@ use crate::budget::BuildBudget;
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::field_edit;
 use crate::fieldspec::FieldSpec;
-use crate::id::ResourceId;
 use crate::kustomization::VariableEntry;
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resource::BuildResource;
+use crate::resource_id::ResourceId;
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 use crate::yaml_path;
 
 /// The steps for comparing a variable with a reference.

@@ -11,10 +11,10 @@ use std::time::Duration;
 use golang::regexp::{GoRegexp, quote_meta};
 
 use crate::api_objects::{Alert, EventSourceSelector, Provider, SecretData};
-use crate::commit_status::{commit_status, is_commit_status_type};
+use crate::commit_status_id::{commit_status, is_commit_status_type};
 use crate::event::{EVENT_GROUP, FluxEvent, ObjectReference};
+use crate::event_delivery::{DeliveryFailure, DeliveryStage, EventDelivery, ProviderNextAction};
 use crate::provider_options::{SecretToMask, assemble};
-use crate::provider_request::{DeliveryFailure, DeliveryStage, EventDelivery, ProviderFlow};
 use crate::providers;
 
 /// The timeout of sending if the Provider sets none.
@@ -29,7 +29,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 const LONGEST_TEXT: usize = 16 << 10;
 
 /// The objects of the cluster that a dispatch reads.
-pub trait DispatchCluster {
+pub trait AlertClusterReader {
     /// The labels of an object; none if the object cannot be read.
     fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>>;
     /// A Provider by namespace and name.
@@ -69,7 +69,7 @@ impl AlertWarningEvent {
 
 /// An event with all its metadata, and its Provider.
 #[derive(Debug)]
-pub struct EventRoute {
+pub struct RoutedEvent {
     /// The event.
     pub event: FluxEvent,
     /// The Provider.
@@ -82,12 +82,12 @@ pub struct RoutingDecision {
     /// Events to put on the Alert.
     pub warnings: Vec<AlertWarningEvent>,
     /// The Provider for the event, if the Alert sends the event.
-    pub route: Option<EventRoute>,
+    pub route: Option<RoutedEvent>,
 }
 
 /// The dispatch of an event by an Alert, and the warnings about the Alert.
 #[derive(Debug)]
-pub struct AlertVerdict {
+pub struct AlertDispatchResult {
     /// Events to put on the Alert.
     pub warnings: Vec<AlertWarningEvent>,
     /// The dispatch; none if the event is not sent.
@@ -169,22 +169,22 @@ fn mask(text: &str, token: &str) -> String {
 pub fn dispatch(
     event: &FluxEvent,
     alert: &Alert,
-    cluster: &dyn DispatchCluster,
+    cluster: &dyn AlertClusterReader,
     settings: AlertControllerSettings,
-) -> AlertVerdict {
+) -> AlertDispatchResult {
     let RoutingDecision { warnings, route } = route(event, alert, cluster, settings);
     let secret = |namespace: &str, name: &str| cluster.secret(namespace, name);
-    let dispatch = route.map(|EventRoute { event, provider }| {
+    let dispatch = route.map(|RoutedEvent { event, provider }| {
         EventDispatch::new(event, &provider, alert, settings.now, &secret)
     });
-    AlertVerdict { warnings, dispatch }
+    AlertDispatchResult { warnings, dispatch }
 }
 
 /// Decides whether an Alert sends an event, and to which Provider. The metadata of the event must be clean. No Secret is read.
 pub fn route(
     event: &FluxEvent,
     alert: &Alert,
-    cluster: &dyn DispatchCluster,
+    cluster: &dyn AlertClusterReader,
     settings: AlertControllerSettings,
 ) -> RoutingDecision {
     let mut warnings = Vec::new();
@@ -206,7 +206,7 @@ pub fn route(
 pub fn follow_up(
     event: &FluxEvent,
     alert: &Alert,
-    cluster: &dyn DispatchCluster,
+    cluster: &dyn AlertClusterReader,
     settings: AlertControllerSettings,
 ) -> RoutingDecision {
     routed(event, alert, cluster, settings, Vec::new())
@@ -215,7 +215,7 @@ pub fn follow_up(
 fn routed(
     event: &FluxEvent,
     alert: &Alert,
-    cluster: &dyn DispatchCluster,
+    cluster: &dyn AlertClusterReader,
     settings: AlertControllerSettings,
     mut warnings: Vec<AlertWarningEvent>,
 ) -> RoutingDecision {
@@ -242,7 +242,7 @@ fn is_denied(event: &FluxEvent, alert: &Alert, settings: AlertControllerSettings
 fn is_from_source(
     event: &FluxEvent,
     alert: &Alert,
-    cluster: &dyn DispatchCluster,
+    cluster: &dyn AlertClusterReader,
     warnings: &mut Vec<AlertWarningEvent>,
 ) -> bool {
     alert.spec.event_sources.iter().any(|source| matches(event, alert, source, cluster, warnings))
@@ -252,7 +252,7 @@ fn matches(
     event: &FluxEvent,
     alert: &Alert,
     source: &EventSourceSelector,
-    cluster: &dyn DispatchCluster,
+    cluster: &dyn AlertClusterReader,
     warnings: &mut Vec<AlertWarningEvent>,
 ) -> bool {
     let object = &event.object;
@@ -379,10 +379,10 @@ fn matches_any(
 fn send(
     mut event: FluxEvent,
     alert: &Alert,
-    cluster: &dyn DispatchCluster,
+    cluster: &dyn AlertClusterReader,
     settings: AlertControllerSettings,
     warnings: &mut Vec<AlertWarningEvent>,
-) -> Result<Option<EventRoute>, String> {
+) -> Result<Option<RoutedEvent>, String> {
     let namespace = &alert.metadata.namespace;
     let name = &alert.metadata.name;
     if is_denied(&event, alert, settings) {
@@ -411,7 +411,7 @@ fn send(
         );
     }
     warnings.extend(event.combine_metadata(alert));
-    Ok(Some(EventRoute { event, provider }))
+    Ok(Some(RoutedEvent { event, provider }))
 }
 
 fn timeout(provider: &Provider) -> Duration {
@@ -455,13 +455,13 @@ fn deliver(
     alert: &Alert,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<SecretData>,
-) -> (ProviderFlow, SecretToMask) {
+) -> (ProviderNextAction, SecretToMask) {
     let none = || SecretToMask(String::new());
     let status = match commit_status(provider, alert, event) {
         Ok(status) => status.unwrap_or_default(),
         Err(message) => {
             return (
-                ProviderFlow::Failed(DeliveryFailure {
+                ProviderNextAction::Failed(DeliveryFailure {
                     stage: DeliveryStage::CommitStatus,
                     message,
                 }),
@@ -473,7 +473,7 @@ fn deliver(
         Ok((options, masked)) => {
             (providers::flow(&provider.spec.r#type, options, event.clone()), masked)
         }
-        Err(message) => (ProviderFlow::Failed(DeliveryFailure::init(message)), none()),
+        Err(message) => (ProviderNextAction::Failed(DeliveryFailure::init(message)), none()),
     }
 }
 

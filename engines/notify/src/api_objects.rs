@@ -140,12 +140,12 @@ pub struct UnreadableObjectError(#[from] serde_json::Error);
 
 #[derive(Deserialize)]
 #[serde(default, bound = "S: Default + Deserialize<'de>")]
-struct ObjectParts<S: Default> {
+struct MetadataAndSpec<S: Default> {
     metadata: ApiObjectMetadata,
     spec: S,
 }
 
-impl<S: Default> Default for ObjectParts<S> {
+impl<S: Default> Default for MetadataAndSpec<S> {
     fn default() -> Self {
         Self { metadata: ApiObjectMetadata::default(), spec: S::default() }
     }
@@ -157,7 +157,7 @@ impl Alert {
     /// # Errors
     /// If a member has another type than in the definition.
     pub fn new(object: Value) -> Result<Self, UnreadableObjectError> {
-        let ObjectParts { metadata, spec } = ObjectParts::deserialize(&object)?;
+        let MetadataAndSpec { metadata, spec } = MetadataAndSpec::deserialize(&object)?;
         Ok(Self { metadata, spec, object })
     }
 }
@@ -168,7 +168,7 @@ impl Provider {
     /// # Errors
     /// If a member has another type than in the definition.
     pub fn new(object: Value) -> Result<Self, UnreadableObjectError> {
-        let ObjectParts { metadata, spec } = ObjectParts::deserialize(&object)?;
+        let MetadataAndSpec { metadata, spec } = MetadataAndSpec::deserialize(&object)?;
         Ok(Self { metadata, spec, object })
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::provider_request::ProviderRequest;
+use crate::event_delivery::ProviderRequest;
 use crate::providers::NatsKey;
 
 /// A message on a subject of NATS, and how to log in.

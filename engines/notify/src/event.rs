@@ -129,7 +129,7 @@ impl FluxEvent {
 
     /// Writes the event byte for byte like Go, because signatures are computed from these bytes.
     pub fn to_json(&self) -> Vec<u8> {
-        crate::json::bytes(self)
+        crate::go_json_encoder::bytes(self)
     }
 
     pub(crate) fn is_progressing(&self) -> bool {
@@ -146,7 +146,7 @@ impl FluxEvent {
     }
 
     /// The revision for a commit status. A key that a user set takes precedence, even if its value is empty.
-    pub(crate) fn revision(&self) -> Option<&str> {
+    pub fn revision(&self) -> Option<&str> {
         ["commit", "originRevision", "revision"].into_iter().find_map(|key| self.meta(key))
     }
 
@@ -166,9 +166,9 @@ pub(crate) fn rfc3339(unix: i64) -> String {
     GoTime::from_unix(unix, 0, golang::time::GoTimeZone::Utc).format(RFC3339)
 }
 
-struct MetadataPairs<'a>(&'a [(&'a str, &'a str)]);
+struct NonEmptyMapEntries<'a>(&'a [(&'a str, &'a str)]);
 
-impl Serialize for MetadataPairs<'_> {
+impl Serialize for NonEmptyMapEntries<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for (key, value) in self.0.iter().filter(|(_, value)| !value.is_empty()) {
@@ -180,7 +180,7 @@ impl Serialize for MetadataPairs<'_> {
 
 impl Serialize for ObjectReference {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        MetadataPairs(&[
+        NonEmptyMapEntries(&[
             ("kind", &self.kind),
             ("namespace", &self.namespace),
             ("name", &self.name),

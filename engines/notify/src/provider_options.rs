@@ -8,7 +8,7 @@ use std::sync::Arc;
 use golang::url::GoUrl;
 
 use crate::api_objects::{Alert, ApiObjectMetadata, NameReference, Provider, SecretData};
-use crate::commit_status::is_commit_status_type;
+use crate::commit_status_id::is_commit_status_type;
 use crate::secret_credentials::{self, TlsSettings};
 
 /// Longest address in a Secret, in bytes.

@@ -9,10 +9,10 @@ mod azuredevops;
 mod azureeventhub;
 mod bitbucket;
 mod bitbucketserver;
-mod comment;
 mod datadog;
 mod discord;
 mod generic;
+mod git_provider_common;
 mod gitea;
 mod giteapullrequestcomment;
 mod github;
@@ -25,15 +25,15 @@ mod googlepubsub;
 mod grafana;
 mod incidentio;
 mod lark;
-mod markdown;
+mod markdown_message;
 mod matrix;
 mod msteams;
 mod nats;
 mod opsgenie;
 mod otel;
 mod pagerduty;
-mod provider_repository;
 mod pull_request;
+mod pull_request_comment;
 mod rocket;
 mod sentry;
 mod slack;
@@ -46,17 +46,17 @@ use golang::url::GoUrl;
 use serde_json::{Value, json};
 
 use crate::event::FluxEvent;
+use crate::event_delivery::{HttpResponse, HttpRetryPolicy, ProviderNextAction, ProviderRequest};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
 pub use nats::NatsKey;
 pub use pull_request::{
-    CheckCommentChange, ForgeConversation, ForgeStep, PullRequest, PullRequestChange,
-    PullRequestCheck, PullRequestCheckConversation, PullRequestCheckResult,
-    PullRequestConversation, PullRequestError, PullRequestProposal, PullRequestReviewConversation,
-    PullRequestReviewQuery, PullRequestReviewResult, PullRequestStep, ReviewedPullRequest,
+    CheckCommentOutcome, ForgeCallSequence, ForgeCallStep, PullRequest, PullRequestCheck,
+    PullRequestCheckPosting, PullRequestCheckResult, PullRequestError, PullRequestOutcome,
+    PullRequestProposal, PullRequestReviewLookup, PullRequestReviewQuery, PullRequestReviewResult,
+    PullRequestUpsert, PullRequestUpsertStep, ReviewedPullRequest,
 };
 
-type ProviderFactory = fn(ProviderOptions, FluxEvent) -> ProviderFlow;
+type ProviderFactory = fn(ProviderOptions, FluxEvent) -> ProviderNextAction;
 
 const MAKERS: [(&str, ProviderFactory); 34] = [
     ("alertmanager", alertmanager::flow),
@@ -107,10 +107,10 @@ pub const TYPES: [&str; 34] = {
 };
 
 /// The conversation with a Provider of a type.
-pub(crate) fn flow(kind: &str, options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(crate) fn flow(kind: &str, options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     match MAKERS.iter().find(|(known, _)| *known == kind) {
         Some((_, make)) => make(options, event),
-        None => ProviderFlow::refused(format!("provider {kind} not supported")),
+        None => ProviderNextAction::refused(format!("provider {kind} not supported")),
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn flow(kind: &str, options: ProviderOptions, event: FluxEvent) -> Pr
 /// # Errors
 /// Go's message of `url.ParseRequestURI`.
 fn request_uri(address: &str) -> Result<GoUrl, String> {
-    let quoted = crate::go_text::quoted(address);
+    let quoted = crate::go_string_functions::quoted(address);
     if address.is_empty() {
         return Err(format!("parse {quoted}: empty url"));
     }
@@ -148,8 +148,8 @@ fn message(options: &ProviderOptions, url: &str, payload: &Value) -> ProviderReq
 /// Posts a message. Every 2xx status is a success.
 fn post(
     request: ProviderRequest,
-    then: impl FnOnce(Result<(), String>) -> ProviderFlow + Send + 'static,
-) -> ProviderFlow {
+    then: impl FnOnce(Result<(), String>) -> ProviderNextAction + Send + 'static,
+) -> ProviderNextAction {
     post_judged(request, judge, |result| then(result.map(drop)))
 }
 
@@ -157,8 +157,8 @@ fn post(
 fn post_judged(
     request: ProviderRequest,
     judge: fn(&HttpResponse) -> Result<(), String>,
-    then: impl FnOnce(Result<HttpResponse, String>) -> ProviderFlow + Send + 'static,
-) -> ProviderFlow {
+    then: impl FnOnce(Result<HttpResponse, String>) -> ProviderNextAction + Send + 'static,
+) -> ProviderNextAction {
     if let Some(proxy) = &request.proxy
         && let Err(error) = GoUrl::parse(proxy.as_bytes())
     {
@@ -192,9 +192,9 @@ fn judge(answer: &HttpResponse) -> Result<(), String> {
 }
 
 /// Posts a message, with the words that most types put before an error.
-fn post_message(request: ProviderRequest) -> ProviderFlow {
+fn post_message(request: ProviderRequest) -> ProviderNextAction {
     post(request, |result| {
-        ProviderFlow::end(result.map_err(|error| format!("postMessage failed: {error}")))
+        ProviderNextAction::end(result.map_err(|error| format!("postMessage failed: {error}")))
     })
 }
 
@@ -218,5 +218,5 @@ fn attachment(event: &FluxEvent, [info, error]: [&str; 2], fallback: &str) -> Va
 /// `kind/name`, and the reason in words.
 fn name_and_description(event: &FluxEvent) -> (String, String) {
     let name = format!("{}/{}", event.object.kind, event.object.name).to_lowercase();
-    (name, crate::go_text::words(&event.reason))
+    (name, crate::go_string_functions::words(&event.reason))
 }

@@ -2,7 +2,7 @@
 //!
 //! Here: what a Receiver is, its path, and the order of the checks. Below: authentication (`receivers/authenticate.rs`,
 //! `receivers/oidc_token.rs`), the format of bodies (`receivers/payload.rs`, `receivers/cdevents.rs`), checks of the spec
-//! (`receivers/spec.rs`), which objects are reconciled (`receivers/select.rs`). The caller of a [`WebhookReception`] fetches
+//! (`receivers/spec.rs`), which objects are reconciled (`receivers/select.rs`). The caller of a [`WebhookAuthentication`] fetches
 //! keys of issuers.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/server/receiver_*.go`.
@@ -11,8 +11,8 @@ mod authenticate;
 mod cdevents;
 mod oidc_token;
 mod payload;
-mod select;
-mod spec;
+mod resource_selection;
+mod spec_validation;
 #[cfg(test)]
 mod tests;
 
@@ -21,12 +21,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-pub use authenticate::WebhookReception;
-pub use select::{AnnotationTarget, ReceiverSelection, ReceiverTargets};
-pub use spec::{ReceiverSpecError, check};
+pub use authenticate::WebhookAuthentication;
+pub use resource_selection::{AnnotationTarget, ReceiverClusterReader, ReceiverSelection};
+pub use spec_validation::{ReceiverSpecError, check};
 
 use crate::api_objects::{ApiObjectMetadata, EventSourceSelector, NameReference, nil};
-use crate::provider_request::ProviderRequest;
+use crate::event_delivery::ProviderRequest;
 
 /// Longest body of a request, in bytes.
 pub const MAX_BODY: usize = 3 << 20;
@@ -214,7 +214,7 @@ pub struct AcceptedHookRequest {
 /// The next step for a request.
 #[derive(Debug)]
 pub enum ReceiverRequestStep {
-    /// Keys must be fetched. [`WebhookReception::answer`] takes the response.
+    /// Keys must be fetched. [`WebhookAuthentication::answer`] takes the response.
     Fetch(Box<ProviderRequest>),
     /// The status of the answer, and why. The reason is for logs.
     Refused(u16, String),

@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::receivers::{
     Receiver, ReceiverControllerSettings, ReceiverRequestStep, ReceiverWebhookRequest,
-    WebhookReception,
+    WebhookAuthentication,
 };
 use crate::{
-    Alert, DeliveryFailure, DeliveryMessage, EventDelivery, FluxEvent, HttpResponse, HttpStep,
+    Alert, DeliveryFailure, DeliveryMessage, DeliveryStep, EventDelivery, FluxEvent, HttpResponse,
     Provider, ProviderRequest, SecretData, delivery,
 };
 
@@ -51,14 +51,14 @@ fn begin(spec: serde_json::Value, data: &[(&str, &str)]) -> EventDelivery {
 
 /// The wait and the request of a step.
 #[track_caller]
-fn sent(step: HttpStep) -> (Duration, ProviderRequest) {
+fn sent(step: DeliveryStep) -> (Duration, ProviderRequest) {
     match step {
-        HttpStep::Send(wait, DeliveryMessage::Http(request)) => (wait, *request),
+        DeliveryStep::Send(wait, DeliveryMessage::Http(request)) => (wait, *request),
         other => unreachable!("no request but {other:?}"),
     }
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::DeliveryResult {
+fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::MessageSendResult {
     let headers =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Ok(HttpResponse { status, headers, body: body.as_bytes().to_vec() })
@@ -67,7 +67,7 @@ fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::DeliveryR
 /// A cluster that has one Provider.
 struct OneProviderCluster;
 
-impl crate::DispatchCluster for OneProviderCluster {
+impl crate::AlertClusterReader for OneProviderCluster {
     fn labels(&self, _: &crate::ObjectReference) -> Option<BTreeMap<String, String>> {
         None
     }
@@ -155,7 +155,7 @@ fn what_others_wrote_is_repeated_up_to_a_length() {
     let mut dispatch = crate::EventDispatch::new(event(), &provider, &alert, NOW, &|_, _| None);
     assert_eq!(dispatch.timeout, Duration::from_secs(600));
     let _first = dispatch.delivery.start();
-    let HttpStep::Failed(failure) =
+    let DeliveryStep::Failed(failure) =
         dispatch.delivery.answer(answer(400, &[], &"ä".repeat(1 << 20)))
     else {
         panic!("it is delivered")
@@ -172,7 +172,7 @@ fn a_server_may_ask_for_any_pause() {
     let pause = u64::MAX.to_string();
     for _ in 0..2 {
         let step = delivery.answer(answer(503, &[("Retry-After", &pause)], ""));
-        assert!(matches!(step, HttpStep::Failed(_)), "{step:?}");
+        assert!(matches!(step, DeliveryStep::Failed(_)), "{step:?}");
     }
 }
 
@@ -202,7 +202,11 @@ fn a_commit_leads_to_no_other_path() {
                 let _version = sent(step);
                 step = delivery.answer(answer(200, &[], r#"{"version": "1.22.0"}"#));
             }
-            assert_eq!(matches!(step, HttpStep::Send(..)), is_sent, "{kind} {commit}: {step:?}");
+            assert_eq!(
+                matches!(step, DeliveryStep::Send(..)),
+                is_sent,
+                "{kind} {commit}: {step:?}"
+            );
         }
     }
 }
@@ -238,9 +242,9 @@ fn a_server_that_fails_is_asked_again_until_the_time_is_over() {
     let mut waits = vec![sent(delivery.start()).0];
     let failure = loop {
         match delivery.answer(answer(503, &[], "")) {
-            HttpStep::Send(wait, _) => waits.push(wait),
-            HttpStep::Failed(DeliveryFailure { message, .. }) => break message,
-            HttpStep::Done => unreachable!("it is not delivered"),
+            DeliveryStep::Send(wait, _) => waits.push(wait),
+            DeliveryStep::Failed(DeliveryFailure { message, .. }) => break message,
+            DeliveryStep::Done => unreachable!("it is not delivered"),
         }
     };
     assert_eq!(waits, [0, 2, 4, 8].map(Duration::from_secs));
@@ -253,9 +257,9 @@ fn a_server_that_cannot_be_reached_until_the_time_is_over_is_reported_with_the_r
     let mut step = delivery.start();
     let failure = loop {
         match step {
-            HttpStep::Send(..) => {}
-            HttpStep::Failed(DeliveryFailure { message, .. }) => break message,
-            HttpStep::Done => unreachable!("it is not delivered"),
+            DeliveryStep::Send(..) => {}
+            DeliveryStep::Failed(DeliveryFailure { message, .. }) => break message,
+            DeliveryStep::Done => unreachable!("it is not delivered"),
         }
         step = delivery.answer(Err(("cannot connect: Connection refused".to_owned(), true)));
     };
@@ -367,7 +371,7 @@ fn a_github_app_logs_in_before_it_asks() -> Result<(), aws_lc_rs::error::Unspeci
     assert_eq!(list.get("authorization"), Some("Bearer ghs_1"));
     let (_, write) = sent(delivery.answer(answer(200, &[], "[]")));
     assert_eq!(write.method, "POST");
-    assert!(matches!(delivery.answer(answer(201, &[], "{}")), HttpStep::Done));
+    assert!(matches!(delivery.answer(answer(201, &[], "{}")), DeliveryStep::Done));
     Ok(())
 }
 
@@ -404,7 +408,7 @@ fn an_empty_token_rejects_every_request_unless_that_is_allowed() {
                 ..ReceiverControllerSettings::default()
             };
             let (_, gate) =
-                WebhookReception::start(hook.clone(), &receiver, Some(&secret), settings);
+                WebhookAuthentication::start(hook.clone(), &receiver, Some(&secret), settings);
             let is_in = matches!(gate, ReceiverRequestStep::Accepted(_));
             assert_eq!(is_in, allows_empty_token, "{kind}: {gate:?}");
         }
@@ -431,11 +435,11 @@ proptest! {
         let mut delivery = begin(spec, &[("token", "a:b"), ("username", "u"), ("password", "p")]);
         let mut step = delivery.start();
         for _ in 0..20 {
-            if !matches!(step, HttpStep::Send(..)) {
+            if !matches!(step, DeliveryStep::Send(..)) {
                 break;
             }
             step = delivery.answer(answer(200, &[], "[]"));
         }
-        prop_assert!(!matches!(step, HttpStep::Send(..)));
+        prop_assert!(!matches!(step, DeliveryStep::Send(..)));
     }
 }

@@ -1,14 +1,15 @@
 //! Quarantine: how windlass reacts to a result that failed. Without I/O.
 //!
 //! Here: the user's choice by annotation ([`on_failure`]), which inputs results were built from and which result was good
-//! ([`build_facts`]), whether a rollback helps ([`way_back`]), which objects a rollback keeps ([`kept_objects`]).
+//! ([`build_inputs_record`]), whether a rollback helps ([`rollback_decision`]), which objects a rollback keeps
+//! ([`rollback_protected_objects`]).
 //! Elsewhere: Quarantines as objects (`operator/quarantine`), health (engine `apply`), remediation of releases (engine
 //! `release`).
 
-pub mod build_facts;
-pub mod kept_objects;
+pub mod build_inputs_record;
 pub mod on_failure;
-pub mod way_back;
+pub mod rollback_decision;
+pub mod rollback_protected_objects;
 
 use sha2::{Digest as _, Sha256};
 

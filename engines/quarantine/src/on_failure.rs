@@ -5,7 +5,7 @@ pub const ON_FAILURE: &str = "windlass.dev/on-failure";
 
 /// The reaction to a failed result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnFailure {
+pub enum OnFailurePolicy {
     /// The result is quarantined, and the last good result is applied again.
     RollBack,
     /// The result is quarantined. Its changes stay in the cluster, and it is not applied again.
@@ -20,7 +20,7 @@ pub enum OnFailure {
 #[error("annotation windlass.dev/on-failure: `{0}` is none of RollBack, Hold and Never")]
 pub struct InvalidOnFailure(String);
 
-impl OnFailure {
+impl OnFailurePolicy {
     /// Reads the annotation. Without an annotation, failed results are not quarantined.
     ///
     /// # Errors
@@ -47,21 +47,21 @@ mod tests {
 
     #[test]
     fn the_annotation_has_three_values() {
-        assert_eq!(OnFailure::parse(None), Ok(OnFailure::Never));
-        assert_eq!(OnFailure::parse(Some("Never")), Ok(OnFailure::Never));
-        assert_eq!(OnFailure::parse(Some("RollBack")), Ok(OnFailure::RollBack));
-        assert_eq!(OnFailure::parse(Some("Hold")), Ok(OnFailure::Hold));
-        assert!(OnFailure::RollBack.quarantines() && OnFailure::Hold.quarantines());
-        assert!(!OnFailure::Never.quarantines());
+        assert_eq!(OnFailurePolicy::parse(None), Ok(OnFailurePolicy::Never));
+        assert_eq!(OnFailurePolicy::parse(Some("Never")), Ok(OnFailurePolicy::Never));
+        assert_eq!(OnFailurePolicy::parse(Some("RollBack")), Ok(OnFailurePolicy::RollBack));
+        assert_eq!(OnFailurePolicy::parse(Some("Hold")), Ok(OnFailurePolicy::Hold));
+        assert!(OnFailurePolicy::RollBack.quarantines() && OnFailurePolicy::Hold.quarantines());
+        assert!(!OnFailurePolicy::Never.quarantines());
     }
 
     #[test]
     fn another_value_is_refused_and_quoted_in_short() {
         for value in ["", "rollback", "true"] {
-            let error = OnFailure::parse(Some(value)).unwrap_err().to_string();
+            let error = OnFailurePolicy::parse(Some(value)).unwrap_err().to_string();
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
-        let error = OnFailure::parse(Some(&"x".repeat(5000))).unwrap_err().to_string();
+        let error = OnFailurePolicy::parse(Some(&"x".repeat(5000))).unwrap_err().to_string();
         assert!(error.len() < 200, "{error}");
     }
 }

@@ -13,7 +13,7 @@ pub enum WaveSelection {
 
 /// The data of an applier that decides about its wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AssignedMember<'m> {
+pub struct WaveAssignmentInput<'m> {
     /// The value of the label.
     pub label: Option<&'m str>,
     /// The unit that percentages count. It is the cluster of the applier if the applier names one, so that all appliers of a
@@ -24,12 +24,12 @@ pub struct AssignedMember<'m> {
 /// Returns the index of each applier's wave. An applier whose label is missing or matches no wave is in the last wave, so that
 /// dropping a label never moves an applier to an earlier wave.
 #[must_use]
-pub fn assign(waves: &[WaveSelection], members: &[AssignedMember<'_>]) -> Vec<usize> {
+pub fn assign(waves: &[WaveSelection], members: &[WaveAssignmentInput<'_>]) -> Vec<usize> {
     let units: BTreeSet<&str> = members.iter().map(|it| it.unit).collect();
     let ordered: Vec<&str> = units.into_iter().collect();
     let ends = wave_ends(waves, ordered.len());
     let last = waves.len().saturating_sub(1);
-    let wave_of = |member: &AssignedMember<'_>| {
+    let wave_of = |member: &WaveAssignmentInput<'_>| {
         let place = ordered.binary_search(&member.unit).unwrap_or(usize::MAX);
         let takes = |(wave, end): (&WaveSelection, &usize)| match wave {
             WaveSelection::Values(values) => {
@@ -66,7 +66,7 @@ mod tests {
     fn who_has_no_label_or_an_unknown_value_is_in_the_last_wave() {
         let waves = [values(&["canary"]), values(&["staging", "test"]), values(&["production"])];
         let labels = [Some("canary"), Some("test"), Some("production"), Some("typo"), None];
-        let members = labels.map(|label| AssignedMember { label, unit: "u" });
+        let members = labels.map(|label| WaveAssignmentInput { label, unit: "u" });
         assert_eq!(assign(&waves, &members), [0, 1, 2, 2, 2]);
     }
 
@@ -74,9 +74,9 @@ mod tests {
     fn percentages_are_of_units_and_what_is_left_is_in_the_last_wave() {
         let waves = [10, 40, 20].map(WaveSelection::Percent);
         let units = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-        let members = units.map(|unit| AssignedMember { label: None, unit });
+        let members = units.map(|unit| WaveAssignmentInput { label: None, unit });
         assert_eq!(assign(&waves, &members), [0, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
-        let few = ["a", "b"].map(|unit| AssignedMember { label: None, unit });
+        let few = ["a", "b"].map(|unit| WaveAssignmentInput { label: None, unit });
         assert_eq!(assign(&waves, &few), [0, 2], "a part of a unit counts as one");
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn a_cluster_that_several_appliers_name_counts_once() {
         let waves = [50, 50].map(WaveSelection::Percent);
         let units = ["east", "west", "east", "east"];
-        let members = units.map(|unit| AssignedMember { label: None, unit });
+        let members = units.map(|unit| WaveAssignmentInput { label: None, unit });
         assert_eq!(assign(&waves, &members), [0, 1, 0, 0]);
     }
 }

@@ -83,7 +83,7 @@ pub struct WaveRules {
 
 /// How the rollout treats appliers in clusters that do not respond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OfflinePolicy {
+pub enum ClusterOfflinePolicy {
     /// The rollout waits for these appliers.
     Wait,
     /// Up to this number of clusters is left out. If there are more, the rollout waits.
@@ -114,7 +114,7 @@ pub enum RolloutVerdict {
     Complete,
     /// An applier of the first wave that is not complete failed.
     Failed,
-    /// Clusters do not respond, and the policy is [`OfflinePolicy::Fail`].
+    /// Clusters do not respond, and the policy is [`ClusterOfflinePolicy::Fail`].
     ClustersOffline,
     /// A wave is complete, and its soak time is not over.
     Soaking,
@@ -136,12 +136,13 @@ pub struct RolloutDecision {
 }
 
 /// Decides which appliers may take the artifact. `updated_since` has one entry for each wave, taken from the last decision
-/// about the same artifact.
+/// about the same artifact. Of several healthy appliers, the first ones in the order of `members` are released. So with the same
+/// order and health, a decision without `was_released`, as after a restart, releases those that were released before.
 #[must_use]
 pub fn decide(
     rules: &[WaveRules],
     members: &[RolloutMember],
-    offline: OfflinePolicy,
+    offline: ClusterOfflinePolicy,
     updated_since: &[Option<Time>],
     now: Time,
 ) -> RolloutDecision {
@@ -149,8 +150,8 @@ pub fn decide(
     // A cluster that several appliers name counts once.
     let clusters: BTreeSet<&str> =
         members.iter().filter(is_away).map(|it| it.cluster.as_str()).collect();
-    let skips = matches!(offline, OfflinePolicy::Skip(most) if clusters.len() <= most);
-    let stops = offline == OfflinePolicy::Fail && !clusters.is_empty();
+    let skips = matches!(offline, ClusterOfflinePolicy::Skip(most) if clusters.len() <= most);
+    let stops = offline == ClusterOfflinePolicy::Fail && !clusters.is_empty();
     let is_skipped =
         |it: &RolloutMember| it.progress == MemberProgress::Suspended || skips && is_away(&it);
     let mut released: Vec<bool> = members.iter().map(|it| it.progress.has_begun()).collect();
@@ -298,7 +299,7 @@ mod tests {
         members: &[RolloutMember],
         since: &[Option<Time>],
     ) -> RolloutDecision {
-        decide(rules, members, OfflinePolicy::Wait, since, now())
+        decide(rules, members, ClusterOfflinePolicy::Wait, since, now())
     }
 
     #[test]
@@ -334,6 +335,21 @@ mod tests {
         assert_eq!(decided(&rules, &half, &[]).released, [false, false, false, true, true]);
         half[4].progress = MemberProgress::Updated;
         assert_eq!(decided(&rules, &half, &[]).released, [true, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_decision_that_remembers_nothing_releases_the_same_appliers_again() {
+        let decided_now = |all: &[MemberProgress]| {
+            let members: Vec<RolloutMember> = all.iter().map(|it| member(0, *it)).collect();
+            decided(&rules(1, 2, 0), &members, &[None]).released
+        };
+        assert_eq!(decided_now(&[OLD, OLD, OLD, OLD]), [true, true, false, false]);
+        // Killed while it updated the first two: only one of them reported that.
+        for one_reported in [[MemberProgress::UnderWay, OLD], [OLD, MemberProgress::UnderWay]] {
+            let [first, second] = one_reported;
+            let released = decided_now(&[first, second, OLD, OLD]);
+            assert_eq!(released, [true, true, false, false]);
+        }
     }
 
     #[test]
@@ -409,15 +425,15 @@ mod tests {
             member(1, OLD),
         ];
         let with = |policy| decide(&rules, &members, policy, &[], now());
-        assert_eq!(with(OfflinePolicy::Wait).wave, Some(0));
-        let skipped = with(OfflinePolicy::Skip(1));
+        assert_eq!(with(ClusterOfflinePolicy::Wait).wave, Some(0));
+        let skipped = with(ClusterOfflinePolicy::Skip(1));
         assert_eq!((skipped.wave, skipped.waves[0].skipped), (Some(1), 2), "it counts once");
         assert_eq!(skipped.released, [true; 4], "it takes the revision when it responds");
         let mut more = members.to_vec();
         more.push(offline(0, "west"));
-        let waits = decide(&rules, &more, OfflinePolicy::Skip(1), &[], now());
+        let waits = decide(&rules, &more, ClusterOfflinePolicy::Skip(1), &[], now());
         assert_eq!((waits.wave, waits.released[3]), (Some(0), false));
-        let stopped = with(OfflinePolicy::Fail);
+        let stopped = with(ClusterOfflinePolicy::Fail);
         assert_eq!(stopped.verdict, RolloutVerdict::ClustersOffline);
         assert_eq!(stopped.released, [true, false, false, false]);
     }

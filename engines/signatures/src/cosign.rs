@@ -14,7 +14,7 @@ mod simple_signing;
 
 use crate::public_key::PublicKey;
 use crate::referrers::{OciDescriptor, SignatureSearch};
-use crate::sigstore::{AcceptedIdentities, CertificateIdentity, TrustedRoot};
+use crate::sigstore::{AcceptedIdentities, CertificateIdentityMatcher, SigstoreTrustedRoot};
 
 pub(crate) use bundle::SigstoreBundle;
 
@@ -48,7 +48,7 @@ const MOST_KEYS: usize = 64;
 /// The signer who is trusted.
 enum CosignTrust<'t> {
     Key(PublicKey),
-    Identities(&'t TrustedRoot, &'t AcceptedIdentities),
+    Identities(&'t SigstoreTrustedRoot, &'t AcceptedIdentities),
 }
 
 /// Verifies that an image, `repository@digest`, is signed by one of the keys with a name ending in `.pub`. Up to 64 keys are
@@ -98,8 +98,8 @@ pub fn verify_by(search: &SignatureSearch, key: &[u8]) -> Result<(), CosignVerif
 /// The reasons why no signature is valid.
 pub(crate) fn verify_keyless(
     search: &SignatureSearch,
-    root: &TrustedRoot,
-    identities: &[CertificateIdentity],
+    root: &SigstoreTrustedRoot,
+    identities: &[CertificateIdentityMatcher],
 ) -> Result<CosignSigner, CosignVerificationError> {
     CosignSearchResult::of(search)
         .any(&CosignTrust::Identities(root, &AcceptedIdentities::new(identities)))
@@ -138,7 +138,7 @@ impl<'s> CosignSearchResult<'s> {
         }
         let mut of_layers = Vec::new();
         for layer in &self.layers {
-            let signature = simple_signing::SimpleSignature::of(self.search, layer);
+            let signature = simple_signing::SimpleSigningSignature::of(self.search, layer);
             let verified = signature.and_then(|signature| match trust {
                 CosignTrust::Key(key) => signature.verify_by(key).map(|()| String::new()),
                 CosignTrust::Identities(root, identities) => {

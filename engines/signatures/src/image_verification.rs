@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::cosign;
 use crate::notation::{NotationTrust, NotationVerdict};
 use crate::referrers::SignatureSearch;
-use crate::sigstore::{CertificateIdentity, TrustedRoot};
+use crate::sigstore::{CertificateIdentityMatcher, SigstoreTrustedRoot};
 
 /// The data of a Secret.
 pub type SignatureSecretData = BTreeMap<String, Vec<u8>>;
@@ -24,7 +24,7 @@ pub enum ImageTrust {
     /// The signer must own one of these cosign keys. Entries that do not end in `.pub` are ignored.
     Keys(SignatureSecretData),
     /// One of these identities, which an identity provider confirmed.
-    Identities(Box<TrustedRoot>, Vec<CertificateIdentity>),
+    Identities(Box<SigstoreTrustedRoot>, Vec<CertificateIdentityMatcher>),
     /// A signer whom a trust policy of Notation trusts.
     Notation(Box<NotationTrust>),
 }
@@ -43,9 +43,9 @@ impl ImageTrust {
     ///
     /// # Errors
     /// The root that is built into windlass cannot be used, or there are more than 64 identities. The text is for users.
-    pub fn public(identities: Vec<CertificateIdentity>) -> Result<Self, String> {
+    pub fn public(identities: Vec<CertificateIdentityMatcher>) -> Result<Self, String> {
         few(&identities)?;
-        Ok(Self::Identities(Box::new(TrustedRoot::public()?), identities))
+        Ok(Self::Identities(Box::new(SigstoreTrustedRoot::public()?), identities))
     }
 
     /// Requires a signer that matches one of the identities, certified by the trusted root in the Secret `place`.
@@ -55,13 +55,13 @@ impl ImageTrust {
     pub fn identities(
         place: &str,
         data: &SignatureSecretData,
-        identities: Vec<CertificateIdentity>,
+        identities: Vec<CertificateIdentityMatcher>,
     ) -> Result<Self, String> {
         few(&identities)?;
         let root = data.get(TRUSTED_ROOT).ok_or_else(|| {
             format!("failed to read trusted root from secret '{place}': '{TRUSTED_ROOT}' not found in secret '{place}'")
         })?;
-        Ok(Self::Identities(Box::new(TrustedRoot::parse(root)?), identities))
+        Ok(Self::Identities(Box::new(SigstoreTrustedRoot::parse(root)?), identities))
     }
 
     /// Requires a signature that matches the trust policy and certificates in the Secret `place`.
@@ -111,7 +111,7 @@ impl ImageTrust {
     }
 }
 
-fn few(identities: &[CertificateIdentity]) -> Result<(), String> {
+fn few(identities: &[CertificateIdentityMatcher]) -> Result<(), String> {
     if identities.len() <= MOST_IDENTITIES {
         return Ok(());
     }

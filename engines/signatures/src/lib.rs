@@ -12,7 +12,7 @@
 //! # A tour
 //! The references are source-controller 1.9 and Helm 4.2; where this differs, a comment says so.
 //! 1. `git.rs` extracts the signature of a commit or tag, and decides which of them is verified in each mode.
-//! 2. `provenance.rs` compares a chart with its signed provenance file.
+//! 2. `chart_provenance.rs` compares a chart with its signed provenance file.
 //! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys, `pgp/policy.rs` decides
 //!    which keys and signatures are valid now, `pgp/key.rs` and `pgp/brainpool.rs` verify signatures that rPGP does not
 //!    support.
@@ -26,6 +26,7 @@
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, unreadable or made
 //! with an unsupported algorithm is rejected.
 
+pub mod chart_provenance;
 pub mod commit_signing;
 pub mod cosign;
 mod der;
@@ -35,7 +36,6 @@ pub mod notation;
 mod pem;
 mod pgp;
 mod protobuf_json;
-pub mod provenance;
 mod public_key;
 pub mod referrers;
 pub mod sigstore;

@@ -2,14 +2,14 @@
 //!
 //! Here: the verdict ([`NotationTrust`]). In the folder: the trust policy (`policy`), distinguished names
 //! (`x509_distinguished_name`), signatures in JSON and CBOR (`envelope`, `jws`, `cose`), the certificate chain in a signature
-//! (`chain`).
+//! (`certificate_chain`).
 //! Elsewhere: finding signatures (`referrers`), certificates themselves (`x509`).
 //!
 //! Parity(flux): source-controller 1.9 with notation-go 1.3, texts included.
 //! Differs(flux): no plug-in, no list of revoked certificates and no time authority is known. What a signature or a policy
 //! demands of them is refused; certificates that name addresses for revocation are, as long as `revocation` is enforced.
 
-mod chain;
+mod certificate_chain;
 mod cose;
 mod envelope;
 mod jws;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use crate::pem;
 use crate::referrers::{MOST_NOTATION, OciDescriptor, SignatureSearch};
 use crate::x509::ParsedCertificate;
-use envelope::{EnvelopeError, NotationEnvelope, SigningScheme};
+use envelope::{NotationEnvelope, NotationEnvelopeError, SigningScheme};
 use policy::{
     FailedCheckAction, NotationCheck, TrustPolicy, TrustPolicyStatement, VerificationLevel,
 };
@@ -120,10 +120,10 @@ impl NotationTrust {
     ) -> Result<NotationVerdict, String> {
         let envelope =
             NotationEnvelope::verified(media_type, bytes).map_err(|failed| match failed {
-                EnvelopeError::Unreadable(why) => {
+                NotationEnvelopeError::Unreadable(why) => {
                     format!("unable to parse the digital signature, error : {why}")
                 }
-                EnvelopeError::Invalid(why) => why,
+                NotationEnvelopeError::Invalid(why) => why,
             })?;
         if let Some(attribute) = &envelope.unknown_critical {
             return Err(format!(
@@ -151,7 +151,10 @@ impl NotationTrust {
         judge(NotationCheck::Expiry, envelope.is_unexpired(asked.now))?;
         judge(NotationCheck::Timestamp, is_timely(asked, &envelope))?;
         if asked.level.action(NotationCheck::Revocation) != FailedCheckAction::Skip {
-            judge(NotationCheck::Revocation, chain::has_no_revocation(&envelope.chain))?;
+            judge(
+                NotationCheck::Revocation,
+                certificate_chain::has_no_revocation(&envelope.chain),
+            )?;
         }
         if !envelope.is_about(asked.subject)? {
             return Err("content descriptor mismatch".to_owned());

@@ -4,19 +4,19 @@
 
 pub(crate) mod armor;
 mod brainpool;
-mod key;
 mod keyring;
-mod policy;
 pub mod secret_key_bounds;
+mod signature_validity;
 mod signing_key;
+mod verifying_key;
 
 use pgp::packet::{Packet, Signature, SignatureType};
 use pgp::types::{KeyId, VerifyingKey};
 
-use self::key::PgpVerifyingKey;
-pub(crate) use self::keyring::{PgpEntity, VerificationEffort, read as read_ring};
-use self::policy::BoundKey;
+pub(crate) use self::keyring::{PgpEntity, PgpVerificationBudget, read as read_ring};
+use self::signature_validity::KeyWithSelfSignature;
 pub use self::signing_key::OpenPgpSigningKey;
+use self::verifying_key::PgpVerifyingKey;
 
 /// The most signatures in one block.
 const MAX_SIGNATURES: usize = 16;
@@ -44,7 +44,7 @@ pub(crate) fn verify_any(
     }
     let block = armor::first(signature).filter(|it| it.kind == "PGP SIGNATURE");
     let content = block.map(|it| it.content).unwrap_or_default();
-    let mut effort = VerificationEffort::default();
+    let mut effort = PgpVerificationBudget::default();
     let mut problem = None;
     let mut is_tried = false;
     for ring in rings {
@@ -68,7 +68,7 @@ pub(crate) fn verify_any(
     }
 }
 
-fn armored_ring(text: &[u8], effort: &mut VerificationEffort) -> Result<Vec<PgpEntity>, String> {
+fn armored_ring(text: &[u8], effort: &mut PgpVerificationBudget) -> Result<Vec<PgpEntity>, String> {
     let Some(block) = armor::first(text) else {
         return Err("openpgp: invalid argument: no armored data found".to_owned());
     };
@@ -93,7 +93,7 @@ pub(crate) fn check<'e>(
     payload: &[u8],
     entities: &'e [PgpEntity],
     now: u64,
-    effort: &mut VerificationEffort,
+    effort: &mut PgpVerificationBudget,
 ) -> Result<&'e PgpEntity, String> {
     for packet in keyring::packets(signatures).take(MAX_SIGNATURES) {
         let Packet::Signature(signature) = packet? else {
@@ -109,8 +109,8 @@ pub(crate) fn check<'e>(
                 Ok(false) => {}
                 // The key made the signature, but the signature or key is not valid, so the search ends. Otherwise another key
                 // may match.
-                Err(PgpProblem::Final(why)) => return Err(why),
-                Err(PgpProblem::Other(why)) => problem = Some(why),
+                Err(PgpSignatureCheckError::Final(why)) => return Err(why),
+                Err(PgpSignatureCheckError::Other(why)) => problem = Some(why),
             }
         }
         if let Some(problem) = problem {
@@ -120,7 +120,7 @@ pub(crate) fn check<'e>(
     Err("openpgp: signature made by unknown entity".to_owned())
 }
 
-enum PgpProblem {
+enum PgpSignatureCheckError {
     /// The signature is by the key, and the signature or the key is not valid.
     Final(String),
     /// The signature is not the key's.
@@ -134,13 +134,14 @@ fn check_with(
     entity: &PgpEntity,
     id: KeyId,
     now: u64,
-    effort: &mut VerificationEffort,
-) -> Result<bool, PgpProblem> {
+    effort: &mut PgpVerificationBudget,
+) -> Result<bool, PgpSignatureCheckError> {
     let mut problem = None;
     let good = |subkey| {
         let revocations = &entity.identity_revocations;
-        let checked = policy::check(signature, &entity.primary, revocations, subkey, now);
-        checked.map(|()| true).map_err(PgpProblem::Final)
+        let checked =
+            signature_validity::check(signature, &entity.primary, revocations, subkey, now);
+        checked.map(|()| true).map_err(PgpSignatureCheckError::Final)
     };
     match is_made_with(signature, payload, &entity.primary, id, effort) {
         Some(Ok(())) => return good(None),
@@ -154,18 +155,18 @@ fn check_with(
             None => {}
         }
     }
-    problem.map_or(Ok(false), |why| Err(PgpProblem::Other(why)))
+    problem.map_or(Ok(false), |why| Err(PgpSignatureCheckError::Other(why)))
 }
 
 /// Whether a key made a signature; `None` if the key has another id or may not sign.
 fn is_made_with<K: VerifyingKey>(
     signature: &Signature,
     payload: &[u8],
-    with: &BoundKey<K>,
+    with: &KeyWithSelfSignature<K>,
     id: KeyId,
-    effort: &mut VerificationEffort,
+    effort: &mut PgpVerificationBudget,
 ) -> Option<Result<(), String>> {
-    let may_sign = with.signature.as_ref().is_some_and(policy::may_sign);
+    let may_sign = with.signature.as_ref().is_some_and(signature_validity::may_sign);
     if with.key.legacy_key_id() != id || !may_sign {
         return None;
     }
@@ -178,7 +179,10 @@ fn is_made_with<K: VerifyingKey>(
     let is_made = effort.take_message(payload.len())
         && signature.verify(&PgpVerifyingKey(&with.key), payload).is_ok();
     let failure = || {
-        format!("openpgp: invalid signature: {} verification failure", key::algorithm(&with.key))
+        format!(
+            "openpgp: invalid signature: {} verification failure",
+            verifying_key::algorithm(&with.key)
+        )
     };
     Some(if is_made { Ok(()) } else { Err(failure()) })
 }

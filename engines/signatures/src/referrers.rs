@@ -28,7 +28,7 @@ const MOST_OLD_BYTES: usize = 8 << 20;
 
 /// A request to the repository of the image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ImageRequest {
+pub enum ImageRegistryRequest {
     /// `manifests/<tag or digest>`.
     Manifest(String),
     /// `referrers/<digest>`.
@@ -44,7 +44,7 @@ pub enum ImageRequest {
 
 /// The response of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegistryBlob {
+pub struct ImageRegistryResponse {
     /// The media type.
     pub media_type: String,
     /// The bytes.
@@ -75,7 +75,7 @@ pub(crate) const MOST_NOTATION: usize = 3;
 pub struct SignatureSearch {
     sought: SignatureTool,
     subject: String,
-    answers: BTreeMap<ImageRequest, Option<RegistryBlob>>,
+    answers: BTreeMap<ImageRegistryRequest, Option<ImageRegistryResponse>>,
     /// The bytes of referrers, and of the content under the tag.
     bytes: [usize; 2],
 }
@@ -100,7 +100,7 @@ impl SignatureSearch {
     /// # Guarantees
     /// There are at most three rounds. The number of requests is at most twice [`MOST_REFERRERS`] and [`MOST_LAYERS`], plus
     /// four.
-    pub fn open(&self) -> Vec<ImageRequest> {
+    pub fn open(&self) -> Vec<ImageRegistryRequest> {
         let mut needed = Vec::new();
         match self.sought {
             SignatureTool::Cosign => {
@@ -109,7 +109,7 @@ impl SignatureSearch {
                 needed.extend(self.old_layers().iter().filter_map(blob));
             }
             SignatureTool::Notation => {
-                needed.push(ImageRequest::Manifest(self.subject.clone()));
+                needed.push(ImageRegistryRequest::Manifest(self.subject.clone()));
                 self.needed_of_referrers(&mut needed);
             }
         }
@@ -118,15 +118,15 @@ impl SignatureSearch {
         needed
     }
 
-    fn needed_of_referrers(&self, needed: &mut Vec<ImageRequest>) {
-        let api = ImageRequest::Referrers(self.subject.clone());
+    fn needed_of_referrers(&self, needed: &mut Vec<ImageRegistryRequest>) {
+        let api = ImageRegistryRequest::Referrers(self.subject.clone());
         if self.answers.get(&api).is_some_and(Option::is_none) {
             needed.push(self.fallback());
         }
         needed.push(api);
         let mut blobs = Vec::new();
         for referrer in self.candidates() {
-            let request = ImageRequest::Manifest(referrer.digest);
+            let request = ImageRegistryRequest::Manifest(referrer.digest);
             if let Some(manifest) = self.manifest(&request) {
                 blobs.extend(self.signature(&manifest).map(|it| (it.size, blob(it))));
             }
@@ -144,8 +144,8 @@ impl SignatureSearch {
     /// The content does not have the requested digest.
     pub fn answer(
         &mut self,
-        request: ImageRequest,
-        answer: Option<RegistryBlob>,
+        request: ImageRegistryRequest,
+        answer: Option<ImageRegistryResponse>,
     ) -> Result<(), DigestMismatchError> {
         let mut answer = answer;
         let is_old = self.is_old(&request);
@@ -156,9 +156,11 @@ impl SignatureSearch {
                 false => (of_referrers, MOST_BYTES),
             };
             let digest = match &request {
-                ImageRequest::Manifest(reference) => Some(reference).filter(|it| it.contains(':')),
-                ImageRequest::Blob { digest, .. } => Some(digest),
-                ImageRequest::Referrers(_) => None,
+                ImageRegistryRequest::Manifest(reference) => {
+                    Some(reference).filter(|it| it.contains(':'))
+                }
+                ImageRegistryRequest::Blob { digest, .. } => Some(digest),
+                ImageRegistryRequest::Referrers(_) => None,
             };
             if let Some(digest) = digest
                 && *digest != digest_of(&given.body)
@@ -177,9 +179,9 @@ impl SignatureSearch {
     }
 
     /// Whether a request is for content under the image's tag.
-    fn is_old(&self, request: &ImageRequest) -> bool {
+    fn is_old(&self, request: &ImageRegistryRequest) -> bool {
         *request == self.old_tag()
-            || (matches!(request, ImageRequest::Blob { .. })
+            || (matches!(request, ImageRegistryRequest::Blob { .. })
                 && self.old_layers().iter().filter_map(blob).any(|it| it == *request))
     }
 
@@ -190,7 +192,7 @@ impl SignatureSearch {
 
     /// The descriptor of the image's own manifest, which Notation signs.
     pub(crate) fn described(&self) -> Option<OciDescriptor> {
-        let answer = self.found(&ImageRequest::Manifest(self.subject.clone()))?;
+        let answer = self.found(&ImageRegistryRequest::Manifest(self.subject.clone()))?;
         let said = OciManifest::parse(&answer.body).and_then(|manifest| manifest.media_type);
         Some(OciDescriptor {
             media_type: said.unwrap_or_else(|| answer.media_type.clone()),
@@ -214,18 +216,18 @@ impl SignatureSearch {
     /// The signatures among the referrers: the digest of the manifest, and the descriptor of the signature.
     pub(crate) fn attached(&self) -> Vec<(String, Option<OciDescriptor>)> {
         let manifest = |referrer: OciDescriptor| {
-            let manifest = self.manifest(&ImageRequest::Manifest(referrer.digest.clone()));
+            let manifest = self.manifest(&ImageRegistryRequest::Manifest(referrer.digest.clone()));
             let signature = manifest.and_then(|manifest| self.signature(&manifest).cloned());
             (referrer.digest, signature)
         };
         self.candidates().into_iter().map(manifest).collect()
     }
 
-    fn found(&self, request: &ImageRequest) -> Option<&RegistryBlob> {
+    fn found(&self, request: &ImageRegistryRequest) -> Option<&ImageRegistryResponse> {
         self.answers.get(request)?.as_ref()
     }
 
-    fn manifest(&self, request: &ImageRequest) -> Option<OciManifest> {
+    fn manifest(&self, request: &ImageRegistryRequest) -> Option<OciManifest> {
         OciManifest::parse(&self.found(request)?.body)
     }
 
@@ -243,7 +245,7 @@ impl SignatureSearch {
     ///
     /// Parity(flux): cosign reads all, of every type that the registry reports; Notation those of its type.
     fn candidates(&self) -> Vec<OciDescriptor> {
-        let api = ImageRequest::Referrers(self.subject.clone());
+        let api = ImageRegistryRequest::Referrers(self.subject.clone());
         let request = match self.answers.get(&api) {
             Some(None) => self.fallback(),
             _ => api,
@@ -264,18 +266,18 @@ impl SignatureSearch {
     }
 
     /// The tag `sha256-<hex>`.
-    fn fallback(&self) -> ImageRequest {
-        ImageRequest::Manifest(self.subject.replace(':', "-"))
+    fn fallback(&self) -> ImageRegistryRequest {
+        ImageRegistryRequest::Manifest(self.subject.replace(':', "-"))
     }
 
-    fn old_tag(&self) -> ImageRequest {
-        ImageRequest::Manifest(format!("{}.sig", self.subject.replace(':', "-")))
+    fn old_tag(&self) -> ImageRegistryRequest {
+        ImageRegistryRequest::Manifest(format!("{}.sig", self.subject.replace(':', "-")))
     }
 }
 
-fn blob(descriptor: &OciDescriptor) -> Option<ImageRequest> {
+fn blob(descriptor: &OciDescriptor) -> Option<ImageRegistryRequest> {
     let OciDescriptor { digest, size, .. } = descriptor;
-    let request = ImageRequest::Blob { digest: digest.clone(), size: *size };
+    let request = ImageRegistryRequest::Blob { digest: digest.clone(), size: *size };
     Some(request).filter(|_| *size <= MOST_BLOB && is_sha256(digest))
 }
 

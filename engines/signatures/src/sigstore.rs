@@ -1,37 +1,37 @@
 //! Verifies keyless signatures of Sigstore: Fulcio's certificates for identities, entries in Rekor, timestamps of CT logs.
 //!
 //! Here: the certificate of a bundle ([`verify_bundle_certificate`]). In the folder: trusted authorities and logs
-//! (`sigstore_trusted_root`), entries of Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures
-//! of the older format (`simple_signing`).
-//! Elsewhere: bundles and their envelopes (`cosign`), certificates (`x509`).
+//! (`sigstore_trusted_root`), entries of Rekor (`rekor_entry`), certificate transparency (`sct`), identities (`identity`),
+//! signatures of the older format (`simple_signing`). Elsewhere: bundles and their envelopes (`cosign`), certificates
+//! (`x509`).
 //!
 //! Parity(flux): the order of the checks and their texts are those of sigstore-go and cosign.
 //! Differs(flux): no request is made. An entry of Rekor has to be attached, with its promise, which gives the time.
 
-pub(crate) mod entry;
 pub(crate) mod identity;
+pub(crate) mod keyless_simple_signing;
+pub(crate) mod rekor_entry;
 mod sct;
 mod sigstore_trusted_root;
-pub(crate) mod simple_signing;
 
 use std::collections::BTreeSet;
 
 use crate::x509::{ParsedCertificate, chain};
-use entry::RawRekorEntry;
 use identity::CertificateSummary;
+use rekor_entry::RawRekorEntry;
 
 pub(crate) use identity::AcceptedIdentities;
-pub use identity::CertificateIdentity;
-pub use sigstore_trusted_root::TrustedRoot;
+pub use identity::CertificateIdentityMatcher;
+pub use sigstore_trusted_root::SigstoreTrustedRoot;
 
 /// Verifies the certificate of a bundle and its entries in logs. Returns the identity in the certificate.
 pub(crate) fn verify_bundle_certificate(
     certificate: &ParsedCertificate,
     entries: &[RawRekorEntry],
     signature: &[u8],
-    root: &TrustedRoot,
+    root: &SigstoreTrustedRoot,
 ) -> Result<CertificateSummary, String> {
-    let times = entry::verify_all(entries, certificate, signature, root)
+    let times = rekor_entry::verify_all(entries, certificate, signature, root)
         .map_err(|why| format!("failed to verify log inclusion: {why}"))?;
     if times.is_empty() {
         return Err("failed to verify timestamps: threshold not met for verified log entry integrated timestamps: 0 < 1".to_owned());
@@ -52,7 +52,7 @@ pub(crate) fn verify_bundle_certificate(
 /// The issuer of a certificate, if a trusted authority had issued it at that time.
 fn issuer<'r>(
     certificate: &ParsedCertificate,
-    root: &'r TrustedRoot,
+    root: &'r SigstoreTrustedRoot,
     seconds: i64,
 ) -> Result<&'r ParsedCertificate, String> {
     root.authorities

@@ -132,7 +132,7 @@ impl SshSignature {
         if block.kind != "SSH SIGNATURE" {
             return Err(format!("invalid PEM type {:?}", block.kind));
         }
-        let mut rest = SshReader(&block.content);
+        let mut rest = SshWireReader(&block.content);
         let broken = || "ssh: parse error in message type 0".to_owned();
         let magic = rest.take(SSHSIG_MAGIC.len()).ok_or_else(broken)?;
         let version = rest.number().ok_or_else(broken)?;
@@ -216,9 +216,9 @@ fn digits(number: &Mpint) -> &[u8] {
 }
 
 /// Strings and numbers of the SSH protocol.
-struct SshReader<'d>(&'d [u8]);
+struct SshWireReader<'d>(&'d [u8]);
 
-impl<'d> SshReader<'d> {
+impl<'d> SshWireReader<'d> {
     fn take(&mut self, count: usize) -> Option<&'d [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
+use crate::chart_provenance;
 use crate::git::{CheckedOutCommit, GitTag, GitVerificationKeys, GitVerificationMode, verify};
-use crate::pgp::{VerificationEffort, read_ring};
-use crate::provenance;
+use crate::pgp::{PgpVerificationBudget, read_ring};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -44,16 +44,16 @@ fn a_key_that_would_take_seconds_is_refused() {
     ring.extend(u16::try_from(body.len()).unwrap().to_be_bytes());
     ring.extend(body);
     ring.extend([0xb4, 1, b'x']);
-    assert!(read_ring(&ring, &mut VerificationEffort::default()).is_err());
+    assert!(read_ring(&ring, &mut PgpVerificationBudget::default()).is_err());
 }
 
 #[test]
 fn only_so_many_signatures_are_verified_for_one_object() {
-    let mut effort = VerificationEffort::default();
+    let mut effort = PgpVerificationBudget::default();
     let taken = std::iter::repeat_with(|| effort.take()).take_while(|it| *it).count();
     assert_eq!(taken, 1_000);
     assert!(!effort.take());
-    let mut effort = VerificationEffort::default();
+    let mut effort = PgpVerificationBudget::default();
     let is_hashed = [(); 4].map(|()| effort.take_message(300 << 20));
     assert_eq!(is_hashed, [true, true, true, false]);
 }
@@ -76,7 +76,7 @@ fn a_keyring_of_entries_is_binary_whatever_they_are() {
     let armored =
         b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQE=\n-----END PGP PUBLIC KEY BLOCK-----\n";
     let entries: [&[u8]; 2] = [b"\x99\x02", armored];
-    assert_eq!(provenance::keyring(entries), b"\x99\x02\x99\x01");
+    assert_eq!(chart_provenance::keyring(entries), b"\x99\x02\x99\x01");
 }
 
 /// A tag that Git signed, and the key.
@@ -131,8 +131,8 @@ proptest! {
         for mode in [GitVerificationMode::Head, GitVerificationMode::Tag, GitVerificationMode::TagAndHead] {
             prop_assert!(!error_text(mode, &commit(&signature), &keys).is_empty());
         }
-        let ring = provenance::keyring(keys.map(|(_, value)| value));
+        let ring = chart_provenance::keyring(keys.map(|(_, value)| value));
         let signed = format!("-----BEGIN PGP SIGNED MESSAGE-----\n\nx\n...\nfiles: {{}}\n{signature}");
-        prop_assert!(provenance::verify("a.tgz", b"", signed.as_bytes(), &ring, NOW).is_err());
+        prop_assert!(chart_provenance::verify("a.tgz", b"", signed.as_bytes(), &ring, NOW).is_err());
     }
 }

@@ -339,11 +339,11 @@ fn is_outer_right(whole: &[u8], parsed: &X509Certificate<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sigstore::TrustedRoot;
+    use crate::sigstore::SigstoreTrustedRoot;
 
     #[test]
     fn a_certificate_with_any_bit_changed_is_not_the_one_that_was_signed() {
-        let root = TrustedRoot::public().unwrap();
+        let root = SigstoreTrustedRoot::public().unwrap();
         let (certificate, issuer) = root.issued().unwrap();
         assert_eq!(certificate.is_signed_by(issuer), Ok(()));
         for at in 0..certificate.der.len() {
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_chain_ends_at_a_trusted_certificate_that_is_valid_then() {
-        let root = TrustedRoot::public().unwrap();
+        let root = SigstoreTrustedRoot::public().unwrap();
         let (between, trusted) = root.issued().unwrap();
         let leaf = between.clone();
         let trusted = std::slice::from_ref(trusted);

@@ -1,6 +1,6 @@
 //! Decrypts AES-256-GCM with a nonce of any length, as Go's `cipher.NewGCMWithNonceSize` does (NIST SP 800-38D).
 //!
-//! sops writes nonces of 32 bytes. `cipher.rs` decrypts these with a library, which must know the length at compile time.
+//! sops writes nonces of 32 bytes. `encrypted_value.rs` decrypts these with a library, which must know the length at compile time.
 //! Values with nonces of other lengths are decrypted here.
 
 use aes_gcm::KeyInit as _;
@@ -9,7 +9,7 @@ use aes_gcm::aes::cipher::{Block, BlockCipherEncrypt as _};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use zeroize::Zeroizing;
 
-use crate::cipher::CipherError;
+use crate::encrypted_value::CipherError;
 use crate::value::SecretBytes;
 
 /// The length of a tag in bytes. The tag follows the ciphertext.

@@ -13,7 +13,7 @@ use crate::limits::{DecryptionDeadline, FileLimitExceeded, SopsLimits};
 use crate::metadata::SopsMetadata;
 use crate::tree_decryption::MacCoverage;
 use crate::value::{MapItem, SopsValue};
-use crate::{cipher, store, tree_decryption};
+use crate::{encrypted_value, file_codec, tree_decryption};
 
 /// Whether the MAC of a file must match its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,7 +101,8 @@ impl<'k> SopsDecryptor<'k> {
         to: SopsFormat,
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
         let (documents, _) = self.open(data, from)?;
-        store::write(&documents, to).map_err(|problem| Error::Emit(from, to, problem.to_string()))
+        file_codec::write(&documents, to)
+            .map_err(|problem| Error::Emit(from, to, problem.to_string()))
     }
 
     /// Checks the MAC of a file that looks encrypted in some format. Other files pass without a check. Returns the MAC and the
@@ -128,7 +129,7 @@ impl<'k> SopsDecryptor<'k> {
             let problem = FileLimitExceeded::Bytes(self.limits.bytes);
             return Err(Error::Load(from, problem.to_string()));
         }
-        let loaded = store::read(data, from, &self.limits);
+        let loaded = file_codec::read(data, from, &self.limits);
         let (mut documents, metadata) =
             loaded.map_err(|problem| Error::Load(from, problem.to_string()))?;
         let key = data_key(&metadata, self.keys, self.services, self.until);
@@ -152,7 +153,7 @@ type DecryptedDocuments = (Vec<Vec<MapItem>>, Vec<Vec<u8>>);
 
 fn check_mac(metadata: &SopsMetadata, key: &[u8], mac: &str) -> Result<(), Error> {
     let modified = metadata.last_modified.format(RFC3339);
-    let recorded = cipher::decrypt(metadata.mac.as_bytes(), key, &modified)
+    let recorded = encrypted_value::decrypt(metadata.mac.as_bytes(), key, &modified)
         .map_err(|problem| Error::Integrity(format!("the MAC cannot be decrypted: {problem}")))?;
     match recorded {
         SopsValue::Text(recorded) if recorded.as_slice() == mac.as_bytes() => Ok(()),

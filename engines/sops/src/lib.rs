@@ -15,37 +15,37 @@
 //! 2. `metadata.rs` is the metadata of a file: master keys, rules, MAC.
 //! 3. `keys/` reads private keys of a Secret: age, OpenPGP; `key_service.rs` has the requests to services for other keys.
 //! 4. `key_group.rs` finds the data key; `shamir.rs` combines a data key that was split.
-//! 5. `tree_decryption.rs` decrypts a tree: `encryption_rule.rs` chooses the values, `cipher.rs` decrypts one of them.
-//! 6. `encrypted_object.rs` decrypts objects, and `encrypted_files.rs` the files of a kustomization.
+//! 5. `tree_decryption.rs` decrypts a tree: `encryption_rule.rs` chooses the values, `encrypted_value.rs` decrypts one of them.
+//! 6. `encrypted_object.rs` decrypts objects, and `kustomization_file_decryption.rs` the files of a kustomization.
 //!
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. Plain strings and keys are overwritten in memory
 //! when they are dropped, and never appear in an error or in `Debug`.
 
 mod aes_256_gcm;
-mod cipher;
 mod decryptor;
-mod encrypted_files;
 mod encrypted_object;
+mod encrypted_value;
 mod encryption_rule;
 mod error;
+mod file_codec;
 mod format;
 mod key_group;
 mod key_service;
 mod keys;
+mod kustomization_file_decryption;
 mod limits;
 mod metadata;
 mod shamir;
-mod store;
 #[cfg(test)]
 mod tests;
 mod tree_decryption;
 mod value;
 
 pub use decryptor::{MacPolicy, SopsDecryptor};
-pub use encrypted_files::{DecryptedFiles, EncryptedFilesError};
 pub use encrypted_object::DecryptionOutcome;
 pub use error::Error;
 pub use format::SopsFormat;
 pub use key_service::{DataKeyServices, KeyServiceMasterKey, NoDataKeyServices};
 pub use keys::{DecryptionKeys, KeyServiceCredentials};
+pub use kustomization_file_decryption::{DecryptedFiles, EncryptedFilesError};
 pub use limits::SopsLimits;

@@ -53,13 +53,13 @@ pub(crate) enum FileLimitExceeded {
 
 /// The remaining limits while a tree is built.
 #[derive(Debug)]
-pub(crate) struct SopsBudget {
+pub(crate) struct SopsParseBudget {
     limits: SopsLimits,
     entries: usize,
     text: usize,
 }
 
-impl SopsBudget {
+impl SopsParseBudget {
     pub(crate) fn new(limits: &SopsLimits) -> Self {
         Self { limits: *limits, entries: 0, text: 0 }
     }

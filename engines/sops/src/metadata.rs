@@ -97,7 +97,7 @@ impl SopsMetadata {
         let mac_covers_encrypted = root.bool("mac_only_encrypted")?;
         let threshold = root.int("shamir_threshold")?;
         let mut rules = Vec::new();
-        let kinds: [(&str, RuleConstructor); 6] = [
+        let kinds: [(&str, EncryptionRuleConstructor); 6] = [
             ("unencrypted_suffix", EncryptionRule::UnencryptedSuffix),
             ("encrypted_suffix", EncryptionRule::EncryptedSuffix),
             ("unencrypted_regex", |text| EncryptionRule::UnencryptedRegex(RulePattern::new(&text))),
@@ -152,7 +152,7 @@ fn time(text: &str) -> Result<GoTime, golang::time::TimeParseError> {
 }
 
 /// Makes a rule of its text.
-type RuleConstructor = fn(String) -> EncryptionRule;
+type EncryptionRuleConstructor = fn(String) -> EncryptionRule;
 
 /// A group before the times of its keys are checked.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
-use crate::cipher::{self, CipherError};
+use crate::encrypted_value::{self, CipherError};
 use crate::encryption_rule::EncryptionRule;
 use crate::limits::DecryptionDeadline;
 use crate::metadata::SopsMetadata;
@@ -140,7 +140,7 @@ impl DecryptionWalk<'_> {
         }
         let path = self.joined_path();
         let plain = std::str::from_utf8(&comment.text);
-        let plain = plain.map(|_| cipher::decrypt(&comment.text, self.key, &path));
+        let plain = plain.map(|_| encrypted_value::decrypt(&comment.text, self.key, &path));
         plain.map_or_else(|_| stays(), |plain| plain.unwrap_or_else(|_| stays()))
     }
 
@@ -165,7 +165,7 @@ impl DecryptionWalk<'_> {
             let SopsValue::Text(text) = value else {
                 return Err(DecryptionWalkError::NoText(value.type_name()));
             };
-            let plain = cipher::decrypt(text, self.key, &self.joined_path())?;
+            let plain = encrypted_value::decrypt(text, self.key, &self.joined_path())?;
             if let Some(covered) = &mut self.covered {
                 covered.strings.push(text.to_vec());
             }

@@ -8,7 +8,7 @@ use crate::arguments::TEXT_OVERHEAD_BYTES;
 use crate::function_signature;
 use crate::functions::{ALL, from_json};
 use crate::template_environment::{
-    FunctionEnvironment, NOT_ALONE, RandomDraws, TemplateEnvironment,
+    FunctionEnvironment, NOT_ALONE, RandomBytesEnvironment, TemplateEnvironment,
 };
 
 /// A function of templates.
@@ -45,7 +45,7 @@ pub(crate) enum SprigFunctionBody {
     /// A function that uses the environment of the template and its random numbers.
     Random(
         fn(
-            RandomDraws<'_>,
+            RandomBytesEnvironment<'_>,
             &mut FunctionCallContext<'_>,
             &[GoRuntimeValue],
         ) -> Result<GoRuntimeValue, TemplateFunctionError>,
@@ -91,7 +91,7 @@ pub(crate) const fn random(
     name: &'static str,
     signature: &'static str,
     body: fn(
-        RandomDraws<'_>,
+        RandomBytesEnvironment<'_>,
         &mut FunctionCallContext<'_>,
         &[GoRuntimeValue],
     ) -> Result<GoRuntimeValue, TemplateFunctionError>,
@@ -190,7 +190,7 @@ fn functions_but<H: TemplateEnvironment + 'static>(
                     let template_environment =
                         call.host::<H>().ok_or("this run knows nothing of the world")?;
                     let seen = FunctionEnvironment { template_environment, function: entry.name };
-                    let draws = RandomDraws::of(&seen).ok_or(NOT_ALONE)?;
+                    let draws = RandomBytesEnvironment::of(&seen).ok_or(NOT_ALONE)?;
                     body(draws, call, args)
                 });
             }

@@ -1,6 +1,5 @@
 //! The functions, a file for each subject.
 
-mod conversion;
 mod crypto;
 mod dates;
 mod defaults;
@@ -25,6 +24,7 @@ mod text_layout;
 mod toml;
 mod urls;
 mod value_kinds;
+mod value_to_string;
 mod versions;
 mod word_case;
 pub(crate) mod yaml;
@@ -57,7 +57,7 @@ pub(crate) const ALL: &[&[SprigFunctionEntry]] = &[
     regex::ENTRIES,
     number_sequences::ENTRIES,
     strings::ENTRIES,
-    conversion::ENTRIES,
+    value_to_string::ENTRIES,
     toml::ENTRIES,
     urls::ENTRIES,
     versions::ENTRIES,

@@ -21,11 +21,11 @@ mod template_environment;
 mod test_rendering;
 #[cfg(test)]
 mod testing;
-mod yaml;
+mod yaml_to_go_value;
 
 pub use arguments::walk;
 pub use function_table::{functions, hermetic_functions};
 pub use functions::yaml::write_yaml_v3;
 pub use memory_size::weight;
 pub use template_environment::{RandomFill, TemplateEnvironment};
-pub use yaml::read_yaml;
+pub use yaml_to_go_value::read_yaml;

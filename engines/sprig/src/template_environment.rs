@@ -70,12 +70,12 @@ impl TemplateEnvironment for FunctionEnvironment<'_> {
 /// The environment of a function that needs random bytes. It does not exist in a run that is parallel to others, so that bytes
 /// are always drawn in the same order.
 #[derive(Clone, Copy)]
-pub(crate) struct RandomDraws<'w> {
+pub(crate) struct RandomBytesEnvironment<'w> {
     template_environment: &'w dyn TemplateEnvironment,
     fill: &'w RandomFill,
 }
 
-impl<'w> RandomDraws<'w> {
+impl<'w> RandomBytesEnvironment<'w> {
     pub(crate) fn of(template_environment: &'w dyn TemplateEnvironment) -> Option<Self> {
         Some(Self { template_environment, fill: template_environment.randomness()? })
     }
@@ -86,7 +86,7 @@ impl<'w> RandomDraws<'w> {
     }
 }
 
-impl<'w> Deref for RandomDraws<'w> {
+impl<'w> Deref for RandomBytesEnvironment<'w> {
     type Target = dyn TemplateEnvironment + 'w;
 
     fn deref(&self) -> &Self::Target {

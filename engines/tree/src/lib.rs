@@ -14,4 +14,4 @@ mod tree_recorder;
 pub use file_tree::{FileKind, FileMetadata, FileTree, TreeError};
 pub use memory_tree::{MemoryTree, MemoryTreeBuilder, TreeBuildError, TreeLimits};
 pub use path::{RelPath, RelPathError};
-pub use tree_recorder::{Sha256Digest, TreeQuery, TreeRecorder, TreeTrace};
+pub use tree_recorder::{Sha256Digest, TreeAccessKind, TreeAccessTrace, TreeRecorder};

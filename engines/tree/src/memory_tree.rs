@@ -11,17 +11,17 @@ use crate::{FileKind, FileMetadata, FileTree, RelPath, RelPathError, TreeError};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryTree {
     /// Every file and every folder but the root.
-    nodes: Arc<BTreeMap<RelPath, MemoryNode>>,
+    nodes: Arc<BTreeMap<RelPath, MemoryTreeNode>>,
     bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum MemoryNode {
+enum MemoryTreeNode {
     File { body: Arc<[u8]>, executable: bool },
     Dir,
 }
 
-impl MemoryNode {
+impl MemoryTreeNode {
     fn entry(&self) -> FileMetadata {
         match self {
             Self::File { body, executable } => {
@@ -110,7 +110,7 @@ pub enum TreeBuildError {
 /// Fills a [`MemoryTree`].
 #[derive(Debug)]
 pub struct MemoryTreeBuilder {
-    nodes: BTreeMap<RelPath, MemoryNode>,
+    nodes: BTreeMap<RelPath, MemoryTreeNode>,
     bytes: u64,
     limits: TreeLimits,
 }
@@ -135,7 +135,7 @@ impl MemoryTreeBuilder {
         let body = body.into();
         self.admits(path, body.len() as u64)?;
         self.parents(path)?;
-        self.insert(path, MemoryNode::File { body, executable })
+        self.insert(path, MemoryTreeNode::File { body, executable })
     }
 
     /// Adds a folder and its missing parent folders. An existing folder is not changed.
@@ -149,9 +149,9 @@ impl MemoryTreeBuilder {
             return Ok(());
         }
         match self.nodes.get(path) {
-            Some(MemoryNode::Dir) => Ok(()),
-            Some(MemoryNode::File { .. }) => Err(TreeBuildError::NotDirectory(path.clone())),
-            None => self.insert(path, MemoryNode::Dir),
+            Some(MemoryTreeNode::Dir) => Ok(()),
+            Some(MemoryTreeNode::File { .. }) => Err(TreeBuildError::NotDirectory(path.clone())),
+            None => self.insert(path, MemoryTreeNode::Dir),
         }
     }
 
@@ -162,7 +162,7 @@ impl MemoryTreeBuilder {
     /// The path is a folder, or a limit is reached.
     pub fn admits(&self, path: &RelPath, len: u64) -> Result<(), TreeBuildError> {
         self.is_shallow(path)?;
-        if path.is_root() || matches!(self.nodes.get(path), Some(MemoryNode::Dir)) {
+        if path.is_root() || matches!(self.nodes.get(path), Some(MemoryTreeNode::Dir)) {
             return Err(TreeBuildError::IsDirectory(path.clone()));
         }
         let max = self.limits.file_bytes;
@@ -211,16 +211,16 @@ impl MemoryTreeBuilder {
         let mut above = path.parent();
         while let Some(dir) = above.filter(|dir| !dir.is_root()) {
             match self.nodes.get(&dir) {
-                Some(MemoryNode::Dir) => break,
-                Some(MemoryNode::File { .. }) => return Err(TreeBuildError::NotDirectory(dir)),
+                Some(MemoryTreeNode::Dir) => break,
+                Some(MemoryTreeNode::File { .. }) => return Err(TreeBuildError::NotDirectory(dir)),
                 None => above = dir.parent(),
             }
             missing.push(dir);
         }
-        missing.iter().rev().try_for_each(|dir| self.insert(dir, MemoryNode::Dir))
+        missing.iter().rev().try_for_each(|dir| self.insert(dir, MemoryTreeNode::Dir))
     }
 
-    fn insert(&mut self, path: &RelPath, node: MemoryNode) -> Result<(), TreeBuildError> {
+    fn insert(&mut self, path: &RelPath, node: MemoryTreeNode) -> Result<(), TreeBuildError> {
         let TreeLimits { total_bytes, entries, .. } = self.limits;
         let replaced = self.nodes.get(path);
         if replaced.is_none() && self.nodes.len() >= entries {
@@ -242,17 +242,17 @@ fn weight(path: &RelPath) -> u64 {
     path.as_str().len() as u64
 }
 
-fn entry(nodes: &BTreeMap<RelPath, MemoryNode>, path: &RelPath) -> Option<FileMetadata> {
+fn entry(nodes: &BTreeMap<RelPath, MemoryTreeNode>, path: &RelPath) -> Option<FileMetadata> {
     if path.is_root() {
         return Some(FileMetadata::Dir);
     }
-    nodes.get(path).map(MemoryNode::entry)
+    nodes.get(path).map(MemoryTreeNode::entry)
 }
 
-fn read(nodes: &BTreeMap<RelPath, MemoryNode>, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+fn read(nodes: &BTreeMap<RelPath, MemoryTreeNode>, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
     match nodes.get(path) {
-        Some(MemoryNode::File { body, .. }) => Ok(Arc::clone(body)),
-        Some(MemoryNode::Dir) => Err(TreeError::IsDirectory(path.clone())),
+        Some(MemoryTreeNode::File { body, .. }) => Ok(Arc::clone(body)),
+        Some(MemoryTreeNode::Dir) => Err(TreeError::IsDirectory(path.clone())),
         None if path.is_root() => Err(TreeError::IsDirectory(path.clone())),
         None => Err(TreeError::NotFound(path.clone())),
     }

@@ -46,7 +46,7 @@ impl fmt::Debug for Sha256Digest {
 
 /// A way to examine a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TreeQuery {
+pub enum TreeAccessKind {
     /// [`FileTree::read`].
     Read,
     /// [`FileTree::list`].
@@ -55,7 +55,7 @@ pub enum TreeQuery {
     Probe,
 }
 
-impl TreeQuery {
+impl TreeAccessKind {
     /// Makes the request and returns a digest of the answer. A missing file is an answer, too.
     fn answer(self, files: &(impl FileTree + ?Sized), path: &RelPath) -> Sha256Digest {
         match self {
@@ -70,17 +70,17 @@ impl TreeQuery {
 ///
 /// It holds digests and never the content of a file. Clones share the data, because it is kept from one build to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TreeTrace {
+pub struct TreeAccessTrace {
     /// In walk order.
     seen: Arc<[ExaminedPath]>,
 }
 
 /// A question and the digest of its answer.
-type ExaminedPath = ((RelPath, TreeQuery), Sha256Digest);
+type ExaminedPath = ((RelPath, TreeAccessKind), Sha256Digest);
 
-impl TreeTrace {
+impl TreeAccessTrace {
     /// Everything that was examined, in walk order.
-    pub fn iter(&self) -> impl Iterator<Item = (&RelPath, TreeQuery, Sha256Digest)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&RelPath, TreeAccessKind, Sha256Digest)> {
         self.seen.iter().map(|((path, look), answer)| (path, *look, *answer))
     }
 
@@ -95,7 +95,7 @@ impl TreeTrace {
 
     /// The digest of the record if the same requests were made to `files`.
     ///
-    /// If it equals [`TreeTrace::digest`], a build that depends on nothing else would give the same result for `files`.
+    /// If it equals [`TreeAccessTrace::digest`], a build that depends on nothing else would give the same result for `files`.
     #[cfg(test)]
     fn digest_in(&self, files: &(impl FileTree + ?Sized)) -> Sha256Digest {
         self.digest_of(|((path, look), _)| look.answer(files, path))
@@ -108,7 +108,7 @@ impl TreeTrace {
     }
 
     /// The paths for which `files` gives another answer than the recorded one, each once, in walk order. Empty if
-    /// [`TreeTrace::is_same_in`] is true.
+    /// [`TreeAccessTrace::is_same_in`] is true.
     pub fn changed_in(&self, files: &(impl FileTree + ?Sized)) -> Vec<&RelPath> {
         let changed =
             self.seen.iter().filter(|((path, look), seen)| look.answer(files, path) != *seen);
@@ -119,7 +119,7 @@ impl TreeTrace {
 
     fn digest_of<'a>(
         &'a self,
-        answer: impl Fn((&'a (RelPath, TreeQuery), &'a Sha256Digest)) -> Sha256Digest,
+        answer: impl Fn((&'a (RelPath, TreeAccessKind), &'a Sha256Digest)) -> Sha256Digest,
     ) -> Sha256Digest {
         let lines = self.seen.iter().map(|(question, seen)| {
             let (path, look) = question;
@@ -135,7 +135,7 @@ impl TreeTrace {
 #[derive(Debug)]
 pub struct TreeRecorder<'a, F: ?Sized> {
     files: &'a F,
-    seen: Mutex<BTreeMap<(RelPath, TreeQuery), Sha256Digest>>,
+    seen: Mutex<BTreeMap<(RelPath, TreeAccessKind), Sha256Digest>>,
 }
 
 impl<'a, F: FileTree + ?Sized> TreeRecorder<'a, F> {
@@ -147,11 +147,11 @@ impl<'a, F: FileTree + ?Sized> TreeRecorder<'a, F> {
 
     /// Everything that was examined.
     #[must_use]
-    pub fn seen(self) -> TreeTrace {
-        TreeTrace { seen: self.seen.into_inner().into_iter().collect() }
+    pub fn seen(self) -> TreeAccessTrace {
+        TreeAccessTrace { seen: self.seen.into_inner().into_iter().collect() }
     }
 
-    fn note(&self, path: &RelPath, look: TreeQuery, answer: Sha256Digest) {
+    fn note(&self, path: &RelPath, look: TreeAccessKind, answer: Sha256Digest) {
         self.seen.lock().insert((path.clone(), look), answer);
     }
 }
@@ -159,19 +159,19 @@ impl<'a, F: FileTree + ?Sized> TreeRecorder<'a, F> {
 impl<F: FileTree + ?Sized> FileTree for TreeRecorder<'_, F> {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         let answer = self.files.read(path);
-        self.note(path, TreeQuery::Read, read(&answer));
+        self.note(path, TreeAccessKind::Read, read(&answer));
         answer
     }
 
     fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         let answer = self.files.list(dir);
-        self.note(dir, TreeQuery::List, list(&answer));
+        self.note(dir, TreeAccessKind::List, list(&answer));
         answer
     }
 
     fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         let answer = self.files.entry(path);
-        self.note(path, TreeQuery::Probe, probe(answer));
+        self.note(path, TreeAccessKind::Probe, probe(answer));
         answer
     }
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// A build that reads one file, lists one folder and probes for two files.
-    fn build(files: &MemoryTree) -> TreeTrace {
+    fn build(files: &MemoryTree) -> TreeAccessTrace {
         let recorder = TreeRecorder::new(files);
         drop(recorder.read(&path("app/a.yaml")));
         drop(recorder.list(&path("base")));
@@ -296,7 +296,7 @@ mod tests {
         }
         let trace = recorder.seen();
         let seen: Vec<_> = trace.iter().map(|(path, look, _)| (path.as_str(), look)).collect();
-        assert_eq!(seen, [("app", TreeQuery::Probe), ("missing", TreeQuery::Read)]);
+        assert_eq!(seen, [("app", TreeAccessKind::Probe), ("missing", TreeAccessKind::Read)]);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 mod escape;
 
-use super::class::folded;
-use super::{Error, MAX_NESTING, RegexpError};
+use super::character_class::folded;
+use super::{Error, MAX_NESTING, RegexpErrorReason};
 
 /// A pattern in the dialect of the crate.
 pub(super) struct TranslatedPattern {
@@ -33,7 +33,7 @@ pub(super) fn parse(pattern: &str) -> Result<TranslatedPattern, Error> {
     }
     let part = parser.alternation()?;
     if !parser.stack.is_empty() {
-        return Err(Error::pattern(RegexpError::MissingParen, pattern));
+        return Err(Error::pattern(RegexpErrorReason::MissingParen, pattern));
     }
     Ok(TranslatedPattern { regex: part.text, names: parser.names })
 }
@@ -107,7 +107,7 @@ impl<'p> RegexpParser<'p> {
                     self.literal('{');
                     return Ok((rest, false));
                 };
-                let invalid = || Error::pattern(RegexpError::RepeatCount, until(at, rest));
+                let invalid = || Error::pattern(RegexpErrorReason::RepeatCount, until(at, rest));
                 let count = count.ok_or_else(invalid)?;
                 return Ok((self.repeat(at, rest, count, repetition)?, true));
             }
@@ -138,7 +138,7 @@ impl<'p> RegexpParser<'p> {
     fn close(&mut self) -> Result<(), Error> {
         let mut part = self.alternation()?;
         let Some(RegexpStackItem::Open { is_capture, flags }) = self.stack.pop() else {
-            return Err(Error::pattern(RegexpError::UnexpectedParen, self.pattern));
+            return Err(Error::pattern(RegexpErrorReason::UnexpectedParen, self.pattern));
         };
         self.flags = flags;
         if is_capture {
@@ -189,7 +189,7 @@ impl<'p> RegexpParser<'p> {
 
     fn check_height(&self, height: usize) -> Result<(), Error> {
         if height > MAX_NESTING {
-            return Err(Error::pattern(RegexpError::NestsTooDeeply, self.pattern));
+            return Err(Error::pattern(RegexpErrorReason::NestsTooDeeply, self.pattern));
         }
         Ok(())
     }
@@ -207,14 +207,17 @@ impl<'p> RegexpParser<'p> {
             None => (rest, self.flags.lazy),
         };
         if let Some(repetition) = repetition {
-            return Err(Error::pattern(RegexpError::NestedRepetition, until(repetition, rest)));
+            return Err(Error::pattern(
+                RegexpErrorReason::NestedRepetition,
+                until(repetition, rest),
+            ));
         }
         let Some(RegexpStackItem::Part(part)) = self.stack.pop() else {
-            return Err(Error::pattern(RegexpError::MissingArgument, until(at, rest)));
+            return Err(Error::pattern(RegexpErrorReason::MissingArgument, until(at, rest)));
         };
         let copies = count.copies(part.copies);
         if count.is_checked() && copies > RepetitionCount::MAX_REPETITION_COUNT {
-            return Err(Error::pattern(RegexpError::RepeatCount, until(at, rest)));
+            return Err(Error::pattern(RegexpErrorReason::RepeatCount, until(at, rest)));
         }
         let height = part.height + 1;
         self.check_height(height)?;
@@ -234,11 +237,11 @@ impl<'p> RegexpParser<'p> {
         };
         if let Some(name) = name {
             let Some((name, rest)) = name.split_once('>') else {
-                return Err(Error::pattern(RegexpError::NamedCapture, at));
+                return Err(Error::pattern(RegexpErrorReason::NamedCapture, at));
             };
             let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             if name.is_empty() || !name.bytes().all(is_of_name) {
-                return Err(Error::pattern(RegexpError::NamedCapture, until(at, rest)));
+                return Err(Error::pattern(RegexpErrorReason::NamedCapture, until(at, rest)));
             }
             self.open(Some(name.to_owned()));
             return Ok(rest);
@@ -270,7 +273,7 @@ impl<'p> RegexpParser<'p> {
             };
             (*flag, has_flag) = (value, true);
         }
-        Err(Error::pattern(RegexpError::PerlSyntax, until(at, rest)))
+        Err(Error::pattern(RegexpErrorReason::PerlSyntax, until(at, rest)))
     }
 }
 

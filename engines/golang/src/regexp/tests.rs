@@ -127,7 +127,7 @@ fn what_is_too_much_is_an_error() {
     let nested = |depth| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
     assert!(GoRegexp::new(&nested(MAX_NESTING - 1)).is_ok_and(|nested| nested.is_match("a")));
     let error = GoRegexp::new(&nested(MAX_NESTING)).unwrap_err();
-    assert!(matches!(error, Error::Pattern { fault: RegexpError::NestsTooDeeply, .. }));
+    assert!(matches!(error, Error::Pattern { fault: RegexpErrorReason::NestsTooDeeply, .. }));
     // Groups that capture nothing do not nest.
     let plain = format!("{}a{}", "(?:".repeat(4000), ")".repeat(4000));
     assert!(pattern(&plain).is_match("a"));
@@ -135,7 +135,7 @@ fn what_is_too_much_is_an_error() {
     assert!(pattern(&alternating).is_match("cda"));
     for large in [r"(?:\pL{500}){2}".to_owned(), "a".repeat(MAX_PATTERN + 1)] {
         let error = GoRegexp::new(&large).unwrap_err();
-        assert!(matches!(error, Error::Pattern { fault: RegexpError::TooLarge, .. }));
+        assert!(matches!(error, Error::Pattern { fault: RegexpErrorReason::TooLarge, .. }));
     }
     let text = "a".repeat(1 << 10);
     assert_eq!(pattern("a").replace_all_literal(&text, &"b".repeat(1 << 17)), Err(Error::TooLong));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{GoObject, GoRuntimeValue, ReflectKind};
 
 /// Pairs of containers that were compared or are waiting to be compared.
-type ComparedPairs = BTreeSet<(usize, usize)>;
+type DeepEqualVisitedPairs = BTreeSet<(usize, usize)>;
 
 impl GoRuntimeValue {
     /// Whether Go's `reflect.DeepEqual` calls two values equal: their types and contents are equal at every depth.
@@ -23,7 +23,7 @@ impl GoRuntimeValue {
         other: &Self,
         mut work: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let mut seen = ComparedPairs::new();
+        let mut seen = DeepEqualVisitedPairs::new();
         let mut pending = vec![(self.clone(), other.clone())];
         while let Some((a, b)) = pending.pop() {
             work(1 + weight(&a))?;
@@ -50,7 +50,7 @@ fn compare(
     a: &GoRuntimeValue,
     b: &GoRuntimeValue,
     pending: &mut Vec<(GoRuntimeValue, GoRuntimeValue)>,
-    seen: &mut ComparedPairs,
+    seen: &mut DeepEqualVisitedPairs,
 ) -> bool {
     match (a, b) {
         (GoRuntimeValue::Nil, GoRuntimeValue::Nil) => true,

@@ -6,8 +6,8 @@ use golang::value::{FunctionSignature, GoType};
 
 use super::{MAX_NODE_TEXT_BYTES, Result, TemplateRun};
 use crate::builtin::BuiltinFunction;
+use crate::caller_functions::{FunctionCallContext, TemplateCallee};
 use crate::error::TemplateFunctionError;
-use crate::function::{FunctionCallContext, TemplateCallee};
 use crate::parse::{NodeListSpan, TemplateNodeId};
 use crate::reflect_value::ReflectedValue;
 

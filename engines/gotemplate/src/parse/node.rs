@@ -7,13 +7,13 @@ use std::sync::Arc;
 use golang::strconv::{QuotingStyle, quote};
 
 use super::number::TemplateNumber;
-use crate::function::TemplateCallee;
+use crate::caller_functions::TemplateCallee;
 
-/// The index of a node in [`TemplateSource::nodes`].
+/// The index of a node in [`TemplateTextAndNodes::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TemplateNodeId(pub(super) u32);
 
-/// A span of one of the lists of a [`TemplateSource`].
+/// A span of one of the lists of a [`TemplateTextAndNodes`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeListSpan {
     pub(super) start: u32,
@@ -31,7 +31,7 @@ impl NodeListSpan {
 /// A name is a span of the text, and the children of a node are a span of a list. Nodes are thus small, and a text
 /// needs a few allocations instead of some for each node.
 #[derive(Debug)]
-pub(crate) struct TemplateSource {
+pub(crate) struct TemplateTextAndNodes {
     /// The name of the text. Error messages begin with it.
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<[u8]>,
@@ -51,7 +51,7 @@ pub(crate) struct TemplateSource {
 #[derive(Debug, Clone)]
 pub(crate) struct TemplateTree {
     pub(crate) name: Arc<str>,
-    pub(crate) source: Arc<TemplateSource>,
+    pub(crate) source: Arc<TemplateTextAndNodes>,
     pub(crate) root: TemplateNodeId,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct TemplateNode {
     pub(super) form: TemplateNodeForm,
 }
 
-/// The kind of a node, with its content. Names are spans of the text; [`TemplateSource::name`] gives them.
+/// The kind of a node, with its content. Names are spans of the text; [`TemplateTextAndNodes::name`] gives them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TemplateNodeForm {
     List(NodeListSpan),
@@ -79,14 +79,14 @@ pub(crate) enum TemplateNodeForm {
     Field(NodeListSpan),
     Chain(TemplateNodeId, NodeListSpan),
     Bool(bool),
-    /// A number: its index in [`TemplateSource::numbers`], and its text.
+    /// A number: its index in [`TemplateTextAndNodes::numbers`], and its text.
     Number(u32, NodeListSpan),
-    /// A string: its text with quotes, and the index of its value in [`TemplateSource::strings`].
+    /// A string: its text with quotes, and the index of its value in [`TemplateTextAndNodes::strings`].
     String(NodeListSpan, u32),
     Branch(ControlBranch),
     Break,
     Continue,
-    /// A `template` action: the index of the name in [`TemplateSource::templates`], and the data.
+    /// A `template` action: the index of the name in [`TemplateTextAndNodes::templates`], and the data.
     Template(u32, Option<TemplateNodeId>),
 }
 
@@ -122,7 +122,7 @@ impl ControlKeyword {
     }
 }
 
-impl TemplateSource {
+impl TemplateTextAndNodes {
     pub(crate) fn form(&self, id: TemplateNodeId) -> TemplateNodeForm {
         self.nodes[id.0 as usize].form
     }
@@ -132,7 +132,7 @@ impl TemplateSource {
         span.of(&self.ids)
     }
 
-    /// The names of a variable or of fields, or the declared names of a pipeline. [`TemplateSource::name`] gives the
+    /// The names of a variable or of fields, or the declared names of a pipeline. [`TemplateTextAndNodes::name`] gives the
     /// text of each.
     pub(crate) fn names(&self, span: NodeListSpan) -> &[NodeListSpan] {
         span.of(&self.names)

@@ -10,7 +10,7 @@ use golang::strconv::{QuotingStyle, quote, unquote};
 use super::lex::{LexToken, LexTokenKind, TemplateLexer};
 use super::node::{
     ControlBranch, ControlKeyword, NodeListSpan, TemplateNode, TemplateNodeForm, TemplateNodeId,
-    TemplatePipeline, TemplateSource, TemplateTree,
+    TemplatePipeline, TemplateTextAndNodes, TemplateTree,
 };
 use super::{ParseSettings, TemplateNumber};
 use crate::error::TemplateParseError;
@@ -27,7 +27,7 @@ pub(super) struct TemplateParser<'a> {
     text: &'a [u8],
     lexer: TemplateLexer<'a>,
     /// The nodes so far. The text is added at the end.
-    source: TemplateSource,
+    source: TemplateTextAndNodes,
     /// The children of incomplete nodes. Those of the innermost node are last.
     open: Vec<TemplateNodeId>,
     roots: BTreeMap<Arc<str>, TemplateNodeId>,
@@ -119,7 +119,7 @@ impl<'a> TemplateParser<'a> {
             name,
             text,
             lexer,
-            source: TemplateSource {
+            source: TemplateTextAndNodes {
                 name: name.into(),
                 text: Arc::default(),
                 nodes: Vec::with_capacity(text.len() / 16),

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::vec;
 
-use super::view::{EmittableValue, EmittableView};
+use super::emittable_value::{EmittableValue, EmittableView};
 use crate::go_format;
 
 /// How deep collections may be nested.

@@ -5,7 +5,7 @@ use std::thread;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{EmitRoute, JsonRereadError, emit, emit_in_byte_order, write};
+use super::{EmitInputForm, JsonRereadError, emit, emit_in_byte_order, write};
 
 fn check(value: &Value, wanted: Expect) {
     wanted.assert_eq(&emit(value).unwrap_or_else(|error| format!("error: {error}")));
@@ -143,8 +143,14 @@ fn indentation_does_not_make_a_text_of_any_length() {
     // A few bytes each, but a hundred columns further in than they look.
     let lines = Value::String("x\n".repeat(1_000));
     let value = (0..50).fold(lines, |inner, _| json!({ "a": inner }));
-    assert_eq!(write(&&value, EmitRoute::Reread, 50_000).map(drop), Err(JsonRereadError::Length));
-    assert_eq!(write(&&value, EmitRoute::Reread, 200_000).map(|(text, _)| text.len()), Ok(104_602));
+    assert_eq!(
+        write(&&value, EmitInputForm::Reread, 50_000).map(drop),
+        Err(JsonRereadError::Length)
+    );
+    assert_eq!(
+        write(&&value, EmitInputForm::Reread, 200_000).map(|(text, _)| text.len()),
+        Ok(104_602)
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Here: writing each style of scalar at the caller's position. Elsewhere: choosing the style (`scalar`), and the
 //! structure of the text (`super`).
 
-use super::scalar::{EmittedScalarStyle, is_break, is_printable};
+use super::scalar_style::{EmittedScalarStyle, is_break, is_printable};
 
 /// A line that is longer than this is broken at its next space.
 const MAX_LINE_COLUMNS: usize = 80;

@@ -22,12 +22,12 @@ use crate::token;
 /// The first error, in the words of go-yaml, or an exceeded limit. [`YamlLimits::depth`] does not apply, because depth
 /// costs no stack. The limit of go-yaml applies: 10 000 nested flow collections, and as many nested block collections.
 pub fn parse(input: &[u8], limits: &YamlLimits) -> Result<Vec<YamlNode>, Error> {
-    NodeDocuments::new(input, limits)?.collect()
+    YamlNodeDocumentReader::new(input, limits)?.collect()
 }
 
 /// The documents of a stream, read one by one. After an error, there are no more.
 #[derive(Debug)]
-pub struct NodeDocuments<'i> {
+pub struct YamlNodeDocumentReader<'i> {
     parser: YamlParser<'i>,
     budget: YamlBudget,
     /// The anchors so far. In Go, an anchor is known in all later documents.
@@ -36,7 +36,7 @@ pub struct NodeDocuments<'i> {
     ended: bool,
 }
 
-impl<'i> NodeDocuments<'i> {
+impl<'i> YamlNodeDocumentReader<'i> {
     /// The documents of `input`.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl<'i> NodeDocuments<'i> {
     }
 }
 
-impl Iterator for NodeDocuments<'_> {
+impl Iterator for YamlNodeDocumentReader<'_> {
     type Item = Result<YamlNode, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {

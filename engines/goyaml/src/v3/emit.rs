@@ -1,19 +1,19 @@
 //! Writes nodes byte for byte as go-yaml v3 encodes them.
 //!
 //! Here: walking the tree, and the tag and style that each node requests. Elsewhere: the output of a step of the walk
-//! (`emit/state.rs`), the text itself (`emit/writer.rs`), and the styles that a scalar may have (`emit/scalar.rs`).
+//! (`emit/node_emitter.rs`), the text itself (`emit/writer.rs`), and the styles that a scalar may have (`emit/scalar.rs`).
 
 mod event;
-mod scalar;
-mod state;
+mod node_emitter;
+mod scalar_style;
 mod writer;
 
 use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
 use super::node_anchor_and_comments::AnchorOrCommentKind;
 use super::tag;
 use event::{EmitEvent, EmitEventKind, TagHandleAndSuffix};
-use scalar::ScalarStyle;
-use state::NodeEmitter;
+use node_emitter::NodeEmitter;
+use scalar_style::ScalarStyle;
 
 /// How many bytes the written text may have.
 ///

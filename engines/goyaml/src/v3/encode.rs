@@ -1,7 +1,7 @@
 //! Builds the nodes that go-yaml v3 writes for a value which never was YAML.
 //!
 //! Here: the order of keys, the text of numbers, and which strings need quotes. Elsewhere: writing the nodes (`emit`),
-//! and the order itself (`crate::emit::order`).
+//! and the order itself (`crate::emit::key_order`).
 
 use std::vec;
 
@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use super::emit::{NodeEmitError, YamlLayout};
 use super::node::{YamlNode, YamlNodeStyle};
 use super::tag;
-use crate::emit::scalar::is_base60;
-use crate::emit::{EmittableValue, EmittableView, order};
+use crate::emit::scalar_style::is_base60;
+use crate::emit::{EmittableValue, EmittableView, key_order};
 use crate::scalar_resolve::old_bool;
 use crate::{YamlDialect, go_format};
 
@@ -90,7 +90,7 @@ fn begin<T: EmittableValue>(
     let rest = match value.view() {
         EmittableView::List(items) => RemainingNodes::Items(items.into_iter()),
         EmittableView::Map(entries) => {
-            RemainingNodes::Entries(order::sorted(YamlDialect::V3, entries).into_iter())
+            RemainingNodes::Entries(key_order::sorted(YamlDialect::V3, entries).into_iter())
         }
         EmittableView::Fields(entries) => RemainingNodes::Entries(entries.into_iter()),
         EmittableView::Null => return Ok(Some(plain("null"))),

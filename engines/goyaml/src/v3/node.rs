@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::content::NodeContent;
 use super::node_anchor_and_comments::NodeAnchorAndComments;
+use super::node_children::YamlNodeChildren;
 
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -114,7 +114,7 @@ pub struct YamlNode {
     /// The text of a scalar without quotes, or the name that an alias refers to.
     pub value: String,
     /// The children of the node, as [`YamlNodeKind`] says.
-    pub content: NodeContent,
+    pub content: YamlNodeChildren,
     /// The anchor of the node, and its comments.
     pub notes: NodeAnchorAndComments,
     /// The line where the node was read, counted from 1. It is 0 if the node was not read. Writing ignores it.

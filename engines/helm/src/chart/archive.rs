@@ -11,7 +11,7 @@ use std::rc::Rc;
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-use super::{ChartFile, name::quoted};
+use super::{ChartFile, go_path_and_quote::quoted};
 
 /// How many bytes the files of one archive may have together.
 pub(crate) const MAX_CHART_SIZE: u64 = 100 << 20;
@@ -147,7 +147,7 @@ fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<ChartFile>, C
             return Err(ChartArchiveError::TooLarge);
         }
         // Parity(helm 4): an empty schema in an archive is ignored, and is an error in a folder.
-        if data.is_empty() && super::name::base(&name) == "values.schema.json" {
+        if data.is_empty() && super::go_path_and_quote::base(&name) == "values.schema.json" {
             has_files = true;
             continue;
         }

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: whether they are installed or printed.
 
-use super::name::extension;
+use super::go_path_and_quote::extension;
 use super::{Chart, ChartFile};
 
 /// A file with CRDs.

@@ -16,7 +16,7 @@ use golang::work_meter::WorkMeter;
 use serde_json::Value as Json;
 
 use super::ChartFile;
-use super::name::base;
+use super::go_path_and_quote::base;
 
 /// How many bytes a file takes in a list of files, and a line in a list of lines.
 const FILE_ENTRY_BYTES: u64 = 100;

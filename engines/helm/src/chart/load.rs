@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::archive::{self, ChartArchiveBudget, ChartArchiveError, MAX_FILE_SIZE};
 use super::decode::{self, ChartDecodeError, ChartMetadataDraft, ValuesFileError};
-use super::name::{base, extension, quoted};
+use super::go_path_and_quote::{base, extension, quoted};
 use super::validate::InvalidChartMetadata;
 use super::{Chart, ChartFile, content_type};
 use crate::ignore::{self, HelmIgnoreRules};

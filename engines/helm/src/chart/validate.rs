@@ -7,7 +7,7 @@ use golang::semver::{SemverVersion, VersionConstraint};
 use golang::unicode::is_print;
 
 use super::decode::ChartMetadataDraft;
-use super::name::{base, quoted};
+use super::go_path_and_quote::{base, quoted};
 use super::{Chart, ChartDependency, ChartMaintainer, ChartMetadata};
 
 /// Why a chart's metadata is refused. The messages are Helm's.

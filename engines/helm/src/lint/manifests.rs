@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use goyaml::DecodeTarget;
 use serde_json::Value;
 
-use super::{LintMessages, deprecated, names};
+use super::{LintMessages, deprecated, object_names};
 use crate::chart::{Chart, ChartFile, documents, extension, quoted};
 use crate::render_environment::RenderEnvironment;
 
@@ -62,7 +62,7 @@ pub(super) fn check(
             );
         }
         let is_read = each(path, text, found, |object, found| {
-            if let Some(problem) = names::problem(&object.kind, &object.name) {
+            if let Some(problem) = object_names::problem(&object.kind, &object.name) {
                 found.warn(path, problem);
             }
             let version = &env.capabilities.kube_version;

@@ -11,14 +11,14 @@ const NAME: &str = "*common.Capabilities";
 
 /// The object for these capabilities.
 pub(super) fn object(capabilities: &Arc<Capabilities>) -> GoRuntimeValue {
-    GoRuntimeValue::object(CapabilitiesPointer(Arc::clone(capabilities)))
+    GoRuntimeValue::object(CapabilitiesObject(Arc::clone(capabilities)))
 }
 
 /// The object of Go's type `*common.Capabilities`.
 #[derive(Debug)]
-struct CapabilitiesPointer(Arc<Capabilities>);
+struct CapabilitiesObject(Arc<Capabilities>);
 
-impl GoObject for CapabilitiesPointer {
+impl GoObject for CapabilitiesObject {
     fn type_name(&self) -> &'static str {
         NAME
     }

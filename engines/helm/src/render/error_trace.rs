@@ -11,7 +11,7 @@ const MAX_TRAIL_STEPS: usize = 32;
 
 /// One template in the trace of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateTrailStep {
+pub struct TemplateErrorTraceEntry {
     /// The name of the template.
     pub template: String,
     /// The file of the template. It is `gotpl` for a text that was given to `tpl`.
@@ -32,7 +32,7 @@ pub struct TemplateTrailStep {
 pub(super) fn of(
     failure: &TemplateFunctionError,
     text: impl Fn(&str) -> Option<Arc<[u8]>>,
-) -> Vec<TemplateTrailStep> {
+) -> Vec<TemplateErrorTraceEntry> {
     let mut errors: Vec<&TemplateExecError> = Vec::new();
     let mut failure = Some(failure);
     while let Some(current) = failure {
@@ -50,7 +50,7 @@ pub(super) fn of(
     }
     let step = |error: &&TemplateExecError| {
         let TemplateLocation { source, line, column, node } = error.place.clone()?;
-        Some(TemplateTrailStep {
+        Some(TemplateErrorTraceEntry {
             template: error.template.clone(),
             text: text(&source).and_then(|text| line_of(&text, line)),
             missing: missing(&node, &error.message),
@@ -64,8 +64,11 @@ pub(super) fn of(
 }
 
 /// The trace of a text that is not a template: its position.
-pub(super) fn of_parse_error(error: &TemplateParseError, text: &[u8]) -> Vec<TemplateTrailStep> {
-    vec![TemplateTrailStep {
+pub(super) fn of_parse_error(
+    error: &TemplateParseError,
+    text: &[u8],
+) -> Vec<TemplateErrorTraceEntry> {
+    vec![TemplateErrorTraceEntry {
         template: error.template.clone(),
         source: error.template.clone(),
         line: error.line,

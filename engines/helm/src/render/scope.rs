@@ -9,8 +9,8 @@ use golang::value::GoMap;
 
 use super::ReleaseToRender;
 use super::capabilities::object;
-use super::metadata;
-use super::named_map::{self, NamedTypeMap};
+use super::chart_metadata;
+use super::common_values::{self, CommonValuesMap};
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, ChartFiles};
 
@@ -30,8 +30,8 @@ impl RenderScope {
             ("Name", GoRuntimeValue::from(file)),
             ("BasePath", GoRuntimeValue::from(self.base_path.as_str())),
         ];
-        top.insert("Template", NamedTypeMap::value(named_map::of(template)));
-        NamedTypeMap::value(top.clone())
+        top.insert("Template", CommonValuesMap::value(common_values::of(template)));
+        CommonValuesMap::value(top.clone())
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn all(
     release: &ReleaseToRender,
     capabilities: &Arc<Capabilities>,
 ) -> Vec<RenderScope> {
-    let release = named_map::of([
+    let release = common_values::of([
         ("Name", GoRuntimeValue::from(release.name.as_str())),
         ("Namespace", GoRuntimeValue::from(release.namespace.as_str())),
         ("IsUpgrade", GoRuntimeValue::from(release.is_upgrade)),
@@ -72,13 +72,18 @@ pub(super) fn all(
         let own = match &parent {
             None => values.clone(),
             // Parity(helm 4): a name with dots is taken for a path.
-            Some((above, _)) => named_map::at(above, &format!("Values.{name}")).unwrap_or_default(),
+            Some((above, _)) => {
+                common_values::at(above, &format!("Values.{name}")).unwrap_or_default()
+            }
         };
         let subcharts = GoMap::default();
-        let top = named_map::of([
-            ("Chart", GoRuntimeValue::Map(metadata::table(&chart.metadata, parent.is_none()))),
+        let top = common_values::of([
+            (
+                "Chart",
+                GoRuntimeValue::Map(chart_metadata::table(&chart.metadata, parent.is_none())),
+            ),
             ("Files", ChartFiles::new(&chart.files).value()),
-            ("Values", NamedTypeMap::value(own)),
+            ("Values", CommonValuesMap::value(own)),
             ("Subcharts", GoRuntimeValue::Map(subcharts.clone())),
         ]);
         for (name, value) in &shared {

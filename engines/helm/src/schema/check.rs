@@ -43,7 +43,7 @@ pub(super) fn check(
     meter.steps(subschemas.saturating_mul(subschemas) / 2).map_err(exhausted)?;
     let values = to_json(values).map_err(|error| error.to_string())?;
     let mut compiler = Compiler::new();
-    let unresolved = UnresolvedNames::default();
+    let unresolved = UnresolvedSchemaUrns::default();
     compiler.use_loader(Box::new(NoSchemaLoader { unresolved: Arc::clone(&unresolved) }));
     let mut schemas = Schemas::new();
     let fault = |error: CompileError| compile_error(&error, &patterns);
@@ -98,7 +98,7 @@ fn parse(text: &[u8]) -> Result<Json, String> {
 }
 
 /// The `urn:` names in a schema that cannot be resolved: the first [`MAX_UNRESOLVED_NAMES`].
-type UnresolvedNames = Arc<Mutex<BTreeSet<String>>>;
+type UnresolvedSchemaUrns = Arc<Mutex<BTreeSet<String>>>;
 
 /// How many unresolved names of a schema cause a warning.
 const MAX_UNRESOLVED_NAMES: usize = 16;
@@ -106,7 +106,7 @@ const MAX_UNRESOLVED_NAMES: usize = 16;
 /// A loader for referenced schemas that loads none.
 #[derive(Debug)]
 struct NoSchemaLoader {
-    unresolved: UnresolvedNames,
+    unresolved: UnresolvedSchemaUrns,
 }
 
 impl UrlLoader for NoSchemaLoader {
@@ -124,7 +124,7 @@ impl UrlLoader for NoSchemaLoader {
 }
 
 /// Adds a warning in Helm's words for each name that has none yet.
-fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<HelmWarning>) {
+fn warn_of(unresolved: &UnresolvedSchemaUrns, warnings: &mut Vec<HelmWarning>) {
     const MESSAGE: &str = "unresolved URN reference ignored; using permissive schema";
     let unresolved = std::mem::take(&mut *unresolved.lock());
     for urn in unresolved {

@@ -1,7 +1,7 @@
 //! Finds the source that set each value, for `windlass values`.
 //!
 //! The merge itself is not repeated. A value of the result comes from the uppermost source that has exactly this value
-//! at the same path. Elsewhere: the merge (`references.rs`, `coalesce.rs`).
+//! at the same path. Elsewhere: the merge (`values_from.rs`, `coalesce.rs`).
 
 use golang::GoRuntimeValue;
 use golang::value::{GoMap, GoString};

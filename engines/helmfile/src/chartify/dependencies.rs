@@ -6,12 +6,12 @@ use golang::semver::{SemverVersion, VersionConstraint};
 use serde_json::{Value, json};
 
 use super::{ChartFileTree, is_below, unreadable};
-use crate::charts::normal;
+use crate::chart_reference_resolution::normal;
 use crate::error::Result;
 use crate::load::Helmfile;
-use crate::render::ReleaseRenderOptions;
+use crate::release_render_preparation::RenderCommandFlags;
 use crate::spec::Release;
-use crate::values_map::ValuesMap;
+use crate::state_values_merge::ValuesMap;
 use crate::working_directory::base;
 use crate::yaml;
 use golang::path::{clean, join};
@@ -58,7 +58,7 @@ impl Helmfile {
     pub(crate) fn builds_dependencies(
         &self,
         release: &Release,
-        options: &ReleaseRenderOptions,
+        options: &RenderCommandFlags,
     ) -> bool {
         !options.skip_deps && !release.skip_deps.unwrap_or(self.spec.helm_defaults.skip_deps)
     }
@@ -68,7 +68,7 @@ impl Helmfile {
         &self,
         release: &Release,
         directory: &str,
-        options: &ReleaseRenderOptions,
+        options: &RenderCommandFlags,
         tree: &mut ChartFileTree,
     ) -> Result<()> {
         let mut known = metadata(tree)?;

@@ -12,8 +12,8 @@ use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::secret_references;
 use crate::spec::Release;
+use crate::state_values_merge::{ListMergeMode, ValuesMap, merge};
 use crate::template::TemplateStringRenderer;
-use crate::values_map::{ListMergeMode, ValuesMap, merge};
 use crate::working_directory::parent;
 use crate::yaml;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::functions;
 use crate::error::{Error, Result};
-use crate::values_map::ValuesMap;
+use crate::state_values_merge::ValuesMap;
 
 /// The most steps for the evaluation of all files. Each item of a list is a step, and so are 64 bytes of text.
 const MAX_EVALUATION_STEPS: usize = 2_000_000;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::evaluate::{HclEvaluator, HclScope, float, is_equal, number, text};
 use crate::error::{Error, Result};
-use crate::values_map::ValuesMap;
+use crate::state_values_merge::ValuesMap;
 
 /// The most items in the result of `range`, as in cty.
 const MAX_RANGE_ITEMS: usize = 1024;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     Dependency, Hook, InheritedTemplates, MissingFileHandlerConfig, SetValue, TrackResource,
 };
-use crate::struct_field::spec;
+use crate::go_struct_field::spec;
 
 spec! {
     /// A release, or a template of releases.

@@ -53,8 +53,7 @@ fn world_of(files: &[(&str, String)]) -> (HelmfileHostEnvironment, Arc<BracketDe
 }
 
 fn rendered(helmfile_environment: HelmfileHostEnvironment) -> Result<HelmfileReleasesToRender> {
-    plan_in(helmfile_environment)?
-        .renderings(&ReleaseRenderOptions::default(), &DisabledHelmRenderer)
+    plan_in(helmfile_environment)?.renderings(&RenderCommandFlags::default(), &DisabledHelmRenderer)
 }
 
 /// The values and the flags of the first release of a helmfile that is a template.

@@ -210,7 +210,7 @@ fn result(result: &UpdateResult) -> GoRuntimeValue {
     let files = result.files();
     let changes = result.changes();
     let objects = result.objects();
-    let shared = SharedValues {
+    let shared = SharedTemplateValues {
         changes: changes.iter().map(|change| (*change, change_value(change))).collect(),
         objects: objects.keys().map(|object| (*object, identifier(object))).collect(),
     };
@@ -230,12 +230,12 @@ fn result(result: &UpdateResult) -> GoRuntimeValue {
 }
 
 /// The values of all changes and objects, which occur in several places.
-struct SharedValues<'r> {
+struct SharedTemplateValues<'r> {
     changes: BTreeMap<&'r ImageValueChange, GoRuntimeValue>,
     objects: BTreeMap<&'r ObjectIdentifier, GoRuntimeValue>,
 }
 
-impl SharedValues<'_> {
+impl SharedTemplateValues<'_> {
     fn map(&self, objects: &ObjectChanges<'_>) -> GoRuntimeValue {
         let entry = |(object, changes): (&&ObjectIdentifier, &Vec<&ImageValueChange>)| {
             Some((self.objects.get(*object)?.clone(), self.list(changes)))

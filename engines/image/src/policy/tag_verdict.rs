@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use golang::work_meter::WorkMeter;
 
-use super::{BYTES_PER_CANDIDATE, CompiledFilter, FilterTags, PolicyError, TagPolicy, ranked_tags};
+use super::{
+    BYTES_PER_CANDIDATE, CompiledTagFilter, FilterTags, PolicyError, TagPolicy, ranked_tags,
+};
 
 /// How many eligible tags are sorted. Further ones follow in the order of the list.
 const MAX_ORDERED_TAGS: usize = 1000;
@@ -86,7 +88,7 @@ impl TagPolicy {
     /// The verdict on one tag. `chosen` is the compared text of the chosen tag.
     fn verdict(
         &self,
-        filter: Option<&CompiledFilter<'_>>,
+        filter: Option<&CompiledTagFilter<'_>>,
         tag: &str,
         chosen: Option<&str>,
         meter: &mut WorkMeter,
@@ -131,7 +133,7 @@ impl TagPolicy {
 
 /// The text of a tag that is compared; `None` if the filter rejects the tag.
 fn compared_of(
-    filter: Option<&CompiledFilter<'_>>,
+    filter: Option<&CompiledTagFilter<'_>>,
     tag: &str,
     meter: &mut WorkMeter,
 ) -> Result<Option<String>, PolicyError> {

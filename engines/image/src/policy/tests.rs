@@ -1,4 +1,4 @@
-//! Policies and filters; the recorded cases of Flux are replayed in `tests/recorded.rs`.
+//! Policies and filters; the recorded cases of Flux are replayed in `tests/recorded_flux_answers.rs`.
 
 use golang::work_meter::{StopSignal, WorkAllowance};
 use proptest::prelude::*;

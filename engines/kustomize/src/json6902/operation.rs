@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use golang::strconv::atoi;
 
-use super::json::JsonPatchValue;
+use super::text_preserving_json::JsonPatchValue;
 use super::{Error, MAX_DEPTH};
 use crate::budget::BuildBudget;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::list_entries::add_text;
-use crate::decode::decode_struct;
+use crate::json_struct_decode::decode_struct;
 
 /// The folders of charts and of Helm's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

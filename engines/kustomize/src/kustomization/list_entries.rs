@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::decode::{GoInt, decode_struct};
 use crate::fieldspec::FieldSpec;
-use crate::id::{Gvk, ResourceId};
+use crate::json_struct_decode::{GoInt, decode_struct};
+use crate::resource_id::{Gvk, ResourceId};
 use crate::selector::ResourceSelector;
 
 decode_struct!(FieldSpec, "types", "FieldSpec", {

@@ -2,7 +2,7 @@
 
 use golang::strconv;
 
-use super::labels_name::{label_key_problems, label_value_problems};
+use super::label_syntax_validation::{label_key_problems, label_value_problems};
 
 /// Longest selector that is read, in bytes. Differs(kubernetes): it has no limit.
 pub(crate) const MAX_SELECTOR: usize = 1 << 20;

@@ -5,13 +5,13 @@ use goyaml::v3::YamlNodeKind;
 use crate::error::Result;
 use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 use crate::transformer_config;
 
 /// On which side of a name something is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameSide {
+pub(crate) enum AffixPosition {
     Prefix,
     Suffix,
 }
@@ -19,13 +19,13 @@ pub(crate) enum NameSide {
 /// A prefix or suffix, and the fields to which it is added.
 #[derive(Debug, Clone)]
 pub(crate) struct AffixTransformer {
-    pub(crate) side: NameSide,
+    pub(crate) side: AffixPosition,
     pub(crate) text: String,
     pub(crate) specs: Vec<FieldSpec>,
 }
 
 /// Kinds whose names must not be changed.
-fn is_skipped(gvk: &crate::id::Gvk) -> bool {
+fn is_skipped(gvk: &crate::resource_id::Gvk) -> bool {
     match gvk.kind.as_str() {
         "CustomResourceDefinition" | "Namespace" => true,
         "APIService" => gvk.group == "apiregistration.k8s.io",
@@ -53,8 +53,8 @@ impl AffixTransformer {
                 }
                 if spec.path == "metadata/name" && !self.text.is_empty() {
                     let affixes = match self.side {
-                        NameSide::Prefix => &mut resource.prefixes,
-                        NameSide::Suffix => &mut resource.suffixes,
+                        AffixPosition::Prefix => &mut resource.prefixes,
+                        AffixPosition::Suffix => &mut resource.suffixes,
                     };
                     budget.bytes(size_of::<String>() + 2 * self.text.len())?;
                     affixes.push(self.text.clone());
@@ -63,8 +63,8 @@ impl AffixTransformer {
                 let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: field_edit::STR };
                 field_edit::walk(&mut resource.node, spec, Some(created), &budget, |node| {
                     let text = match self.side {
-                        NameSide::Prefix => [self.text.as_str(), &node.value].concat(),
-                        NameSide::Suffix => [node.value.as_str(), &self.text].concat(),
+                        AffixPosition::Prefix => [self.text.as_str(), &node.value].concat(),
+                        AffixPosition::Suffix => [node.value.as_str(), &self.text].concat(),
                     };
                     field_edit::grow_scalar(node, text, "", &budget)
                 })?;

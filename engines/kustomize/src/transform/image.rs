@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorContext as _, Result};
 use crate::field_edit;
 use crate::fieldspec::FieldSpec;
 use crate::kustomization::ImageEntry;
-use crate::plain_pattern::{self, PlainRegularExpression};
 use crate::resources::BuildResources;
+use crate::simple_regex_matcher::{self, PlainRegularExpression};
 
 /// Which images are changed.
 #[derive(Debug, Clone)]
@@ -108,7 +108,7 @@ impl ImageTransformer {
         budget.steps(match &self.pattern {
             ImageNamePattern::Name(name) => name.steps(node.value.len()),
             ImageNamePattern::Expression(expression) => {
-                plain_pattern::steps(expression, node.value.len())
+                simple_regex_matcher::steps(expression, node.value.len())
             }
         })?;
         let is_meant = match &self.pattern {

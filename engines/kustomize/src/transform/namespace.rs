@@ -8,9 +8,9 @@ use crate::budget::BuildBudget;
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resource::BuildResource;
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 
 /// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;

@@ -9,11 +9,11 @@ use crate::json6902;
 use crate::kustomization::PatchEntry as Entry;
 use crate::loader::KustomizationLoader;
 use crate::manifest;
-use crate::merge::{self, MergeError};
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resource::BuildResource;
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 use crate::selector::ResourceSelector;
+use crate::strategic_merge::{self, StrategicMergeError};
 use crate::transform::named;
 
 fn quoted(text: &str) -> String {
@@ -34,12 +34,12 @@ fn merge_into(
     if patch.may_change_name || patch.may_change_kind {
         target.remember(schema, budget)?;
     }
-    let outcome = merge::strategic(&patch.node, &mut target.node, schema, budget);
+    let outcome = strategic_merge::strategic(&patch.node, &mut target.node, schema, budget);
     let outcome = outcome.map_err(|error| match error {
-        MergeError::Exhausted(exhausted) => Error::from(exhausted).within(named(patch)),
+        StrategicMergeError::Exhausted(exhausted) => Error::from(exhausted).within(named(patch)),
         error => Error::new(error.to_string()),
     });
-    if outcome? == merge::MergeOutcome::Deleted {
+    if outcome? == strategic_merge::MergeOutcome::Deleted {
         target.node = field_edit::null();
     }
     if target.is_gone() {
@@ -317,14 +317,15 @@ impl PatchTransformer {
         let places = resources.select(target, schema).within(|| {
             let ResourceSelector { name, namespace, annotation_selector, label_selector, .. } =
                 target;
-            let gvk = crate::id::Gvk {
+            let gvk = crate::resource_id::Gvk {
                 group: target.group.clone(),
                 version: target.version.clone(),
                 kind: target.kind.clone(),
             };
             let name = name.clone();
             let namespace = namespace.clone();
-            let id = crate::id::ResourceId { gvk, name, namespace, is_cluster_scoped: false };
+            let id =
+                crate::resource_id::ResourceId { gvk, name, namespace, is_cluster_scoped: false };
             let target = format!("{id}:a={annotation_selector}:l={label_selector}");
             format!("unable to find patch target {} in `resources`", quoted(&target))
         })?;

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::kustomization::ReplicaEntry;
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 use crate::transformer_config;
 
 /// A number of replicas for the objects of a name.
@@ -28,8 +28,9 @@ impl ReplicaTransformer {
         let mut is_found = false;
         for spec in &self.specs {
             let selection = transformer_config::selection(spec);
-            let fits =
-                |id: &crate::id::ResourceId| id.name == *name && id.gvk.is_selected(&selection);
+            let fits = |id: &crate::resource_id::ResourceId| {
+                id.name == *name && id.gvk.is_selected(&selection)
+            };
             let places = resources.any_id(fits, schema)?;
             is_found |= !places.is_empty();
             let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: field_edit::INT };

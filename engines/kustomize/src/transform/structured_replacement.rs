@@ -57,7 +57,7 @@ fn holds_text(object: &YamlNode, parts: &[String], budget: &BuildBudget) -> Resu
 /// The first document of a text. An empty text has no document, but counts as readable.
 fn parse(text: &str, budget: &BuildBudget) -> Result<Option<Option<YamlNode>>> {
     let limits = budget.reading(text.len())?;
-    let documents = goyaml::v3::NodeDocuments::new(text.as_bytes(), &limits).ok();
+    let documents = goyaml::v3::YamlNodeDocumentReader::new(text.as_bytes(), &limits).ok();
     Ok(documents.and_then(|mut documents| documents.next().transpose().ok()))
 }
 

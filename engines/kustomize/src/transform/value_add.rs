@@ -4,8 +4,8 @@ use goyaml::v3::YamlNodeKind;
 
 use crate::error::{Error, Result};
 use crate::field_edit;
+use crate::openapi_schema::OpenApiSchemas;
 use crate::resources::BuildResources;
-use crate::schema::OpenApiSchemas;
 use crate::selector::ResourceSelector;
 use crate::transform::namespace::{NamespaceTransformer, RoleBindingSubjects};
 use crate::yaml_path;

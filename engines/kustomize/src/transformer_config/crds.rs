@@ -6,7 +6,7 @@ use super::{NameReference, TransformerConfig, add};
 use crate::budget::{self, BuildBudget};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
-use crate::id::Gvk;
+use crate::resource_id::Gvk;
 
 /// How deeply definitions may be nested. Differs(kustomize): it has no limit but its stack.
 const MAX_DEPTH: usize = 100;
@@ -49,7 +49,7 @@ pub(super) fn config(text: &[u8], path: &str, budget: &BuildBudget) -> Result<Tr
             continue;
         }
         let kind = name.rsplit('.').next().unwrap_or(name);
-        let mut reader = DefinitionReader {
+        let mut reader = CrdsTransformerConfigReader {
             definitions: &definitions,
             kind,
             config: TransformerConfig::default(),
@@ -88,7 +88,7 @@ fn properties(definition: &Value) -> Option<&Map<String, Value>> {
     field(definition, "Schema")?.get("properties")?.as_object()
 }
 
-struct DefinitionReader<'d, 'l> {
+struct CrdsTransformerConfigReader<'d, 'l> {
     definitions: &'d Map<String, Value>,
     kind: &'d str,
     config: TransformerConfig,
@@ -96,7 +96,7 @@ struct DefinitionReader<'d, 'l> {
     budget: &'l BuildBudget,
 }
 
-impl DefinitionReader<'_, '_> {
+impl CrdsTransformerConfigReader<'_, '_> {
     fn read(&mut self, name: &str, path: &[&str]) -> Result<()> {
         let Some(properties) = self.definitions.get(name).and_then(properties) else {
             return Ok(());

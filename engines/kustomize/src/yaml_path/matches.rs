@@ -1,7 +1,7 @@
 //! Finds all nodes that match a path with patterns, like kyaml's `PathMatcher`.
 
 use golang::regexp::GoRegexp;
-use goyaml::v3::{NodeDocuments, YamlNode, YamlNodeKind};
+use goyaml::v3::{YamlNode, YamlNodeDocumentReader, YamlNodeKind};
 
 use super::{
     ChildIndexPath, Error, MAX_PARTS, at_mut, created, created_item, index, is_pair, kind_before,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::budget::{self, BuildBudget};
 use crate::field;
-use crate::plain_pattern;
+use crate::simple_regex_matcher;
 
 /// Steps that a part of a path costs.
 const STEPS_PER_PATH_PART: usize = 64;
@@ -114,7 +114,7 @@ impl PathMatchFinder<'_, '_> {
     fn find_in_text(&mut self, place: &ChildIndexPath, rest: &[&str]) -> Result<(), Error> {
         let Some(scalar) = at_mut(self.root, place) else { return Ok(()) };
         let limits = self.budget.reading(scalar.value.len())?;
-        let first = NodeDocuments::new(scalar.value.as_bytes(), &limits)?.next();
+        let first = YamlNodeDocumentReader::new(scalar.value.as_bytes(), &limits)?.next();
         let Some(document) = first else {
             let is_list = is_pair(rest[0]) || index(rest[0]).is_some() || rest[0] == "*";
             let expected = if is_list { "SequenceNode" } else { "MappingNode" };
@@ -213,7 +213,7 @@ impl PathMatchFinder<'_, '_> {
 
     fn is_match(&self, pattern: &GoRegexp, node: &YamlNode) -> Result<bool, Error> {
         let text = field::text(node);
-        self.budget.steps(plain_pattern::steps(pattern, text.len()))?;
+        self.budget.steps(simple_regex_matcher::steps(pattern, text.len()))?;
         Ok(pattern.is_match(text.trim()))
     }
 

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::{message, post_message, request_uri};
 use crate::event::{FluxEvent, NotifiedIncident, rfc3339};
-use crate::go_text::title;
+use crate::event_delivery::ProviderNextAction;
+use crate::go_string_functions::title;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
 /// How long the alert of an incident fires at most if its end is not sent, in seconds.
 const MAX_ALERT_PERIOD_SECONDS: i64 = 30 * 24 * 3600;
@@ -47,9 +47,9 @@ impl AlertmanagerAlertFacts {
     }
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
-        return ProviderFlow::refused(format!(
+        return ProviderNextAction::refused(format!(
             "invalid Alertmanager URL {}: '{error}'",
             options.url
         ));

@@ -2,34 +2,34 @@
 
 use serde_json::{Value, json};
 
+use super::git_provider_common::{self, GitRepositoryAddress, text};
 use super::name_and_description;
-use super::provider_repository::{self, ProviderRepository, text};
 use crate::event::FluxEvent;
-use crate::go_text::path_element;
+use crate::event_delivery::{HttpResponse, ProviderNextAction, ProviderRequest};
+use crate::go_string_functions::path_element;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
-    let repository = ProviderRepository::parse(&options.url);
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
+    let repository = GitRepositoryAddress::parse(&options.url);
     if options.commit_status.is_empty() {
-        return ProviderFlow::refused("commit status cannot be empty");
+        return ProviderNextAction::refused("commit status cannot be empty");
     }
     let parts: Vec<_> = repository.id.split('/').collect();
     let [organization, project, _, name] = *parts else {
-        let id = crate::go_text::quoted(&repository.id);
-        return ProviderFlow::refused(format!("invalid repository id {id}"));
+        let id = crate::go_string_functions::quoted(&repository.id);
+        return ProviderNextAction::refused(format!("invalid repository id {id}"));
     };
     if options.token.is_empty() {
-        return ProviderFlow::refused(
+        return ProviderNextAction::refused(
             "failed to acquire azure devops token: the identity of a workload is not supported \
              here; put a personal access token into the key 'token' of the Secret",
         );
     }
     if event.is_progressing() {
-        return ProviderFlow::Done;
+        return ProviderNextAction::Done;
     }
-    let found = provider_repository::commit(&event).and_then(|commit| {
-        let state = provider_repository::state(
+    let found = git_provider_common::commit(&event).and_then(|commit| {
+        let state = git_provider_common::state(
             &event,
             ["succeeded", "error"],
             "can't convert to azure devops state",
@@ -38,7 +38,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     });
     let (commit, state) = match found {
         Ok(found) => found,
-        Err(error) => return ProviderFlow::failed(error),
+        Err(error) => return ProviderNextAction::failed(error),
     };
     let genre = match event.meta("summary") {
         Some(summary) => format!("fluxcd:{summary}"),
@@ -60,7 +60,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     post(&options, &url, status)
 }
 
-fn post(options: &ProviderOptions, url: &str, status: Value) -> ProviderFlow {
+fn post(options: &ProviderOptions, url: &str, status: Value) -> ProviderNextAction {
     let request = |method| {
         ProviderRequest::new(method, url)
             .header("Accept", "application/json;api-version=6.0")
@@ -72,18 +72,20 @@ fn post(options: &ProviderOptions, url: &str, status: Value) -> ProviderFlow {
     request("GET").send(move |answer| {
         let statuses = answer.and_then(|answer| {
             judge(&answer)?;
-            let body = provider_repository::json(&answer)?;
+            let body = git_provider_common::json(&answer)?;
             Ok(body.get("value").and_then(Value::as_array).cloned().unwrap_or_default())
         });
         match statuses {
-            Err(error) => ProviderFlow::failed(format!("could not list commit statuses: {error}")),
-            Ok(statuses) if is_known(&statuses, &status) => ProviderFlow::Done,
+            Err(error) => {
+                ProviderNextAction::failed(format!("could not list commit statuses: {error}"))
+            }
+            Ok(statuses) if is_known(&statuses, &status) => ProviderNextAction::Done,
             Ok(_) => writing.send(|answer| {
                 let result = answer.and_then(|answer| {
                     judge(&answer)?;
-                    provider_repository::json(&answer).map(drop)
+                    git_provider_common::json(&answer).map(drop)
                 });
-                ProviderFlow::end(
+                ProviderNextAction::end(
                     result.map_err(|error| format!("could not create commit status: {error}")),
                 )
             }),
@@ -105,7 +107,7 @@ fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }
-    let body = provider_repository::json(answer).unwrap_or_default();
+    let body = git_provider_common::json(answer).unwrap_or_default();
     match body.get("message").and_then(Value::as_str) {
         Some(message) => Err(message.to_owned()),
         None => Err(format!("REST call returned status code {}", answer.status)),

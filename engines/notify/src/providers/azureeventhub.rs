@@ -11,9 +11,9 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
 use crate::delivery_message::{DeliveryMessage, EventHubLogin, EventHubMessage};
 use crate::event::FluxEvent;
-use crate::go_text::{is_relative, path_element};
+use crate::event_delivery::{ProviderNextAction, ProviderRequest};
+use crate::go_string_functions::{is_relative, path_element};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 /// How long a token made from a shared key is valid, in seconds.
 const TOKEN_LIFE: i64 = 300;
@@ -59,17 +59,17 @@ fn signature(resource: &str, name: &str, key: &str, until: i64) -> String {
     )
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let shared = options.url.contains("SharedAccessKey");
     if let Err(error) = check(&options, shared) {
-        return ProviderFlow::refused(format!("invalid authentication options: {error}"));
+        return ProviderNextAction::refused(format!("invalid authentication options: {error}"));
     }
     let data = event.to_json();
     let message = if shared {
         match by_shared_key(&options.url, data) {
             Ok(message) => message,
             Err(error) => {
-                return ProviderFlow::refused(format!(
+                return ProviderNextAction::refused(format!(
                     "failed to create a eventhub using SAS: {error}"
                 ));
             }
@@ -83,25 +83,25 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
         EventHubMessage { host: host(&options.channel), hub: options.url, login, data }
     };
     if is_relative(&message.hub) {
-        return ProviderFlow::refused(
+        return ProviderNextAction::refused(
             "failed to create a eventhub: the name of the hub is invalid",
         );
     }
     if message.host.contains(['/', '?', '#', '@', '\\']) {
-        return ProviderFlow::refused(
+        return ProviderNextAction::refused(
             "failed to create a eventhub: the namespace is not a host name",
         );
     }
     if matches!(message.login, EventHubLogin::Identity(_)) && !is_of_azure(&message.host) {
-        return ProviderFlow::refused(
+        return ProviderNextAction::refused(
             "failed to create a eventhub: without a token, the channel has to be an Event Hubs namespace of Azure",
         );
     }
     let message = DeliveryMessage::EventHub(Box::new(message));
-    ProviderFlow::Publish(
+    ProviderNextAction::Publish(
         message,
         Box::new(|result| {
-            ProviderFlow::end(result.map_err(|error| format!("failed to send msg: {error}")))
+            ProviderNextAction::end(result.map_err(|error| format!("failed to send msg: {error}")))
         }),
     )
 }

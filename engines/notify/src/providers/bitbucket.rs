@@ -3,11 +3,11 @@
 use aws_lc_rs::digest;
 use serde_json::{Value, json};
 
+use super::git_provider_common::{self, GitRepositoryAddress, text};
 use super::name_and_description;
-use super::provider_repository::{self, ProviderRepository, text};
 use crate::event::FluxEvent;
+use crate::event_delivery::{HttpResponse, ProviderNextAction, ProviderRequest};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 
 /// The request for a build status, with its credentials.
 struct BuildStatusRequest {
@@ -21,28 +21,30 @@ pub(super) fn key(id: &str) -> String {
     hex::encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, id.as_bytes()))
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.token.is_empty() {
-        return ProviderFlow::refused("bitbucket token cannot be empty");
+        return ProviderNextAction::refused("bitbucket token cannot be empty");
     }
     if options.commit_status.is_empty() {
-        return ProviderFlow::refused("commit status cannot be empty");
+        return ProviderNextAction::refused("commit status cannot be empty");
     }
-    let repository = ProviderRepository::parse(&options.url);
+    let repository = GitRepositoryAddress::parse(&options.url);
     let Some((username, password)) =
         options.token.split_once(':').filter(|(_, password)| !password.contains(':'))
     else {
-        return ProviderFlow::refused("invalid token format, expected to be <user>:<password>");
+        return ProviderNextAction::refused(
+            "invalid token format, expected to be <user>:<password>",
+        );
     };
     let Some((owner, name)) = repository.owner_and_name() else {
-        let id = crate::go_text::quoted(&repository.id);
-        return ProviderFlow::refused(format!("invalid repository id {id}"));
+        let id = crate::go_string_functions::quoted(&repository.id);
+        return ProviderNextAction::refused(format!("invalid repository id {id}"));
     };
     if event.is_progressing() {
-        return ProviderFlow::Done;
+        return ProviderNextAction::Done;
     }
-    let found = provider_repository::commit(&event).and_then(|commit| {
-        let state = provider_repository::state(
+    let found = git_provider_common::commit(&event).and_then(|commit| {
+        let state = git_provider_common::state(
             &event,
             ["SUCCESSFUL", "FAILED"],
             "can't convert to bitbucket state",
@@ -51,7 +53,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     });
     let (commit, state) = match found {
         Ok(found) => found,
-        Err(error) => return ProviderFlow::failed(error),
+        Err(error) => return ProviderNextAction::failed(error),
     };
     let (build, description) = name_and_description(&event);
     let payload = json!({
@@ -70,7 +72,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     post(options, status)
 }
 
-fn post(options: ProviderOptions, status: BuildStatusRequest) -> ProviderFlow {
+fn post(options: ProviderOptions, status: BuildStatusRequest) -> ProviderNextAction {
     let BuildStatusRequest { url, token: (username, password), payload } = status;
     let reading = ProviderRequest::new("GET", format!("{url}/{}", text(&payload, "/key")))
         .basic(&username, &password)
@@ -82,16 +84,18 @@ fn post(options: ProviderOptions, status: BuildStatusRequest) -> ProviderFlow {
     reading.send(move |answer| {
         let known = match answer {
             Ok(answer) if answer.status == 404 => Ok(Value::Null),
-            Ok(answer) => judge(&answer).and_then(|()| provider_repository::json(&answer)),
+            Ok(answer) => judge(&answer).and_then(|()| git_provider_common::json(&answer)),
             Err(error) => Err(error),
         };
         match known {
-            Err(error) => ProviderFlow::failed(format!("could not get commit status: {error}")),
-            Ok(known) if is_same(&known, &payload) => ProviderFlow::Done,
+            Err(error) => {
+                ProviderNextAction::failed(format!("could not get commit status: {error}"))
+            }
+            Ok(known) if is_same(&known, &payload) => ProviderNextAction::Done,
             Ok(_) => request.send(|answer| {
-                ProviderFlow::end(answer.and_then(|answer| {
+                ProviderNextAction::end(answer.and_then(|answer| {
                     judge(&answer)?;
-                    provider_repository::json(&answer).map(drop)
+                    git_provider_common::json(&answer).map(drop)
                 }))
             }),
         }

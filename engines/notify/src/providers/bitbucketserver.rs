@@ -4,14 +4,14 @@ use golang::url::GoUrl;
 use serde_json::{Value, json};
 
 use super::bitbucket::key;
+use super::git_provider_common::{self, text};
 use super::name_and_description;
-use super::provider_repository::{self, text};
 use crate::event::FluxEvent;
-use crate::go_text::{join_path, quoted};
-use crate::provider_options::ProviderOptions;
-use crate::provider_request::{
-    HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest, basic,
+use crate::event_delivery::{
+    HttpResponse, HttpRetryPolicy, ProviderNextAction, ProviderRequest, basic,
 };
+use crate::go_string_functions::{join_path, quoted};
+use crate::provider_options::ProviderOptions;
 
 /// The part of a clone address between the context path and the project.
 const MARK: &str = "/scm/";
@@ -41,31 +41,31 @@ fn commits(address: &str) -> Result<GoUrl, String> {
     Ok(url)
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let mut url = match commits(&options.url) {
         Ok(url) => url,
-        Err(error) => return ProviderFlow::refused(error),
+        Err(error) => return ProviderNextAction::refused(error),
     };
     if options.commit_status.is_empty() {
-        return ProviderFlow::refused("commit status cannot be empty");
+        return ProviderNextAction::refused("commit status cannot be empty");
     }
     if options.token.is_empty() && (options.username.is_empty() || options.password.is_empty()) {
-        return ProviderFlow::refused(
+        return ProviderNextAction::refused(
             "invalid credentials, expected to be one of username/password or API Token",
         );
     }
     if event.is_progressing() {
-        return ProviderFlow::Done;
+        return ProviderNextAction::Done;
     }
     let found = match event.revision() {
         None => Err("missing revision metadata".to_owned()),
-        Some(_) => provider_repository::commit(&event)
+        Some(_) => git_provider_common::commit(&event)
             .map_err(|error| format!("could not parse revision: {error}"))
             .and_then(|commit| Ok((commit, state(&event)?))),
     };
     let (commit, state) = match found {
         Ok(found) => found,
-        Err(error) => return ProviderFlow::failed(error),
+        Err(error) => return ProviderNextAction::failed(error),
     };
     let (name, description) = name_and_description(&event);
     let payload = json!({
@@ -82,7 +82,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
 
 fn state(event: &FluxEvent) -> Result<&'static str, String> {
     let message = "bitbucket server state generated on info or error events only";
-    provider_repository::state(event, ["SUCCESSFUL", "FAILED"], message)
+    git_provider_common::state(event, ["SUCCESSFUL", "FAILED"], message)
         .map_err(|error| format!("couldn't convert to bitbucket server state: {error}"))
 }
 
@@ -95,7 +95,7 @@ fn without_empty(mut payload: Value) -> Value {
     payload
 }
 
-fn post(options: &ProviderOptions, mut url: GoUrl, payload: Value) -> ProviderFlow {
+fn post(options: &ProviderOptions, mut url: GoUrl, payload: Value) -> ProviderNextAction {
     let login = if options.token.is_empty() {
         basic(&options.username, &options.password)
     } else {
@@ -113,12 +113,12 @@ fn post(options: &ProviderOptions, mut url: GoUrl, payload: Value) -> ProviderFl
     url.query = format!("key={}", text(&payload, "/key")).into_bytes();
     request("GET", &url).send(move |answer| match is_known(answer, &payload) {
         Err(error) => {
-            ProviderFlow::failed(format!("could not get existing commit status: {error}"))
+            ProviderNextAction::failed(format!("could not get existing commit status: {error}"))
         }
-        Ok(true) => ProviderFlow::Done,
+        Ok(true) => ProviderNextAction::Done,
         Ok(false) => writing.send(|answer| {
             let words = "could not post build status: could not post build commit status: ";
-            provider_repository::ended(answer, words, judge)
+            git_provider_common::ended(answer, words, judge)
         }),
     })
 }
@@ -132,7 +132,7 @@ fn is_known(answer: Result<HttpResponse, String>, payload: &Value) -> Result<boo
     if answer.status != 200 {
         return Ok(false);
     }
-    let known = provider_repository::json(&answer).map_err(|error| {
+    let known = git_provider_common::json(&answer).map_err(|error| {
         format!("could not unmarshal json response body for duplicate commit status: {error}")
     })?;
     let members = ["/key", "/state", "/description", "/name"];
@@ -143,5 +143,5 @@ fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.status < 400 {
         return Ok(());
     }
-    Err(format!("{} - {}", answer.status, crate::go_text::status_text(answer.status)))
+    Err(format!("{} - {}", answer.status, crate::go_string_functions::status_text(answer.status)))
 }

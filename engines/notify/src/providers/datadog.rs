@@ -3,26 +3,28 @@
 use golang::url::GoUrl;
 use serde_json::json;
 
-use super::provider_repository::readable;
+use super::git_provider_common::readable;
 use crate::event::FluxEvent;
+use crate::event_delivery::{ProviderNextAction, ProviderRequest};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{ProviderFlow, ProviderRequest};
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.token.is_empty() {
-        return ProviderFlow::refused("token cannot be empty");
+        return ProviderNextAction::refused("token cannot be empty");
     }
-    let quoted = crate::go_text::quoted;
+    let quoted = crate::go_string_functions::quoted;
     let url = match GoUrl::parse(options.url.as_bytes()) {
         Ok(url) => url,
         Err(error) => {
             let address = quoted(&options.url);
-            return ProviderFlow::refused(format!("failed to parse address {address}: {error}"));
+            return ProviderNextAction::refused(format!(
+                "failed to parse address {address}: {error}"
+            ));
         }
     };
     if let Err(error) = GoUrl::parse(options.proxy.as_bytes()) {
         let proxy = quoted(&options.proxy);
-        return ProviderFlow::refused(format!("failed to parse proxy URL {proxy}: {error}"));
+        return ProviderNextAction::refused(format!("failed to parse proxy URL {proxy}: {error}"));
     }
     let lossy = String::from_utf8_lossy;
     let base = if url.host.is_empty() || url.scheme.is_empty() {
@@ -55,7 +57,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
         .proxy(&options.proxy)
         .tls(options.tls)
         .send(|answer| {
-            ProviderFlow::end(match answer {
+            ProviderNextAction::end(match answer {
                 Err(error) => Err(format!("failed to post event to DataDog: {error}")),
                 Ok(answer) if answer.status >= 300 => {
                     Err(format!("failed to post event to DataDog: {}", answer.status_line()))

@@ -4,15 +4,15 @@ use serde_json::json;
 
 use super::{attachment, message, post_message, request_uri};
 use crate::event::FluxEvent;
-use crate::go_text::join_path;
+use crate::event_delivery::ProviderNextAction;
+use crate::go_string_functions::join_path;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
-            return ProviderFlow::refused(format!(
+            return ProviderNextAction::refused(format!(
                 "invalid Discord hook URL {}: '{error}'",
                 options.url
             ));

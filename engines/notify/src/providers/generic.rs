@@ -4,24 +4,24 @@ use aws_lc_rs::hmac;
 
 use super::{post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::{HttpRetryPolicy, ProviderNextAction, ProviderRequest};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpRetryPolicy, ProviderFlow, ProviderRequest};
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     forward(&options, &event, None)
 }
 
 /// Signs the body with the token.
-pub(super) fn signed(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn signed(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     forward(&options, &event, Some(options.token.as_bytes()))
 }
 
-fn forward(options: &ProviderOptions, event: &FluxEvent, key: Option<&[u8]>) -> ProviderFlow {
+fn forward(options: &ProviderOptions, event: &FluxEvent, key: Option<&[u8]>) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
-        return ProviderFlow::refused(format!("invalid hook URL {}: {error}", options.url));
+        return ProviderNextAction::refused(format!("invalid hook URL {}: {error}", options.url));
     }
     if key.is_some_and(<[u8]>::is_empty) {
-        return ProviderFlow::refused("HMAC key is empty");
+        return ProviderNextAction::refused("HMAC key is empty");
     }
     let body = event.to_json();
     let signature = key.map(|key| {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use golang::url::GoUrl;
 use serde_json::{Value, json};
 
+use super::git_provider_common::{self, GitRepositoryAddress, ended, text};
 use super::name_and_description;
-use super::provider_repository::{self, ProviderRepository, ended, text};
 use crate::event::FluxEvent;
-use crate::go_text::path_element;
+use crate::event_delivery::{HttpResponse, ProviderNextAction, ProviderRequest};
+use crate::go_string_functions::path_element;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 use crate::secret_credentials::TlsSettings;
 
 /// A repository at Gitea, and the client for it.
@@ -36,10 +36,13 @@ impl GiteaClient {
         if token.is_empty() {
             return Err("gitea token cannot be empty".to_owned());
         }
-        let repository = ProviderRepository::parse(&options.url);
+        let repository = GitRepositoryAddress::parse(&options.url);
         let id = repository.id.trim_end_matches('/');
         let Some((owner, name)) = id.rsplit_once('/') else {
-            return Err(format!("invalid repository id {}", crate::go_text::quoted(id)));
+            return Err(format!(
+                "invalid repository id {}",
+                crate::go_string_functions::quoted(id)
+            ));
         };
         let host = repository.host.trim_end_matches('/');
         let (server, owner) = match owner.rsplit_once('/') {
@@ -74,28 +77,30 @@ impl GiteaClient {
 /// Requests the server's version, as Gitea's client does, and then calls `then` with it.
 pub(super) fn connect(
     options: &ProviderOptions,
-    then: impl FnOnce(GiteaClient) -> ProviderFlow + Send + 'static,
-) -> ProviderFlow {
+    then: impl FnOnce(GiteaClient) -> ProviderNextAction + Send + 'static,
+) -> ProviderNextAction {
     let token = if options.token.is_empty() { &options.password } else { &options.token };
     if token.is_empty() {
-        return ProviderFlow::refused("gitea token cannot be empty");
+        return ProviderNextAction::refused("gitea token cannot be empty");
     }
-    let repository = ProviderRepository::parse(&options.url);
+    let repository = GitRepositoryAddress::parse(&options.url);
     let Some((owner, name)) = repository.owner_and_name() else {
-        let id = crate::go_text::quoted(&repository.id);
-        return ProviderFlow::refused(format!("invalid repository id {id}"));
+        let id = crate::go_string_functions::quoted(&repository.id);
+        return ProviderNextAction::refused(format!("invalid repository id {id}"));
     };
     if GoUrl::parse(options.proxy.as_bytes()).is_err() {
-        return ProviderFlow::refused("invalid proxy URL");
+        return ProviderNextAction::refused("invalid proxy URL");
     }
     let server = repository.host.trim_end_matches('/');
     let client = GiteaClient::new(options, token, server, owner, name);
     client.request("GET", "/version").send(move |answer| {
         match answer
-            .and_then(|answer| judge(&answer).and_then(|()| provider_repository::json(&answer)))
+            .and_then(|answer| judge(&answer).and_then(|()| git_provider_common::json(&answer)))
         {
             Ok(_) => then(client),
-            Err(error) => ProviderFlow::refused(format!("failed creating Gitea client: {error}")),
+            Err(error) => {
+                ProviderNextAction::refused(format!("failed creating Gitea client: {error}"))
+            }
         }
     })
 }
@@ -105,24 +110,24 @@ pub(super) fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }
-    let body = provider_repository::json(answer).unwrap_or_default();
+    let body = git_provider_common::json(answer).unwrap_or_default();
     match body.get("message").or_else(|| body.get("error")).and_then(Value::as_str) {
         Some(message) => Err(message.to_owned()),
         None => Err(format!("unknown API error: {}", answer.status)),
     }
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.commit_status.is_empty() {
-        return ProviderFlow::refused("commit status cannot be empty");
+        return ProviderNextAction::refused("commit status cannot be empty");
     }
     let context = options.commit_status.clone();
     connect(&options, move |client| {
         let found =
-            provider_repository::commit(&event).and_then(|commit| Ok((commit, state(&event)?)));
+            git_provider_common::commit(&event).and_then(|commit| Ok((commit, state(&event)?)));
         let (commit, state) = match found {
             Ok(found) => found,
-            Err(error) => return ProviderFlow::failed(error),
+            Err(error) => return ProviderNextAction::failed(error),
         };
         let (_, description) = name_and_description(&event);
         let status = json!({
@@ -140,18 +145,20 @@ fn state(event: &FluxEvent) -> Result<&'static str, String> {
     if event.is_progressing() {
         return Ok("pending");
     }
-    provider_repository::state(event, ["success", "failure"], "can't convert to gitea state")
+    git_provider_common::state(event, ["success", "failure"], "can't convert to gitea state")
 }
 
-fn post(client: GiteaClient, commit: &str, status: Value) -> ProviderFlow {
+fn post(client: GiteaClient, commit: &str, status: Value) -> ProviderNextAction {
     let request = client.of_repository("POST", &format!("/statuses/{commit}")).json(&status);
     let reading = client
         .of_repository("GET", &format!("/commits/{commit}/statuses?limit=50&page=1"))
         .header("Content-Type", "application/json");
     reading.send(move |answer| {
         match answer.and_then(|answer| judge(&answer).and_then(|()| list(&answer))) {
-            Err(error) => ProviderFlow::failed(format!("could not list commit statuses: {error}")),
-            Ok(statuses) if is_known(&statuses, &status) => ProviderFlow::Done,
+            Err(error) => {
+                ProviderNextAction::failed(format!("could not list commit statuses: {error}"))
+            }
+            Ok(statuses) if is_known(&statuses, &status) => ProviderNextAction::Done,
             Ok(_) => request.send(|answer| ended(answer, "", judge)),
         }
     })
@@ -159,8 +166,8 @@ fn post(client: GiteaClient, commit: &str, status: Value) -> ProviderFlow {
 
 /// The list in a response, which must be present.
 pub(super) fn list(answer: &HttpResponse) -> Result<Vec<Value>, String> {
-    let _is_json = provider_repository::json(answer)?;
-    provider_repository::list(answer)
+    let _is_json = git_provider_common::json(answer)?;
+    git_provider_common::list(answer)
 }
 
 /// Whether the newest status of the context is equal. Statuses with an empty member are ignored.

@@ -2,37 +2,37 @@
 
 use serde_json::json;
 
-use super::comment::PullRequestComment;
+use super::git_provider_common::{self, ended, text};
 use super::gitea::{GiteaClient, connect, judge, list};
-use super::provider_repository::{self, ended, text};
+use super::pull_request_comment::PullRequestComment;
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let uid = options.provider.uid.clone();
     if uid.is_empty() {
-        return ProviderFlow::refused("provider UID cannot be empty");
+        return ProviderNextAction::refused("provider UID cannot be empty");
     }
     connect(&options, move |client| {
         client.request("GET", "/user").send(move |answer| {
             match answer
-                .and_then(|answer| judge(&answer).and_then(|()| provider_repository::json(&answer)))
+                .and_then(|answer| judge(&answer).and_then(|()| git_provider_common::json(&answer)))
             {
                 Ok(user) => write(client, &uid, &event, text(&user, "/login").to_owned()),
-                Err(error) => {
-                    ProviderFlow::refused(format!("failed to get authenticated user info: {error}"))
-                }
+                Err(error) => ProviderNextAction::refused(format!(
+                    "failed to get authenticated user info: {error}"
+                )),
             }
         })
     })
 }
 
-fn write(client: GiteaClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
+fn write(client: GiteaClient, uid: &str, event: &FluxEvent, login: String) -> ProviderNextAction {
     let comment = PullRequestComment::new("flux-pr-comment-key", uid, event);
-    let number = match provider_repository::number(event, "Atoi") {
+    let number = match git_provider_common::number(event, "Atoi") {
         Ok(number) => number,
-        Err(error) => return ProviderFlow::failed(error),
+        Err(error) => return ProviderNextAction::failed(error),
     };
     let path = format!("/issues/{number}/comments");
     let reading = client.of_repository("GET", &format!("{path}?limit=100&page=1"));
@@ -41,7 +41,7 @@ fn write(client: GiteaClient, uid: &str, event: &FluxEvent, login: String) -> Pr
         let found = match found {
             Ok(comments) => comment.find(&comments, "/user/login", &login),
             Err(error) => {
-                return ProviderFlow::failed(format!(
+                return ProviderNextAction::failed(format!(
                     "failed to list pull request comments: {error}"
                 ));
             }

@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use super::git_provider_common::{self, GitRepositoryAddress, ended, text};
 use super::name_and_description;
-use super::provider_repository::{self, ProviderRepository, ended, text};
 use crate::event::FluxEvent;
+use crate::event_delivery::{HttpResponse, ProviderNextAction, ProviderRequest};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 use crate::secret_credentials::TlsSettings;
 
 /// A repository at GitHub, and the client for it.
@@ -62,23 +62,23 @@ impl GithubClient {
 pub(super) fn connect(
     options: &ProviderOptions,
     wants_login: bool,
-    then: impl FnOnce(GithubClient) -> ProviderFlow + Send + 'static,
-) -> ProviderFlow {
+    then: impl FnOnce(GithubClient) -> ProviderNextAction + Send + 'static,
+) -> ProviderNextAction {
     let token = if options.token.is_empty() { &options.password } else { &options.token };
     if !token.is_empty() {
         return match client(&options.url, token.clone(), options.tls.clone()) {
             Ok(client) => then(client),
-            Err(error) => ProviderFlow::refused(error),
+            Err(error) => ProviderNextAction::refused(error),
         };
     }
     if !options.secret.data.contains_key("githubAppID") {
-        return ProviderFlow::refused("github token or github app details must be specified");
+        return ProviderNextAction::refused("github token or github app details must be specified");
     }
     let url = options.url.clone();
     let tls = options.tls.clone();
     as_app(options, wants_login, move |token, app| match client(&url, token, tls) {
         Ok(client) => then(GithubClient { app, ..client }),
-        Err(error) => ProviderFlow::refused(error),
+        Err(error) => ProviderNextAction::refused(error),
     })
 }
 
@@ -87,7 +87,7 @@ fn client(
     token: String,
     tls: Option<Arc<TlsSettings>>,
 ) -> Result<GithubClient, String> {
-    let repository = ProviderRepository::parse(address);
+    let repository = GitRepositoryAddress::parse(address);
     let Some((owner, name)) = repository.owner_and_name() else {
         return Err(format!("invalid repository id: '{}'", repository.id));
     };
@@ -106,37 +106,37 @@ fn client(
 fn as_app(
     options: &ProviderOptions,
     wants_login: bool,
-    then: impl FnOnce(String, String) -> ProviderFlow + Send + 'static,
-) -> ProviderFlow {
+    then: impl FnOnce(String, String) -> ProviderNextAction + Send + 'static,
+) -> ProviderNextAction {
     let app = match GithubApp::new(options) {
         Ok(app) => app,
-        Err(error) => return ProviderFlow::refused(error),
+        Err(error) => return ProviderNextAction::refused(error),
     };
     let token =
         move |slug: String,
               app: GithubApp,
-              then: Box<dyn FnOnce(String, String) -> ProviderFlow + Send>| {
+              then: Box<dyn FnOnce(String, String) -> ProviderNextAction + Send>| {
             app.installation(move |app, id| {
                 let request =
                     app.request("POST", &format!("/app/installations/{id}/access_tokens"));
                 request.send(move |answer| {
                     match answer.and_then(|answer| judged("POST", &answer)) {
                         Ok(answer) => then(text(&answer, "/token").to_owned(), slug),
-                        Err(error) => ProviderFlow::refused(format!(
+                        Err(error) => ProviderNextAction::refused(format!(
                             "could not get installation token: {error}"
                         )),
                     }
                 })
             })
         };
-    let then: Box<dyn FnOnce(String, String) -> ProviderFlow + Send> = Box::new(then);
+    let then: Box<dyn FnOnce(String, String) -> ProviderNextAction + Send> = Box::new(then);
     if !wants_login {
         return token(String::new(), app, then);
     }
     app.request("GET", "/app").send(move |answer| {
         match answer.and_then(|answer| judged("GET", &answer)) {
             Ok(answer) => token(text(&answer, "/slug").to_owned(), app, then),
-            Err(error) => ProviderFlow::refused(format!("could not get app: {error}")),
+            Err(error) => ProviderNextAction::refused(format!("could not get app: {error}")),
         }
     })
 }
@@ -145,7 +145,7 @@ fn judged(method: &str, answer: &HttpResponse) -> Result<Value, String> {
     if !answer.is_success() {
         return Err(format!("{method}: received non 2xx response status {}", answer.status_line()));
     }
-    provider_repository::json(answer)
+    git_provider_common::json(answer)
 }
 
 /// A GitHub App.
@@ -194,8 +194,8 @@ impl GithubApp {
     /// however many installations the app has.
     fn installation(
         self,
-        then: impl FnOnce(Self, String) -> ProviderFlow + Send + 'static,
-    ) -> ProviderFlow {
+        then: impl FnOnce(Self, String) -> ProviderNextAction + Send + 'static,
+    ) -> ProviderNextAction {
         if let Some(id) = &self.installation {
             let id = id.clone();
             return then(self, id);
@@ -209,7 +209,7 @@ impl GithubApp {
             app.installation_at(&format!("/users/{owner}/installation"), move |app, found| {
                 match found {
                     Ok(id) => then(app, id),
-                    Err(of_user) => ProviderFlow::refused(format!(
+                    Err(of_user) => ProviderNextAction::refused(format!(
                         "failed to find organization installation: {of_organization}\n\
                          failed to find user installation: {of_user}"
                     )),
@@ -222,14 +222,14 @@ impl GithubApp {
     fn installation_at(
         self,
         path: &str,
-        then: impl FnOnce(Self, Result<String, String>) -> ProviderFlow + Send + 'static,
-    ) -> ProviderFlow {
+        then: impl FnOnce(Self, Result<String, String>) -> ProviderNextAction + Send + 'static,
+    ) -> ProviderNextAction {
         let request = self.request("GET", path);
         let url = request.url.clone();
         request.send(move |answer| {
             let found = answer.and_then(|answer| {
                 judge("GET", &url, &answer)?;
-                provider_repository::json(&answer)
+                git_provider_common::json(&answer)
             });
             let id = |it: Value| it.get("id").and_then(Value::as_i64).unwrap_or_default();
             then(self, found.map(|it| id(it).to_string()))
@@ -260,22 +260,22 @@ pub(super) fn judge(method: &str, url: &str, answer: &HttpResponse) -> Result<()
     if answer.is_success() {
         return Ok(());
     }
-    let body = provider_repository::json(answer).unwrap_or_default();
+    let body = git_provider_common::json(answer).unwrap_or_default();
     let message = text(&body, "/message");
     Err(format!("{method} {url}: {} {message} []", answer.status))
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.commit_status.is_empty() {
-        return ProviderFlow::refused("commit status cannot be empty");
+        return ProviderNextAction::refused("commit status cannot be empty");
     }
     let context = options.commit_status.clone();
     connect(&options, false, move |client| {
         if event.is_progressing() {
-            return ProviderFlow::Done;
+            return ProviderNextAction::Done;
         }
-        let found = provider_repository::commit(&event).and_then(|commit| {
-            let state = provider_repository::state(
+        let found = git_provider_common::commit(&event).and_then(|commit| {
+            let state = git_provider_common::state(
                 &event,
                 ["success", "failure"],
                 "can't convert to github state",
@@ -289,22 +289,24 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
                     json!({"state": state, "context": context, "description": description});
                 post(client, &commit, status)
             }
-            Err(error) => ProviderFlow::failed(error),
+            Err(error) => ProviderNextAction::failed(error),
         }
     })
 }
 
-fn post(client: GithubClient, commit: &str, status: Value) -> ProviderFlow {
+fn post(client: GithubClient, commit: &str, status: Value) -> ProviderNextAction {
     let request = client.request("POST", &format!("/statuses/{commit}")).json(&status);
     let reading = client.request("GET", &format!("/commits/{commit}/statuses?per_page=50"));
     let url = reading.url.clone();
     reading.send(move |answer| {
         let statuses = answer.and_then(|answer| {
-            judge("GET", &url, &answer).and_then(|()| provider_repository::list(&answer))
+            judge("GET", &url, &answer).and_then(|()| git_provider_common::list(&answer))
         });
         match statuses {
-            Err(error) => ProviderFlow::failed(format!("could not list commit statuses: {error}")),
-            Ok(statuses) if is_known(&statuses, &status) => ProviderFlow::Done,
+            Err(error) => {
+                ProviderNextAction::failed(format!("could not list commit statuses: {error}"))
+            }
+            Ok(statuses) if is_known(&statuses, &status) => ProviderNextAction::Done,
             Ok(_) => {
                 let url = request.url.clone();
                 request.send(move |answer| {

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
+use super::git_provider_common::{ended, readable};
 use super::github::{connect, judge};
-use super::provider_repository::{ended, readable};
 use crate::event::FluxEvent;
+use crate::event_delivery::{HttpResponse, ProviderNextAction};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow};
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     connect(&options, false, move |client| {
         let object = &event.object;
         let kind = format!("{}/{}.{}", object.kind, object.name, object.namespace);

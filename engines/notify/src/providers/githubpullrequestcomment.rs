@@ -2,17 +2,17 @@
 
 use serde_json::json;
 
-use super::comment::PullRequestComment;
+use super::git_provider_common::{self, ended, text};
 use super::github::{GithubClient, connect, judge};
-use super::provider_repository::{self, ended, text};
+use super::pull_request_comment::PullRequestComment;
 use crate::event::FluxEvent;
+use crate::event_delivery::{HttpResponse, ProviderNextAction};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow};
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let uid = options.provider.uid.clone();
     if uid.is_empty() {
-        return ProviderFlow::refused("provider UID cannot be empty");
+        return ProviderNextAction::refused("provider UID cannot be empty");
     }
     connect(&options, true, move |client| {
         if !client.app.is_empty() {
@@ -27,24 +27,24 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
                 if answer.body.is_empty() {
                     Ok(json!({}))
                 } else {
-                    provider_repository::json(&answer)
+                    git_provider_common::json(&answer)
                 }
             });
             match user {
                 Ok(user) => write(client, &uid, &event, text(&user, "/login").to_owned()),
-                Err(error) => {
-                    ProviderFlow::refused(format!("failed to get authenticated user info: {error}"))
-                }
+                Err(error) => ProviderNextAction::refused(format!(
+                    "failed to get authenticated user info: {error}"
+                )),
             }
         })
     })
 }
 
-fn write(client: GithubClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
+fn write(client: GithubClient, uid: &str, event: &FluxEvent, login: String) -> ProviderNextAction {
     let comment = PullRequestComment::new("flux-pr-comment-key", uid, event);
-    let number = match provider_repository::number(event, "Atoi") {
+    let number = match git_provider_common::number(event, "Atoi") {
         Ok(number) => number,
-        Err(error) => return ProviderFlow::failed(error),
+        Err(error) => return ProviderNextAction::failed(error),
     };
     // Parity(flux): without a number the comments of all issues are looked through.
     let listed = if number == 0 { String::new() } else { format!("/{number}") };
@@ -53,12 +53,12 @@ fn write(client: GithubClient, uid: &str, event: &FluxEvent, login: String) -> P
     let url = reading.url.clone();
     reading.send(move |answer| {
         let comments = answer.and_then(|answer| {
-            judge("GET", &url, &answer).and_then(|()| provider_repository::list(&answer))
+            judge("GET", &url, &answer).and_then(|()| git_provider_common::list(&answer))
         });
         let comments = match comments {
             Ok(comments) => comments,
             Err(error) => {
-                return ProviderFlow::failed(format!(
+                return ProviderNextAction::failed(format!(
                     "failed to list pull request comments: {error}"
                 ));
             }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::git_provider_common::{self, GitRepositoryAddress, ended, text};
 use super::name_and_description;
-use super::provider_repository::{self, ProviderRepository, ended, text};
 use crate::event::FluxEvent;
-use crate::go_text::query;
+use crate::event_delivery::{HttpResponse, HttpRetryPolicy, ProviderNextAction, ProviderRequest};
+use crate::go_string_functions::query;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
 use crate::secret_credentials::TlsSettings;
 
 /// A project at GitLab, and the client for it.
@@ -29,7 +29,7 @@ impl GitlabClient {
         if token.is_empty() {
             return Err("gitlab token cannot be empty".to_owned());
         }
-        let repository = ProviderRepository::parse(&options.url);
+        let repository = GitRepositoryAddress::parse(&options.url);
         Ok(Self {
             api: format!("{}/api/v4", repository.host.trim_end_matches('/')),
             project: escape(&repository.id),
@@ -54,7 +54,7 @@ impl GitlabClient {
 
 /// Escapes a part of a path, including its dots.
 fn escape(text: &str) -> String {
-    crate::go_text::path_element(text).replace('.', "%2E")
+    crate::go_string_functions::path_element(text).replace('.', "%2E")
 }
 
 /// The error of an answer, in the words of GitLab's client.
@@ -63,7 +63,7 @@ pub(super) fn judge(method: &str, url: &str, answer: &HttpResponse) -> Result<()
         200..=202 | 204 | 304 => Ok(()),
         404 => Err("404 Not Found".to_owned()),
         status => {
-            let body = provider_repository::json(answer).unwrap_or_default();
+            let body = git_provider_common::json(answer).unwrap_or_default();
             let url = url.split('?').next().unwrap_or_default();
             let message = text(&body, "/message");
             Err(format!("{method} {url}: {status} {{message: {message}}}"))
@@ -71,19 +71,19 @@ pub(super) fn judge(method: &str, url: &str, answer: &HttpResponse) -> Result<()
     }
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let client = match GitlabClient::new(&options) {
         Ok(client) => client,
-        Err(error) => return ProviderFlow::refused(error),
+        Err(error) => return ProviderNextAction::refused(error),
     };
     if options.commit_status.is_empty() {
-        return ProviderFlow::refused("commit status cannot be empty");
+        return ProviderNextAction::refused("commit status cannot be empty");
     }
     if event.is_progressing() {
-        return ProviderFlow::Done;
+        return ProviderNextAction::Done;
     }
-    let found = provider_repository::commit(&event).and_then(|commit| {
-        let state = provider_repository::state(
+    let found = git_provider_common::commit(&event).and_then(|commit| {
+        let state = git_provider_common::state(
             &event,
             ["success", "failed"],
             "can't convert to gitlab state",
@@ -92,7 +92,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     });
     match found {
         Ok((commit, state)) => post(client, commit, state, options.commit_status, &event),
-        Err(error) => ProviderFlow::failed(error),
+        Err(error) => ProviderNextAction::failed(error),
     }
 }
 
@@ -102,7 +102,7 @@ fn post(
     state: &'static str,
     name: String,
     event: &FluxEvent,
-) -> ProviderFlow {
+) -> ProviderNextAction {
     let (_, description) = name_and_description(event);
     let path = format!("/repository/commits/{}/statuses?name={}", escape(&commit), query(&name));
     let reading = client.of_project("GET", &path);
@@ -110,13 +110,15 @@ fn post(
     reading.send(move |answer| {
         let statuses = answer.and_then(|answer| {
             judge("GET", &url, &answer)?;
-            let _is_json = provider_repository::json(&answer)?;
-            provider_repository::list(&answer)
+            let _is_json = git_provider_common::json(&answer)?;
+            git_provider_common::list(&answer)
         });
         let statuses = match statuses {
             Ok(statuses) => statuses,
             Err(error) => {
-                return ProviderFlow::failed(format!("unable to list commit status: {error}"));
+                return ProviderNextAction::failed(format!(
+                    "unable to list commit status: {error}"
+                ));
             }
         };
         let is_known = statuses.iter().any(|status| {
@@ -126,7 +128,7 @@ fn post(
                 && text(status, "/name") == name
         });
         if is_known {
-            return ProviderFlow::Done;
+            return ProviderNextAction::Done;
         }
         let request = client
             .of_project("POST", &format!("/statuses/{}", escape(&commit)))

@@ -2,42 +2,42 @@
 
 use serde_json::json;
 
-use super::comment::PullRequestComment;
+use super::git_provider_common::{self, ended, text};
 use super::gitlab::{GitlabClient, judge};
-use super::provider_repository::{self, ended, text};
+use super::pull_request_comment::PullRequestComment;
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let uid = options.provider.uid.clone();
     if uid.is_empty() {
-        return ProviderFlow::refused("provider UID cannot be empty");
+        return ProviderNextAction::refused("provider UID cannot be empty");
     }
     let client = match GitlabClient::new(&options) {
         Ok(client) => client,
-        Err(error) => return ProviderFlow::refused(error),
+        Err(error) => return ProviderNextAction::refused(error),
     };
     let request = client.request("GET", "/user");
     let url = request.url.clone();
     request.send(move |answer| {
         let user = answer.and_then(|answer| {
-            judge("GET", &url, &answer).and_then(|()| provider_repository::json(&answer))
+            judge("GET", &url, &answer).and_then(|()| git_provider_common::json(&answer))
         });
         match user {
             Ok(user) => write(client, &uid, &event, text(&user, "/username").to_owned()),
-            Err(error) => {
-                ProviderFlow::refused(format!("failed to get authenticated user info: {error}"))
-            }
+            Err(error) => ProviderNextAction::refused(format!(
+                "failed to get authenticated user info: {error}"
+            )),
         }
     })
 }
 
-fn write(client: GitlabClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
+fn write(client: GitlabClient, uid: &str, event: &FluxEvent, login: String) -> ProviderNextAction {
     let comment = PullRequestComment::new("flux-mr-comment-key", uid, event);
-    let number = match provider_repository::number(event, "ParseInt") {
+    let number = match git_provider_common::number(event, "ParseInt") {
         Ok(number) => number,
-        Err(error) => return ProviderFlow::failed(error),
+        Err(error) => return ProviderNextAction::failed(error),
     };
     let notes = format!("/merge_requests/{number}/notes");
     let query = "order_by=created_at&per_page=100&sort=asc";
@@ -46,13 +46,13 @@ fn write(client: GitlabClient, uid: &str, event: &FluxEvent, login: String) -> P
     reading.send(move |answer| {
         let found = answer.and_then(|answer| {
             judge("GET", &url, &answer)?;
-            let _is_json = provider_repository::json(&answer)?;
-            provider_repository::list(&answer)
+            let _is_json = git_provider_common::json(&answer)?;
+            git_provider_common::list(&answer)
         });
         let found = match found {
             Ok(found) => comment.find(&found, "/author/username", &login),
             Err(error) => {
-                return ProviderFlow::failed(format!(
+                return ProviderNextAction::failed(format!(
                     "failed to list merge request notes: {error}"
                 ));
             }

@@ -4,12 +4,15 @@ use serde_json::{Value, json};
 
 use super::{message, post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if request_uri(&options.url).is_err() {
-        return ProviderFlow::refused(format!("invalid Google Chat hook URL {}", options.url));
+        return ProviderNextAction::refused(format!(
+            "invalid Google Chat hook URL {}",
+            options.url
+        ));
     }
     let text = if event.is_error() {
         format!("<font color=\"#ff0000\">{}</font>", event.message)

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use crate::delivery_message::{DeliveryMessage, PubSubMessage};
 use crate::event::FluxEvent;
-use crate::go_text::{is_relative, path_element};
+use crate::event_delivery::{ProviderNextAction, ProviderRequest};
+use crate::go_string_functions::{is_relative, path_element};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 impl PubSubMessage {
     /// The request that publishes the message at a server such as `https://pubsub.googleapis.com`. The token is optional.
@@ -27,17 +27,17 @@ impl PubSubMessage {
     }
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let project = options.url;
     let topic = options.channel;
     if project.is_empty() {
-        return ProviderFlow::refused("GCP project ID cannot be empty");
+        return ProviderNextAction::refused("GCP project ID cannot be empty");
     }
     if topic.is_empty() {
-        return ProviderFlow::refused("GCP Pub/Sub topic ID cannot be empty");
+        return ProviderNextAction::refused("GCP Pub/Sub topic ID cannot be empty");
     }
     if is_relative(&project) {
-        return ProviderFlow::refused("GCP project ID is invalid");
+        return ProviderNextAction::refused("GCP project ID is invalid");
     }
     let full = format!("projects/{project}/topics/{topic}");
     let message = PubSubMessage {
@@ -47,10 +47,10 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
         attributes: options.headers,
         credentials: options.token,
     };
-    ProviderFlow::Publish(
+    ProviderNextAction::Publish(
         DeliveryMessage::PubSub(Box::new(message)),
         Box::new(move |result| {
-            ProviderFlow::end(
+            ProviderNextAction::end(
                 result.map_err(|error| {
                     format!("error publishing to GCP Pub/Sub topic {full}: {error}")
                 }),

@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::{message, post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if request_uri(&options.url).is_err() {
-        return ProviderFlow::refused(format!("invalid Grafana URL {}", options.url));
+        return ProviderNextAction::refused(format!("invalid Grafana URL {}", options.url));
     }
     let object = &event.object;
     let mut tags = vec!["flux".to_owned(), event.reporting_controller.clone()];

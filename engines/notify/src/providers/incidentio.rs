@@ -4,21 +4,21 @@ use serde_json::json;
 
 use super::{message, post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
         let address = &options.url;
-        return ProviderFlow::refused(format!(
+        return ProviderNextAction::refused(format!(
             "invalid incident.io alert source URL {address}: '{error}'"
         ));
     }
     if options.token.is_empty() {
-        return ProviderFlow::refused("empty incident.io API token");
+        return ProviderNextAction::refused("empty incident.io API token");
     }
     if event.is_progressing() {
-        return ProviderFlow::Done;
+        return ProviderNextAction::Done;
     }
     let mut metadata = event.metadata.clone();
     metadata.insert("severity".to_owned(), event.severity.clone());

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::{message, post, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if request_uri(&options.url).is_err() {
-        return ProviderFlow::refused(format!("invalid Slack hook URL {}", options.url));
+        return ProviderNextAction::refused(format!("invalid Slack hook URL {}", options.url));
     }
     let (emoji, color) = if event.is_error() { ("🚨", "red") } else { ("💫", "turquoise") };
     let mut text = format!("**{}**\n\n", event.message);
@@ -28,5 +28,5 @@ pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFl
         },
     });
     (options.tls, options.proxy) = (None, String::new());
-    post(message(&options, &options.url, &payload), ProviderFlow::end)
+    post(message(&options, &options.url, &payload), ProviderNextAction::end)
 }

@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::{judge, message, post_judged, request_uri, said};
 use crate::event::{FluxEvent, NotifiedIncident};
+use crate::event_delivery::{HttpResponse, ProviderNextAction};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow};
 
-pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
         let address = &options.url;
-        return ProviderFlow::refused(format!(
+        return ProviderNextAction::refused(format!(
             "invalid Matrix homeserver URL {address}: '{error}'"
         ));
     }
@@ -50,8 +50,8 @@ pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFl
             let incident = event.incident.clone().map(|it| NotifiedIncident { thread: None, ..it });
             flow(options, FluxEvent { incident, ..event })
         }
-        Ok(answer) => ProviderFlow::posted(said(&answer, "event_id").as_deref()),
-        Err(error) => ProviderFlow::failed(format!("postMessage failed: {error}")),
+        Ok(answer) => ProviderNextAction::posted(said(&answer, "event_id").as_deref()),
+        Err(error) => ProviderNextAction::failed(format!("postMessage failed: {error}")),
     })
 }
 

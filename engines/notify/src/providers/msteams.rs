@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use super::{message, post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
             let address = &options.url;
-            return ProviderFlow::refused(format!(
+            return ProviderNextAction::refused(format!(
                 "invalid MS Teams webhook URL {address}: '{error}'"
             ));
         }

@@ -10,8 +10,8 @@ use golang::url::{GoUrl, UrlUserInfo};
 
 use crate::delivery_message::{DeliveryMessage, NatsLogin, NatsMessage};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
 /// A key that signs the nonce of a server, and optionally the JWT of the user. Its `Debug` shows neither.
 #[derive(Clone)]
@@ -133,13 +133,13 @@ fn from_base32(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.url.is_empty() {
-        return ProviderFlow::refused("NATS server (address) cannot be empty");
+        return ProviderNextAction::refused("NATS server (address) cannot be empty");
     }
     let subject = options.channel.clone();
     if subject.is_empty() {
-        return ProviderFlow::refused("NATS subject (channel) cannot be empty");
+        return ProviderNextAction::refused("NATS subject (channel) cannot be empty");
     }
     let publishing = format!("error publishing event to subject {subject}: ");
     let message = match login(&options) {
@@ -150,12 +150,12 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
             data: event.to_json(),
             login,
         },
-        Err(error) => return ProviderFlow::failed(format!("{publishing}{error}")),
+        Err(error) => return ProviderNextAction::failed(format!("{publishing}{error}")),
     };
     let then = move |result: Result<(), String>| {
-        ProviderFlow::end(result.map_err(|error| format!("{publishing}{error}")))
+        ProviderNextAction::end(result.map_err(|error| format!("{publishing}{error}")))
     };
-    ProviderFlow::Publish(DeliveryMessage::Nats(Box::new(message)), Box::new(then))
+    ProviderNextAction::Publish(DeliveryMessage::Nats(Box::new(message)), Box::new(then))
 }
 
 /// Credentials come before a seed, and a seed before a password.

@@ -7,18 +7,18 @@ use sha2::{Digest as _, Sha256};
 
 use super::{message, post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
-        return ProviderFlow::refused(format!(
+        return ProviderNextAction::refused(format!(
             "invalid Opsgenie hook URL {}: '{error}'",
             options.url
         ));
     }
     if options.token.is_empty() {
-        return ProviderFlow::refused("empty Opsgenie apikey/token");
+        return ProviderNextAction::refused("empty Opsgenie apikey/token");
     }
     let object = &event.object;
     let mut details = event.metadata.clone();

@@ -8,8 +8,8 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 
 use crate::event::FluxEvent;
+use crate::event_delivery::{ProviderNextAction, ProviderRequest, basic};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{ProviderFlow, ProviderRequest, basic};
 
 #[derive(Clone, PartialEq, Message)]
 struct OtelExportRequest {
@@ -108,19 +108,19 @@ const SPAN_KIND_INTERNAL: i32 = 1;
 const STATUS_CODE_OK: i32 = 1;
 const STATUS_CODE_ERROR: i32 = 2;
 
-pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.token.is_empty() {
         options.token.clone_from(&options.password);
     }
-    let Some(url) = endpoint(&options.url) else { return ProviderFlow::Done };
+    let Some(url) = endpoint(&options.url) else { return ProviderNextAction::Done };
     login(&mut options);
     let proxy = match proxy(&options) {
         Ok(proxy) => proxy,
-        Err(error) => return ProviderFlow::refused(error),
+        Err(error) => return ProviderNextAction::refused(error),
     };
     // Repositories of charts have no traces.
     if event.object.kind == "HelmRepository" {
-        return ProviderFlow::Done;
+        return ProviderNextAction::Done;
     }
     let body = spans(&options, &event).encode_to_vec();
     let mut request = ProviderRequest::new("POST", url)
@@ -132,7 +132,7 @@ pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFl
         request.set(name, value.clone());
     }
     // Parity(flux): whether it arrived is not reported.
-    request.send(|_| ProviderFlow::Done)
+    request.send(|_| ProviderNextAction::Done)
 }
 
 /// The address to which spans are sent; `None` if the configured address is not valid.

@@ -7,21 +7,21 @@ use serde_json::json;
 
 use super::{message, name_and_description, post, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
-            let address = crate::go_text::quoted(&options.url);
-            return ProviderFlow::refused(format!(
+            let address = crate::go_string_functions::quoted(&options.url);
+            return ProviderNextAction::refused(format!(
                 "invalid PagerDuty endpoint URL {address}: '{error}'"
             ));
         }
     };
     if event.is_progressing() {
-        return ProviderFlow::Done;
+        return ProviderNextAction::Done;
     }
     let lossy = String::from_utf8_lossy;
     let base = format!("{}://{}", lossy(&url.scheme), lossy(&url.host));
@@ -66,12 +66,12 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let is_info = event.severity == "info" && event.incident.is_none();
     let second = message(&options, &format!("{base}/v2/change/enqueue"), &change);
     post(message(&options, &format!("{base}/v2/enqueue"), &alert), move |result| match result {
-        Err(error) => ProviderFlow::failed(format!("failed sending event: {error}")),
+        Err(error) => ProviderNextAction::failed(format!("failed sending event: {error}")),
         Ok(()) if is_info => post(second, |result| {
-            ProviderFlow::end(
+            ProviderNextAction::end(
                 result.map_err(|error| format!("failed sending change event: {error}")),
             )
         }),
-        Ok(()) => ProviderFlow::Done,
+        Ok(()) => ProviderNextAction::Done,
     })
 }

@@ -1,36 +1,35 @@
 //! Pull requests: opens or updates the pull request for a pushed branch at its forge.
 //!
 //! Here: the order of requests, and the reaction to responses. In the folder: comment and commit status of a check (`check`),
-//! the reviews of a merged pull request (`review`), differences between GitHub, GitLab, Gitea and Forgejo (`forge`), the driver
-//! of each conversation (`conversation`), failed responses (`refusal`). Elsewhere: logins and addresses (`github`, `gitlab`,
-//! `gitea`), redirects (`provider_request`), connections and further attempts (the program).
+//! the reviews of a merged pull request (`review`), differences between GitHub, GitLab, Gitea and Forgejo (`forge`), the
+//! driver of each conversation (`conversation`), failed responses (`forge_failure`). Elsewhere: logins and addresses
+//! (`github`, `gitlab`, `gitea`), redirects (`provider_request`), connections and further attempts (the program).
 //!
 //! A merge request of GitLab counts as a pull request here.
 
-mod check;
-mod conversation;
+mod check_report;
 mod forge;
-mod refusal;
-mod review;
+mod forge_call_sequence;
+mod forge_failure;
+mod review_lookup;
 
 use serde_json::Value;
 
-pub use self::check::{
-    CheckCommentChange, PullRequestCheck, PullRequestCheckConversation, PullRequestCheckResult,
+pub use self::check_report::{
+    CheckCommentOutcome, PullRequestCheck, PullRequestCheckPosting, PullRequestCheckResult,
 };
-use self::conversation::SharedResult;
-pub use self::conversation::{ForgeConversation, ForgeStep, PullRequestError};
 use self::forge::{Forge, ForgeKind, ListedPullRequest, PAGE_ITEMS, PullRequestListFilter};
-use self::refusal::{PROVIDER_ADVICE, accepted};
-pub use self::review::{
-    PullRequestReviewConversation, PullRequestReviewQuery, PullRequestReviewResult,
-    ReviewedPullRequest,
+use self::forge_call_sequence::ForgeCallResultSlot;
+pub use self::forge_call_sequence::{ForgeCallSequence, ForgeCallStep, PullRequestError};
+use self::forge_failure::{PROVIDER_ADVICE, accepted};
+pub use self::review_lookup::{
+    PullRequestReviewLookup, PullRequestReviewQuery, PullRequestReviewResult, ReviewedPullRequest,
 };
-use super::comment::without_commands;
-use super::provider_repository::ProviderRepository;
+use super::git_provider_common::GitRepositoryAddress;
+use super::pull_request_comment::without_commands;
 use crate::api_objects::{Alert, Provider, SecretData};
+use crate::event_delivery::{HttpResponse, ProviderNextAction};
 use crate::provider_options::assemble;
-use crate::provider_request::{HttpResponse, ProviderFlow};
 
 /// Longest title, in bytes. GitLab and Gitea accept 255 characters.
 const LONGEST_TITLE_BYTES: usize = 255;
@@ -67,7 +66,7 @@ pub struct PullRequestProposal {
 
 /// The change that was made to the pull request of a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PullRequestChange {
+pub enum PullRequestOutcome {
     /// A pull request was opened.
     Created,
     /// The open pull request got a new title or body.
@@ -87,7 +86,7 @@ pub struct PullRequest {
     /// The URL of its page; empty if the forge returns none that can be shown.
     pub url: String,
     /// The change that was made to it.
-    pub change: PullRequestChange,
+    pub change: PullRequestOutcome,
 }
 
 /// The conversation with a forge that opens or updates the pull request for a branch.
@@ -97,12 +96,12 @@ pub struct PullRequest {
 ///
 /// # Guarantees
 /// At most one request changes something, and it is the last one. Only complete lists prove that there is no open pull request.
-pub type PullRequestConversation = ForgeConversation<PullRequest>;
+pub type PullRequestUpsert = ForgeCallSequence<PullRequest>;
 
-/// The next step of the driver of a [`PullRequestConversation`].
-pub type PullRequestStep = ForgeStep<PullRequest>;
+/// The next step of the driver of a [`PullRequestUpsert`].
+pub type PullRequestUpsertStep = ForgeCallStep<PullRequest>;
 
-impl PullRequestConversation {
+impl PullRequestUpsert {
     /// Creates a conversation with the forge of a Provider. The Provider's type must be for commit statuses or pull request
     /// comments at GitHub, GitLab or Gitea, and its address must be the URL of the repository.
     ///
@@ -113,7 +112,7 @@ impl PullRequestConversation {
         now: i64,
         secret: &dyn Fn(&str, &str) -> Option<SecretData>,
     ) -> Self {
-        let result = SharedResult::default();
+        let result = ForgeCallResultSlot::default();
         let flow = begin(proposal, provider, now, secret, result.clone());
         Self::of(flow, result)
     }
@@ -124,26 +123,26 @@ fn begin(
     provider: &Provider,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<SecretData>,
-    result: SharedResult<PullRequest>,
-) -> ProviderFlow {
+    result: ForgeCallResultSlot<PullRequest>,
+) -> ProviderNextAction {
     let kind = &provider.spec.r#type;
     let Some(forge_kind) = ForgeKind::of(kind) else {
-        return ProviderFlow::failed(format!(
+        return ProviderNextAction::failed(format!(
             "a Provider of type `{kind}` is not for a forge; name one of type `github`, `gitlab` or `gitea`, which is \
              also for Forgejo"
         ));
     };
     let options = match assemble(provider, &Alert::default(), String::new(), now, secret) {
         Ok((options, _)) => options,
-        Err(message) => return ProviderFlow::failed(message),
+        Err(message) => return ProviderNextAction::failed(message),
     };
     if let Err(message) = check(&proposal, &options.url) {
-        return ProviderFlow::failed(message);
+        return ProviderNextAction::failed(message);
     }
     let proposal =
         PullRequestProposal { title: title(&proposal), body: body(&proposal.body), ..proposal };
     forge::connect(forge_kind, &options, move |forge| {
-        PullRequestSteps { forge, proposal, result, now }.list(PullRequestListFilter::Open, 1)
+        PullRequestUpsertSteps { forge, proposal, result, now }.list(PullRequestListFilter::Open, 1)
     })
 }
 
@@ -160,7 +159,7 @@ fn check(proposal: &PullRequestProposal, address: &str) -> Result<(), String> {
             .to_owned());
     }
     let [asked, pushed] = [address, repository.as_str()].map(|url| {
-        let id = ProviderRepository::parse(url).id.to_ascii_lowercase();
+        let id = GitRepositoryAddress::parse(url).id.to_ascii_lowercase();
         let id = id.trim_end_matches('/');
         id.strip_suffix(".git").unwrap_or(id).to_owned()
     });
@@ -227,7 +226,7 @@ fn is_same_body(one: &str, other: &str) -> bool {
 }
 
 /// The conclusion from one page of a list.
-enum PageVerdict {
+enum PullRequestPageMatch {
     /// The pull request that counts.
     Match(ListedPullRequest),
     /// The pull request may be on the next page.
@@ -237,33 +236,35 @@ enum PageVerdict {
 }
 
 /// The steps of a conversation, once the login is known.
-struct PullRequestSteps {
+struct PullRequestUpsertSteps {
     forge: Forge,
     proposal: PullRequestProposal,
-    result: SharedResult<PullRequest>,
+    result: ForgeCallResultSlot<PullRequest>,
     now: i64,
 }
 
-impl PullRequestSteps {
-    fn end(self, result: Result<PullRequest, PullRequestError>) -> ProviderFlow {
+impl PullRequestUpsertSteps {
+    fn end(self, result: Result<PullRequest, PullRequestError>) -> ProviderNextAction {
         drop(self.result.set(result));
-        ProviderFlow::Done
+        ProviderNextAction::Done
     }
 
     /// Reads a page of a list, and continues from there.
-    fn list(self, list: PullRequestListFilter, page: u32) -> ProviderFlow {
+    fn list(self, list: PullRequestListFilter, page: u32) -> ProviderNextAction {
         let request = self.forge.list(&self.proposal, list, page);
         request.send(move |answer| match (self.read_page(list, page, answer), list) {
             (Err(error), _) => self.end(Err(error)),
-            (Ok(PageVerdict::NextPage), _) => self.list(list, page + 1),
-            (Ok(PageVerdict::Match(found)), PullRequestListFilter::Open) => self.update(found),
-            (Ok(PageVerdict::Match(found)), PullRequestListFilter::Ended) => {
-                self.end(Ok(found.pull_request(PullRequestChange::Ended)))
+            (Ok(PullRequestPageMatch::NextPage), _) => self.list(list, page + 1),
+            (Ok(PullRequestPageMatch::Match(found)), PullRequestListFilter::Open) => {
+                self.update(found)
             }
-            (Ok(PageVerdict::Absent), PullRequestListFilter::Open) => {
+            (Ok(PullRequestPageMatch::Match(found)), PullRequestListFilter::Ended) => {
+                self.end(Ok(found.pull_request(PullRequestOutcome::Ended)))
+            }
+            (Ok(PullRequestPageMatch::Absent), PullRequestListFilter::Open) => {
                 self.list(PullRequestListFilter::Ended, 1)
             }
-            (Ok(PageVerdict::Absent), PullRequestListFilter::Ended) => self.create(),
+            (Ok(PullRequestPageMatch::Absent), PullRequestListFilter::Ended) => self.create(),
         })
     }
 
@@ -272,7 +273,7 @@ impl PullRequestSteps {
         list: PullRequestListFilter,
         page: u32,
         answer: Result<HttpResponse, String>,
-    ) -> Result<PageVerdict, PullRequestError> {
+    ) -> Result<PullRequestPageMatch, PullRequestError> {
         let Self { forge, proposal, .. } = self;
         let noun = forge.noun();
         let what = format!("could not list the {noun}s of {}", forge.repository);
@@ -286,17 +287,17 @@ impl PullRequestSteps {
                 PullRequestListFilter::Ended => !found.is_open && found.ended >= proposal.committed,
             };
             if counts {
-                return Ok(PageVerdict::Match(found));
+                return Ok(PullRequestPageMatch::Match(found));
             }
         }
         // A pull request that ended after the commit was also updated after it.
         let is_older = |item: &Value| forge.updated(item) < proposal.committed;
         let is_past = list == PullRequestListFilter::Ended && items.last().is_some_and(is_older);
         if is_past || !forge.has_next_page(&answer, items.len(), PAGE_ITEMS) {
-            return Ok(PageVerdict::Absent);
+            return Ok(PullRequestPageMatch::Absent);
         }
         if page < MAX_PAGES {
-            return Ok(PageVerdict::NextPage);
+            return Ok(PullRequestPageMatch::NextPage);
         }
         let why = match list {
             PullRequestListFilter::Open => format!(
@@ -314,10 +315,10 @@ impl PullRequestSteps {
     }
 
     /// Updates the open pull request to the proposed title and body.
-    fn update(self, found: ListedPullRequest) -> ProviderFlow {
+    fn update(self, found: ListedPullRequest) -> ProviderNextAction {
         let title = titled(&found.title, &self.proposal.title);
         if title == found.title && is_same_body(&found.body, &self.proposal.body) {
-            return self.end(Ok(found.pull_request(PullRequestChange::Unchanged)));
+            return self.end(Ok(found.pull_request(PullRequestOutcome::Unchanged)));
         }
         let request = self.forge.update(found.number, &title, &self.proposal.body);
         request.send(move |answer| {
@@ -325,11 +326,11 @@ impl PullRequestSteps {
             let noun = self.forge.noun();
             let what = format!("could not update {noun} {} of {repository}", found.number);
             let accepted = accepted(&what, answer, &[200, 201], self.now, &PROVIDER_ADVICE);
-            self.end(accepted.map(|_| found.pull_request(PullRequestChange::Updated)))
+            self.end(accepted.map(|_| found.pull_request(PullRequestOutcome::Updated)))
         })
     }
 
-    fn create(self) -> ProviderFlow {
+    fn create(self) -> ProviderNextAction {
         let request = self.forge.create(&self.proposal);
         request.send(move |answer| {
             let PullRequestProposal { head, base, .. } = &self.proposal;
@@ -347,7 +348,7 @@ impl PullRequestSteps {
                     };
                     self.forge.read(&item).map_err(unreadable)
                 });
-            self.end(created.map(|found| found.pull_request(PullRequestChange::Created)))
+            self.end(created.map(|found| found.pull_request(PullRequestOutcome::Created)))
         })
     }
 }

@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::{attachment, message, post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
-        return ProviderFlow::refused(format!(
+        return ProviderNextAction::refused(format!(
             "invalid Rocket hook URL {}: '{error}'",
             options.url
         ));

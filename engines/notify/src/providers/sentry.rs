@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::event::FluxEvent;
+use crate::event_delivery::{ProviderNextAction, ProviderRequest};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 /// The address of a Sentry project for envelopes, and its key.
 struct SentryDsn {
@@ -55,14 +55,14 @@ fn dsn(text: &str) -> Result<SentryDsn, String> {
     })
 }
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.url.is_empty() {
-        return ProviderFlow::refused("DSN cannot be empty");
+        return ProviderNextAction::refused("DSN cannot be empty");
     }
     let dsn_text = options.url.clone();
     let dsn = match dsn(&dsn_text) {
         Ok(dsn) => dsn,
-        Err(error) => return ProviderFlow::refused(error),
+        Err(error) => return ProviderNextAction::refused(error),
     };
     let id = hex::encode(&Sha256::digest(event.to_json())[..16]);
     let now = event.timestamp.map(|seconds| time(seconds, event.nanoseconds));
@@ -104,7 +104,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
         .body(format!("{envelope}\n{header}\n{body}\n").into_bytes())
         .tls(options.tls)
         // Parity(flux): whether it arrived is not reported.
-        .send(|_| ProviderFlow::Done)
+        .send(|_| ProviderNextAction::Done)
 }
 
 fn time(seconds: i64, nanoseconds: u32) -> String {

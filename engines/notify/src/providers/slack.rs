@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{attachment, judge, message, post_judged, request_uri, said};
 use crate::event::{FluxEvent, NotifiedIncident};
+use crate::event_delivery::{HttpResponse, ProviderNextAction};
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpResponse, ProviderFlow};
 
 const POST_MESSAGE: &str = "https://slack.com/api/chat.postMessage";
 /// The API's errors for a reply whose thread does not exist.
@@ -19,9 +19,12 @@ const NO_THREAD: [&str; 4] = [
     "thread_not_found",
 ];
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
-        return ProviderFlow::refused(format!("invalid Slack hook URL {}: '{error}'", options.url));
+        return ProviderNextAction::refused(format!(
+            "invalid Slack hook URL {}: '{error}'",
+            options.url
+        ));
     }
     let first_line = event.message.split('\n').next().unwrap_or_default();
     let fallback = format!("{}: {first_line}", event.object.heading());
@@ -55,9 +58,9 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
             let incident = event.incident.clone().map(|it| NotifiedIncident { thread: None, ..it });
             flow(options, FluxEvent { incident, ..event })
         }
-        Ok(answer) if is_api => ProviderFlow::posted(said(&answer, "ts").as_deref()),
-        Ok(_) => ProviderFlow::Done,
-        Err(error) => ProviderFlow::failed(format!("postMessage failed: {error}")),
+        Ok(answer) if is_api => ProviderNextAction::posted(said(&answer, "ts").as_deref()),
+        Ok(_) => ProviderNextAction::Done,
+        Err(error) => ProviderNextAction::failed(format!("postMessage failed: {error}")),
     })
 }
 

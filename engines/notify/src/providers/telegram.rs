@@ -7,18 +7,18 @@ use serde_json::json;
 
 use super::{message, post};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
 /// The characters with a meaning in MarkdownV2. The backslash comes first, because it escapes the others.
 const SPECIAL: &str = "\\.-_[]()~>`#+=|{}!*";
 
-pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if options.channel.is_empty() {
-        return ProviderFlow::refused("empty Telegram channel");
+        return ProviderNextAction::refused("empty Telegram channel");
     }
     if options.token.is_empty() {
-        return ProviderFlow::refused("empty Telegram token");
+        return ProviderNextAction::refused("empty Telegram token");
     }
     let emoji = if event.is_error() { "🚨" } else { "💫" };
     let object = &event.object;
@@ -36,10 +36,10 @@ pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFl
     }
     let base = format!("https://api.telegram.org/bot{}", options.token);
     if let Err(error) = GoUrl::parse(base.as_bytes()) {
-        return ProviderFlow::failed(format!("failed to construct API URL: {error}"));
+        return ProviderNextAction::failed(format!("failed to construct API URL: {error}"));
     }
     options.tls = None;
-    post(message(&options, &format!("{base}/sendMessage"), &payload), ProviderFlow::end)
+    post(message(&options, &format!("{base}/sendMessage"), &payload), ProviderNextAction::end)
 }
 
 fn escape(text: &str) -> String {

@@ -6,12 +6,15 @@ use serde_json::{Map, Value};
 
 use super::{message, post_message, request_uri};
 use crate::event::FluxEvent;
+use crate::event_delivery::ProviderNextAction;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     if let Err(error) = request_uri(&options.url) {
-        return ProviderFlow::refused(format!("invalid Webex hook URL {}: '{error}'", options.url));
+        return ProviderNextAction::refused(format!(
+            "invalid Webex hook URL {}: '{error}'",
+            options.url
+        ));
     }
     let emoji = if event.is_error() { "💣" } else { "✅" };
     let mut text = format!("{emoji} **{}**\n{}\n", event.object.heading(), event.message);

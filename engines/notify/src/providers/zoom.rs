@@ -5,22 +5,22 @@ use serde_json::json;
 
 use super::{message, post_message, request_uri};
 use crate::event::FluxEvent;
-use crate::go_text::form;
+use crate::event_delivery::ProviderNextAction;
+use crate::go_string_functions::form;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::ProviderFlow;
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let url = match request_uri(&options.url) {
         Ok(url) => url,
         Err(error) => {
             let address = &options.url;
-            return ProviderFlow::refused(format!(
+            return ProviderNextAction::refused(format!(
                 "invalid Zoom incoming webhook URL {address}: '{error}'"
             ));
         }
     };
     if options.token.is_empty() {
-        return ProviderFlow::refused("empty Zoom verification token");
+        return ProviderNextAction::refused("empty Zoom verification token");
     }
     let text = json!({"type": "message", "text": event.message});
     let mut text = text;

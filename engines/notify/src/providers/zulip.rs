@@ -2,24 +2,26 @@
 
 use golang::url::GoUrl;
 
-use super::markdown::markdown;
+use super::markdown_message::markdown;
 use super::post;
 use crate::event::FluxEvent;
-use crate::go_text::form;
+use crate::event_delivery::{HttpRetryPolicy, ProviderNextAction, ProviderRequest};
+use crate::go_string_functions::form;
 use crate::provider_options::ProviderOptions;
-use crate::provider_request::{HttpRetryPolicy, ProviderFlow, ProviderRequest};
 
-pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
+pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderNextAction {
     let mut url = match GoUrl::parse(options.url.as_bytes()) {
         Ok(url) => url,
-        Err(error) => return ProviderFlow::refused(format!("invalid Zulip endpoint URL: {error}")),
+        Err(error) => {
+            return ProviderNextAction::refused(format!("invalid Zulip endpoint URL: {error}"));
+        }
     };
     url.path = b"/api/v1/messages".to_vec();
     let parts = options.channel.split_once('/');
     let Some((channel, topic)) =
         parts.filter(|(channel, topic)| !channel.is_empty() && !topic.is_empty())
     else {
-        return ProviderFlow::refused(format!(
+        return ProviderNextAction::refused(format!(
             "invalid Zulip channel format, expected <channel>/<topic>, got '{}'",
             options.channel
         ));
@@ -39,5 +41,5 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if !options.username.is_empty() || !options.password.is_empty() {
         request = request.basic(&options.username, &options.password);
     }
-    post(request, ProviderFlow::end)
+    post(request, ProviderNextAction::end)
 }

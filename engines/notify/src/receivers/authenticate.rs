@@ -8,45 +8,50 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::payload::{PayloadType, first, fits, media_type, member, text, whole};
+use super::payload::{PayloadValueType, first, fits, media_type, member, text, whole};
 use super::{
     AcceptedHookRequest, Receiver, ReceiverControllerSettings, ReceiverRequestStep,
     ReceiverWebhookRequest, cdevents, is_blank, oidc_token,
 };
 use crate::api_objects::SecretData;
 use crate::case_folding::equal_fold;
-use crate::provider_request::{DeliveryResult, HttpResponse, ProviderRequest};
+use crate::event_delivery::{HttpResponse, MessageSendResult, ProviderRequest};
 
-const QUAY: PayloadType = PayloadType::Object(&[
-    ("docker_url", PayloadType::Text),
-    ("updated_tags", PayloadType::Strings),
+const QUAY: PayloadValueType = PayloadValueType::Object(&[
+    ("docker_url", PayloadValueType::Text),
+    ("updated_tags", PayloadValueType::Strings),
 ]);
-const DOCKER_HUB: PayloadType = PayloadType::Object(&[
-    ("push_data", PayloadType::Object(&[("tag", PayloadType::Text)])),
-    ("repository", PayloadType::Object(&[("repo_url", PayloadType::Text)])),
+const DOCKER_HUB: PayloadValueType = PayloadValueType::Object(&[
+    ("push_data", PayloadValueType::Object(&[("tag", PayloadValueType::Text)])),
+    ("repository", PayloadValueType::Object(&[("repo_url", PayloadValueType::Text)])),
 ]);
-const NEXUS: PayloadType =
-    PayloadType::Object(&[("action", PayloadType::Text), ("repositoryName", PayloadType::Text)]);
-const ACR: PayloadType = PayloadType::Object(&[
-    ("action", PayloadType::Text),
+const NEXUS: PayloadValueType = PayloadValueType::Object(&[
+    ("action", PayloadValueType::Text),
+    ("repositoryName", PayloadValueType::Text),
+]);
+const ACR: PayloadValueType = PayloadValueType::Object(&[
+    ("action", PayloadValueType::Text),
     (
         "target",
-        PayloadType::Object(&[("repository", PayloadType::Text), ("tag", PayloadType::Text)]),
+        PayloadValueType::Object(&[
+            ("repository", PayloadValueType::Text),
+            ("tag", PayloadValueType::Text),
+        ]),
     ),
 ]);
-const GCR: PayloadType = PayloadType::Object(&[(
+const GCR: PayloadValueType = PayloadValueType::Object(&[(
     "message",
-    PayloadType::Object(&[
-        ("data", PayloadType::Text),
-        ("messageId", PayloadType::Text),
-        ("publishTime", PayloadType::Time),
-        ("subscription", PayloadType::Text),
+    PayloadValueType::Object(&[
+        ("data", PayloadValueType::Text),
+        ("messageId", PayloadValueType::Text),
+        ("publishTime", PayloadValueType::Time),
+        ("subscription", PayloadValueType::Text),
     ]),
 )]);
-const GCR_DATA: PayloadType = PayloadType::Object(&[
-    ("action", PayloadType::Text),
-    ("digest", PayloadType::Text),
-    ("tag", PayloadType::Text),
+const GCR_DATA: PayloadValueType = PayloadValueType::Object(&[
+    ("action", PayloadValueType::Text),
+    ("digest", PayloadValueType::Text),
+    ("tag", PayloadValueType::Text),
 ]);
 
 /// The next step of authentication. A closure takes the response to a request.
@@ -69,17 +74,17 @@ impl From<Result<AcceptedHookRequest, String>> for AuthenticationStep {
 }
 
 /// A request on its way to a Receiver that was found by its path.
-pub struct WebhookReception {
+pub struct WebhookAuthentication {
     next: Option<ResponseContinuation>,
 }
 
-impl fmt::Debug for WebhookReception {
+impl fmt::Debug for WebhookAuthentication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebhookReception").field("waits", &self.next.is_some()).finish()
     }
 }
 
-impl WebhookReception {
+impl WebhookAuthentication {
     /// Begins to authenticate a request. `secret` is the Receiver's Secret, if it can be read.
     pub fn start(
         hook: ReceiverWebhookRequest,
@@ -98,7 +103,7 @@ impl WebhookReception {
     }
 
     /// Continues with the answer to the request.
-    pub fn answer(&mut self, outcome: DeliveryResult) -> ReceiverRequestStep {
+    pub fn answer(&mut self, outcome: MessageSendResult) -> ReceiverRequestStep {
         match self.next.take() {
             Some(then) => {
                 let next = then(outcome.map_err(|(text, _)| text));
@@ -215,7 +220,7 @@ fn plain(
     Ok(AcceptedHookRequest::of(hook))
 }
 
-fn shaped(value: Value, shape: &PayloadType) -> Result<(), String> {
+fn shaped(value: Value, shape: &PayloadValueType) -> Result<(), String> {
     if fits(&value, shape) {
         return Ok(());
     }

@@ -6,21 +6,21 @@ use golang::regexp::GoRegexp;
 use golang::url::GoUrl;
 use serde_json::Value;
 
-use super::payload::{PayloadType, fits, is_time, member, text, whole};
+use super::payload::{PayloadValueType, fits, is_time, member, text, whole};
 
-const CONTEXT: PayloadType = PayloadType::Object(&[
-    ("id", PayloadType::Text),
-    ("source", PayloadType::Text),
-    ("type", PayloadType::Text),
-    ("version", PayloadType::Text),
-    ("timestamp", PayloadType::Text),
-    ("chainId", PayloadType::Text),
-    ("schemaUri", PayloadType::Text),
+const CONTEXT: PayloadValueType = PayloadValueType::Object(&[
+    ("id", PayloadValueType::Text),
+    ("source", PayloadValueType::Text),
+    ("type", PayloadValueType::Text),
+    ("version", PayloadValueType::Text),
+    ("timestamp", PayloadValueType::Text),
+    ("chainId", PayloadValueType::Text),
+    ("schemaUri", PayloadValueType::Text),
 ]);
-const SUBJECT: PayloadType = PayloadType::Object(&[
-    ("id", PayloadType::Text),
-    ("source", PayloadType::Text),
-    ("type", PayloadType::Text),
+const SUBJECT: PayloadValueType = PayloadValueType::Object(&[
+    ("id", PayloadValueType::Text),
+    ("source", PayloadValueType::Text),
+    ("type", PayloadValueType::Text),
 ]);
 
 /// Accepts a body that is an event. Fields missing in its context, and a missing type of its subject, are filled in. Fields
@@ -83,7 +83,10 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
         None | Some(Value::Null | Value::Object(_) | Value::String(_)) => {}
         Some(_) => return refuse("customData is neither an object nor a text"),
     }
-    if !fits(&event, &PayloadType::Object(&[("customDataContentType", PayloadType::Text)])) {
+    if !fits(
+        &event,
+        &PayloadValueType::Object(&[("customDataContentType", PayloadValueType::Text)]),
+    ) {
         return refuse("customDataContentType is no text");
     }
     if !member(context, "links").is_none_or(|links| links.is_null() || links.is_array()) {

@@ -10,13 +10,13 @@ use golang::work_meter::{StopSignal, WorkMeter};
 use serde_json::{Map, Value};
 
 use super::authenticate::AuthenticationStep;
-use super::select::doubles;
+use super::resource_selection::doubles;
 use super::{
     AcceptedHookRequest, EVALUATING, OidcProvider, OidcValidation, OidcVariable,
     ReceiverWebhookRequest,
 };
+use crate::event_delivery::{HttpResponse, ProviderRequest};
 use crate::json_web_token::UnverifiedJwt;
-use crate::provider_request::{HttpResponse, ProviderRequest};
 
 const AUDIENCE: &str = "notification-controller";
 const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";

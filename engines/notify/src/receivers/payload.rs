@@ -5,7 +5,7 @@ use serde_json::{Deserializer, Value};
 use crate::case_folding::equal_fold;
 
 /// The required type of a value. A null is always allowed.
-pub(super) enum PayloadType {
+pub(super) enum PayloadValueType {
     Text,
     Strings,
     Time,
@@ -36,14 +36,14 @@ pub(super) fn whole(text: &[u8]) -> Result<Value, String> {
 }
 
 /// Whether a value has a shape.
-pub(super) fn fits(value: &Value, shape: &PayloadType) -> bool {
+pub(super) fn fits(value: &Value, shape: &PayloadValueType) -> bool {
     match (value, shape) {
-        (Value::Null, _) | (Value::String(_), PayloadType::Text) => true,
-        (Value::Array(items), PayloadType::Strings) => {
+        (Value::Null, _) | (Value::String(_), PayloadValueType::Text) => true,
+        (Value::Array(items), PayloadValueType::Strings) => {
             items.iter().all(|it| it.is_string() || it.is_null())
         }
-        (Value::String(text), PayloadType::Time) => is_time(text),
-        (Value::Object(members), PayloadType::Object(known)) => {
+        (Value::String(text), PayloadValueType::Time) => is_time(text),
+        (Value::Object(members), PayloadValueType::Object(known)) => {
             members.iter().all(|(name, value)| {
                 let shape = known.iter().find(|(known, _)| equal_fold(known, name));
                 shape.is_none_or(|(_, shape)| fits(value, shape))

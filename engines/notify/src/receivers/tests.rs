@@ -5,16 +5,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    AcceptedHookRequest, AnnotationTarget, MOST_RESOURCES, Receiver, ReceiverControllerSettings,
-    ReceiverRequestStep, ReceiverSelection, ReceiverSpecError, ReceiverTargets,
-    ReceiverWebhookRequest, WebhookReception, check,
+    AcceptedHookRequest, AnnotationTarget, MOST_RESOURCES, Receiver, ReceiverClusterReader,
+    ReceiverControllerSettings, ReceiverRequestStep, ReceiverSelection, ReceiverSpecError,
+    ReceiverWebhookRequest, WebhookAuthentication, check,
 };
 use crate::api_objects::SecretData;
 
 /// A cluster in which every object of every name is.
 struct EveryObjectCluster(Arc<Vec<Value>>);
 
-impl ReceiverTargets for EveryObjectCluster {
+impl ReceiverClusterReader for EveryObjectCluster {
     fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         Some(json!({"metadata": {"name": target.name, "namespace": target.namespace}}))
     }
@@ -155,7 +155,7 @@ fn received(kind: &str, token: &[u8]) -> (Result<String, ReceiverSpecError>, Rec
     ];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let hook = ReceiverWebhookRequest { headers, body: Vec::new() };
-    let (_, gate) = WebhookReception::start(
+    let (_, gate) = WebhookAuthentication::start(
         hook,
         &receiver,
         Some(&secret),

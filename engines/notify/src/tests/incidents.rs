@@ -23,9 +23,9 @@ fn requests(kind: &str, event: &FluxEvent) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     loop {
         step = match step {
-            HttpStep::Done => return all,
-            HttpStep::Failed(failure) => panic!("{failure:?}"),
-            step @ HttpStep::Send(..) => {
+            DeliveryStep::Done => return all,
+            DeliveryStep::Failed(failure) => panic!("{failure:?}"),
+            step @ DeliveryStep::Send(..) => {
                 let (_, request) = sent(step);
                 let body = serde_json::from_slice(&request.body).unwrap();
                 all.push((request.url.clone(), body));
@@ -86,7 +86,7 @@ fn posted_to(
         bodies.push(serde_json::from_slice(&request.body).unwrap());
         step = delivery.answer(answer(*status, &[], &body.to_string()));
     }
-    assert!(matches!(step, HttpStep::Done), "{step:?}");
+    assert!(matches!(step, DeliveryStep::Done), "{step:?}");
     (bodies, delivery.message().map(str::to_owned))
 }
 

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::{NOW, answer};
 use crate::{
-    CheckCommentChange, DeliveryResult, ForgeStep, Provider, ProviderRequest, PullRequestCheck,
-    PullRequestCheckConversation, PullRequestCheckResult, PullRequestError, SecretData,
+    CheckCommentOutcome, ForgeCallStep, MessageSendResult, Provider, ProviderRequest,
+    PullRequestCheck, PullRequestCheckPosting, PullRequestCheckResult, PullRequestError,
+    SecretData,
 };
 
 const COMMIT: &str = "b1a2c3d4e5f60718293a4b5c6d7e8f9001122334";
@@ -42,13 +43,13 @@ fn check(text: &str) -> PullRequestCheck {
     }
 }
 
-fn begin(kind: &str, address: &str, check: PullRequestCheck) -> PullRequestCheckConversation {
+fn begin(kind: &str, address: &str, check: PullRequestCheck) -> PullRequestCheckPosting {
     let spec = json!({"type": kind, "address": address, "secretRef": {"name": "s"}});
     let provider = Provider::new(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
     let data = BTreeMap::from([("token".to_owned(), b"t0ken".to_vec())]);
     let secret =
         |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
-    PullRequestCheckConversation::new(check, &provider, NOW, &secret)
+    PullRequestCheckPosting::new(check, &provider, NOW, &secret)
 }
 
 /// A forge with one pull request.
@@ -111,7 +112,7 @@ impl FakeForge {
         of.map(|(_, body)| body.as_str()).collect()
     }
 
-    fn respond(&mut self, request: &ProviderRequest) -> DeliveryResult {
+    fn respond(&mut self, request: &ProviderRequest) -> MessageSendResult {
         let url = &request.url;
         let path = url.strip_prefix(self.api).unwrap_or(url);
         self.lines.push(format!("{} {path}", request.method));
@@ -164,7 +165,7 @@ impl FakeForge {
     }
 
     /// Gitea has one page, whatever is asked for.
-    fn page(&self, url: &str) -> DeliveryResult {
+    fn page(&self, url: &str) -> MessageSendResult {
         let page: usize = url.rsplit("page=").next().unwrap().parse().unwrap();
         let items = self.comments.keys().map(|id| self.item(*id));
         let items: Vec<Value> = match self.kind {
@@ -174,18 +175,18 @@ impl FakeForge {
         answer(200, &[], &json!(items).to_string())
     }
 
-    fn begin(&self, check: PullRequestCheck) -> PullRequestCheckConversation {
+    fn begin(&self, check: PullRequestCheck) -> PullRequestCheckPosting {
         begin(self.kind, self.address, check)
     }
 
-    fn run(&mut self, check: PullRequestCheck) -> Result<CheckCommentChange, PullRequestError> {
+    fn run(&mut self, check: PullRequestCheck) -> Result<CheckCommentOutcome, PullRequestError> {
         let mut conversation = self.begin(check);
         let mut step = conversation.start();
         loop {
             match step {
-                ForgeStep::Send(request) => step = conversation.answer(self.respond(&request)),
-                ForgeStep::Done(PullRequestCheckResult { comment }) => return Ok(comment),
-                ForgeStep::Failed(error) => return Err(error),
+                ForgeCallStep::Send(request) => step = conversation.answer(self.respond(&request)),
+                ForgeCallStep::Done(PullRequestCheckResult { comment }) => return Ok(comment),
+                ForgeCallStep::Failed(error) => return Err(error),
             }
         }
     }
@@ -194,10 +195,10 @@ impl FakeForge {
 #[test]
 fn a_check_writes_one_comment_which_later_ones_edit_and_sets_a_status() {
     for mut forge in FakeForge::all() {
-        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentChange::Created);
-        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentChange::Unchanged);
+        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentOutcome::Created);
+        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentOutcome::Unchanged);
         let failing = PullRequestCheck { is_success: false, ..check("two") };
-        assert_eq!(forge.run(failing).unwrap(), CheckCommentChange::Updated);
+        assert_eq!(forge.run(failing).unwrap(), CheckCommentOutcome::Updated);
         assert_eq!(forge.bodies("plan-bot"), [format!("{MARKER}\ntwo\n")]);
         let [first, .., last] = &forge.statuses[..] else { panic!("{:?}", forge.statuses) };
         let failed = if forge.kind == "gitlab" { "failed" } else { "failure" };
@@ -212,7 +213,7 @@ fn a_check_writes_one_comment_which_later_ones_edit_and_sets_a_status() {
             comment: format!("{other}\nx"),
             ..check("")
         };
-        assert_eq!(forge.run(other).unwrap(), CheckCommentChange::Created);
+        assert_eq!(forge.run(other).unwrap(), CheckCommentOutcome::Created);
         assert_eq!(forge.comments.len(), 2);
     }
 }
@@ -226,8 +227,8 @@ fn a_comment_of_another_author_is_neither_edited_nor_believed() {
         // What quotes the comment does not begin with its marker.
         let quote = format!("> {foreign}");
         forge.add("plan-bot", &quote);
-        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentChange::Created);
-        assert_eq!(forge.run(check("two")).unwrap(), CheckCommentChange::Updated);
+        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentOutcome::Created);
+        assert_eq!(forge.run(check("two")).unwrap(), CheckCommentOutcome::Updated);
         assert_eq!(forge.bodies("mallory"), [foreign.as_str()]);
         assert_eq!(forge.bodies(""), [foreign.as_str()]);
         assert_eq!(forge.bodies("plan-bot"), [quote, format!("{MARKER}\ntwo\n")]);
@@ -241,8 +242,8 @@ fn the_comment_is_found_on_a_later_page() {
             forge.add("jane", &format!("comment {at}"));
         }
         let id = forge.add("plan-bot", &format!("{MARKER}\r\none"));
-        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentChange::Unchanged);
-        assert_eq!(forge.run(check("two")).unwrap(), CheckCommentChange::Updated);
+        assert_eq!(forge.run(check("one")).unwrap(), CheckCommentOutcome::Unchanged);
+        assert_eq!(forge.run(check("two")).unwrap(), CheckCommentOutcome::Updated);
         assert_eq!(forge.comments[&id].1, format!("{MARKER}\ntwo\n"));
     }
 }
@@ -253,8 +254,8 @@ fn the_token_of_a_workflow_comments_as_its_bot() {
     let github = &mut forges[0];
     github.is_workflow = true;
     github.add("github-actions", &format!("{MARKER}\none"));
-    assert_eq!(github.run(check("one")).unwrap(), CheckCommentChange::Created);
-    assert_eq!(github.run(check("two")).unwrap(), CheckCommentChange::Updated);
+    assert_eq!(github.run(check("one")).unwrap(), CheckCommentOutcome::Created);
+    assert_eq!(github.run(check("two")).unwrap(), CheckCommentOutcome::Updated);
     assert_eq!(github.bodies("github-actions[bot]"), [format!("{MARKER}\ntwo\n")]);
     assert_eq!(github.bodies("github-actions"), [format!("{MARKER}\none")]);
     assert!(github.lines.contains(&"POST https://api.github.com/graphql".to_owned()));
@@ -264,11 +265,11 @@ fn the_token_of_a_workflow_comments_as_its_bot() {
 fn a_rate_limit_is_not_taken_for_the_token_of_a_workflow() {
     let (kind, address, _) = FORGES[0];
     let mut conversation = begin(kind, address, check("one"));
-    let ForgeStep::Send(_) = conversation.start() else { panic!("a status is set first") };
+    let ForgeCallStep::Send(_) = conversation.start() else { panic!("a status is set first") };
     let step = conversation.answer(answer(201, &[], "{}"));
-    assert!(matches!(step, ForgeStep::Send(request) if request.url.ends_with("/user")));
+    assert!(matches!(step, ForgeCallStep::Send(request) if request.url.ends_with("/user")));
     let step = conversation.answer(answer(403, &[("retry-after", "7")], "{}"));
-    let ForgeStep::Failed(error) = step else { panic!("{step:?}") };
+    let ForgeCallStep::Failed(error) = step else { panic!("{step:?}") };
     assert!(error.may_help, "{error}");
     assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
 }
@@ -278,7 +279,7 @@ fn a_check_of_another_commit_sets_its_status_and_no_comment() {
     for mut forge in FakeForge::all() {
         forge.run(check("one")).unwrap();
         forge.head = "0".repeat(40);
-        assert_eq!(forge.run(check("late")).unwrap(), CheckCommentChange::OtherCommit);
+        assert_eq!(forge.run(check("late")).unwrap(), CheckCommentOutcome::OtherCommit);
         assert_eq!(forge.bodies("plan-bot"), [format!("{MARKER}\none\n")]);
         assert_eq!(forge.statuses.len(), 2);
     }
@@ -291,7 +292,7 @@ fn comments_that_were_written_at_the_same_time_become_one() {
         forge.add("plan-bot", &format!("{MARKER}\ntwo\n"));
         forge.add("mallory", MARKER);
         forge.add("plan-bot", &format!("{MARKER}\nthree\n"));
-        assert_eq!(forge.run(check("two")).unwrap(), CheckCommentChange::Updated);
+        assert_eq!(forge.run(check("two")).unwrap(), CheckCommentOutcome::Updated);
         assert_eq!(forge.bodies("plan-bot"), [format!("{MARKER}\ntwo\n")]);
         assert_eq!(forge.bodies("mallory"), [MARKER]);
     }
@@ -335,7 +336,7 @@ fn a_check_that_cannot_be_sent_is_refused_before_anything_is_sent() {
     let refused = |check: PullRequestCheck| {
         let (kind, address, _) = FORGES[0];
         match begin(kind, address, check).start() {
-            ForgeStep::Failed(error) => error.message,
+            ForgeCallStep::Failed(error) => error.message,
             other => panic!("{other:?}"),
         }
     };
@@ -353,7 +354,7 @@ fn lines_that_a_forge_executes_are_shown() {
         forge.run(check("/approve\n /merge")).unwrap();
         assert_eq!(forge.bodies("plan-bot"), [format!("{MARKER}\n\\/approve\n \\/merge\n")]);
         let again = forge.run(check("/approve\n /merge")).unwrap();
-        assert_eq!(again, CheckCommentChange::Unchanged);
+        assert_eq!(again, CheckCommentOutcome::Unchanged);
     }
 }
 
@@ -369,12 +370,12 @@ proptest! {
         let rest = (0..3).flat_map(|at| [at; 60]);
         for at in turns.into_iter().chain(rest) {
             match steps[at].take() {
-                Some(ForgeStep::Send(request)) => {
+                Some(ForgeCallStep::Send(request)) => {
                     let outcome = forge.respond(&request);
                     steps[at] = Some(checks[at].answer(outcome));
                 }
-                Some(ForgeStep::Failed(error)) => prop_assert!(false, "{error}"),
-                Some(ForgeStep::Done(_)) | None => {}
+                Some(ForgeCallStep::Failed(error)) => prop_assert!(false, "{error}"),
+                Some(ForgeCallStep::Done(_)) | None => {}
             }
         }
         prop_assert!(steps.iter().all(Option::is_none));

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::{NOW, answer};
 use crate::{
-    DeliveryResult, ForgeStep, Provider, ProviderRequest, PullRequestError,
-    PullRequestReviewConversation, PullRequestReviewQuery, PullRequestReviewResult,
-    ReviewedPullRequest, SecretData,
+    ForgeCallStep, MessageSendResult, Provider, ProviderRequest, PullRequestError,
+    PullRequestReviewLookup, PullRequestReviewQuery, PullRequestReviewResult, ReviewedPullRequest,
+    SecretData,
 };
 
 const MERGE: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -114,7 +114,7 @@ impl FakeForge {
         items.into()
     }
 
-    fn page(&self, url: &str) -> DeliveryResult {
+    fn page(&self, url: &str) -> MessageSendResult {
         if self.kind == "gitlab" {
             let approvals = self.reviews.iter().filter(|it| it.state == "APPROVED").map(|it| {
                 let hour = if it.commit == HEAD { "10:30:00" } else { "09:30:00" };
@@ -138,7 +138,7 @@ impl FakeForge {
         answer(200, if is_last { &[] } else { &headers }, &json!(items).to_string())
     }
 
-    fn respond(&mut self, request: &ProviderRequest) -> DeliveryResult {
+    fn respond(&mut self, request: &ProviderRequest) -> MessageSendResult {
         assert_eq!(request.method, "GET", "nothing is changed");
         let url = &request.url;
         self.paths.push(url.clone());
@@ -193,13 +193,13 @@ impl FakeForge {
             |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
         let query =
             PullRequestReviewQuery { merge_commit: MERGE.to_owned(), branch: "main".to_owned() };
-        let mut conversation = PullRequestReviewConversation::new(query, &provider, NOW, &secret);
+        let mut conversation = PullRequestReviewLookup::new(query, &provider, NOW, &secret);
         let mut step = conversation.start();
         loop {
             match step {
-                ForgeStep::Send(request) => step = conversation.answer(self.respond(&request)),
-                ForgeStep::Done(result) => return Ok(result),
-                ForgeStep::Failed(error) => return Err(error),
+                ForgeCallStep::Send(request) => step = conversation.answer(self.respond(&request)),
+                ForgeCallStep::Done(result) => return Ok(result),
+                ForgeCallStep::Failed(error) => return Err(error),
             }
         }
     }

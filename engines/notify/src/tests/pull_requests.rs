@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{NOW, answer, app_key};
 use crate::{
-    Provider, ProviderRequest, PullRequest, PullRequestChange, PullRequestConversation,
-    PullRequestError, PullRequestProposal, PullRequestStep, SecretData,
+    Provider, ProviderRequest, PullRequest, PullRequestError, PullRequestOutcome,
+    PullRequestProposal, PullRequestUpsert, PullRequestUpsertStep, SecretData,
 };
 
 const GITHUB: &str = "https://github.com/acme/fleet";
@@ -30,11 +30,7 @@ fn proposal() -> PullRequestProposal {
     }
 }
 
-fn begin(
-    spec: Value,
-    data: &[(&str, &str)],
-    proposal: PullRequestProposal,
-) -> PullRequestConversation {
+fn begin(spec: Value, data: &[(&str, &str)], proposal: PullRequestProposal) -> PullRequestUpsert {
     let metadata = json!({"name": "p", "namespace": "apps"});
     let provider = Provider::new(json!({"metadata": metadata, "spec": spec})).unwrap();
     let data: BTreeMap<_, _> =
@@ -42,11 +38,11 @@ fn begin(
     let secret = |namespace: &str, name: &str| {
         Some(SecretData { name: format!("{namespace}/{name}"), data: data.clone() })
     };
-    PullRequestConversation::new(proposal, &provider, NOW, &secret)
+    PullRequestUpsert::new(proposal, &provider, NOW, &secret)
 }
 
 /// A conversation of a type of Provider with a token.
-fn converse(kind: &str, address: &str, proposal: PullRequestProposal) -> PullRequestConversation {
+fn converse(kind: &str, address: &str, proposal: PullRequestProposal) -> PullRequestUpsert {
     let spec = json!({"type": kind, "address": address, "secretRef": {"name": "s"}});
     let repository = match kind {
         "gitlab" => GITLAB.to_owned(),
@@ -56,25 +52,25 @@ fn converse(kind: &str, address: &str, proposal: PullRequestProposal) -> PullReq
 }
 
 #[track_caller]
-fn sent(step: PullRequestStep) -> ProviderRequest {
+fn sent(step: PullRequestUpsertStep) -> ProviderRequest {
     match step {
-        PullRequestStep::Send(request) => *request,
+        PullRequestUpsertStep::Send(request) => *request,
         other => unreachable!("no request but {other:?}"),
     }
 }
 
 #[track_caller]
-fn done(step: PullRequestStep) -> PullRequest {
+fn done(step: PullRequestUpsertStep) -> PullRequest {
     match step {
-        PullRequestStep::Done(pull_request) => pull_request,
+        PullRequestUpsertStep::Done(pull_request) => pull_request,
         other => unreachable!("no pull request but {other:?}"),
     }
 }
 
 #[track_caller]
-fn failed(step: PullRequestStep) -> PullRequestError {
+fn failed(step: PullRequestUpsertStep) -> PullRequestError {
     match step {
-        PullRequestStep::Failed(error) => error,
+        PullRequestUpsertStep::Failed(error) => error,
         other => unreachable!("no error but {other:?}"),
     }
 }
@@ -110,7 +106,7 @@ fn item(kind: &str, number: u64, members: Value) -> Value {
     item
 }
 
-fn list(items: &[Value]) -> crate::DeliveryResult {
+fn list(items: &[Value]) -> crate::MessageSendResult {
     answer(200, &[], &json!(items).to_string())
 }
 
@@ -182,7 +178,7 @@ fn a_branch_without_a_pull_request_gets_one() {
         assert_eq!(body(&request), expected, "{address}");
         let created = answer(201, &[], &item(kind, 12, json!({})).to_string());
         let url = "https://example.com/12".to_owned();
-        let change = PullRequestChange::Created;
+        let change = PullRequestOutcome::Created;
         let made = done(conversation.answer(created));
         assert_eq!(made, PullRequest { number: 12, url, change }, "{address}");
     }
@@ -217,13 +213,13 @@ fn an_open_pull_request_is_updated_if_it_differs() {
             assert_eq!(body(&request), wanted, "{members}");
             let status = if kind == "gitea" { 201 } else { 200 };
             let updated = done(conversation.answer(answer(status, &[], "{}")));
-            assert_eq!((updated.number, updated.change), (5, PullRequestChange::Updated));
+            assert_eq!((updated.number, updated.change), (5, PullRequestOutcome::Updated));
         }
         for members in [json!({}), json!({"title": "Draft: Update images"})] {
             let mut conversation = converse(kind, address, proposal());
             sent(conversation.start());
             let same = done(conversation.answer(list(&[item(kind, 5, members)])));
-            assert_eq!((same.number, same.change), (5, PullRequestChange::Unchanged));
+            assert_eq!((same.number, same.change), (5, PullRequestOutcome::Unchanged));
         }
     }
 }
@@ -253,7 +249,7 @@ fn a_pull_request_that_ended_after_the_last_commit_is_not_opened_again() {
             let step = conversation.answer(list(&[item(kind, 3, members.clone())]));
             if is_ended {
                 let ended = done(step);
-                let expected = (3, PullRequestChange::Ended);
+                let expected = (3, PullRequestOutcome::Ended);
                 assert_eq!((ended.number, ended.change), expected, "{kind} {members}");
             } else {
                 assert_eq!(sent(step).method, "POST", "{kind} {members}");
@@ -475,7 +471,7 @@ fn what_a_forge_would_execute_is_shown_instead() {
         sent(conversation.start());
         let open = item(kind, 5, json!({member: escaped}));
         let same = done(conversation.answer(list(&[open])));
-        assert_eq!(same.change, PullRequestChange::Unchanged, "{kind}");
+        assert_eq!(same.change, PullRequestOutcome::Unchanged, "{kind}");
     }
 }
 
@@ -490,7 +486,7 @@ fn the_mark_of_a_draft_makes_a_title_no_longer_than_a_forge_takes() {
     assert_eq!(updated["title"], json!(title));
     let mut conversation = converse("gitlab", GITLAB, long);
     sent(conversation.start());
-    assert_eq!(done(conversation.answer(draft(&title))).change, PullRequestChange::Unchanged);
+    assert_eq!(done(conversation.answer(draft(&title))).change, PullRequestOutcome::Unchanged);
 }
 
 #[test]

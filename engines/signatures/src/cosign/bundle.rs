@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 use crate::protobuf_json::{ProtoBytes, base64_of};
 use crate::public_key::PublicKey;
-use crate::sigstore::entry::RawRekorEntry;
-use crate::sigstore::{AcceptedIdentities, TrustedRoot, verify_bundle_certificate};
+use crate::sigstore::rekor_entry::RawRekorEntry;
+use crate::sigstore::{AcceptedIdentities, SigstoreTrustedRoot, verify_bundle_certificate};
 use crate::x509::ParsedCertificate;
 
 /// Entries of logs in a bundle.
@@ -27,15 +27,15 @@ const IN_TOTO: &str = "application/vnd.in-toto+json";
 struct RawBundle {
     #[serde(default)]
     media_type: String,
-    verification_material: Option<RawMaterial>,
+    verification_material: Option<RawVerificationMaterial>,
     message_signature: Option<serde::de::IgnoredAny>,
-    dsse_envelope: Option<RawEnvelope>,
+    dsse_envelope: Option<RawDsseEnvelope>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawMaterial {
-    public_key: Option<RawHint>,
+struct RawVerificationMaterial {
+    public_key: Option<RawPublicKeyHint>,
     x509_certificate_chain: Option<serde::de::IgnoredAny>,
     certificate: Option<RawCertificate>,
     tlog_entries: Option<Vec<RawRekorEntry>>,
@@ -44,7 +44,7 @@ struct RawMaterial {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawHint {
+struct RawPublicKeyHint {
     #[serde(default, rename = "hint")]
     _hint: Option<String>,
 }
@@ -58,18 +58,18 @@ struct RawCertificate {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawEnvelope {
+struct RawDsseEnvelope {
     #[serde(default)]
     payload: ProtoBytes,
     #[serde(default)]
     payload_type: String,
     #[serde(default)]
-    signatures: Vec<RawSignature>,
+    signatures: Vec<RawDsseSignature>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawSignature {
+struct RawDsseSignature {
     #[serde(default)]
     sig: ProtoBytes,
     #[serde(default, rename = "keyid")]
@@ -146,7 +146,7 @@ impl SigstoreBundle {
     /// Verifies that a signer with one of the identities signed a statement about an image. Returns the identity.
     pub(crate) fn verify_keyless(
         &self,
-        root: &TrustedRoot,
+        root: &SigstoreTrustedRoot,
         identities: &AcceptedIdentities,
         subject: &str,
     ) -> Result<String, String> {

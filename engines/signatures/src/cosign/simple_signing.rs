@@ -7,15 +7,15 @@ use serde::Deserialize;
 use super::bundle::decoded;
 use crate::public_key::PublicKey;
 use crate::referrers::{OciDescriptor, SignatureSearch};
-use crate::sigstore::simple_signing::{RekorBundle, verify_keyless};
-use crate::sigstore::{AcceptedIdentities, TrustedRoot};
+use crate::sigstore::keyless_simple_signing::{RekorBundle, verify_keyless};
+use crate::sigstore::{AcceptedIdentities, SigstoreTrustedRoot};
 
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const BUNDLE: &str = "dev.sigstore.cosign/bundle";
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 
 /// A signature together with its signed payload.
-pub(super) struct SimpleSignature<'a> {
+pub(super) struct SimpleSigningSignature<'a> {
     subject: &'a str,
     payload: &'a [u8],
     signature: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct SimpleSignature<'a> {
     annotations: &'a BTreeMap<String, String>,
 }
 
-impl<'a> SimpleSignature<'a> {
+impl<'a> SimpleSigningSignature<'a> {
     /// Reads a layer.
     pub(super) fn of(
         search: &'a SignatureSearch,
@@ -55,7 +55,7 @@ impl<'a> SimpleSignature<'a> {
     /// Verifies that a signer with one of the identities signed this image. Returns the identity.
     pub(super) fn verify_keyless(
         &self,
-        root: &TrustedRoot,
+        root: &SigstoreTrustedRoot,
         identities: &AcceptedIdentities,
     ) -> Result<String, String> {
         let certificate = self.annotations.get(CERTIFICATE).map(String::as_str).unwrap_or_default();

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::referrers::{BUNDLE, ImageRequest, RegistryBlob, hex};
+use crate::referrers::{BUNDLE, ImageRegistryRequest, ImageRegistryResponse, hex};
 
 const IMAGE: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const OTHER: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -61,10 +61,10 @@ fn digest(bytes: &[u8]) -> String {
 /// A search that found these signatures under the tag, and these bundles.
 fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> SignatureSearch {
     let mut search = SignatureSearch::for_cosign(IMAGE);
-    let mut had: Vec<(ImageRequest, Vec<u8>)> = Vec::new();
+    let mut had: Vec<(ImageRegistryRequest, Vec<u8>)> = Vec::new();
     let mut blob = |bytes: &[u8]| {
         let size = bytes.len() as u64;
-        had.push((ImageRequest::Blob { digest: digest(bytes), size }, bytes.to_vec()));
+        had.push((ImageRegistryRequest::Blob { digest: digest(bytes), size }, bytes.to_vec()));
         json!({"digest": digest(bytes), "size": size})
     };
     let mut layers = Vec::new();
@@ -82,16 +82,19 @@ fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> SignatureSearch {
     let mut referrers = Vec::new();
     for manifest in manifests {
         referrers.push(json!({"digest": digest(&manifest), "size": manifest.len()}));
-        had.push((ImageRequest::Manifest(digest(&manifest)), manifest));
+        had.push((ImageRegistryRequest::Manifest(digest(&manifest)), manifest));
     }
     let tag = format!("{}.sig", IMAGE.replace(':', "-"));
-    had.push((ImageRequest::Manifest(tag), json!({"layers": layers}).to_string().into_bytes()));
+    had.push((
+        ImageRegistryRequest::Manifest(tag),
+        json!({"layers": layers}).to_string().into_bytes(),
+    ));
     let index = json!({"manifests": referrers}).to_string().into_bytes();
-    had.push((ImageRequest::Referrers(IMAGE.to_owned()), index));
+    had.push((ImageRegistryRequest::Referrers(IMAGE.to_owned()), index));
     for _ in 0..4 {
         for request in search.open() {
             let body = had.iter().find(|(it, _)| *it == request).map(|(_, body)| body.clone());
-            let answer = body.map(|body| RegistryBlob { media_type: String::new(), body });
+            let answer = body.map(|body| ImageRegistryResponse { media_type: String::new(), body });
             search.answer(request, answer).unwrap();
         }
     }
@@ -194,7 +197,7 @@ fn keys_and_identities_are_few() {
     };
     assert!(by(&keys(64)).is_ok());
     assert_eq!(by(&keys(65)).unwrap_err(), "the Secret has more than 64 keys that end in `.pub`");
-    let identity = CertificateIdentity { issuer: "a".to_owned(), subject: "b".to_owned() };
+    let identity = CertificateIdentityMatcher { issuer: "a".to_owned(), subject: "b".to_owned() };
     let public = |count: usize| {
         crate::image_verification::ImageTrust::public(vec![identity.clone(); count]).map(drop)
     };

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use ciborium::Value;
 
 use super::envelope::{
-    AUTHENTIC_TIME, EXPIRY, EnvelopeError, EnvelopeParts, MOST_HEADERS, SCHEME, TIME, TIMESTAMP,
+    AUTHENTIC_TIME, EXPIRY, MOST_HEADERS, NotationEnvelopeError, SCHEME, TIME, TIMESTAMP,
+    UnverifiedNotationEnvelope,
 };
 
 /// The deepest nesting of values.
@@ -15,8 +16,9 @@ const MOST_DEPTH: usize = 16;
 type CoseHeaders = BTreeMap<String, Value>;
 
 /// Reads a signature.
-pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
-    let not_one = || EnvelopeError::Unreadable("cbor: invalid COSE_Sign1_Tagged object".to_owned());
+pub(super) fn read(bytes: &[u8]) -> Result<UnverifiedNotationEnvelope, NotationEnvelopeError> {
+    let not_one =
+        || NotationEnvelopeError::Unreadable("cbor: invalid COSE_Sign1_Tagged object".to_owned());
     let Value::Tag(18, signed) = value(bytes).ok_or_else(not_one)? else { return Err(not_one()) };
     let Value::Array(fields) = *signed else { return Err(not_one()) };
     let Ok([protected, unprotected, payload, signature]) = <[Value; 4]>::try_from(fields) else {
@@ -32,8 +34,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
         return Err(not_one());
     };
     let Some(Value::Map(headers)) = value(&protected) else { return Err(not_one()) };
-    let headers = named(headers).map_err(EnvelopeError::Invalid)?;
-    let unprotected = named(unprotected).map_err(EnvelopeError::Invalid)?;
+    let headers = named(headers).map_err(NotationEnvelopeError::Invalid)?;
+    let unprotected = named(unprotected).map_err(NotationEnvelopeError::Invalid)?;
     let signed = Value::Array(vec![
         Value::Text("Signature1".to_owned()),
         Value::Bytes(protected),
@@ -42,7 +44,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
     ]);
     let mut bytes = Vec::new();
     ciborium::into_writer(&signed, &mut bytes).map_err(|_| not_one())?;
-    parts(&headers, &unprotected, bytes, signature, payload).map_err(EnvelopeError::Invalid)
+    parts(&headers, &unprotected, bytes, signature, payload).map_err(NotationEnvelopeError::Invalid)
 }
 
 fn value(bytes: &[u8]) -> Option<Value> {
@@ -83,7 +85,7 @@ fn parts(
     signed: Vec<u8>,
     signature: Vec<u8>,
     payload: Vec<u8>,
-) -> Result<EnvelopeParts, String> {
+) -> Result<UnverifiedNotationEnvelope, String> {
     let get = |headers: &'_ CoseHeaders, name: &str| headers.get(name).cloned();
     let certificates = match get(unprotected, "x5c") {
         None => return Err("certificate chain is not present".to_owned()),
@@ -119,7 +121,7 @@ fn parts(
         },
         _ => String::new(),
     });
-    Ok(EnvelopeParts {
+    Ok(UnverifiedNotationEnvelope {
         signed,
         signature,
         payload,

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use super::{chain, cose, jws};
+use super::{certificate_chain, cose, jws};
 use crate::public_key::PublicKey;
 use crate::referrers::OciDescriptor;
 use crate::x509::ParsedCertificate;
@@ -26,7 +26,7 @@ pub(super) const TIMESTAMP: &str = "io.cncf.notary.timestampSignature";
 
 /// Why a signature is rejected.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum EnvelopeError {
+pub(super) enum NotationEnvelopeError {
     /// The envelope cannot be read.
     Unreadable(String),
     /// The signature is invalid.
@@ -57,7 +57,7 @@ pub(super) struct NotationEnvelope {
 
 /// A parsed signature that has not been verified.
 #[derive(Debug, Default)]
-pub(super) struct EnvelopeParts {
+pub(super) struct UnverifiedNotationEnvelope {
     /// The bytes that are signed, which the payload is part of.
     pub(super) signed: Vec<u8>,
     pub(super) signature: Vec<u8>,
@@ -78,9 +78,11 @@ pub(super) struct EnvelopeParts {
 
 impl NotationEnvelope {
     /// Reads a signature, and verifies that it has not changed since the owner of the certificate made it.
-    pub(super) fn verified(media_type: &str, bytes: &[u8]) -> Result<Self, EnvelopeError> {
+    pub(super) fn verified(media_type: &str, bytes: &[u8]) -> Result<Self, NotationEnvelopeError> {
         if bytes.len() > MOST_BYTES {
-            return Err(EnvelopeError::Unreadable(format!("it is larger than {MOST_BYTES} bytes")));
+            return Err(NotationEnvelopeError::Unreadable(format!(
+                "it is larger than {MOST_BYTES} bytes"
+            )));
         }
         let parts = match media_type {
             "application/jose+json" => jws::read(bytes)?,
@@ -88,13 +90,13 @@ impl NotationEnvelope {
             other => {
                 let why =
                     format!("signature envelope format with media type {other:?} is not supported");
-                return Err(EnvelopeError::Unreadable(why));
+                return Err(NotationEnvelopeError::Unreadable(why));
             }
         };
-        Self::of(parts, media_type).map_err(EnvelopeError::Invalid)
+        Self::of(parts, media_type).map_err(NotationEnvelopeError::Invalid)
     }
 
-    fn of(parts: EnvelopeParts, media_type: &str) -> Result<Self, String> {
+    fn of(parts: UnverifiedNotationEnvelope, media_type: &str) -> Result<Self, String> {
         if parts.certificates.is_empty() {
             return Err("certificate chain is not present".to_owned());
         }
@@ -136,7 +138,7 @@ impl NotationEnvelope {
         if parts.expiry.is_some_and(|expiry| expiry <= signing_time) {
             return Err("expiry cannot be equal or before the signing time".to_owned());
         }
-        chain::check(&chain, signing_time)
+        certificate_chain::check(&chain, signing_time)
             .map_err(|why| format!("certificate-chain is invalid, {why}"))?;
         Ok(Self {
             payload: parts.payload,
@@ -172,7 +174,7 @@ impl NotationEnvelope {
     }
 }
 
-impl EnvelopeParts {
+impl UnverifiedNotationEnvelope {
     /// Gives a critical attribute that is not known.
     pub(super) fn check_critical(&self, scheme: SigningScheme) -> Result<Option<String>, String> {
         if self.critical.len() > MOST_HEADERS {

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::envelope::{
-    AUTHENTIC_TIME, EXPIRY, EnvelopeError, EnvelopeParts, SCHEME, TIME, TIMESTAMP,
+    AUTHENTIC_TIME, EXPIRY, NotationEnvelopeError, SCHEME, TIME, TIMESTAMP,
+    UnverifiedNotationEnvelope,
 };
 
 #[derive(Deserialize)]
@@ -22,13 +23,13 @@ struct RawJws {
 }
 
 /// Reads a signature.
-pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
+pub(super) fn read(bytes: &[u8]) -> Result<UnverifiedNotationEnvelope, NotationEnvelopeError> {
     let raw: RawJws = serde_json::from_slice(bytes)
-        .map_err(|error| EnvelopeError::Unreadable(error.to_string()))?;
-    parts(raw).map_err(EnvelopeError::Invalid)
+        .map_err(|error| NotationEnvelopeError::Unreadable(error.to_string()))?;
+    parts(raw).map_err(NotationEnvelopeError::Invalid)
 }
 
-fn parts(raw: RawJws) -> Result<EnvelopeParts, String> {
+fn parts(raw: RawJws) -> Result<UnverifiedNotationEnvelope, String> {
     let decoded = |what: &str, text: &str| {
         URL_SAFE_NO_PAD
             .decode(text)
@@ -55,7 +56,7 @@ fn parts(raw: RawJws) -> Result<EnvelopeParts, String> {
         }
     };
     let critical = protected.get("crit").and_then(Value::as_array).into_iter().flatten();
-    Ok(EnvelopeParts {
+    Ok(UnverifiedNotationEnvelope {
         signed: format!("{}.{}", raw.protected, raw.payload).into_bytes(),
         signature: decoded("value", &raw.signature)?,
         payload: decoded("payload", &raw.payload)?,

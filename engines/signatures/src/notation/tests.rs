@@ -60,7 +60,7 @@ fn deep_and_large_signatures_are_refused() {
         ("application/xml", Vec::new()),
     ] {
         let failed = NotationEnvelope::verified(kind, &bytes).err().unwrap();
-        assert!(matches!(failed, EnvelopeError::Unreadable(_)), "{failed:?}");
+        assert!(matches!(failed, NotationEnvelopeError::Unreadable(_)), "{failed:?}");
     }
 }
 
@@ -115,10 +115,10 @@ fn a_signature_with_too_many_headers_is_refused_before_they_are_compared() {
         let mut parts = cose::read(&signature)?;
         parts.critical = vec![envelope::SCHEME.to_owned(); critical];
         parts.protected = vec![envelope::SCHEME.to_owned()];
-        parts.check_critical(SigningScheme::X509).map_err(EnvelopeError::Invalid)
+        parts.check_critical(SigningScheme::X509).map_err(NotationEnvelopeError::Invalid)
     };
     assert_eq!(read(63, 64), Ok(None));
-    let invalid = |why: &str| Err(EnvelopeError::Invalid(why.to_owned()));
+    let invalid = |why: &str| Err(NotationEnvelopeError::Invalid(why.to_owned()));
     assert_eq!(read(64, 1), invalid("it has more than 64 headers"));
     assert_eq!(read(1, 65), invalid("it has more than 64 critical headers"));
 }

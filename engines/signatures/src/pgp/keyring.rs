@@ -10,8 +10,8 @@ use pgp::packet::{
 };
 use pgp::types::{Fingerprint, KeyDetails as _, KeyId, Tag};
 
-use super::key::{PgpVerifyingKey, is_usable};
-use super::policy::{self, BoundKey};
+use super::signature_validity::{self, KeyWithSelfSignature};
+use super::verifying_key::{PgpVerifyingKey, is_usable};
 
 /// The most signatures of key rings and messages that are verified.
 const MAX_VERIFIED: usize = 1_000;
@@ -23,18 +23,18 @@ const BAD_PACKET: &str = "openpgp: invalid data: a packet cannot be parsed";
 const MAX_HASHED_BYTES: usize = 1 << 30;
 
 /// Counts the work for verifications.
-pub(crate) struct VerificationEffort {
+pub(crate) struct PgpVerificationBudget {
     signatures: usize,
     bytes: usize,
 }
 
-impl Default for VerificationEffort {
+impl Default for PgpVerificationBudget {
     fn default() -> Self {
         Self { signatures: MAX_VERIFIED, bytes: MAX_HASHED_BYTES }
     }
 }
 
-impl VerificationEffort {
+impl PgpVerificationBudget {
     /// Whether another signature may be verified.
     pub(crate) fn take(&mut self) -> bool {
         let left = self.signatures.checked_sub(1);
@@ -52,19 +52,19 @@ impl VerificationEffort {
 
 /// The owner's self-signatures about one name.
 #[derive(Default)]
-struct UserIdentity {
+struct PgpUserIdSignatures {
     signature: Option<Signature>,
     revocations: Vec<Signature>,
 }
 
 /// A primary key with its identities and subkeys.
 pub(crate) struct PgpEntity {
-    pub(super) primary: BoundKey<PublicKey>,
+    pub(super) primary: KeyWithSelfSignature<PublicKey>,
     /// The names of the owner. Each name is signed.
     pub(crate) names: Vec<String>,
     /// The revocations of the primary identity.
     pub(super) identity_revocations: Vec<Signature>,
-    pub(super) subkeys: Vec<BoundKey<PublicSubkey>>,
+    pub(super) subkeys: Vec<KeyWithSelfSignature<PublicSubkey>>,
 }
 
 impl PgpEntity {
@@ -85,7 +85,7 @@ impl PgpEntity {
 /// No key can be used, or the ring ends in something that is not a key. The message is go-crypto's where go-crypto has one.
 pub(crate) fn read(
     content: &[u8],
-    effort: &mut VerificationEffort,
+    effort: &mut PgpVerificationBudget,
 ) -> Result<Vec<PgpEntity>, String> {
     // rPGP computes with the numbers of private keys while reading them, and panics if these are inconsistent.
     let reading = AssertUnwindSafe(|| read_entities(content, effort));
@@ -94,7 +94,7 @@ pub(crate) fn read(
 
 fn read_entities(
     content: &[u8],
-    effort: &mut VerificationEffort,
+    effort: &mut PgpVerificationBudget,
 ) -> Result<Vec<PgpEntity>, String> {
     let mut entities = Vec::new();
     let mut problem = None;
@@ -125,7 +125,7 @@ fn read_entities(
 fn entity(
     key: PublicKey,
     packets: &mut PgpPackets<'_>,
-    effort: &mut VerificationEffort,
+    effort: &mut PgpVerificationBudget,
 ) -> Result<PgpEntity, String> {
     if !is_usable(&key) {
         return Err("openpgp: invalid data: the key is too large".to_owned());
@@ -166,7 +166,7 @@ fn entity(
         }
     }
     Ok(PgpEntity {
-        primary: BoundKey { key, signature: primary.signature, revocations },
+        primary: KeyWithSelfSignature { key, signature: primary.signature, revocations },
         names,
         identity_revocations: primary.revocations,
         subkeys,
@@ -174,7 +174,7 @@ fn entity(
 }
 
 /// Whether `other` is preferred over `known` as the primary identity.
-fn is_preferred(known: &UserIdentity, other: &UserIdentity) -> bool {
+fn is_preferred(known: &PgpUserIdSignatures, other: &PgpUserIdSignatures) -> bool {
     let revoked = (known.revocations.len(), other.revocations.len());
     if revoked.0 != revoked.1 {
         return revoked.0 > revoked.1;
@@ -185,7 +185,7 @@ fn is_preferred(known: &UserIdentity, other: &UserIdentity) -> bool {
     match (known.is_primary(), other.is_primary()) {
         (true, false) => false,
         (false, true) => true,
-        _ => policy::created(other) > policy::created(known),
+        _ => signature_validity::created(other) > signature_validity::created(known),
     }
 }
 
@@ -195,9 +195,9 @@ fn identity(
     id: KeyId,
     name: &UserId,
     packets: &mut PgpPackets<'_>,
-    effort: &mut VerificationEffort,
-) -> Result<Option<UserIdentity>, String> {
-    let mut identity = None::<UserIdentity>;
+    effort: &mut PgpVerificationBudget,
+) -> Result<Option<PgpUserIdSignatures>, String> {
+    let mut identity = None::<PgpUserIdSignatures>;
     while let Some(signature) = packets.next_signature()? {
         let is_revocation = signature.typ() == Some(SignatureType::CertRevocation);
         if !is_revocation && !signature.is_certification() {
@@ -213,7 +213,9 @@ fn identity(
             return Err("openpgp: invalid data: user ID self-signature invalid".to_owned());
         }
         let identity = identity.get_or_insert_default();
-        let is_newer = |known: &Signature| policy::created(&signature) > policy::created(known);
+        let is_newer = |known: &Signature| {
+            signature_validity::created(&signature) > signature_validity::created(known)
+        };
         if is_revocation {
             identity.revocations.push(signature);
         } else if identity.signature.as_ref().is_none_or(is_newer) {
@@ -228,12 +230,12 @@ fn bound(
     key: &PublicKey,
     subkey: PublicSubkey,
     packets: &mut PgpPackets<'_>,
-    effort: &mut VerificationEffort,
-) -> Result<BoundKey<PublicSubkey>, String> {
+    effort: &mut PgpVerificationBudget,
+) -> Result<KeyWithSelfSignature<PublicSubkey>, String> {
     if !is_usable(&subkey) {
         return Err("openpgp: invalid data: the key is too large".to_owned());
     }
-    let mut found = BoundKey { key: subkey, signature: None, revocations: Vec::new() };
+    let mut found = KeyWithSelfSignature { key: subkey, signature: None, revocations: Vec::new() };
     while let Some(signature) = packets.next_signature()? {
         let is_binding = match signature.typ() {
             Some(SignatureType::SubkeyBinding) => true,
@@ -245,7 +247,7 @@ fn bound(
         {
             return Err("openpgp: invalid data: subkey signature invalid".to_owned());
         }
-        if is_binding && policy::may_sign(&signature) {
+        if is_binding && signature_validity::may_sign(&signature) {
             let cross = signature.embedded_signature();
             let is_crossed = cross.is_some_and(|cross| {
                 effort.take()
@@ -257,7 +259,9 @@ fn bound(
                 );
             }
         }
-        let is_newer = |known: &Signature| policy::created(&signature) > policy::created(known);
+        let is_newer = |known: &Signature| {
+            signature_validity::created(&signature) > signature_validity::created(known)
+        };
         if !is_binding {
             found.revocations.push(signature);
         } else if found.signature.as_ref().is_none_or(is_newer) {
@@ -304,7 +308,7 @@ impl Iterator for ReadablePackets<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.is_over {
             match self.parser.next()? {
-                Ok(Packet::Signature(it)) if policy::is_unsupported(&it) => {}
+                Ok(Packet::Signature(it)) if signature_validity::is_unsupported(&it) => {}
                 Ok(Packet::Signature(it)) if it.created().is_none() => {
                     self.is_over = true;
                     let why = "openpgp: invalid data: no creation time in signature";

@@ -13,7 +13,7 @@ use pgp::ser::Serialize as _;
 use pgp::types::{KeyDetails as _, KeyVersion, Password, SecretParams, SigningKey, Timestamp};
 
 use super::secret_key_bounds::{SecretKeyProtection, check_size, contained, protection};
-use super::{PgpEntity, VerificationEffort, armor, armored_ring, check, policy};
+use super::{PgpEntity, PgpVerificationBudget, armor, armored_ring, check, signature_validity};
 use crate::commit_signing::SigningError;
 
 /// The most subkeys that are unlocked, with the newest first. Deriving a key from its passphrase takes up to half a second for
@@ -55,7 +55,7 @@ impl OpenPgpSigningKey {
                 "the signing key is larger than 256 KiB: export it without photos",
             ));
         }
-        let mut entities = armored_ring(armored, &mut VerificationEffort::default())
+        let mut entities = armored_ring(armored, &mut PgpVerificationBudget::default())
             .map_err(SigningError::Refused)?;
         let entity = match entities.pop() {
             Some(entity) if entities.is_empty() => entity,
@@ -93,7 +93,7 @@ impl OpenPgpSigningKey {
             let print = subkey.key.fingerprint();
             let known = self.entity.subkeys.iter().find(|it| it.key.fingerprint() == print);
             let binding = known.and_then(|it| it.signature.as_ref());
-            binding.is_some_and(policy::may_sign)
+            binding.is_some_and(signature_validity::may_sign)
         };
         let mut subkeys: Vec<_> = self.secret.secret_subkeys.iter().filter(may_sign).collect();
         subkeys.sort_by_key(|subkey| std::cmp::Reverse(subkey.key.created_at()));
@@ -104,7 +104,7 @@ impl OpenPgpSigningKey {
             }
         }
         let primary = &self.secret.primary_key;
-        if self.entity.primary.signature.as_ref().is_some_and(policy::may_sign) {
+        if self.entity.primary.signature.as_ref().is_some_and(signature_validity::may_sign) {
             match self.sign_with(primary, primary.secret_params(), payload, now) {
                 Ok(signature) => return Ok(signature),
                 Err(why) => drop(problem.get_or_insert(why)),
@@ -150,7 +150,7 @@ impl OpenPgpSigningKey {
         };
         let packet = made.to_bytes().map_err(unwritable)?;
         let known = std::slice::from_ref(&self.entity);
-        check(&packet, payload, known, now, &mut VerificationEffort::default())
+        check(&packet, payload, known, now, &mut PgpVerificationBudget::default())
             .map_err(SigningError::Refused)?;
         made.to_armored_string(ArmorOptions::default()).map_err(unwritable)
     }

@@ -42,7 +42,7 @@ fn a_signature_counts_only_if_it_is_over_the_whole_payload() {
     let length = u8::try_from(body.len()).unwrap();
     let owned = [&[0x99, 0, length][..], &body, &[0xb4, 0, 0, 0, 1, b'x']].concat();
     let certified = signature(&key, id.as_ref(), 0x13, &owned);
-    let mut effort = VerificationEffort::default();
+    let mut effort = PgpVerificationBudget::default();
     let ring = [packet(6, &body), packet(13, b"x"), certified].concat();
     let ring = read_ring(&ring, &mut effort).unwrap();
 

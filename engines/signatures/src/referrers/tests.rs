@@ -4,18 +4,18 @@ use super::*;
 
 const SUBJECT: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-fn answer(body: &str) -> Option<RegistryBlob> {
-    Some(RegistryBlob { media_type: String::new(), body: body.as_bytes().to_vec() })
+fn answer(body: &str) -> Option<ImageRegistryResponse> {
+    Some(ImageRegistryResponse { media_type: String::new(), body: body.as_bytes().to_vec() })
 }
 
-fn tag(suffix: &str) -> ImageRequest {
-    ImageRequest::Manifest(format!("{}{suffix}", SUBJECT.replace(':', "-")))
+fn tag(suffix: &str) -> ImageRegistryRequest {
+    ImageRegistryRequest::Manifest(format!("{}{suffix}", SUBJECT.replace(':', "-")))
 }
 
 #[test]
 fn a_registry_without_referrers_is_asked_for_the_fallback_tag() {
     let mut search = SignatureSearch::for_cosign(SUBJECT);
-    let api = ImageRequest::Referrers(SUBJECT.to_owned());
+    let api = ImageRegistryRequest::Referrers(SUBJECT.to_owned());
     assert_eq!(search.open(), [tag(".sig"), api.clone()]);
     search.answer(tag(".sig"), None).unwrap();
     search.answer(api, None).unwrap();
@@ -36,11 +36,11 @@ fn a_referrer_is_asked_for_and_then_its_layer() {
         format!(r#"{{"manifests":[{{"digest":"{digest}","size":1}},{{"digest":"../x"}}]}}"#);
     let mut search = SignatureSearch::for_cosign(SUBJECT);
     search.answer(tag(".sig"), None).unwrap();
-    search.answer(ImageRequest::Referrers(SUBJECT.to_owned()), answer(&index)).unwrap();
-    let request = ImageRequest::Manifest(digest);
+    search.answer(ImageRegistryRequest::Referrers(SUBJECT.to_owned()), answer(&index)).unwrap();
+    let request = ImageRegistryRequest::Manifest(digest);
     assert_eq!(search.open(), std::slice::from_ref(&request));
     search.answer(request, answer(&manifest)).unwrap();
-    let request = ImageRequest::Blob { digest: digest_of(blob.as_bytes()), size: 2 };
+    let request = ImageRegistryRequest::Blob { digest: digest_of(blob.as_bytes()), size: 2 };
     assert_eq!(search.open(), std::slice::from_ref(&request));
     let wrong = search.answer(request.clone(), answer("{} "));
     assert!(matches!(wrong, Err(DigestMismatchError(_))));
@@ -54,7 +54,7 @@ fn what_is_too_large_is_not_asked_for() {
     let layers = format!(r#"{{"layers":[{{"digest":"{SUBJECT}","size":{}}}]}}"#, MOST_BLOB + 1);
     let mut search = SignatureSearch::for_cosign(SUBJECT);
     search.answer(tag(".sig"), answer(&layers)).unwrap();
-    search.answer(ImageRequest::Referrers(SUBJECT.to_owned()), answer("{}")).unwrap();
+    search.answer(ImageRegistryRequest::Referrers(SUBJECT.to_owned()), answer("{}")).unwrap();
     assert_eq!(search.open(), []);
 }
 
@@ -76,17 +76,17 @@ fn too_many_bytes_hide_no_smaller_signature_and_nothing_under_the_tag() {
     let mut had = vec![
         (tag(".sig"), format!(r#"{{"layers":[{{{old_layer}}}]}}"#)),
         (
-            ImageRequest::Referrers(SUBJECT.to_owned()),
+            ImageRegistryRequest::Referrers(SUBJECT.to_owned()),
             format!(r#"{{"manifests":[{}]}}"#, index.join(",")),
         ),
     ];
     for text in &manifests {
-        had.push((ImageRequest::Manifest(digest_of(text.as_bytes())), text.clone()));
+        had.push((ImageRegistryRequest::Manifest(digest_of(text.as_bytes())), text.clone()));
     }
     for text in bodies.iter().chain([&old.to_owned()]) {
         let digest = digest_of(text.as_bytes());
         let size = text.len() as u64;
-        had.push((ImageRequest::Blob { digest, size }, text.clone()));
+        had.push((ImageRegistryRequest::Blob { digest, size }, text.clone()));
     }
     let mut search = SignatureSearch::for_cosign(SUBJECT);
     for _ in 0..3 {
@@ -111,6 +111,6 @@ fn more_referrers_than_the_limit_cost_no_more_requests() {
     let mut search = SignatureSearch::for_cosign(SUBJECT);
     search.answer(tag(".sig"), None).unwrap();
     let index = format!(r#"{{"manifests":[{}]}}"#, all.join(","));
-    search.answer(ImageRequest::Referrers(SUBJECT.to_owned()), answer(&index)).unwrap();
+    search.answer(ImageRegistryRequest::Referrers(SUBJECT.to_owned()), answer(&index)).unwrap();
     assert_eq!(search.open().len(), MOST_REFERRERS);
 }

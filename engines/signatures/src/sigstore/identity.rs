@@ -14,7 +14,7 @@ const USER_NAME: &str = "1.3.6.1.4.1.57264.1.7";
 
 /// An accepted identity, as regular expressions. They may match any part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertificateIdentity {
+pub struct CertificateIdentityMatcher {
     /// The identity provider.
     pub issuer: String,
     /// The user or workflow.
@@ -84,7 +84,7 @@ fn issuer(certificate: &ParsedCertificate) -> String {
 /// Identities that count, with their expressions compiled once for all signatures.
 pub(crate) struct AcceptedIdentities {
     /// The single identity that is accepted for bundles.
-    of_bundles: Result<IdentityPolicy, String>,
+    of_bundles: Result<BundleIdentityPattern, String>,
     any: Vec<CompiledIdentity>,
 }
 
@@ -96,14 +96,14 @@ struct CompiledIdentity {
     is_any: bool,
 }
 
-struct IdentityPolicy {
+struct BundleIdentityPattern {
     issuer: (String, GoRegexp),
     subject: (String, GoRegexp),
 }
 
 impl AcceptedIdentities {
     /// Compiles the identities. An invalid expression is an error only when it is used.
-    pub(crate) fn new(identities: &[CertificateIdentity]) -> Self {
+    pub(crate) fn new(identities: &[CertificateIdentityMatcher]) -> Self {
         let compiled = |what: &str, pattern: &str| {
             GoRegexp::new(pattern)
                 .map_err(|error| format!("malformed {what} in identity: {pattern} : {error}"))
@@ -113,7 +113,7 @@ impl AcceptedIdentities {
             subject: compiled("subject", &identity.subject),
             is_any: identity.subject.is_empty(),
         });
-        Self { of_bundles: IdentityPolicy::of(identities), any: any.collect() }
+        Self { of_bundles: BundleIdentityPattern::of(identities), any: any.collect() }
     }
 
     /// Checks that there is an identity policy for bundles.
@@ -153,9 +153,9 @@ impl AcceptedIdentities {
     }
 }
 
-impl IdentityPolicy {
+impl BundleIdentityPattern {
     /// Parity(flux): exactly one, with an issuer and a subject.
-    fn of(identities: &[CertificateIdentity]) -> Result<Self, String> {
+    fn of(identities: &[CertificateIdentityMatcher]) -> Result<Self, String> {
         let identity = match identities {
             [identity] => identity,
             [] => {

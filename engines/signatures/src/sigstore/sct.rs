@@ -1,6 +1,6 @@
 //! Certificate transparency: verifies that a log contains the certificate (RFC 6962, 3.2 and 3.3).
 
-use super::sigstore_trusted_root::TrustedRoot;
+use super::sigstore_trusted_root::SigstoreTrustedRoot;
 use crate::der;
 use crate::public_key::SignatureHash;
 use crate::sha256;
@@ -22,7 +22,7 @@ pub(super) fn has_timestamps(certificate: &ParsedCertificate) -> bool {
 pub(super) fn verify(
     certificate: &ParsedCertificate,
     issuers: &[&ParsedCertificate],
-    root: &TrustedRoot,
+    root: &SigstoreTrustedRoot,
 ) -> Result<(), String> {
     let timestamps = certificate.extension(LIST).and_then(read).unwrap_or_default();
     let tbs = without_list(certificate.tbs());

@@ -16,7 +16,7 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The trusted authorities and logs of a Sigstore.
 #[derive(Debug, Clone)]
-pub struct TrustedRoot {
+pub struct SigstoreTrustedRoot {
     pub(super) authorities: Vec<SigstoreAuthority>,
     pub(super) rekor: Vec<TransparencyLog>,
     pub(super) transparency: Vec<TransparencyLog>,
@@ -132,7 +132,7 @@ struct RawCertificate {
     raw_bytes: ProtoBytes,
 }
 
-impl TrustedRoot {
+impl SigstoreTrustedRoot {
     /// The root of the public Sigstore. It is compiled in, from the time of the release of the crate that contains it.
     ///
     /// Differs(flux): it fetches the newest one. Keys that were added since are not trusted, and keys that were withdrawn since
@@ -188,7 +188,7 @@ impl TrustedRoot {
 }
 
 #[cfg(test)]
-impl TrustedRoot {
+impl SigstoreTrustedRoot {
     /// A certificate of an authority, together with its issuer's certificate.
     pub(crate) fn issued(&self) -> Option<(&ParsedCertificate, &ParsedCertificate)> {
         self.authorities.iter().find_map(|it| it.between.first().zip(it.trusted.first()))
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_root_of_the_public_sigstore_can_be_used() {
-        let root = TrustedRoot::public().unwrap();
+        let root = SigstoreTrustedRoot::public().unwrap();
         assert!(
             root.authorities.len() >= 2 && root.rekor.len() >= 2 && root.transparency.len() >= 2
         );
@@ -253,7 +253,7 @@ mod tests {
                 logs => format!("\"{logs}\":[{certificates}]"),
             };
             let text = format!("{{\"mediaType\":\"{MEDIA_TYPE}\",{text}}}");
-            TrustedRoot::parse(text.as_bytes()).unwrap_err()
+            SigstoreTrustedRoot::parse(text.as_bytes()).unwrap_err()
         };
         for what in ["certificates", "tlogs", "ctlogs"] {
             assert!(error_of(what, 65).contains("more than 64 certificates or logs"), "{what}");

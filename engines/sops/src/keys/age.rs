@@ -44,9 +44,9 @@ impl AgeIdentities {
             }
             let identity: Result<Box<dyn age::Identity + Send + Sync>, _> =
                 if line.starts_with(hybrid_identity::PREFIX) {
-                    hybrid_identity::HybridIdentity::parse(line).map(|it| Box::new(it) as _)
+                    hybrid_identity::AgeHybridIdentity::parse(line).map(|it| Box::new(it) as _)
                 } else if line.starts_with(x25519::PREFIX) {
-                    x25519::X25519Identity::parse(line).map(|it| Box::new(it) as _)
+                    x25519::AgeX25519Identity::parse(line).map(|it| Box::new(it) as _)
                 } else {
                     Err("unknown identity type")
                 };
@@ -76,12 +76,12 @@ impl AgeIdentities {
             Decryptor::new_buffered(ArmoredReader::new(trimmed.trim_start().as_bytes()));
         let decryptor = decryptor.map_err(|error| format!("{FAILED}: {}", error_text(&error)))?;
         let left = Cell::new(MAX_ATTEMPTS);
-        let bounded = self.0.iter().map(|identity| BoundedIdentity {
+        let bounded = self.0.iter().map(|identity| BoundedAgeIdentity {
             identity: &**identity,
             left: &left,
             until,
         });
-        let bounded: Vec<BoundedIdentity<'_>> = bounded.collect();
+        let bounded: Vec<BoundedAgeIdentity<'_>> = bounded.collect();
         let identities = bounded.iter().map(|identity| identity as &dyn age::Identity);
         let reader = decryptor.decrypt(identities);
         if reader.is_err() && left.get() == 0 {
@@ -101,13 +101,13 @@ impl AgeIdentities {
 }
 
 /// An identity with a limit on compared recipients. After the deadline it compares none.
-struct BoundedIdentity<'k> {
+struct BoundedAgeIdentity<'k> {
     identity: &'k (dyn age::Identity + Send + Sync),
     left: &'k Cell<usize>,
     until: DecryptionDeadline<'k>,
 }
 
-impl age::Identity for BoundedIdentity<'_> {
+impl age::Identity for BoundedAgeIdentity<'_> {
     fn unwrap_stanza(&self, stanza: &Stanza) -> Option<Result<FileKey, DecryptError>> {
         if self.until.is_over() {
             return None;

@@ -17,7 +17,7 @@ use gotemplate::{FunctionCallContext, TemplateFunctionError};
 use super::encoding::decode64;
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, any, int, text, walked};
 use crate::function_table::{SprigFunctionEntry, bounded, random};
-use crate::template_environment::RandomDraws;
+use crate::template_environment::RandomBytesEnvironment;
 use certificate::{CertificateAndKey, CertificateAuthority, CertificateFields};
 use key::PrivateKey;
 
@@ -62,7 +62,7 @@ const CERTIFICATE_BYTES: usize = 8 << 10;
 
 /// Generates a private key in PEM: `rsa` (4096 bits, also for an empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
 fn gen_private_key(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -85,7 +85,7 @@ fn gen_private_key(
 
 /// Generates a self-signed certificate authority, from a common name and the number of days that it is valid.
 fn gen_ca(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -95,7 +95,7 @@ fn gen_ca(
 
 /// [`gen_ca`] with a private key in PEM.
 fn gen_ca_with_key(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -104,7 +104,7 @@ fn gen_ca_with_key(
 }
 
 fn ca(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
     key: &PrivateKey,
@@ -120,7 +120,7 @@ fn ca(
 
 /// Generates a self-signed certificate, from a common name, IP addresses, host names, and the number of days that it is valid.
 fn gen_self_signed_cert(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -132,7 +132,7 @@ fn gen_self_signed_cert(
 
 /// [`gen_self_signed_cert`] with a private key in PEM.
 fn gen_self_signed_cert_with_key(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -143,7 +143,7 @@ fn gen_self_signed_cert_with_key(
 
 /// Generates a certificate that an authority signs. The arguments are those of [`gen_self_signed_cert`], then the authority.
 fn gen_signed_cert(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -156,7 +156,7 @@ fn gen_signed_cert(
 
 /// [`gen_signed_cert`] with a private key in PEM.
 fn gen_signed_cert_with_key(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {

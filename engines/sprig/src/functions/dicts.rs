@@ -182,15 +182,15 @@ fn values(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigR
 }
 
 /// A container that is being copied.
-enum OpenCopyContainer {
+enum DeepCopyCollection {
     List { list: GoSlice, next: usize, copies: Vec<GoRuntimeValue> },
     Map { copy: GoMap, key: GoString, rest: std::vec::IntoIter<(GoString, GoRuntimeValue)> },
 }
 
 /// The first step of copying a value.
-enum CopyStep {
+enum DeepCopyStep {
     /// A container whose values must be copied one after the other.
-    Container(OpenCopyContainer),
+    Container(DeepCopyCollection),
     /// The copy itself.
     Value(GoRuntimeValue),
 }
@@ -201,20 +201,20 @@ fn deep_copy(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Spr
     if matches!(next, GoRuntimeValue::Nil) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
-    let mut open: Vec<OpenCopyContainer> = Vec::new();
+    let mut open: Vec<DeepCopyCollection> = Vec::new();
     loop {
         let mut done = match begun(call, next)? {
-            CopyStep::Container(container) => {
+            DeepCopyStep::Container(container) => {
                 open.push(container);
                 None
             }
-            CopyStep::Value(copy) => Some(copy),
+            DeepCopyStep::Value(copy) => Some(copy),
         };
         next = loop {
             let Some(innermost) = open.last_mut() else { return Ok(done.unwrap_or_default()) };
             match innermost.next(done.take()) {
                 Some(value) => break value,
-                None => done = open.pop().map(OpenCopyContainer::close),
+                None => done = open.pop().map(DeepCopyCollection::close),
             }
         };
     }
@@ -224,27 +224,31 @@ fn deep_copy(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Spr
 fn begun(
     call: &mut FunctionCallContext<'_>,
     value: GoRuntimeValue,
-) -> Result<CopyStep, TemplateFunctionError> {
+) -> Result<DeepCopyStep, TemplateFunctionError> {
     call.work(1)?;
     Ok(match value {
         GoRuntimeValue::List(list) if !list.is_nil() => {
             copied(call, list.len())?;
-            CopyStep::Container(OpenCopyContainer::List { list, next: 0, copies: Vec::new() })
+            DeepCopyStep::Container(DeepCopyCollection::List { list, next: 0, copies: Vec::new() })
         }
         GoRuntimeValue::Map(map) if !map.is_nil() => {
             mapped(call, map.len())?;
             let entries = map.entries();
             let copy = GoMap::new(map.item_type().clone(), []);
             let rest = entries.into_iter();
-            CopyStep::Container(OpenCopyContainer::Map { copy, key: GoString::default(), rest })
+            DeepCopyStep::Container(DeepCopyCollection::Map {
+                copy,
+                key: GoString::default(),
+                rest,
+            })
         }
         GoRuntimeValue::Object(object) => match object.underlying() {
             Some(underlying @ (GoRuntimeValue::List(_) | GoRuntimeValue::Map(_))) => {
                 return begun(call, underlying);
             }
-            _ => CopyStep::Value(copied_object(object)),
+            _ => DeepCopyStep::Value(copied_object(object)),
         },
-        other => CopyStep::Value(other),
+        other => DeepCopyStep::Value(other),
     })
 }
 
@@ -259,7 +263,7 @@ fn copied_object(object: Arc<dyn GoObject>) -> GoRuntimeValue {
     GoRuntimeValue::Object(object)
 }
 
-impl OpenCopyContainer {
+impl DeepCopyCollection {
     /// Adds the copy of the last value to the container's copy. Returns the next value to copy.
     fn next(&mut self, done: Option<GoRuntimeValue>) -> Option<GoRuntimeValue> {
         match self {

@@ -164,13 +164,13 @@ pub(super) fn mismatch(value: &GoRuntimeValue, wanted: &str) -> String {
 }
 
 /// The text that a value is written as.
-pub(super) enum EncodedText {
+pub(super) enum JsonEncodingResult {
     Text(String),
     /// Why the value cannot be written.
     Failure(String),
 }
 
-impl EncodedText {
+impl JsonEncodingResult {
     /// The text; empty if the value has no JSON form.
     pub(super) fn or_empty(self) -> String {
         match self {
@@ -199,16 +199,16 @@ pub(super) fn encode(
     call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
     form: JsonLayout,
-) -> Result<EncodedText, TemplateFunctionError> {
+) -> Result<JsonEncodingResult, TemplateFunctionError> {
     match json::encode(value, form, call.room()) {
         Ok(text) => {
             call.work(text.len() / 8)?;
             call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
-            Ok(EncodedText::Text(text))
+            Ok(JsonEncodingResult::Text(text))
         }
         Err(JsonEncodeError::TooLong(most)) => Err(golang::fmt::Error::TooLong(most).into()),
         Err(error @ JsonEncodeError::TooDeep) => Err(error.to_string().into()),
-        Err(error) => Ok(EncodedText::Failure(error.to_string())),
+        Err(error) => Ok(JsonEncodingResult::Failure(error.to_string())),
     }
 }
 

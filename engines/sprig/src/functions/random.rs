@@ -10,7 +10,7 @@ use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
 use crate::function_table::{SprigFunctionEntry, random};
-use crate::template_environment::RandomDraws;
+use crate::template_environment::RandomBytesEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("randAlpha", "func(int) string", rand_alpha),
@@ -28,7 +28,7 @@ const DRAW_COST: usize = 200;
 
 /// Random letters. As with the related functions, the text is empty if the number is negative.
 fn rand_alpha(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -37,7 +37,7 @@ fn rand_alpha(
 
 /// Random letters and digits.
 fn rand_alpha_num(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -46,7 +46,7 @@ fn rand_alpha_num(
 
 /// Random printable ASCII characters, including the space.
 fn rand_ascii(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -55,7 +55,7 @@ fn rand_ascii(
 
 /// Random digits.
 fn rand_numeric(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -64,7 +64,7 @@ fn rand_numeric(
 
 /// Random bytes in base64.
 fn rand_bytes(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -79,7 +79,7 @@ fn rand_bytes(
 
 /// An integer from the first up to, but not, the second.
 fn rand_int(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -96,7 +96,7 @@ fn rand_int(
 
 /// The characters of a text in another order.
 fn shuffle(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -114,7 +114,7 @@ fn shuffle(
 
 /// A UUID of version 4.
 fn uuidv4(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     _: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -134,7 +134,7 @@ fn uuidv4(
 
 /// Random ASCII characters that `wanted` accepts, all with the same probability.
 fn characters(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     count: i64,
     is_wanted: fn(&u8) -> bool,
@@ -155,7 +155,7 @@ fn characters(
 }
 
 /// A number below another, each as likely as the others.
-fn below(template_environment: RandomDraws<'_>, end: u64) -> u64 {
+fn below(template_environment: RandomBytesEnvironment<'_>, end: u64) -> u64 {
     // Above the last whole multiple the small remainders would be more likely.
     let multiple = u64::MAX - u64::MAX % end;
     loop {

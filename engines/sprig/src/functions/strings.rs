@@ -1,7 +1,7 @@
 //! The template functions for strings: searching, trimming and replacing.
 //!
 //! Elsewhere: words and upper or lower case (`word_case.rs`), lines and lengths (`text_layout.rs`), splitting
-//! (`string_parts.rs`), converting values to strings (`conversion.rs`).
+//! (`string_parts.rs`), converting values to strings (`value_to_string.rs`).
 
 use golang::GoRuntimeValue;
 use golang::unicode::{decode, runes, to_lower, to_upper};

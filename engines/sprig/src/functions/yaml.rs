@@ -1,8 +1,8 @@
 //! The template functions for YAML, like those of Helm 4.2: `sigs.k8s.io/yaml`, and go-yaml v3 for `toYamlPretty`.
 //!
-//! Here: the functions. Below: adapting Go's values for the writers (`yaml/view.rs`).
+//! Here: the functions. Below: adapting Go's values for the writers (`yaml/emittable_value.rs`).
 
-mod view;
+mod emittable_value;
 
 use golang::GoRuntimeValue;
 use golang::json::{DecodedJson, JsonLayout};
@@ -10,11 +10,11 @@ use golang::value::{GoMap, ReflectKind};
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
 use goyaml::v3::{self, YamlLayout};
 
-use super::json::{self, EncodedText};
+use super::json::{self, JsonEncodingResult};
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, TEXT_OVERHEAD_BYTES, any, text, walked};
 use crate::function_table::{SprigFunctionEntry, bounded};
 use crate::memory_size::weight;
-use view::{DirectYamlView, JsonRoundTripView};
+use emittable_value::{DirectYamlView, JsonRoundTripView};
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toYaml", "func(interface {}) string", to_yaml),
@@ -134,13 +134,13 @@ fn read(
 fn emit(
     call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
-) -> Result<EncodedText, TemplateFunctionError> {
+) -> Result<JsonEncodingResult, TemplateFunctionError> {
     let limit = call.room();
     match goyaml::emit_value(&JsonRoundTripView(value.clone()), limit) {
         Ok(text) => {
             call.work(text.len() / 8)?;
             call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
-            Ok(EncodedText::Text(without_newline(text)))
+            Ok(JsonEncodingResult::Text(without_newline(text)))
         }
         // Go converts the value to JSON first, so an error of that step takes precedence.
         Err(error) => {
@@ -148,9 +148,9 @@ fn emit(
             if error.is_limit() {
                 return Err(golang::fmt::Error::TooLong(limit).into());
             }
-            Ok(EncodedText::Failure(match json {
-                EncodedText::Failure(why) => why,
-                EncodedText::Text(_) => error.to_string(),
+            Ok(JsonEncodingResult::Failure(match json {
+                JsonEncodingResult::Failure(why) => why,
+                JsonEncodingResult::Text(_) => error.to_string(),
             }))
         }
     }

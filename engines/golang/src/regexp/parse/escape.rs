@@ -1,7 +1,7 @@
 //! Reads escapes that begin with `\`, and classes between `[` and `]`.
 
-use super::super::class::{self, CharacterClass, NOTHING, folded};
-use super::super::{Error, RegexpError};
+use super::super::character_class::{self, CharacterClass, NOTHING, folded};
+use super::super::{Error, RegexpErrorReason};
 use super::{RegexpParser, first, until};
 
 impl<'p> RegexpParser<'p> {
@@ -13,7 +13,7 @@ impl<'p> RegexpParser<'p> {
             Some(b'z') => self.atom(r"\z"),
             Some(b'b') => self.atom(r"(?-u:\b)"),
             Some(b'B') => self.atom(r"(?-u:\B)"),
-            Some(b'C') => return Err(Error::pattern(RegexpError::Escape, until(at, rest))),
+            Some(b'C') => return Err(Error::pattern(RegexpErrorReason::Escape, until(at, rest))),
             Some(b'Q') => {
                 let (quoted, rest) = rest.split_once(r"\E").unwrap_or((rest, ""));
                 for character in quoted.chars() {
@@ -66,7 +66,7 @@ impl<'p> RegexpParser<'p> {
             {
                 (high, end) = class_character(after, at)?;
                 if high < low {
-                    return Err(Error::pattern(RegexpError::ClassRange, until(rest, end)));
+                    return Err(Error::pattern(RegexpErrorReason::ClassRange, until(rest, end)));
                 }
             }
             class.range(low, high);
@@ -79,7 +79,7 @@ impl<'p> RegexpParser<'p> {
 
 fn class_character<'p>(at: &'p str, whole: &str) -> Result<(u32, &'p str), Error> {
     if at.is_empty() {
-        return Err(Error::pattern(RegexpError::MissingBracket, whole));
+        return Err(Error::pattern(RegexpErrorReason::MissingBracket, whole));
     }
     if at.starts_with('\\') {
         return escape(at);
@@ -93,16 +93,16 @@ fn named_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     let Some((name, rest)) = at.strip_prefix("[:").and_then(|inner| inner.split_once(":]")) else {
         return Ok(None);
     };
-    match class::posix(name) {
+    match character_class::posix(name) {
         Some(class) => Ok(Some((class, rest))),
-        None => Err(Error::pattern(RegexpError::ClassRange, until(at, rest))),
+        None => Err(Error::pattern(RegexpErrorReason::ClassRange, until(at, rest))),
     }
 }
 
 /// Reads a class such as `\d`.
 fn perl_class(at: &str) -> Option<(String, &str)> {
     let letter = at.strip_prefix('\\')?.bytes().next()?;
-    Some((class::perl(letter)?.to_owned(), &at[2..]))
+    Some((character_class::perl(letter)?.to_owned(), &at[2..]))
 }
 
 /// Reads `\pL`, `\p{Greek}` or `\P{^Greek}`.
@@ -115,7 +115,7 @@ fn unicode_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     let (name, rest) = match inner.strip_prefix('{') {
         Some(inner) => match inner.split_once('}') {
             Some(split) => split,
-            None => return Err(Error::pattern(RegexpError::ClassRange, at)),
+            None => return Err(Error::pattern(RegexpErrorReason::ClassRange, at)),
         },
         None => {
             let (_, rest) = first(inner);
@@ -124,9 +124,9 @@ fn unicode_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     };
     let (is_negated, plain) =
         name.strip_prefix('^').map_or((is_negated, name), |name| (!is_negated, name));
-    match class::unicode(plain, is_negated) {
+    match character_class::unicode(plain, is_negated) {
         Some(class) => Ok(Some((class, rest))),
-        None => Err(Error::pattern(RegexpError::ClassRange, until(at, rest))),
+        None => Err(Error::pattern(RegexpErrorReason::ClassRange, until(at, rest))),
     }
 }
 
@@ -134,10 +134,10 @@ fn unicode_class(at: &str) -> Result<Option<(String, &str)>, Error> {
 fn escape(at: &str) -> Result<(u32, &str), Error> {
     let inner = &at[1..];
     if inner.is_empty() {
-        return Err(Error::pattern(RegexpError::TrailingBackslash, ""));
+        return Err(Error::pattern(RegexpErrorReason::TrailingBackslash, ""));
     }
     let (character, rest) = first(inner);
-    let invalid = |rest: &str| Err(Error::pattern(RegexpError::Escape, until(at, rest)));
+    let invalid = |rest: &str| Err(Error::pattern(RegexpErrorReason::Escape, until(at, rest)));
     let code = match character {
         // A single digit would be a reference to a group, which Go does not support.
         '1'..='7' if !rest.starts_with(|next: char| next.is_digit(8)) => return invalid(rest),

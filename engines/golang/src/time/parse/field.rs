@@ -11,7 +11,7 @@ pub(super) enum TimeFieldError {
     OutOfRange(&'static str),
 }
 
-type FieldReadResult<'t, T> = Result<(T, &'t [u8]), TimeFieldError>;
+type TimeFieldReadResult<'t, T> = Result<(T, &'t [u8]), TimeFieldError>;
 
 impl TimeParts {
     /// Reads a part, and returns the rest of the text. `layout` is the rest of the layout.
@@ -203,7 +203,7 @@ fn without_spaces(text: &[u8], most: u32) -> &[u8] {
 }
 
 /// Reads one or two digits. With `is_fixed`, there must be two.
-fn number(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
+fn number(text: &[u8], is_fixed: bool) -> TimeFieldReadResult<'_, u32> {
     let digit = |at: usize| {
         text.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0'))
     };
@@ -215,7 +215,7 @@ fn number(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
 }
 
 /// Reads up to three digits. With `is_fixed`, there must be three.
-fn year_day(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
+fn year_day(text: &[u8], is_fixed: bool) -> TimeFieldReadResult<'_, u32> {
     let length = text.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
     if length == 0 || is_fixed && length != 3 {
         return Err(TimeFieldError::Mismatch);
@@ -239,7 +239,7 @@ fn signed(text: &[u8]) -> Result<i64, TimeFieldError> {
 }
 
 /// The index of a name in a list, in upper or lower case. Short names are the first three letters.
-fn name<'t>(names: &[&str], is_long: bool, text: &'t [u8]) -> FieldReadResult<'t, u32> {
+fn name<'t>(names: &[&str], is_long: bool, text: &'t [u8]) -> TimeFieldReadResult<'t, u32> {
     for (index, name) in (0..).zip(names) {
         let name = if is_long { name } else { &name[..3] };
         if let Some((head, rest)) = text.split_at_checked(name.len())

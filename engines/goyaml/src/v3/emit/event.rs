@@ -1,6 +1,6 @@
-//! The steps of a walk over a tree, and their tags. The emitter writes their output (`state.rs`).
+//! The steps of a walk over a tree, and their tags. The emitter writes their output (`node_emitter.rs`).
 
-use super::scalar::ScalarStyle;
+use super::scalar_style::ScalarStyle;
 use crate::scalar_resolve::tag;
 
 /// A tag as it is written: a handle and a suffix. Without a handle, it is `!<…>`.

@@ -5,7 +5,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::emit::scalar::{is_break, is_printable};
+use crate::emit::scalar_style::{is_break, is_printable};
 use crate::emit::writer::escape;
 
 /// The characters that are not escaped in a tag, in addition to letters and digits.

@@ -7,7 +7,7 @@ use golang::GoRuntimeValue;
 use golang::json::{self, JsonLayout};
 use golang::value::{IntegerKind, SizedInteger};
 use goyaml::YamlLimits;
-use goyaml::v3::{self, NodeDocuments, NodeEmitError, YamlLayout, YamlNode, YamlNodeKind};
+use goyaml::v3::{self, NodeEmitError, YamlLayout, YamlNode, YamlNodeDocumentReader, YamlNodeKind};
 use serde_json::Value as Json;
 
 use super::annotation::{self, LAYOUT, NotAMapError};
@@ -67,7 +67,8 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<YamlNode>, ManifestStreamError> {
     let is_alone = parts.len() == 1;
     let mut nodes = Vec::new();
     for part in parts {
-        let Some(document) = NodeDocuments::new(part, &YamlLimits::default())?.next() else {
+        let Some(document) = YamlNodeDocumentReader::new(part, &YamlLimits::default())?.next()
+        else {
             continue;
         };
         let mut document = document?;

@@ -216,7 +216,7 @@ fn groups(pattern: &GoRegexp, found: &[Option<&str>]) -> Value {
             // The first name belongs to the whole match.
             let skipped = names.len().saturating_sub(groups.len());
             let named = names.iter().skip(skipped).zip(groups).filter(|(name, _)| !name.is_empty());
-            let named: crate::values_map::ValuesMap =
+            let named: crate::state_values_merge::ValuesMap =
                 named.map(|(name, text)| (name.clone(), value(text))).collect();
             if named.is_empty() { groups.iter().map(value).collect() } else { Value::Object(named) }
         }

@@ -15,13 +15,13 @@ pub(super) use self::comments::{ListedComment, NewCommitStatus, PAGE_COMMENTS};
 pub(super) use self::reviews::{
     ForgeReview, MergedPullRequest, PAGE_PUSHES, PAGE_REVIEWS, ReviewVerdict, is_commit,
 };
-use super::{PullRequest, PullRequestChange, PullRequestProposal};
-use crate::go_text::query;
-use crate::provider_options::ProviderOptions;
-use crate::provider_request::{
-    HttpResponse, HttpRetryPolicy, MAX_ANSWER, ProviderFlow, ProviderRequest,
+use super::{PullRequest, PullRequestOutcome, PullRequestProposal};
+use crate::event_delivery::{
+    HttpResponse, HttpRetryPolicy, MAX_ANSWER, ProviderNextAction, ProviderRequest,
 };
-use crate::providers::provider_repository::{ProviderRepository, text};
+use crate::go_string_functions::query;
+use crate::provider_options::ProviderOptions;
+use crate::providers::git_provider_common::{GitRepositoryAddress, text};
 use crate::providers::{gitea, github, gitlab};
 
 /// How many pull requests are on a page. Their bodies may be long, and a whole page must be read.
@@ -147,9 +147,9 @@ pub(super) struct Forge {
 pub(super) fn connect(
     kind: ForgeKind,
     options: &ProviderOptions,
-    then: impl FnOnce(Forge) -> ProviderFlow + Send + 'static,
-) -> ProviderFlow {
-    let repository = ProviderRepository::parse(&options.url).id;
+    then: impl FnOnce(Forge) -> ProviderNextAction + Send + 'static,
+) -> ProviderNextAction {
+    let repository = GitRepositoryAddress::parse(&options.url).id;
     let proxy = options.proxy.clone();
     match kind {
         ForgeKind::GitHub => github::connect(options, false, move |client| {
@@ -161,14 +161,14 @@ pub(super) fn connect(
                 let client = ForgeClient::GitLab(client);
                 then(Forge { client, dialect: &GITLAB_DIALECT, repository, proxy })
             }
-            Err(message) => ProviderFlow::failed(message),
+            Err(message) => ProviderNextAction::failed(message),
         },
         ForgeKind::Gitea => match gitea::GiteaClient::below_path(options) {
             Ok(client) => {
                 let client = ForgeClient::Gitea(client);
                 then(Forge { client, dialect: &GITEA_DIALECT, repository, proxy })
             }
-            Err(message) => ProviderFlow::failed(message),
+            Err(message) => ProviderNextAction::failed(message),
         },
     }
 }
@@ -185,7 +185,7 @@ pub(super) struct ListedPullRequest {
 }
 
 impl ListedPullRequest {
-    pub(super) fn pull_request(self, change: PullRequestChange) -> PullRequest {
+    pub(super) fn pull_request(self, change: PullRequestOutcome) -> PullRequest {
         PullRequest { number: self.number, url: self.url, change }
     }
 }

@@ -26,9 +26,9 @@ const HPKE_INFO_LABEL: &[u8] = b"age-encryption.org/mlkem768x25519";
 const CIPHER_TAG_BYTES: usize = 16;
 
 /// An identity. It has no `Debug`.
-pub(super) struct HybridIdentity(<XWing as Kem>::PrivateKey);
+pub(super) struct AgeHybridIdentity(<XWing as Kem>::PrivateKey);
 
-impl HybridIdentity {
+impl AgeHybridIdentity {
     /// Reads a line.
     pub(super) fn parse(line: &str) -> Result<Self, &'static str> {
         let seed = super::secret(line, NAME)?;
@@ -62,7 +62,7 @@ impl HybridIdentity {
     }
 }
 
-impl age::Identity for HybridIdentity {
+impl age::Identity for AgeHybridIdentity {
     fn unwrap_stanza(&self, stanza: &Stanza) -> Option<Result<FileKey, DecryptError>> {
         if stanza.tag != STANZA {
             return None;

@@ -28,12 +28,12 @@ const PUBLIC_KEY_BYTES: usize = 32;
 const CIPHER_TAG_BYTES: usize = 16;
 
 /// An identity. It has no `Debug`.
-pub(super) struct X25519Identity {
+pub(super) struct AgeX25519Identity {
     key: PrivateKey,
     public: [u8; PUBLIC_KEY_BYTES],
 }
 
-impl X25519Identity {
+impl AgeX25519Identity {
     /// Reads a line.
     pub(super) fn parse(line: &str) -> Result<Self, &'static str> {
         let secret = super::secret(line, NAME)?;
@@ -45,7 +45,7 @@ impl X25519Identity {
     }
 }
 
-impl age::Identity for X25519Identity {
+impl age::Identity for AgeX25519Identity {
     fn unwrap_stanza(&self, stanza: &Stanza) -> Option<Result<FileKey, DecryptError>> {
         if stanza.tag != STANZA {
             return None;
@@ -83,7 +83,7 @@ mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-    use super::X25519Identity;
+    use super::AgeX25519Identity;
 
     /// A stanza to a recipient, as the crate `age` makes it.
     fn wrapped(recipient: &age::x25519::Recipient, key: [u8; 16]) -> Stanza {
@@ -97,12 +97,12 @@ mod tests {
         for _ in 0..20 {
             let theirs = age::x25519::Identity::generate();
             let line = theirs.to_string();
-            let own = X25519Identity::parse(line.expose_secret()).ok().unwrap();
+            let own = AgeX25519Identity::parse(line.expose_secret()).ok().unwrap();
             let stanza = wrapped(&theirs.to_public(), *b"sixteen bytes it");
             let opened = own.unwrap_stanza(&stanza).unwrap().ok().unwrap();
             assert_eq!(opened.expose_secret(), b"sixteen bytes it");
             let other = age::x25519::Identity::generate().to_string();
-            let other = X25519Identity::parse(other.expose_secret()).ok().unwrap();
+            let other = AgeX25519Identity::parse(other.expose_secret()).ok().unwrap();
             assert!(other.unwrap_stanza(&stanza).is_none());
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn damaged_stanzas_and_shares_without_a_secret_are_refused() {
         let theirs = age::x25519::Identity::generate();
-        let own = X25519Identity::parse(theirs.to_string().expose_secret()).ok().unwrap();
+        let own = AgeX25519Identity::parse(theirs.to_string().expose_secret()).ok().unwrap();
         let good = wrapped(&theirs.to_public(), [7; 16]);
         let is_refused = |stanza: &Stanza| matches!(own.unwrap_stanza(stanza), Some(Err(_)));
         let with = |change: &dyn Fn(&mut Stanza)| {

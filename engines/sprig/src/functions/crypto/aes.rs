@@ -16,7 +16,7 @@ use gotemplate::{FunctionCallContext, TemplateFunctionError};
 use super::super::encoding::decode64;
 use crate::arguments::{TEXT_OVERHEAD_BYTES, text};
 use crate::function_table::{SprigFunctionEntry, bounded, random};
-use crate::template_environment::RandomDraws;
+use crate::template_environment::RandomBytesEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("encryptAES", "func(string, string) (string, error)", encrypt_aes),
@@ -28,7 +28,7 @@ const AES_BLOCK_BYTES: usize = 16;
 
 /// Encrypts a text. The result is base64 and begins with the random block. An empty text stays empty.
 fn encrypt_aes(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {

@@ -17,7 +17,7 @@ use yasna::{DERWriter, DERWriterSeq, Tag};
 
 use super::key::{PrivateKey, oid};
 use super::pem;
-use crate::template_environment::RandomDraws;
+use crate::template_environment::RandomBytesEnvironment;
 
 /// A `sprig.certificate`: a certificate and its private key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -169,7 +169,7 @@ fn printed(value: &GoRuntimeValue) -> String {
 
 /// A certificate that its own key signs.
 pub(super) fn self_signed(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     request: &CertificateFields<'_>,
     key: &PrivateKey,
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -179,7 +179,7 @@ pub(super) fn self_signed(
 
 /// A certificate that an authority signs.
 pub(super) fn signed(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     request: &CertificateFields<'_>,
     key: &PrivateKey,
     authority: &CertificateAuthority,
@@ -203,7 +203,7 @@ struct IssuerNameAndKey<'a> {
 }
 
 fn issue(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     request: &CertificateFields<'_>,
     key: &PrivateKey,
     issuer: &IssuerNameAndKey<'_>,

@@ -3,7 +3,7 @@
 use num_bigint::BigUint;
 use yasna::ASN1Result;
 
-use crate::template_environment::RandomDraws;
+use crate::template_environment::RandomBytesEnvironment;
 
 const P_BITS: u64 = 2048;
 const Q_BITS: u64 = 256;
@@ -21,7 +21,7 @@ const PRIMALITY_TEST_STEPS: usize = 100_000;
 /// # Errors
 /// The error of `work`.
 pub(super) fn generate<E>(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     work: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<Vec<u8>, E> {
     let one = BigUint::from(1_u32);
@@ -62,7 +62,7 @@ pub(super) fn check(der: &[u8]) -> ASN1Result<()> {
 
 /// A prime of 2048 bits, and a prime of 256 bits that divides the first one minus 1.
 fn primes<E>(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     work: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<(BigUint, BigUint), E> {
     let one = BigUint::from(1_u32);
@@ -87,7 +87,7 @@ fn primes<E>(
 
 /// Whether an odd number above 2000 is a prime, by Miller and Rabin.
 fn is_prime<E>(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     number: &BigUint,
     work: &mut impl FnMut(usize) -> Result<(), E>,
 ) -> Result<bool, E> {
@@ -116,7 +116,7 @@ fn is_prime<E>(
     }))
 }
 
-fn random(template_environment: RandomDraws<'_>, bits: u64) -> BigUint {
+fn random(template_environment: RandomBytesEnvironment<'_>, bits: u64) -> BigUint {
     let mut bytes = vec![0; bits.div_ceil(8) as usize];
     template_environment.fill(&mut bytes);
     BigUint::from_bytes_be(&bytes)

@@ -16,7 +16,7 @@ use yasna::models::ObjectIdentifier;
 use yasna::{ASN1Result, DERWriter, Tag};
 
 use super::pem::{self, PemBlock};
-use crate::template_environment::RandomDraws;
+use crate::template_environment::RandomBytesEnvironment;
 
 /// A private key.
 pub(super) enum PrivateKey {
@@ -89,7 +89,7 @@ impl PrivateKey {
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn p256(template_environment: RandomDraws<'_>) -> Result<Self, String> {
+    pub(super) fn p256(template_environment: RandomBytesEnvironment<'_>) -> Result<Self, String> {
         // All but a vanishing part of the numbers of 32 bytes are keys.
         for _ in 0..64 {
             let mut secret = [0; 32];
@@ -113,7 +113,9 @@ impl PrivateKey {
     ///
     /// # Errors
     /// The library fails.
-    pub(super) fn ed25519(template_environment: RandomDraws<'_>) -> Result<Self, String> {
+    pub(super) fn ed25519(
+        template_environment: RandomBytesEnvironment<'_>,
+    ) -> Result<Self, String> {
         let mut seed = vec![0; 32];
         template_environment.fill(&mut seed);
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed)

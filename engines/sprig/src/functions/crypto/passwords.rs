@@ -8,7 +8,7 @@ use scrypt::{Params, scrypt};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
 use crate::function_table::{SprigFunctionEntry, bounded, random};
-use crate::template_environment::RandomDraws;
+use crate::template_environment::RandomBytesEnvironment;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("bcrypt", "func(string) string", bcrypt),
@@ -27,7 +27,7 @@ const PASSWORD_HASH_STEPS: usize = 1_000_000;
 
 /// Hashes a password by bcrypt. If the password is not valid, the result is the error's text.
 fn bcrypt(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -38,7 +38,7 @@ fn bcrypt(
 
 /// A line of an htpasswd file: a name, and a password hashed by bcrypt.
 fn htpasswd(
-    template_environment: RandomDraws<'_>,
+    template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -52,7 +52,7 @@ fn htpasswd(
     Ok(GoRuntimeValue::string([name, b":", hash.as_bytes()].concat()))
 }
 
-fn hashed(template_environment: RandomDraws<'_>, password: &[u8]) -> String {
+fn hashed(template_environment: RandomBytesEnvironment<'_>, password: &[u8]) -> String {
     if password.len() > 72 {
         return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes"
             .to_owned();

@@ -51,7 +51,7 @@ enum TomlShape {
 }
 
 /// An entry of a table. For a struct, with the number of the field.
-type TomlTablePart = (usize, GoString, GoRuntimeValue);
+type TomlTableEntry = (usize, GoString, GoRuntimeValue);
 
 struct TomlEncoder {
     out: Vec<u8>,
@@ -222,7 +222,7 @@ impl TomlEncoder {
 /// The entries of a map or struct, split into values and tables, and whether it is a struct.
 fn parts(
     table: &GoRuntimeValue,
-) -> Result<(Vec<TomlTablePart>, Vec<TomlTablePart>, bool), TomlEncodeError> {
+) -> Result<(Vec<TomlTableEntry>, Vec<TomlTableEntry>, bool), TomlEncodeError> {
     let (entries, is_struct): (Vec<(GoString, GoRuntimeValue)>, bool) = match table {
         GoRuntimeValue::Map(map) => (map.entries(), false),
         GoRuntimeValue::Object(object) => {

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{Forge, ForgeClient};
-use crate::provider_request::{HttpResponse, ProviderRequest};
-use crate::providers::provider_repository::text;
+use crate::event_delivery::{HttpResponse, ProviderRequest};
+use crate::providers::git_provider_common::text;
 
 /// How many comments are on a page. A comment at GitHub has up to 65 536 characters, each up to 6 bytes as JSON. A page of the
 /// longest comments must fit into the read limit, or comments of other users would make a check fail.

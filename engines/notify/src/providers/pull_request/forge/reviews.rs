@@ -1,15 +1,15 @@
 //! Merged pull requests at GitHub, GitLab, Gitea and Forgejo: which pull request became a commit, which account pushed its last
 //! commit, and which accounts reviewed it.
 //!
-//! Elsewhere: the order of requests, and which reviews count (`pull_request/review.rs`). An approval of GitLab counts as a
+//! Elsewhere: the order of requests, and which reviews count (`pull_request/review_lookup.rs`). An approval of GitLab counts as a
 //! review here. Comments and commit statuses are not read, because an account that can push can write them.
 
 use serde_json::Value;
 
 use super::{Forge, ForgeClient, LONGEST_URL_BYTES, time};
-use crate::go_text::{path_element, query};
-use crate::provider_request::{HttpResponse, MAX_ANSWER, ProviderRequest};
-use crate::providers::provider_repository::text;
+use crate::event_delivery::{HttpResponse, MAX_ANSWER, ProviderRequest};
+use crate::go_string_functions::{path_element, query};
+use crate::providers::git_provider_common::text;
 
 /// How many reviews are on a page. The body of a GitHub review has up to 65 536 characters, and a whole page must be read.
 pub(in crate::providers::pull_request) const PAGE_REVIEWS: usize = 10;
