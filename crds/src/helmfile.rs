@@ -4,7 +4,7 @@
 //! Here: the two kinds (`helmfile_operator` is the older one), and the status that both have. Elsewhere: what helmfiles mean
 //! (`engines/helmfile`), running (`operator/helmfile`).
 
-pub mod helmfile_operator;
+pub mod mumoshu_helmfile;
 
 mod spec;
 mod status;

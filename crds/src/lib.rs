@@ -17,7 +17,6 @@ mod artifact;
 mod condition;
 mod custom_resource;
 mod duration;
-pub mod extensions;
 mod health_check;
 pub mod helm;
 pub mod helmfile;
@@ -30,11 +29,12 @@ mod object_reference;
 mod omit_empty;
 mod patches_and_images;
 mod reconciled_object;
-pub mod release;
 mod schema;
 pub mod source;
+pub mod source_extensions;
 mod string_enum;
 pub mod windlass_notification;
+pub mod windlass_release;
 pub mod windlass_source;
 
 #[cfg(test)]
@@ -83,16 +83,16 @@ impl KindDefinition {
 /// The list of kinds, in the order of the names of their CRDs.
 const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<notification::Alert>(),
-    KindDefinition::of::<extensions::ArtifactGenerator>(),
+    KindDefinition::of::<source_extensions::ArtifactGenerator>(),
     KindDefinition::of::<source::Bucket>(),
-    KindDefinition::of::<release::ChangeSet>(),
-    KindDefinition::of::<release::ClusterStagedRollout>(),
+    KindDefinition::of::<windlass_release::ChangeSet>(),
+    KindDefinition::of::<windlass_release::ClusterStagedRollout>(),
     KindDefinition::of::<source::ExternalArtifact>(),
-    KindDefinition::of::<release::FreezeBypass>(),
-    KindDefinition::of::<release::Freeze>(),
+    KindDefinition::of::<windlass_release::FreezeBypass>(),
+    KindDefinition::of::<windlass_release::Freeze>(),
     KindDefinition::of::<source::GitRepository>(),
     KindDefinition::of::<source::HelmChart>(),
-    KindDefinition::of::<helmfile::helmfile_operator::Helmfile>(),
+    KindDefinition::of::<helmfile::mumoshu_helmfile::Helmfile>(),
     KindDefinition::of::<helmfile::Helmfile>(),
     KindDefinition::of::<helm::HelmRelease>(),
     KindDefinition::of::<source::HelmRepository>(),
@@ -106,13 +106,13 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<lifecycle::LifecycleEvent>(),
     KindDefinition::of::<lifecycle::Lifecycle>(),
     KindDefinition::of::<source::OCIRepository>(),
-    KindDefinition::of::<release::PlanPolicy>(),
-    KindDefinition::of::<release::Plan>(),
+    KindDefinition::of::<windlass_release::PlanPolicy>(),
+    KindDefinition::of::<windlass_release::Plan>(),
     KindDefinition::of::<notification::Provider>(),
-    KindDefinition::of::<release::Quarantine>(),
+    KindDefinition::of::<windlass_release::Quarantine>(),
     KindDefinition::of::<notification::Receiver>(),
-    KindDefinition::of::<release::ReleaseAudit>(),
-    KindDefinition::of::<release::StagedRollout>(),
+    KindDefinition::of::<windlass_release::ReleaseAudit>(),
+    KindDefinition::of::<windlass_release::StagedRollout>(),
 ];
 
 /// Returns every CRD with the name of the file that holds it, in the order of those names.

@@ -19,10 +19,11 @@ pub use lifecycle_binding::{
     LifecycleBinding, LifecycleBindingSpec, LifecycleSubject, SubjectKind,
 };
 pub use lifecycle_event::{
-    LifecycleApproval, LifecycleEvent, LifecycleEventSpec, LifecycleEventStatus,
-    LifecycleEventSubject, LifecycleProgress, LifecycleRelease, LifecycleRevision, LifecycleState,
+    LifecycleApproval, LifecycleEvent, LifecycleEventProgressStep, LifecycleEventSpec,
+    LifecycleEventStatus, LifecycleEventSubject, LifecycleHelmRelease, LifecycleReleaseRevision,
+    LifecycleState,
 };
-pub use lifecycle_spec::{Lifecycle, LifecycleSpec, OnTimeout, RequiredLifecycle};
+pub use lifecycle_spec::{Lifecycle, LifecycleRequirement, LifecycleSpec, OnTimeout};
 
 /// The label of a LifecycleEvent that has the key of its Lifecycle.
 pub const KEY_LABEL: &str = "lifecycle.windlass.dev/key";

@@ -6,19 +6,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
-use crate::helmfile::{Helmfile, helmfile_operator};
+use crate::helmfile::{Helmfile, mumoshu_helmfile};
 use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
-use crate::release::{
-    AuditCauseKind, ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy,
-    Quarantine, ReleaseAudit, StagedRollout,
-};
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
+};
+use crate::source_extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
+use crate::windlass_release::{
+    AuditCauseKind, ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy,
+    Quarantine, ReleaseAudit, StagedRollout,
 };
 use crate::windlass_source::HTTPArchive;
 use crate::{ArtifactSource, GoDuration, ReconciledObject};
@@ -347,7 +347,7 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
             "type": "generic",
             "resources": [{ "kind": "GitRepository", "name": "a" }],
         })),
-        minimal::<helmfile_operator::Helmfile>(json!({ "source": "git::https://a/b@c" })),
+        minimal::<mumoshu_helmfile::Helmfile>(json!({ "source": "git::https://a/b@c" })),
         minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
         minimal::<ArtifactGenerator>(json!({
             "sources": [{ "alias": "a", "kind": "GitRepository", "name": "b" }],

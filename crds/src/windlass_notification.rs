@@ -6,6 +6,6 @@
 mod incident;
 
 pub use incident::{
-    Incident, IncidentAffectedObjects, IncidentCause, IncidentNotification, IncidentSpec,
-    IncidentState, IncidentStatus, IncidentStep, IncidentSubject,
+    Incident, IncidentAffectedObjects, IncidentCause, IncidentNotification, IncidentSilence,
+    IncidentSpec, IncidentState, IncidentStatus, IncidentStep, IncidentSubject,
 };

@@ -6,13 +6,13 @@
 //! requests for credentials (`credential_requests`), errors ([`Error`]).
 //! Elsewhere: storing the artifact and its note ([`artifacts::store`]).
 
-mod artifact_note;
 pub mod azure;
 pub mod bucket_archive;
+mod bucket_fetch_state;
 mod bucket_listing;
 mod client_cache;
 pub(crate) mod cloud_login;
-pub(crate) mod credential_requests;
+pub(crate) mod credential_request_tracker;
 mod download_spool;
 mod endpoint;
 mod error;
@@ -33,7 +33,7 @@ use objects::RedactedValue;
 use tree::TreeLimits;
 use url::Url;
 
-pub use artifact_note::BucketArtifactNote;
+pub use bucket_fetch_state::BucketFetchState;
 pub use bucket_listing::{BucketListing, ListedBucketObject, list};
 pub use client_cache::BucketClientCache;
 pub use endpoint::BucketEndpoint;
@@ -44,7 +44,7 @@ pub use fetch::{BucketFetchResult, BucketFileBody, PreviousArtifact, fetch, obje
 #[derive(Debug, Clone)]
 pub struct RemoteBucket {
     /// The server and the credentials.
-    pub server: BucketServerAddress,
+    pub server: BucketServerSettings,
     /// The name of the bucket.
     pub bucket: String,
     /// The prefix of the wanted keys. Empty for all keys.
@@ -57,13 +57,13 @@ pub struct RemoteBucket {
 
 /// A server that has buckets.
 #[derive(Debug, Clone)]
-pub struct BucketServerAddress {
+pub struct BucketServerSettings {
     /// The address of the server.
     pub endpoint: BucketEndpoint,
     /// The region for which S3 requests are signed. Without it, the region of the endpoint, and otherwise `us-east-1`.
     pub region: Option<String>,
     /// The protocol and the credentials.
-    pub identity: BucketIdentity,
+    pub identity: BucketCredentialSource,
     /// Trusted authorities and the client certificate.
     pub tls: TlsConfig,
     /// The proxy for connections.
@@ -72,13 +72,13 @@ pub struct BucketServerAddress {
 
 /// The credentials for a server. Each protocol has its own variants. Variants without a protocol in the name are for S3.
 #[derive(Debug, Clone)]
-pub enum BucketIdentity {
+pub enum BucketCredentialSource {
     /// Anonymous requests, which are not signed.
     Anonymous,
     /// The protocol of Google Cloud Storage.
-    Google(google::GoogleIdentity),
+    Google(google::GoogleCredentialSource),
     /// The protocol of Azure's blobs.
-    Azure(azure::AzureIdentity),
+    Azure(azure::AzureCredentialSource),
     /// An access key and a secret key.
     Keys {
         /// The access key.
@@ -131,7 +131,7 @@ pub(crate) struct BucketObjectPage {
 }
 
 /// An object on its way.
-pub(crate) struct ObjectDownload {
+pub(crate) struct BucketObjectDownload {
     /// The entity tag, as in [`ListedBucketObject`].
     pub(crate) etag: String,
     /// The bytes of the object.
@@ -139,18 +139,18 @@ pub(crate) struct ObjectDownload {
 }
 
 impl BucketClient {
-    fn new(server: &BucketServerAddress, budgets: &Arc<HostBudgets>) -> Result<Self, Error> {
+    fn new(server: &BucketServerSettings, budgets: &Arc<HostBudgets>) -> Result<Self, Error> {
         Ok(match &server.identity {
-            BucketIdentity::Google(identity) => {
+            BucketCredentialSource::Google(identity) => {
                 Self::Google(google::GoogleStorageClient::new(server, identity, budgets)?)
             }
-            BucketIdentity::Azure(identity) => {
+            BucketCredentialSource::Azure(identity) => {
                 Self::Azure(azure::AzureBlobClient::new(server, identity, budgets)?)
             }
-            BucketIdentity::Anonymous
-            | BucketIdentity::Keys { .. }
-            | BucketIdentity::Environment { .. }
-            | BucketIdentity::Ldap(_) => Self::S3(s3::S3Client::new(server, budgets)?),
+            BucketCredentialSource::Anonymous
+            | BucketCredentialSource::Keys { .. }
+            | BucketCredentialSource::Environment { .. }
+            | BucketCredentialSource::Ldap(_) => Self::S3(s3::S3Client::new(server, budgets)?),
         })
     }
 
@@ -190,7 +190,7 @@ impl BucketClient {
         remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<ObjectDownload>, Error> {
+    ) -> Result<Option<BucketObjectDownload>, Error> {
         match self {
             Self::S3(client) => client.get(remote, key, unless).await,
             Self::Google(client) => client.get(remote, key, unless).await,
@@ -203,7 +203,7 @@ impl BucketClient {
         &self,
         remote: &RemoteBucket,
         object: &ListedBucketObject,
-    ) -> Result<Option<ObjectDownload>, Error> {
+    ) -> Result<Option<BucketObjectDownload>, Error> {
         match self {
             Self::S3(_) | Self::Azure(_) => self.get(remote, &object.key, None).await,
             Self::Google(client) => client.listed(remote, object).await,
@@ -225,7 +225,7 @@ pub(crate) async fn open(
     key: &str,
     unless: Option<&str>,
     known: &BucketClientCache,
-) -> Result<Option<ObjectDownload>, Error> {
+) -> Result<Option<BucketObjectDownload>, Error> {
     remote.client(known)?.get(remote, key, unless).await
 }
 
@@ -286,9 +286,9 @@ mod tests {
     pub(super) fn remote(bucket: &str) -> RemoteBucket {
         let endpoint = BucketEndpoint::parse("127.0.0.1:1", true).unwrap();
         let tls = TlsConfig::default();
-        let identity = BucketIdentity::Anonymous;
+        let identity = BucketCredentialSource::Anonymous;
         RemoteBucket {
-            server: BucketServerAddress { endpoint, region: None, identity, tls, proxy: None },
+            server: BucketServerSettings { endpoint, region: None, identity, tls, proxy: None },
             bucket: bucket.to_owned(),
             prefix: String::new(),
             timeout: Duration::from_secs(10),
@@ -299,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_not_there_is_reported_by_its_address() {
         let error =
-            list(&remote("b"), None, &BucketArtifactNote::default(), &BucketClientCache::default())
+            list(&remote("b"), None, &BucketFetchState::default(), &BucketClientCache::default())
                 .await
                 .unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");

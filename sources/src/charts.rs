@@ -18,10 +18,12 @@ pub mod values_merge;
 pub use chart_files::{LoadedChartFiles, with_metadata};
 pub use credentials::{ChartBucketServer, ChartRepositoryCredentials};
 pub use dependency::ChartDependencyLocation;
-pub use download_cache::{CachedDownload, DownloadCache, DownloadKey};
+pub use download_cache::{CachedDownload, DownloadCache, DownloadCacheKey};
 pub use index::ChartIndex;
-pub use index_cache::{ChartIndexCache, IndexValidatorCache};
-pub use repository::{ChartFetchResult, ChartRepository, HttpValidators, IndexFetchResult};
+pub use index_cache::{ChartIndexCache, ChartIndexEtagCache};
+pub use repository::{
+    ChartFetchResult, ChartIndexFetchResult, ChartRepository, HttpEtagAndLastModified,
+};
 
 /// Largest index that is read, in bytes. Parity(flux).
 pub const MAX_INDEX: u64 = 50 << 20;

@@ -7,8 +7,8 @@ use http_client::EgressRules;
 use object_store::azure::AzureCredential;
 use objects::RedactedValue;
 
-use crate::bucket::cloud_login::{self, NoLoginError};
-use crate::bucket::credential_requests::CredentialWait;
+use crate::bucket::cloud_login::{self, NoTokenProviderError};
+use crate::bucket::credential_request_tracker::CredentialRequestTracker;
 use crate::bucket::{azure, google};
 
 /// Requests a token for all services of Google. It uses the JSON key of a service account, or without one the credentials of
@@ -20,10 +20,12 @@ pub async fn google(
     key: Option<RedactedValue<String>>,
     egress: &EgressRules,
 ) -> Result<RedactedValue<String>, (String, bool)> {
-    let identity =
-        key.map_or(google::GoogleIdentity::Environment, google::GoogleIdentity::ServiceAccount);
-    let provider =
-        google::provider(&identity, egress, &CredentialWait::default()).map_err(missing)?;
+    let identity = key.map_or(
+        google::GoogleCredentialSource::Environment,
+        google::GoogleCredentialSource::ServiceAccount,
+    );
+    let provider = google::provider(&identity, egress, &CredentialRequestTracker::default())
+        .map_err(missing)?;
     let provider = provider.ok_or_else(|| ("no credentials".to_owned(), false))?;
     let token = provider
         .expose()
@@ -42,8 +44,9 @@ pub async fn azure(
     audience: &'static str,
     egress: &EgressRules,
 ) -> Result<RedactedValue<String>, (String, bool)> {
-    let identity = azure::AzureIdentity::Environment { client: None };
-    let provider = azure::provider(&identity, Some(audience), egress, &CredentialWait::default());
+    let identity = azure::AzureCredentialSource::Environment { client: None };
+    let provider =
+        azure::provider(&identity, Some(audience), egress, &CredentialRequestTracker::default());
     let provider = provider.map_err(missing)?;
     let token = provider
         .expose()
@@ -56,10 +59,10 @@ pub async fn azure(
     }
 }
 
-fn missing(why: NoLoginError) -> (String, bool) {
+fn missing(why: NoTokenProviderError) -> (String, bool) {
     match why {
-        NoLoginError::Secret(why) => (format!("the key in the Secret {why}"), false),
-        NoLoginError::Environment(why) => (why, true),
-        NoLoginError::Client(error) => (error.to_string(), true),
+        NoTokenProviderError::Secret(why) => (format!("the key in the Secret {why}"), false),
+        NoTokenProviderError::Environment(why) => (why, true),
+        NoTokenProviderError::Client(error) => (error.to_string(), true),
     }
 }

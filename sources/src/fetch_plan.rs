@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use reconcile::{ConditionReason, PlanVerdict, ReconcilePlanner, RunOutcome};
+use reconcile::{ConditionReason, PlannerDecision, ReconcilePlanner, RunOutcome};
 use serde_json::Value;
 
 /// The marker type for the decisions of a run of a source.
-pub struct SourceFetchPlan;
+pub struct SourceFetchPlanner;
 
 /// The fields of the spec that change the content of an artifact, by name. A change of one makes a new artifact of the
 /// same revision.
@@ -72,7 +72,7 @@ pub struct KeptArtifact {
 
 /// The next step of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceStep {
+pub enum SourceFetchStep {
     /// Fetch the present revision of the remote, pack it and store it.
     Fetch {
         /// The revision that made it necessary.
@@ -80,23 +80,23 @@ pub enum SourceStep {
     },
 }
 
-impl ReconcilePlanner for SourceFetchPlan {
+impl ReconcilePlanner for SourceFetchPlanner {
     type DesiredState = ArtifactDesiredState;
     type ObservedState = ArtifactObservedState;
-    type PlanStep = SourceStep;
+    type PlanStep = SourceFetchStep;
 
     fn plan(
         desired: &ArtifactDesiredState,
         observed: &ArtifactObservedState,
-    ) -> PlanVerdict<SourceStep> {
+    ) -> PlannerDecision<SourceFetchStep> {
         match &observed.kept {
             Some(kept) if kept.revision == observed.remote && kept.shape == desired.shape => {
                 let (reason, text) = observed.settled.clone();
-                PlanVerdict::Outcome(RunOutcome::Settled(reason, text))
+                PlannerDecision::Outcome(RunOutcome::Settled(reason, text))
             }
-            Some(_) | None => {
-                PlanVerdict::Act(vec![SourceStep::Fetch { revision: observed.remote.clone() }])
-            }
+            Some(_) | None => PlannerDecision::Act(vec![SourceFetchStep::Fetch {
+                revision: observed.remote.clone(),
+            }]),
         }
     }
 }
@@ -104,7 +104,7 @@ impl ReconcilePlanner for SourceFetchPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reconcile::reason::SUCCEEDED;
+    use reconcile::condition_reason::SUCCEEDED;
     use serde_json::json;
 
     fn acts(remote: &str, kept: Option<(&str, &ArtifactInputs)>, shape: &ArtifactInputs) -> bool {
@@ -116,9 +116,9 @@ mod tests {
         let observed =
             ArtifactObservedState { remote: remote.to_owned(), kept, settled: settled.clone() };
         let desired = ArtifactDesiredState { shape: shape.clone() };
-        match SourceFetchPlan::plan(&desired, &observed) {
-            PlanVerdict::Act(_) => true,
-            PlanVerdict::Outcome(outcome) => {
+        match SourceFetchPlanner::plan(&desired, &observed) {
+            PlannerDecision::Act(_) => true,
+            PlannerDecision::Outcome(outcome) => {
                 assert_eq!(outcome, RunOutcome::Settled(settled.0, settled.1));
                 false
             }

@@ -18,13 +18,13 @@ use http_client::TlsConfig;
 use sha2::{Digest as _, Sha256};
 use tree::{FileTree as _, MemoryTree, MemoryTreeBuilder, RelPath};
 
-use crate::bucket::{self, BucketEndpoint, BucketIdentity, BucketServerAddress};
+use crate::bucket::{self, BucketCredentialSource, BucketEndpoint, BucketServerSettings};
 use crate::chain;
 use crate::remote_bases::{web_files, without_credentials};
 
 /// The requested repository, archive or file.
 #[derive(Clone, PartialEq, Eq)]
-pub enum GetterRequest {
+pub enum GoGetterRequest {
     /// A folder of a repository.
     Git {
         /// The repository.
@@ -60,7 +60,7 @@ pub enum GetterRequest {
 }
 
 /// The text leaves out users, passwords and parameters, which may be secret.
-impl fmt::Debug for GetterRequest {
+impl fmt::Debug for GoGetterRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Git { .. } => "Git",
@@ -73,14 +73,14 @@ impl fmt::Debug for GetterRequest {
 
 /// The limits of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GetterLimits {
+pub struct GoGetterLimits {
     /// The time from the first byte of the request to the last byte of the response.
     pub time: Duration,
     /// Bytes received, and bytes of the tree.
     pub bytes: u64,
 }
 
-impl Default for GetterLimits {
+impl Default for GoGetterLimits {
     /// A minute, 64 MiB.
     fn default() -> Self {
         Self { time: Duration::from_secs(60), bytes: 64 << 20 }
@@ -89,7 +89,7 @@ impl Default for GetterLimits {
 
 /// The result of a fetch.
 #[derive(Debug, Clone)]
-pub struct GetterResult {
+pub struct GoGetterResult {
     /// `main@sha1:…` of a repository, `sha256:…` of the bytes of an archive or a file.
     pub revision: String,
     /// The files.
@@ -104,7 +104,7 @@ pub struct HelmfileGetter {
     /// The clients of object stores.
     pub buckets: Arc<bucket::BucketClientCache>,
     /// The limits of one fetch.
-    pub limits: GetterLimits,
+    pub limits: GoGetterLimits,
 }
 
 impl HelmfileGetter {
@@ -116,21 +116,21 @@ impl HelmfileGetter {
     /// The files cannot be fetched. The text is for people, and contains no credentials.
     pub fn get(
         &self,
-        wanted: &GetterRequest,
+        wanted: &GoGetterRequest,
         known: Option<&str>,
-    ) -> Result<Option<GetterResult>, String> {
+    ) -> Result<Option<GoGetterResult>, String> {
         match wanted {
-            GetterRequest::Git { url, folder, reference } => {
+            GoGetterRequest::Git { url, folder, reference } => {
                 self.folder(url, folder, reference, known)
             }
-            GetterRequest::File { url, name } => {
+            GoGetterRequest::File { url, name } => {
                 of_bytes(&self.file(url)?, known, |data| one_file(name, data, self.limits))
             }
-            GetterRequest::Archive { url, folder } => {
+            GoGetterRequest::Archive { url, folder } => {
                 let unpacked = |data: &[u8]| below(&unpack(data, self.limits.bytes)?, folder);
                 of_bytes(&self.file(url)?, known, unpacked)
             }
-            GetterRequest::Object { region, bucket, key } => {
+            GoGetterRequest::Object { region, bucket, key } => {
                 let data = self.object(region, bucket, key)?;
                 let name = key.rsplit('/').next().unwrap_or_default();
                 of_bytes(&data, known, |data| match is_archive(name) {
@@ -147,7 +147,7 @@ impl HelmfileGetter {
         folder: &str,
         reference: &str,
         known: Option<&str>,
-    ) -> Result<Option<GetterResult>, String> {
+    ) -> Result<Option<GoGetterResult>, String> {
         let remote = self.remote(url)?;
         let ask = |reference: &GitReference| {
             if let Some(known) = known {
@@ -174,7 +174,7 @@ impl HelmfileGetter {
         if files.is_empty() {
             return Err(without_files("repository", folder));
         }
-        Ok(Some(GetterResult { revision: found.revision.to_string(), files }))
+        Ok(Some(GoGetterResult { revision: found.revision.to_string(), files }))
     }
 
     fn remote(&self, url: &str) -> Result<git::GitRemote, String> {
@@ -191,7 +191,7 @@ impl HelmfileGetter {
                         a private repository"
                 .to_owned());
         }
-        let GetterLimits { time, bytes } = self.limits;
+        let GoGetterLimits { time, bytes } = self.limits;
         let limits = git::GitLimits { received: bytes, total: bytes, ..git::GitLimits::default() };
         let credentials = GitCredentials::default();
         let proxy = None;
@@ -240,15 +240,15 @@ impl HelmfileGetter {
 }
 
 /// The S3 server of a region. Access is anonymous, because the author of a helmfile must not read with windlass's identity.
-fn s3(region: &str) -> Result<BucketServerAddress, String> {
+fn s3(region: &str) -> Result<BucketServerSettings, String> {
     let of_environment = || std::env::var("AWS_REGION").ok().filter(|it| !it.is_empty());
     let region = Some(region.to_owned()).filter(|it| !it.is_empty());
     let region = region.or_else(of_environment).unwrap_or_else(|| "us-east-1".to_owned());
     let endpoint = BucketEndpoint::parse(&format!("s3.{region}.amazonaws.com"), false);
-    Ok(BucketServerAddress {
+    Ok(BucketServerSettings {
         endpoint: endpoint.map_err(|error| error.to_string())?,
         region: Some(region),
-        identity: BucketIdentity::Anonymous,
+        identity: BucketCredentialSource::Anonymous,
         tls: TlsConfig::default(),
         proxy: None,
     })
@@ -258,12 +258,12 @@ fn of_bytes(
     data: &[u8],
     known: Option<&str>,
     read: impl FnOnce(&[u8]) -> Result<MemoryTree, String>,
-) -> Result<Option<GetterResult>, String> {
+) -> Result<Option<GoGetterResult>, String> {
     let revision = format!("sha256:{}", hex::encode(Sha256::digest(data)));
     if known == Some(revision.as_str()) {
         return Ok(None);
     }
-    Ok(Some(GetterResult { revision, files: read(data)? }))
+    Ok(Some(GoGetterResult { revision, files: read(data)? }))
 }
 
 /// Whether a name is that of an archive.
@@ -288,7 +288,7 @@ pub fn unpack(data: &[u8], most: u64) -> Result<MemoryTree, String> {
     unzip(Cursor::new(data), &options).map_err(|error| error.to_string())
 }
 
-fn one_file(name: &str, data: &[u8], limits: GetterLimits) -> Result<MemoryTree, String> {
+fn one_file(name: &str, data: &[u8], limits: GoGetterLimits) -> Result<MemoryTree, String> {
     let path = RelPath::parse(name).map_err(|error| error.to_string())?;
     let limits = tree::TreeLimits { total_bytes: limits.bytes, ..tree::TreeLimits::default() };
     let mut files = MemoryTreeBuilder::new(limits);
@@ -358,7 +358,10 @@ mod tests {
     #[test]
     fn objects_of_s3_are_read_anonymously() {
         for region in ["", "eu-west-1"] {
-            assert!(matches!(s3(region).unwrap().identity, BucketIdentity::Anonymous), "{region}");
+            assert!(
+                matches!(s3(region).unwrap().identity, BucketCredentialSource::Anonymous),
+                "{region}"
+            );
         }
     }
 }

@@ -21,14 +21,14 @@ pub use request::ask;
 
 /// The limits of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DownloadLimits {
+pub struct HttpArchiveLimits {
     /// The most bytes of the file as it is served.
     pub bytes: u64,
     /// The time from the first byte of the request to the last byte of the response, including redirects.
     pub time: Duration,
 }
 
-impl Default for DownloadLimits {
+impl Default for HttpArchiveLimits {
     /// 128 MiB, 60 seconds.
     fn default() -> Self {
         Self { bytes: 128 << 20, time: Duration::from_secs(60) }
@@ -49,19 +49,19 @@ pub struct RemoteHttpArchive {
     /// The expected digest of the bytes: `sha256:` and 64 hexadecimal digits.
     pub digest: Option<String>,
     /// The limits of the download.
-    pub limits: DownloadLimits,
+    pub limits: HttpArchiveLimits,
 }
 
 /// The validators with which a server detects changes: `ETag` and `Last-Modified`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HttpValidators {
+pub struct ArchiveEtagAndLastModified {
     /// `ETag`, as it was given.
     pub etag: Option<String>,
     /// `Last-Modified`, as it was given.
     pub last_modified: Option<String>,
 }
 
-impl HttpValidators {
+impl ArchiveEtagAndLastModified {
     /// Whether there are no validators, so that no conditional request is possible.
     pub fn is_empty(&self) -> bool {
         self.etag.is_none() && self.last_modified.is_none()
@@ -70,7 +70,7 @@ impl HttpValidators {
 
 /// The answer of a server.
 #[derive(Debug)]
-pub enum ArchiveFetchResult {
+pub enum HttpArchiveFetchResult {
     /// The file is unchanged since the server sent the validators.
     Unchanged,
     /// A file.
@@ -84,7 +84,7 @@ pub struct DownloadedFile {
     /// `sha256:` and 64 hexadecimal digits.
     pub digest: String,
     /// The validators for the next request.
-    pub validators: HttpValidators,
+    pub validators: ArchiveEtagAndLastModified,
     /// `Content-Type` without parameters, in lower case.
     content_type: String,
     /// The last part of the path of the URL.
@@ -226,7 +226,7 @@ impl RemoteHttpArchive {
             tls: TlsConfig::default(),
             proxy: None,
             digest: None,
-            limits: DownloadLimits::default(),
+            limits: HttpArchiveLimits::default(),
         })
     }
 

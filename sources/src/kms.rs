@@ -18,7 +18,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use http_client::host_budget::SendError;
-use http_client::{HostBudgets, HostBusyError, HttpClients, TlsConfig, root_cause};
+use http_client::{HostBudgets, HostBusyError, HttpClientCache, TlsConfig, root_cause};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
 use serde::Deserialize;
@@ -26,8 +26,8 @@ use sops::{KeyServiceCredentials, KeyServiceMasterKey};
 use url::{Position, Url};
 use zeroize::Zeroizing;
 
-use crate::bucket::cloud_login::NoLoginError;
-use crate::bucket::credential_requests::CredentialWait;
+use crate::bucket::cloud_login::NoTokenProviderError;
+use crate::bucket::credential_request_tracker::CredentialRequestTracker;
 use crate::bucket::request_context::printable;
 
 /// The time limit for one data key, with the login that it needs.
@@ -93,9 +93,9 @@ pub struct KmsSession<'c> {
     without_identity: Option<&'static str>,
     limit: Duration,
     wire: KmsHttpClient,
-    aws: aws::AwsLogins,
-    google: google::GoogleTokens,
-    azure: azure::AzureTokens,
+    aws: aws::AwsRoleLogins,
+    google: google::GoogleTokenProvider,
+    azure: azure::AzureTokenProviders,
     stalled: BTreeSet<String>,
 }
 
@@ -111,10 +111,10 @@ impl<'c> KmsSession<'c> {
     pub fn new(
         credentials: &'c KeyServiceCredentials,
         without_identity: Option<&'static str>,
-        clients: Arc<HttpClients>,
+        clients: Arc<HttpClientCache>,
         budgets: Arc<HostBudgets>,
     ) -> Self {
-        let wire = KmsHttpClient { clients, budgets, waiting: CredentialWait::default() };
+        let wire = KmsHttpClient { clients, budgets, waiting: CredentialRequestTracker::default() };
         Self {
             credentials,
             without_identity,
@@ -200,19 +200,19 @@ fn place(key: &KeyServiceMasterKey) -> String {
     }
 }
 
-fn no_login(why: NoLoginError, entry: &'static str) -> KmsFailureReason {
+fn no_login(why: NoTokenProviderError, entry: &'static str) -> KmsFailureReason {
     match why {
-        NoLoginError::Secret(problem) => KmsFailureReason::BadSecret { entry, problem },
-        NoLoginError::Environment(why) => KmsFailureReason::Login(why),
-        NoLoginError::Client(error) => KmsFailureReason::Login(error.to_string()),
+        NoTokenProviderError::Secret(problem) => KmsFailureReason::BadSecret { entry, problem },
+        NoTokenProviderError::Environment(why) => KmsFailureReason::Login(why),
+        NoTokenProviderError::Client(error) => KmsFailureReason::Login(error.to_string()),
     }
 }
 
 /// The HTTP of all services.
 struct KmsHttpClient {
-    clients: Arc<HttpClients>,
+    clients: Arc<HttpClientCache>,
     budgets: Arc<HostBudgets>,
-    waiting: CredentialWait,
+    waiting: CredentialRequestTracker,
 }
 
 /// An answer.

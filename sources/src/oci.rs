@@ -21,8 +21,8 @@ mod manifest;
 mod oci_names;
 mod platforms;
 mod referrers;
-mod registry_cache;
 mod registry_response;
+mod registry_session_cache;
 mod tag_selection;
 mod tags;
 mod token;
@@ -40,8 +40,8 @@ use reqwest::header::CONTENT_TYPE;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-use registry_cache::RegistryAuthState;
 use registry_response::read;
+use registry_session_cache::RegistryAuthState;
 
 pub use certificates::tls_from_secret;
 pub use error::Error;
@@ -49,7 +49,7 @@ pub use keyring::RegistryKeyring;
 pub use manifest::{LayerDescriptor, OciManifest};
 pub use oci_names::{ManifestReference, OciDigest, OciRepositoryName};
 pub use platforms::{OciPlatform, PlatformSupport};
-pub use registry_cache::RegistryCache;
+pub use registry_session_cache::RegistrySessionCache;
 pub use tag_selection::TagSelection;
 
 /// The limits of every conversation with a registry.
@@ -87,7 +87,7 @@ pub enum RegistryAuth {
         /// Password or token.
         password: RedactedValue<String>,
     },
-    /// A user and a password from a cloud ([`RegistryCache::login_to_aws`]). If the registry refuses them before they expire,
+    /// A user and a password from a cloud ([`RegistrySessionCache::login_to_aws`]). If the registry refuses them before they expire,
     /// a [`RegistrySession`] requests new ones once.
     Login {
         /// User.
@@ -133,7 +133,7 @@ pub struct FetchedLayer {
 #[derive(Debug)]
 pub struct RegistrySession<'a> {
     remote: &'a RemoteOciRepository,
-    known: &'a RegistryCache,
+    known: &'a RegistrySessionCache,
     access: Arc<RegistryAuthState>,
     /// The login that replaces a refused one.
     renewed: OnceCell<RenewedLogin>,
@@ -151,7 +151,10 @@ impl<'a> RegistrySession<'a> {
     ///
     /// # Errors
     /// [`Error::BadSecret`]: the certificates or the proxy in the Secrets cannot be used.
-    pub fn new(remote: &'a RemoteOciRepository, known: &'a RegistryCache) -> Result<Self, Error> {
+    pub fn new(
+        remote: &'a RemoteOciRepository,
+        known: &'a RegistrySessionCache,
+    ) -> Result<Self, Error> {
         let http = known.client(remote)?;
         let access = known.access(remote);
         let renewed = OnceCell::new();

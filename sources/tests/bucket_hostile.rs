@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use http_client::TlsConfig;
 use sources::bucket::{
-    BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketIdentity, BucketServerAddress,
-    Error, PreviousArtifact, RemoteBucket, azure, bucket_archive, fetch, google, list,
+    BucketClientCache, BucketCredentialSource, BucketEndpoint, BucketFetchState,
+    BucketServerSettings, Error, PreviousArtifact, RemoteBucket, azure, bucket_archive, fetch,
+    google, list,
 };
 use tree::TreeLimits;
 
@@ -40,9 +41,9 @@ fn serve(
     });
     let endpoint = BucketEndpoint::parse(&endpoint, true).expect("loopback");
     let tls = TlsConfig::default();
-    let identity = BucketIdentity::Anonymous;
+    let identity = BucketCredentialSource::Anonymous;
     let remote = RemoteBucket {
-        server: BucketServerAddress { endpoint, region: None, identity, tls, proxy: None },
+        server: BucketServerSettings { endpoint, region: None, identity, tls, proxy: None },
         bucket: "b".to_owned(),
         prefix: String::new(),
         timeout: Duration::from_secs(2),
@@ -88,20 +89,22 @@ fn listing(keys: &[(&str, u64)], next: Option<&str>) -> String {
 fn by_clouds(remote: &RemoteBucket) -> [RemoteBucket; 2] {
     let mut of_google = remote.clone();
     let mut of_azure = remote.clone();
-    of_google.server.identity = BucketIdentity::Google(google::GoogleIdentity::Anonymous);
-    of_azure.server.identity = BucketIdentity::Azure(azure::AzureIdentity::Anonymous);
+    of_google.server.identity =
+        BucketCredentialSource::Google(google::GoogleCredentialSource::Anonymous);
+    of_azure.server.identity =
+        BucketCredentialSource::Azure(azure::AzureCredentialSource::Anonymous);
     [of_google, of_azure]
 }
 
 async fn listed(remote: &RemoteBucket) -> Result<usize, Error> {
-    list(remote, None, &BucketArtifactNote::default(), &BucketClientCache::default())
+    list(remote, None, &BucketFetchState::default(), &BucketClientCache::default())
         .await
         .map(|listed| listed.len())
 }
 
 async fn fetched(remote: &RemoteBucket) -> Result<usize, Error> {
     let known = BucketClientCache::default();
-    let listed = list(remote, None, &BucketArtifactNote::default(), &known).await?;
+    let listed = list(remote, None, &BucketFetchState::default(), &known).await?;
     fetch(remote, listed, PreviousArtifact::default(), &known).await.map(|fetched| fetched.count)
 }
 
@@ -283,7 +286,7 @@ async fn an_object_that_vanishes_is_left_out_and_one_that_changes_counts_as_it_i
         }
     });
     let known = BucketClientCache::default();
-    let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await.unwrap();
+    let listed = list(&remote, None, &BucketFetchState::default(), &known).await.unwrap();
     let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await.unwrap();
     assert_eq!(fetched.count, 1);
     assert_eq!(fetched.note.objects, [("b".to_owned(), "2".to_owned())].into());
@@ -401,10 +404,11 @@ async fn a_bucket_of_another_region_is_asked_there_once() {
         }
     });
     let secret = objects::RedactedValue::new("s".to_owned());
-    remote.server.identity = BucketIdentity::Keys { access: "a".to_owned(), secret, session: None };
+    remote.server.identity =
+        BucketCredentialSource::Keys { access: "a".to_owned(), secret, session: None };
     let known = BucketClientCache::default();
     for requests in [2, 3] {
-        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await.unwrap();
+        let listed = list(&remote, None, &BucketFetchState::default(), &known).await.unwrap();
         assert_eq!((listed.len(), count.load(Ordering::SeqCst)), (1, requests));
     }
 }

@@ -62,11 +62,11 @@ pub struct LifecycleEventSpec {
 
     /// The revision before the operation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<LifecycleRevision>,
+    pub from: Option<LifecycleReleaseRevision>,
 
     /// What is to be there.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<LifecycleRevision>,
+    pub to: Option<LifecycleReleaseRevision>,
 
     /// The parameters of the LifecycleBinding.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -110,14 +110,14 @@ pub struct LifecycleEventSubject {
 
     /// The Helm release that is operated on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub release: Option<LifecycleRelease>,
+    pub release: Option<LifecycleHelmRelease>,
 }
 
 /// A Helm release, as `helm list` names it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct LifecycleRelease {
+pub struct LifecycleHelmRelease {
     /// Its name.
     #[schemars(length(max = 253))]
     pub name: String,
@@ -136,7 +136,7 @@ pub struct LifecycleRelease {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct LifecycleRevision {
+pub struct LifecycleReleaseRevision {
     /// Its number.
     #[schemars(length(max = 512))]
     pub revision: String,
@@ -194,7 +194,7 @@ pub struct LifecycleEventStatus {
     /// What was done for the answer so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
-    pub steps: Vec<LifecycleProgress>,
+    pub steps: Vec<LifecycleEventProgressStep>,
 
     /// The users who approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -206,7 +206,7 @@ pub struct LifecycleEventStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct LifecycleProgress {
+pub struct LifecycleEventProgressStep {
     /// What it is.
     #[schemars(length(max = 253))]
     pub name: String,

@@ -59,7 +59,7 @@ pub struct LifecycleSpec {
 
     /// The namespaces in which it holds all releases, without a LifecycleBinding.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub required: Option<RequiredLifecycle>,
+    pub required: Option<LifecycleRequirement>,
 }
 
 choice! {
@@ -79,7 +79,7 @@ choice! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct RequiredLifecycle {
+pub struct LifecycleRequirement {
     /// Selects namespaces by labels. An empty selector selects all of them.
     #[schemars(schema_with = "schema::label_selector")]
     pub namespace_selector: LabelSelector,

@@ -150,6 +150,32 @@ pub struct IncidentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub notifications: Vec<IncidentNotification>,
+
+    /// Until when nothing but its end is sent, by the request of a user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence: Option<IncidentSilence>,
+}
+
+/// A user's request to send nothing but the end of an incident for some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct IncidentSilence {
+    /// The user, as the API server names it.
+    #[schemars(length(min = 1, max = 253))]
+    pub user: String,
+
+    /// When the user requested it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+
+    /// When it ends: seven days after it was requested at the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+
+    /// Why.
+    #[schemars(length(min = 1, max = 512))]
+    pub reason: String,
 }
 
 /// Objects that an incident affects.

@@ -5,7 +5,7 @@
 //! Elsewhere: which files are left out ([`crate::ignore`]), where archives are kept ([`crate::store`]).
 
 mod contents;
-mod digest;
+mod digesting_writer;
 mod extract;
 mod extraction_sink;
 mod tar_header;
@@ -14,7 +14,7 @@ mod tarball_writer;
 mod unzip;
 
 pub use contents::{ArchiveContents, write};
-pub use digest::{ArchiveDigest, DigestingWriter};
+pub use digesting_writer::{ArchiveDigest, DigestingWriter};
 pub use extract::{ExtractError, ExtractOptions, SymlinkPolicy, extract, extract_to_dir};
 pub use tarball_writer::TarballWriter;
 pub use unzip::unzip;

@@ -11,9 +11,9 @@
 //! <root>/.scratch/                                             repositories while they are fetched; swept likewise
 //! ```
 
-mod artifact_note;
 mod disk_usage;
 mod extracted_tree_cache;
+mod fetch_state_file;
 mod garbage_collection;
 mod object_folder;
 mod scratch;
@@ -244,6 +244,11 @@ impl ArtifactStore {
     /// Bytes of all artifacts together, those that are being written included.
     pub fn size(&self) -> u64 {
         self.ledger.total()
+    }
+
+    /// The bytes of extracted files that stay in memory because they were used recently.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.bytes()
     }
 
     /// Stores the output of `fill`. The file has a temporary name until it is complete and on the disk.

@@ -294,9 +294,9 @@ fn garbage_goes_and_the_current_artifact_stays() {
 
 /// Artifacts that are needed in the namespace `apps`; which these are is not known without any.
 #[derive(Debug)]
-struct FixedRoots(Option<Vec<String>>);
+struct FixedNeededArtifacts(Option<Vec<String>>);
 
-impl NeededArtifacts for FixedRoots {
+impl NeededArtifacts for FixedNeededArtifacts {
     fn of_namespace(&self, namespace: &str) -> Option<Vec<NeededArtifact>> {
         assert_eq!(namespace, "apps");
         let artifact = |path: String| NeededArtifact {
@@ -310,7 +310,7 @@ impl NeededArtifacts for FixedRoots {
 
 #[test]
 fn what_others_need_is_no_garbage_and_nothing_is_while_that_is_not_known() {
-    let collected = |needed: FixedRoots| {
+    let collected = |needed: FixedNeededArtifacts| {
         let dir = TempDir::new().expect("a directory");
         let store = open(&dir);
         store.keep_needed(Arc::new(needed));
@@ -324,12 +324,12 @@ fn what_others_need_is_no_garbage_and_nothing_is_while_that_is_not_known() {
         removed
     };
     let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
-    assert_eq!(collected(FixedRoots(Some(Vec::new()))), [path("good"), path("other")]);
+    assert_eq!(collected(FixedNeededArtifacts(Some(Vec::new()))), [path("good"), path("other")]);
     let elsewhere = "gitrepository/apps/other/good".to_owned();
     let strange = "gitrepository/apps/podinfo/../x".to_owned();
-    let needed = FixedRoots(Some(vec![strange, elsewhere, path("good"), path("good")]));
+    let needed = FixedNeededArtifacts(Some(vec![strange, elsewhere, path("good"), path("good")]));
     assert_eq!(collected(needed), [path("other")]);
-    assert_eq!(collected(FixedRoots(None)), Vec::<String>::new());
+    assert_eq!(collected(FixedNeededArtifacts(None)), Vec::<String>::new());
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn what_others_need_takes_no_place_from_what_is_read_at_this_moment() {
     let dir = TempDir::new().expect("a directory");
     let store = open(&dir);
     let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
-    store.keep_needed(Arc::new(FixedRoots(Some(vec![path("good"), path("lost")]))));
+    store.keep_needed(Arc::new(FixedNeededArtifacts(Some(vec![path("good"), path("lost")]))));
     for file in ["good", "former", "current"] {
         put(&store, file, file.as_bytes());
     }
@@ -351,7 +351,7 @@ fn what_is_needed_is_kept_up_to_a_limit_of_bytes() {
     let dir = TempDir::new().expect("a directory");
     let store = open(&dir);
     let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
-    store.keep_needed(Arc::new(FixedRoots(Some(vec![path("huge"), path("small")]))));
+    store.keep_needed(Arc::new(FixedNeededArtifacts(Some(vec![path("huge"), path("small")]))));
     put(&store, "huge", b"");
     // It takes no room on the disk.
     let huge = File::options().write(true).open(dir.path().join(path("huge")));
@@ -412,7 +412,7 @@ fn a_second_name_leads_to_the_newest_artifact_and_is_no_artifact_itself() {
 #[test]
 fn what_others_need_and_is_not_there_is_lost_and_nothing_is_while_that_is_not_known() {
     let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
-    let lost = |needed: FixedRoots| -> Vec<String> {
+    let lost = |needed: FixedNeededArtifacts| -> Vec<String> {
         let dir = TempDir::new().expect("a directory");
         let store = open(&dir);
         store.keep_needed(Arc::new(needed));
@@ -422,8 +422,8 @@ fn what_others_need_and_is_not_there_is_lost_and_nothing_is_while_that_is_not_kn
     let elsewhere = "gitrepository/apps/other/gone".to_owned();
     let strange = "gitrepository/apps/podinfo/../x".to_owned();
     let needed = vec![strange, elsewhere, path("there"), path("gone"), path("gone")];
-    assert_eq!(lost(FixedRoots(Some(needed))), [path("gone")]);
+    assert_eq!(lost(FixedNeededArtifacts(Some(needed))), [path("gone")]);
     let many = (0..20).map(|at| path(&format!("gone{at}"))).collect();
-    assert_eq!(lost(FixedRoots(Some(many))).len(), 4);
-    assert_eq!(lost(FixedRoots(None)), Vec::<String>::new());
+    assert_eq!(lost(FixedNeededArtifacts(Some(many))).len(), 4);
+    assert_eq!(lost(FixedNeededArtifacts(None)), Vec::<String>::new());
 }

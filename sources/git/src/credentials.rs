@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http_client::{ClientIdentity, TlsConfig};
+use http_client::{ClientCertificateAndKey, TlsConfig};
 use objects::RedactedValue;
 
 use super::Error;
@@ -159,7 +159,7 @@ fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<TlsConfig, Error> {
     };
     let ca = either("ca.crt", "caFile").map(|(_, pem)| pem.clone());
     let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
-        (Some((_, certificate)), Some((_, key))) => Some(ClientIdentity {
+        (Some((_, certificate)), Some((_, key))) => Some(ClientCertificateAndKey {
             certificate: certificate.clone(),
             key: RedactedValue::new(key.clone()),
         }),

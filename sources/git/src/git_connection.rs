@@ -15,7 +15,9 @@ use gix::hash::ObjectId;
 use gix::odb::pack;
 use gix::progress::Discard;
 use gix::protocol::fetch::negotiate::{Action, Round, one_round};
-use gix::protocol::fetch::{Arguments, Context as FetchContext, Negotiate, Options, Response};
+use gix::protocol::fetch::{
+    Arguments, Context as HelmfileFetchContext, Negotiate, Options, Response,
+};
 use gix::protocol::fetch::{Shallow, Tags};
 use gix::protocol::handshake::Ref;
 use gix::protocol::ls_refs::RefPrefixes;
@@ -270,7 +272,7 @@ impl GitConnection {
             },
             Discard,
             self.wire.stop(),
-            FetchContext {
+            HelmfileFetchContext {
                 handshake: &mut self.handshake,
                 transport: &mut self.transport,
                 user_agent: agent(),

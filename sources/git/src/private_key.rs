@@ -53,7 +53,7 @@ fn locked() -> Error {
 }
 
 /// The first block of a text that can be a private key.
-struct KeyBlock<'t> {
+struct PrivateKeyBlock<'t> {
     /// The label, such as `RSA PRIVATE KEY`.
     label: &'t str,
     /// The header with the encryption of the key.
@@ -62,7 +62,7 @@ struct KeyBlock<'t> {
     body: String,
 }
 
-impl<'t> KeyBlock<'t> {
+impl<'t> PrivateKeyBlock<'t> {
     fn first(text: &'t str) -> Option<Self> {
         let mut lines = text.lines();
         let label = lines.find_map(|line| {
@@ -112,7 +112,7 @@ pub(super) fn parse_private_key(
     if identity.len() > MAX_TEXT_BYTES {
         return Err(bad("`identity` is larger than 64 KiB, which no supported private key is"));
     }
-    let block = KeyBlock::first(identity).ok_or_else(|| unreadable(passphrase))?;
+    let block = PrivateKeyBlock::first(identity).ok_or_else(|| unreadable(passphrase))?;
     let content =
         BASE64_STANDARD.decode(&block.body).map_err(|_not_base64| unreadable(passphrase))?;
     let key = match block.label {
@@ -133,7 +133,7 @@ pub(super) fn is_encrypted(identity: &str) -> bool {
     if identity.len() > MAX_TEXT_BYTES {
         return false;
     }
-    let Some(block) = KeyBlock::first(identity) else { return false };
+    let Some(block) = PrivateKeyBlock::first(identity) else { return false };
     if block.label != OPENSSH_LABEL {
         return block.encryption.is_some();
     }
@@ -161,7 +161,7 @@ fn parse_openssh(content: &[u8], passphrase: Option<&str>) -> Result<PrivateKey,
 ///
 /// The passphrase is only used for the old format. A PKCS#8 key may be encrypted although its label denies it, and then its
 /// decryption would have no limit on cost.
-fn parse_der(block: &KeyBlock<'_>, passphrase: Option<&str>) -> Result<PrivateKey, Error> {
+fn parse_der(block: &PrivateKeyBlock<'_>, passphrase: Option<&str>) -> Result<PrivateKey, Error> {
     let used = passphrase.filter(|_| block.encryption.is_some());
     let text = block.text();
     // The arithmetic of RSA expects numbers that belong together, and panics for some that do not.

@@ -14,8 +14,8 @@
 //!
 //! | what happens | what comes of it | what to do |
 //! |---|---|---|
-//! | the branch moved since it was fetched | [`PushError::Rejected`] with [`RejectionCause::Outdated`] | fetch, change, push again |
-//! | a hook or a rule of the server says no | [`PushError::Rejected`] with [`RejectionCause::Declined`] | tell; the same push is declined again |
+//! | the branch moved since it was fetched | [`PushError::Rejected`] with [`PushRejectionCause::Outdated`] | fetch, change, push again |
+//! | a hook or a rule of the server says no | [`PushError::Rejected`] with [`PushRejectionCause::Declined`] | tell; the same push is declined again |
 //! | the connection, the deadline or the process ends before the push is sent | [`PushError::Failed`] | try again later |
 //! | … after it was sent | [`PushError::Unanswered`] | fetch, then change again: if the push was accepted, nothing differs, and nothing is pushed |
 //!
@@ -29,11 +29,11 @@ mod refspec;
 mod signer;
 mod workspace;
 
-pub use error::{PushError, PushRejection, RejectedReference, RejectionCause};
+pub use error::{PushError, PushRejection, PushRejectionCause, RejectedReference};
 pub use objects::{GitFileChange, GitFileMode};
 pub use refspec::refspec_destination;
 pub use signer::{CommitSigner, SigningKeyError};
 pub use workspace::{
-    CommitDetails, CommitIdentity, PushOutcome, PushRequest, PushWorkspace, ReferenceUpdate,
+    CommitIdentity, NewCommitMetadata, PushOutcome, PushRequest, PushWorkspace, ReferenceUpdate,
     ReferenceUpdateRule, is_ancestor,
 };

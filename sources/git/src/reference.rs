@@ -3,8 +3,8 @@
 use std::fmt;
 
 use gix::hash::ObjectId;
+use golang::highest_version_selection::VersionRange;
 use golang::semver::VersionConstraintError;
-use golang::version_choice::VersionRange;
 
 use super::Error;
 use super::error::shown;

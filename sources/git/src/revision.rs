@@ -118,7 +118,7 @@ fn algorithm(hash: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use golang::version_choice::VersionRange;
+    use golang::highest_version_selection::VersionRange;
 
     use super::*;
 

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use gix::hash::ObjectId;
-use http_client::clients::{ClientKeyDigest, RecentlyUsedMap, client_key, key};
-use http_client::{EgressRules, HostBudgets, HttpClients, HttpProxy, TlsConfig};
+use http_client::client_cache::{CacheKeyDigest, RecentlyUsedMap, client_key, key};
+use http_client::{EgressRules, HostBudgets, HttpClientCache, HttpProxy, TlsConfig};
 use parking_lot::Mutex;
 
 use super::{GitAuth, GitRemote};
@@ -35,7 +35,7 @@ const MOST_COMMITS: usize = 4096;
 pub struct GitServerCache {
     handshakes: Mutex<RecentlyUsedMap<Vec<u8>>>,
     commits: Mutex<RecentlyUsedMap<Option<i64>>>,
-    clients: HttpClients,
+    clients: HttpClientCache,
     budgets: Arc<HostBudgets>,
 }
 
@@ -44,7 +44,7 @@ impl Default for GitServerCache {
         Self {
             handshakes: Mutex::new(RecentlyUsedMap::new(MOST_HANDSHAKES)),
             commits: Mutex::new(RecentlyUsedMap::new(MOST_COMMITS)),
-            clients: HttpClients::default(),
+            clients: HttpClientCache::default(),
             budgets: Arc::default(),
         }
     }
@@ -62,7 +62,7 @@ impl fmt::Debug for GitServerCache {
 impl GitServerCache {
     /// A cache for operations that may reach only some servers, with any protocol.
     pub fn within(egress: EgressRules) -> Self {
-        Self { clients: HttpClients::within(egress), ..Self::default() }
+        Self { clients: HttpClientCache::within(egress), ..Self::default() }
     }
 
     /// This cache with shared budgets. Requests over HTTP count against the budgets, and requests over SSH do not.
@@ -129,7 +129,7 @@ impl GitServerCache {
 }
 
 /// The key of a remote with its credentials. `None` for SSH, where each connection needs a handshake.
-fn remote_key(remote: &GitRemote) -> Option<ClientKeyDigest> {
+fn remote_key(remote: &GitRemote) -> Option<CacheKeyDigest> {
     let (kind, user, secret): (&[u8], _, _) = match &remote.credentials.auth {
         GitAuth::None => (b"none", None, None),
         GitAuth::Basic { username, password } => {

@@ -23,8 +23,8 @@ use super::remote_url::without_userinfo;
 use super::server_cache::GitServerCache;
 use super::{Error, GitAuth, GitRemote};
 use http_request::{
-    RequestProgress, RequestUpload, ResponseBodyReader, ResponseHeaderLines, SmartHttpExchange,
-    UploadKind, accepted, send,
+    RequestUpload, ResponseBodyReader, ResponseHeaderLines, SmartHttpExchange,
+    SmartHttpRequestState, UploadKind, accepted, send,
 };
 
 /// Go's number.
@@ -201,7 +201,7 @@ impl Http for SmartHttpTransport {
             })?;
             self.base = Some(base.to_owned());
         }
-        let exchange = SmartHttpExchange::new(&self.wire, RequestProgress::Answered(answer));
+        let exchange = SmartHttpExchange::new(&self.wire, SmartHttpRequestState::Answered(answer));
         Ok(GetResponse {
             headers: ResponseHeaderLines::new(&exchange),
             body: ResponseBodyReader::new(exchange),
@@ -218,7 +218,8 @@ impl Http for SmartHttpTransport {
         let to = Url::parse(url).map_err(gix::Error::from_error)?;
         let request = self.client.post(to.clone()).headers(header_map(headers));
         let request = Box::new(self.authorized(request, &to));
-        let prepared = RequestProgress::Prepared { request, body: Vec::new(), kind: self.upload };
+        let prepared =
+            SmartHttpRequestState::Prepared { request, body: Vec::new(), kind: self.upload };
         let exchange = SmartHttpExchange::new(&self.wire, prepared);
         Ok(PostResponse {
             post_body: RequestUpload(exchange.clone()),

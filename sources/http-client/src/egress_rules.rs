@@ -4,7 +4,7 @@
 //! changing addresses can bypass the rules.
 //! Here: the rules, and resolving names by them. Elsewhere: the kinds of addresses (`addresses`).
 
-mod addresses;
+mod ip_address_kinds;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use addresses::{AddressKind, forms, sort};
+use ip_address_kinds::{AddressKind, forms, sort};
 
 /// The servers to which requests are permitted.
 #[derive(Debug, Clone, Default)]

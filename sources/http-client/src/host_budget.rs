@@ -84,7 +84,7 @@ pub enum SendError {
 pub struct HostBudgets {
     limits: HostLimits,
     egress: EgressRules,
-    hosts: Arc<Mutex<BTreeMap<String, Arc<HostState>>>>,
+    hosts: Arc<Mutex<BTreeMap<String, Arc<HostBudget>>>>,
 }
 
 impl Default for HostBudgets {
@@ -95,7 +95,7 @@ impl Default for HostBudgets {
 }
 
 #[derive(Debug)]
-struct HostState {
+struct HostBudget {
     /// Scheme, host and port.
     key: String,
     /// Host and port.
@@ -150,12 +150,12 @@ impl HostBudgets {
     /// # Errors
     /// [`SendError::Busy`] if requests to the host are paused, or become paused while this call waits. The answer that begins
     /// a pause is returned as an answer.
-    pub async fn send(&self, request: RequestBuilder) -> Result<LimitedResponse, SendError> {
+    pub async fn send(&self, request: RequestBuilder) -> Result<ResponseWithHostPermit, SendError> {
         let (client, request) = request.build_split();
         let request = request.map_err(|error| SendError::Transport(error.without_url()))?;
         let permit = self.permit(request.url()).await?;
         let response = permit.send(RequestBuilder::from_parts(client, request)).await?;
-        Ok(LimitedResponse { response, permit })
+        Ok(ResponseWithHostPermit { response, permit })
     }
 
     /// Like [`HostBudgets::send`], but the permit is released as soon as the answer begins. The body is read without a permit.
@@ -190,14 +190,14 @@ impl HostBudgets {
         state.0.learn(ticket, said, now);
     }
 
-    fn host(&self, url: &Url) -> Arc<HostState> {
+    fn host(&self, url: &Url) -> Arc<HostBudget> {
         let (key, name) = key_of(url);
         let mut hosts = self.hosts.lock();
         if hosts.len() >= MANY_HOSTS && !hosts.contains_key(&key) {
             hosts.retain(|_, host| Arc::strong_count(host) > 1 || host.is_remarkable());
         }
         let new = || {
-            Arc::new(HostState {
+            Arc::new(HostBudget {
                 key: key.clone(),
                 name,
                 per_second: self.limits.per_second,
@@ -216,7 +216,7 @@ fn key_of(url: &Url) -> (String, String) {
     (format!("{}://{name}", url.scheme()), name)
 }
 
-impl HostState {
+impl HostBudget {
     /// Whether the host has state that must not be forgotten.
     fn is_remarkable(&self) -> bool {
         !self.state.lock().0.is_forgettable()
@@ -242,12 +242,12 @@ impl HostState {
 /// The right to send requests to a host, until it is dropped.
 #[derive(Debug)]
 pub struct HostPermit {
-    host: Arc<HostState>,
+    host: Arc<HostBudget>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Returns the right to send the test request if the request is dropped before its end.
-struct TrialRequestGuard<'h>(&'h HostState, RequestTicket);
+struct TrialRequestGuard<'h>(&'h HostBudget, RequestTicket);
 
 impl Drop for TrialRequestGuard<'_> {
     fn drop(&mut self) {
@@ -294,12 +294,12 @@ impl HostPermit {
 
 /// An answer that holds its permit until it is dropped. Read it, then drop it before the next request.
 #[derive(Debug)]
-pub struct LimitedResponse {
+pub struct ResponseWithHostPermit {
     response: Response,
     permit: HostPermit,
 }
 
-impl LimitedResponse {
+impl ResponseWithHostPermit {
     /// Fails while requests to the host are paused, for example because this answer is 429 or 503.
     ///
     /// # Errors
@@ -309,7 +309,7 @@ impl LimitedResponse {
     }
 }
 
-impl Deref for LimitedResponse {
+impl Deref for ResponseWithHostPermit {
     type Target = Response;
 
     fn deref(&self) -> &Response {
@@ -317,7 +317,7 @@ impl Deref for LimitedResponse {
     }
 }
 
-impl DerefMut for LimitedResponse {
+impl DerefMut for ResponseWithHostPermit {
     fn deref_mut(&mut self) -> &mut Response {
         &mut self.response
     }

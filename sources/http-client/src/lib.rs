@@ -5,7 +5,7 @@
 //! ([`HostBudgets`]), one fetch for many callers ([`SingleFlightCache`]). Elsewhere: credentials in headers, redirects, limits
 //! on bytes and on time, which are part of each source's protocol.
 
-pub mod clients;
+pub mod client_cache;
 mod egress_rules;
 pub mod host_budget;
 mod proxy;
@@ -22,7 +22,7 @@ use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 use url::Url;
 
-pub use clients::HttpClients;
+pub use client_cache::HttpClientCache;
 pub use egress_rules::{EgressDeniedError, EgressDenyList, EgressHostList, EgressRules, refusal};
 pub use host_budget::{HostBudgets, HostBusyError};
 pub use proxy::{HttpProxy, is_refusal_of_proxy};
@@ -36,7 +36,7 @@ pub struct TlsConfig {
     /// The certificate authorities in PEM. If they are given, only these are trusted.
     pub ca: Option<Vec<u8>>,
     /// The client certificate, for servers that ask for one.
-    pub identity: Option<ClientIdentity>,
+    pub identity: Option<ClientCertificateAndKey>,
 }
 
 /// How the authorities in [`TlsConfig::ca`] combine with the authorities of the system.
@@ -53,7 +53,7 @@ pub enum TlsTrust {
 
 /// A client certificate and its key, both in PEM.
 #[derive(Debug, Clone)]
-pub struct ClientIdentity {
+pub struct ClientCertificateAndKey {
     /// The certificate, followed by its intermediates.
     pub certificate: Vec<u8>,
     /// The private key of the certificate.
@@ -160,7 +160,7 @@ fn built(
     if trust == TlsTrust::Anyone {
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
-    if let Some(ClientIdentity { certificate, key }) = &tls.identity {
+    if let Some(ClientCertificateAndKey { certificate, key }) = &tls.identity {
         let mut pem = key.expose().clone();
         pem.push(b'\n');
         pem.extend_from_slice(certificate);
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn an_identity_that_cannot_be_read_is_refused_and_not_shown() {
         let key = RedactedValue::new(b"-----BEGIN hunter2-----".to_vec());
-        let identity = Some(ClientIdentity { certificate: b"x".to_vec(), key });
+        let identity = Some(ClientCertificateAndKey { certificate: b"x".to_vec(), key });
         let tls = TlsConfig { ca: None, identity };
         let error = client(&tls, None).unwrap_err();
         assert_eq!(error, Error::BadIdentity);

@@ -16,13 +16,13 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::cloud_login::{self, NoLoginError, TokenHttpClient, retries};
-use super::credential_requests::CredentialWait;
+use super::cloud_login::{self, NoTokenProviderError, TokenHttpClient, retries};
+use super::credential_request_tracker::CredentialRequestTracker;
 use super::http_request::{BucketHttpClient, is_relative, path, segment};
 use super::request_context::{BucketRequestContext, printable};
 use super::{
-    BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
-    unquoted,
+    BucketObjectDownload, BucketObjectPage, BucketServerSettings, Error, ListedBucketObject,
+    RemoteBucket, unquoted,
 };
 
 /// The version of the interface.
@@ -40,7 +40,7 @@ const CHECK: &str = "the Secret of spec.secretRef, and that a `sasKey` is valid 
 
 /// The credentials for Azure.
 #[derive(Debug, Clone)]
-pub enum AzureIdentity {
+pub enum AzureCredentialSource {
     /// Anonymous.
     Anonymous,
     /// The credentials of the environment: a client secret, a workload identity, or else the managed identity of the machine.
@@ -75,7 +75,7 @@ pub enum AzureIdentity {
 pub(crate) struct AzureBlobClient {
     exchange: BucketHttpClient,
     credentials: AzureCredentials,
-    waiting: CredentialWait,
+    waiting: CredentialRequestTracker,
 }
 
 /// The credentials that are added to requests.
@@ -169,33 +169,33 @@ fn tag(etag: &str) -> String {
 
 impl AzureCredentials {
     fn new(
-        server: &BucketServerAddress,
-        identity: &AzureIdentity,
+        server: &BucketServerSettings,
+        identity: &AzureCredentialSource,
         egress: &EgressRules,
-        waiting: &CredentialWait,
+        waiting: &CredentialRequestTracker,
     ) -> Result<Self, Error> {
         let secret = match identity {
-            AzureIdentity::Anonymous => return Ok(Self::Anonymous),
-            AzureIdentity::Key { account, key } => {
+            AzureCredentialSource::Anonymous => return Ok(Self::Anonymous),
+            AzureCredentialSource::Key { account, key } => {
                 let key = AzureAccessKey::try_new(key.expose().trim())
                     .map_err(|_unread| Error::BadSecret("`accountKey` is not base64".to_owned()))?;
                 let key = RedactedValue::new(AzureCredential::AccessKey(key));
                 return Ok(Self::Key { account: checked_account(account)?, key });
             }
-            AzureIdentity::Signature(signature) => {
+            AzureCredentialSource::Signature(signature) => {
                 let query = signature.expose().trim().trim_start_matches('?');
                 let pairs = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
                 return Ok(Self::Signature(RedactedValue::new(pairs)));
             }
-            AzureIdentity::Application { secret, .. } => Some(secret.clone()),
-            AzureIdentity::Environment { .. } => None,
+            AzureCredentialSource::Application { secret, .. } => Some(secret.clone()),
+            AzureCredentialSource::Environment { .. } => None,
         };
         let provider = provider(identity, None, egress, waiting).map_err(|why| match why {
-            NoLoginError::Secret(why) => Error::BadSecret(why),
-            NoLoginError::Environment(why) => {
+            NoTokenProviderError::Secret(why) => Error::BadSecret(why),
+            NoTokenProviderError::Environment(why) => {
                 Error::NoCredentials { endpoint: server.endpoint.to_string(), why }
             }
-            NoLoginError::Client(error) => error.into(),
+            NoTokenProviderError::Client(error) => error.into(),
         })?;
         Ok(Self::Tokens { provider, secret })
     }
@@ -203,17 +203,17 @@ impl AzureCredentials {
 
 /// The token provider for the store or for another service, with the credentials of an application or of the environment.
 pub(crate) fn provider(
-    identity: &AzureIdentity,
+    identity: &AzureCredentialSource,
     audience: Option<&'static str>,
     egress: &EgressRules,
-    waiting: &CredentialWait,
-) -> Result<RedactedValue<AzureCredentialProvider>, NoLoginError> {
+    waiting: &CredentialRequestTracker,
+) -> Result<RedactedValue<AzureCredentialProvider>, NoTokenProviderError> {
     // The library requires names, and uses them only for requests of its own.
     let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
     let builder = builder.with_retry(retries());
     let builder = match identity {
-        AzureIdentity::Application { tenant, client, secret, authority } => {
-            let bad = |key: &str, why: &str| NoLoginError::Secret(format!("`{key}` {why}"));
+        AzureCredentialSource::Application { tenant, client, secret, authority } => {
+            let bad = |key: &str, why: &str| NoTokenProviderError::Secret(format!("`{key}` {why}"));
             let tenant = checked_tenant(tenant).map_err(|why| bad("tenantId", why))?;
             let login = TokenHttpClient::of_secret(egress, waiting)?.for_audience(audience);
             let builder = builder
@@ -230,17 +230,22 @@ pub(crate) fn provider(
                 None => builder,
             }
         }
-        AzureIdentity::Environment { client } => {
+        AzureCredentialSource::Environment { client } => {
             let login = TokenHttpClient::of_machine(waiting)?.for_audience(audience);
             let builder = builder.with_http_connector(login);
-            of_environment(builder, client.as_deref()).map_err(NoLoginError::Environment)?
+            of_environment(builder, client.as_deref()).map_err(NoTokenProviderError::Environment)?
         }
-        AzureIdentity::Anonymous | AzureIdentity::Key { .. } | AzureIdentity::Signature(_) => {
-            return Err(NoLoginError::Secret("it has no credentials that give tokens".to_owned()));
+        AzureCredentialSource::Anonymous
+        | AzureCredentialSource::Key { .. }
+        | AzureCredentialSource::Signature(_) => {
+            return Err(NoTokenProviderError::Secret(
+                "it has no credentials that give tokens".to_owned(),
+            ));
         }
     };
-    let store =
-        builder.build().map_err(|error| NoLoginError::Environment(cloud_login::why(&error)))?;
+    let store = builder
+        .build()
+        .map_err(|error| NoTokenProviderError::Environment(cloud_login::why(&error)))?;
     Ok(RedactedValue::new(store.credentials().clone()))
 }
 
@@ -309,11 +314,11 @@ fn checked_authority(url: &str) -> Result<String, &'static str> {
 
 impl AzureBlobClient {
     pub(super) fn new(
-        server: &BucketServerAddress,
-        identity: &AzureIdentity,
+        server: &BucketServerSettings,
+        identity: &AzureCredentialSource,
         budgets: &Arc<HostBudgets>,
     ) -> Result<Self, Error> {
-        let waiting = CredentialWait::default();
+        let waiting = CredentialRequestTracker::default();
         let credentials = AzureCredentials::new(server, identity, budgets.egress(), &waiting)?;
         Ok(Self { exchange: BucketHttpClient::new(server, budgets)?, credentials, waiting })
     }
@@ -374,10 +379,10 @@ impl AzureBlobClient {
         remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<ObjectDownload>, Error> {
+    ) -> Result<Option<BucketObjectDownload>, Error> {
         let asked = BucketRequestContext::object(remote, key, "GET");
         let answer = self.ask(&asked, Method::GET, self.url(&asked)?, unless).await?;
-        Ok(answer.map(|answer| ObjectDownload {
+        Ok(answer.map(|answer| BucketObjectDownload {
             etag: tag_of(&answer),
             body: BucketHttpClient::body(&asked, answer),
         }))

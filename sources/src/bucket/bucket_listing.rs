@@ -10,7 +10,7 @@ use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use sha2::{Digest as _, Sha256};
 use tree::RelPath;
 
-use super::artifact_note::{BucketArtifactNote, IgnoreFileNote};
+use super::bucket_fetch_state::{BucketFetchState, FetchedIgnoreFile};
 use super::fetch::collect;
 use super::request_context::BucketRequestContext;
 use super::{BucketClient, BucketClientCache, Error, RemoteBucket};
@@ -46,7 +46,7 @@ pub struct BucketListing {
     /// The objects by the paths of their files.
     pub(super) objects: BTreeMap<RelPath, ListedBucketObject>,
     /// The patterns at the root of the bucket.
-    pub(super) ignore: Option<IgnoreFileNote>,
+    pub(super) ignore: Option<FetchedIgnoreFile>,
 }
 
 impl BucketListing {
@@ -171,7 +171,7 @@ fn shown(key: &str) -> String {
 pub async fn list(
     remote: &RemoteBucket,
     ignore: Option<&str>,
-    note: &BucketArtifactNote,
+    note: &BucketFetchState,
     known: &BucketClientCache,
 ) -> Result<BucketListing, Error> {
     let client = remote.client(known)?;
@@ -231,8 +231,8 @@ async fn ignore_file(
     remote: &RemoteBucket,
     client: &BucketClient,
     found: &[ListedBucketObject],
-    note: &BucketArtifactNote,
-) -> Result<Option<IgnoreFileNote>, Error> {
+    note: &BucketFetchState,
+) -> Result<Option<FetchedIgnoreFile>, Error> {
     let remembered = note.ignore.as_ref();
     if IGNORE_FILE.starts_with(&remote.prefix) {
         let Some(listed) = found.iter().find(|object| object.key == IGNORE_FILE) else {
@@ -249,7 +249,7 @@ async fn ignore_file(
             let what = format!("object '{IGNORE_FILE}'");
             let text = collect(got.body, &what, LARGEST_IGNORE_FILE).await?;
             let text = String::from_utf8_lossy(&text).into_owned();
-            Ok(Some(IgnoreFileNote { etag: got.etag, text }))
+            Ok(Some(FetchedIgnoreFile { etag: got.etag, text }))
         }
         Err(Error::NoObject { .. }) => Ok(None),
         Err(error) => Err(error),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_client::HostBudgets;
-use http_client::clients::client_key;
+use http_client::client_cache::client_key;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    BucketClient, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, azure, google,
+    BucketClient, BucketCredentialSource, BucketServerSettings, Error, LdapUserLogin, azure, google,
 };
 
 /// The time for which an unused client is kept.
@@ -36,7 +36,7 @@ impl BucketClientCache {
         Self { budgets, ..self }
     }
 
-    pub(super) fn client(&self, server: &BucketServerAddress) -> Result<Arc<BucketClient>, Error> {
+    pub(super) fn client(&self, server: &BucketServerSettings) -> Result<Arc<BucketClient>, Error> {
         let key = key(server);
         let now = Instant::now();
         let mut clients = self.clients.lock();
@@ -56,9 +56,9 @@ impl BucketClientCache {
 }
 
 /// The key of a server and its user. It is a digest, because it depends on secrets.
-fn key(server: &BucketServerAddress) -> [u8; 32] {
+fn key(server: &BucketServerSettings) -> [u8; 32] {
     // No `..`: a forgotten field would let one user act as another.
-    let BucketServerAddress { endpoint, region, identity, tls, proxy } = server;
+    let BucketServerSettings { endpoint, region, identity, tls, proxy } = server;
     let mut hash = Sha256::new();
     let mut put = |part: Option<&[u8]>| match part {
         // With the length before each part, two different lists of parts have different bytes.
@@ -71,50 +71,52 @@ fn key(server: &BucketServerAddress) -> [u8; 32] {
     put(Some(endpoint.url(None).as_bytes()));
     put(region.as_deref().map(str::as_bytes));
     match identity {
-        BucketIdentity::Anonymous => put(Some(b"anonymous")),
-        BucketIdentity::Keys { access, secret, session } => {
+        BucketCredentialSource::Anonymous => put(Some(b"anonymous")),
+        BucketCredentialSource::Keys { access, secret, session } => {
             put(Some(b"keys"));
             put(Some(access.as_bytes()));
             put(Some(secret.expose().as_bytes()));
             put(session.as_ref().map(|session| session.expose().as_bytes()));
         }
-        BucketIdentity::Environment { sts } => {
+        BucketCredentialSource::Environment { sts } => {
             put(Some(b"environment"));
             put(sts.as_ref().map(|sts| sts.as_str().as_bytes()));
         }
-        BucketIdentity::Ldap(LdapUserLogin { endpoint, username, password, tls }) => {
+        BucketCredentialSource::Ldap(LdapUserLogin { endpoint, username, password, tls }) => {
             put(Some(b"ldap"));
             put(Some(endpoint.as_str().as_bytes()));
             put(Some(username.as_bytes()));
             put(Some(password.expose().as_bytes()));
             put(Some(&client_key(tls, None)));
         }
-        BucketIdentity::Google(identity) => {
+        BucketCredentialSource::Google(identity) => {
             put(Some(b"google"));
             match identity {
-                google::GoogleIdentity::Anonymous => put(Some(b"anonymous")),
-                google::GoogleIdentity::Environment => put(Some(b"environment")),
-                google::GoogleIdentity::ServiceAccount(key) => put(Some(key.expose().as_bytes())),
+                google::GoogleCredentialSource::Anonymous => put(Some(b"anonymous")),
+                google::GoogleCredentialSource::Environment => put(Some(b"environment")),
+                google::GoogleCredentialSource::ServiceAccount(key) => {
+                    put(Some(key.expose().as_bytes()));
+                }
             }
         }
-        BucketIdentity::Azure(identity) => {
+        BucketCredentialSource::Azure(identity) => {
             put(Some(b"azure"));
             match identity {
-                azure::AzureIdentity::Anonymous => put(Some(b"anonymous")),
-                azure::AzureIdentity::Environment { client } => {
+                azure::AzureCredentialSource::Anonymous => put(Some(b"anonymous")),
+                azure::AzureCredentialSource::Environment { client } => {
                     put(Some(b"environment"));
                     put(client.as_deref().map(str::as_bytes));
                 }
-                azure::AzureIdentity::Key { account, key } => {
+                azure::AzureCredentialSource::Key { account, key } => {
                     put(Some(b"key"));
                     put(Some(account.as_bytes()));
                     put(Some(key.expose().as_bytes()));
                 }
-                azure::AzureIdentity::Signature(signature) => {
+                azure::AzureCredentialSource::Signature(signature) => {
                     put(Some(b"signature"));
                     put(Some(signature.expose().as_bytes()));
                 }
-                azure::AzureIdentity::Application { tenant, client, secret, authority } => {
+                azure::AzureCredentialSource::Application { tenant, client, secret, authority } => {
                     put(Some(b"application"));
                     put(Some(tenant.as_bytes()));
                     put(Some(client.as_bytes()));
@@ -144,7 +146,7 @@ mod tests {
         for secret in ["one", "two"] {
             let secret = RedactedValue::new(secret.to_owned());
             server.identity =
-                BucketIdentity::Keys { access: "a".to_owned(), secret, session: None };
+                BucketCredentialSource::Keys { access: "a".to_owned(), secret, session: None };
             let client = known.client(&server).unwrap();
             assert!(seen.iter().all(|other| !Arc::ptr_eq(other, &client)));
             seen.push(client);

@@ -15,7 +15,7 @@ use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use serde::Deserialize;
 use url::{Position, form_urlencoded};
 
-use super::credential_requests::CredentialWait;
+use super::credential_request_tracker::CredentialRequestTracker;
 use super::request_context::printable;
 
 /// The largest answer with a token.
@@ -33,7 +33,7 @@ const STORAGE: &str = "https%3A%2F%2Fstorage.azure.com";
 
 /// The reason why there is no token provider.
 #[derive(Debug)]
-pub(crate) enum NoLoginError {
+pub(crate) enum NoTokenProviderError {
     /// The given credentials cannot be used. The text begins with the name of a key, or is about all of them.
     Secret(String),
     /// The environment has no credentials.
@@ -42,7 +42,7 @@ pub(crate) enum NoLoginError {
     Client(http_client::Error),
 }
 
-impl From<http_client::Error> for NoLoginError {
+impl From<http_client::Error> for NoTokenProviderError {
     fn from(error: http_client::Error) -> Self {
         Self::Client(error)
     }
@@ -55,7 +55,7 @@ pub(super) struct TokenHttpClient {
     client: reqwest::Client,
     egress: EgressRules,
     /// The record of pending requests.
-    waiting: CredentialWait,
+    waiting: CredentialRequestTracker,
     /// The Azure service for which tokens are requested, if it is not the store.
     audience: Option<&'static str>,
 }
@@ -63,19 +63,24 @@ pub(super) struct TokenHttpClient {
 impl TokenHttpClient {
     /// A client for services that the environment names. It may reach the machine's metadata server, whose address a spec must
     /// not name.
-    pub(super) fn of_machine(waiting: &CredentialWait) -> Result<Self, http_client::Error> {
+    pub(super) fn of_machine(
+        waiting: &CredentialRequestTracker,
+    ) -> Result<Self, http_client::Error> {
         Self::within(&EgressRules::Anywhere, waiting)
     }
 
     /// A client for services that a Secret names.
     pub(super) fn of_secret(
         egress: &EgressRules,
-        waiting: &CredentialWait,
+        waiting: &CredentialRequestTracker,
     ) -> Result<Self, http_client::Error> {
         Self::within(egress, waiting)
     }
 
-    fn within(egress: &EgressRules, waiting: &CredentialWait) -> Result<Self, http_client::Error> {
+    fn within(
+        egress: &EgressRules,
+        waiting: &CredentialRequestTracker,
+    ) -> Result<Self, http_client::Error> {
         let client = http_client::client_within(&TlsConfig::default(), None, egress)?;
         Ok(Self { client, egress: egress.clone(), waiting: waiting.clone(), audience: None })
     }
@@ -198,7 +203,7 @@ impl HttpConnector for TokenHttpClient {
 /// The reason why there is no token, in a text that is the same at each attempt.
 pub(crate) fn why(error: &object_store::Error) -> String {
     #[derive(Deserialize)]
-    struct LoginErrorBody {
+    struct CloudLoginErrorBody {
         error_description: String,
     }
     let said = http_client::root_cause(error);
@@ -206,7 +211,7 @@ pub(crate) fn why(error: &object_store::Error) -> String {
         return printable(&said);
     };
     let refusal =
-        serde_json::from_str::<LoginErrorBody>(body).map(|refusal| refusal.error_description);
+        serde_json::from_str::<CloudLoginErrorBody>(body).map(|refusal| refusal.error_description);
     // The rest of the text identifies this one request, so it is left out.
     let text = refusal.unwrap_or_default();
     let text = text.split(['\r', '\n']).next().unwrap_or_default();
@@ -235,8 +240,9 @@ mod tests {
         uri: &str,
         body: &str,
     ) -> Option<(String, String)> {
-        let login =
-            TokenHttpClient::of_machine(&CredentialWait::default()).unwrap().for_audience(audience);
+        let login = TokenHttpClient::of_machine(&CredentialRequestTracker::default())
+            .unwrap()
+            .for_audience(audience);
         let request = http::Request::builder().uri(uri).header("content-length", "1");
         let request = request.body(body.to_owned().into()).unwrap();
         let (parts, body) = login.addressed(request).ok()?.into_parts();

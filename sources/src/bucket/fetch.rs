@@ -11,7 +11,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Semaphore;
 use tree::{FileTree as _, MemoryTree, RelPath};
 
-use super::artifact_note::BucketArtifactNote;
+use super::bucket_fetch_state::BucketFetchState;
 use super::bucket_listing::{BucketListing, ListedBucketObject, too_large};
 use super::download_spool::{DownloadSpool, DownloadSpoolRange};
 use super::request_context::BucketRequestContext;
@@ -43,7 +43,7 @@ pub struct PreviousArtifact {
     /// The files of the artifact. Without them everything is downloaded.
     pub files: Option<Arc<MemoryTree>>,
     /// The note of the artifact.
-    pub note: BucketArtifactNote,
+    pub note: BucketFetchState,
 }
 
 /// The files and the note of a new artifact.
@@ -54,7 +54,7 @@ pub struct BucketFetchResult {
     /// The revision of the fetched objects. An object may have changed or vanished since it was listed.
     pub revision: String,
     /// The note to store beside the artifact. The caller sets the digest in it.
-    pub note: BucketArtifactNote,
+    pub note: BucketFetchState,
     /// Objects in the artifact.
     pub count: usize,
     /// Objects that were downloaded for it.
@@ -133,7 +133,7 @@ pub async fn fetch(
     let revision = now.revision();
     let count = now.len();
     let tags = now.objects.into_values().map(|object| (object.key, object.etag)).collect();
-    let note = BucketArtifactNote { artifact: String::new(), objects: tags, ignore: now.ignore };
+    let note = BucketFetchState { artifact: String::new(), objects: tags, ignore: now.ignore };
     let spool = Arc::into_inner(spool).ok_or_else(|| Error::Disk(io::ErrorKind::Other.into()))?;
     Ok(BucketFetchResult {
         contents,

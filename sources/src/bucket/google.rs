@@ -13,12 +13,13 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::Url;
 
-use super::cloud_login::{self, NoLoginError, TokenHttpClient, retries};
-use super::credential_requests::CredentialWait;
+use super::cloud_login::{self, NoTokenProviderError, TokenHttpClient, retries};
+use super::credential_request_tracker::CredentialRequestTracker;
 use super::http_request::{BucketHttpClient, is_relative, segment};
 use super::request_context::{BucketRequestContext, printable};
 use super::{
-    BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
+    BucketObjectDownload, BucketObjectPage, BucketServerSettings, Error, ListedBucketObject,
+    RemoteBucket,
 };
 
 /// The objects of a page, which is the server's maximum.
@@ -33,7 +34,7 @@ const CHECK: &str =
 
 /// The credentials for Google's store.
 #[derive(Debug, Clone)]
-pub enum GoogleIdentity {
+pub enum GoogleCredentialSource {
     /// Anonymous.
     Anonymous,
     /// The application-default credentials: the file in `GOOGLE_APPLICATION_CREDENTIALS`, the file of `gcloud`, or else the
@@ -49,7 +50,7 @@ pub(crate) struct GoogleStorageClient {
     exchange: BucketHttpClient,
     /// The token provider. `None` for anonymous requests.
     tokens: Option<RedactedValue<GcpCredentialProvider>>,
-    waiting: CredentialWait,
+    waiting: CredentialRequestTracker,
 }
 
 /// The JSON of an object, in which numbers are strings.
@@ -89,48 +90,48 @@ impl From<GoogleObjectMetadata> for ListedBucketObject {
 }
 
 fn tokens(
-    server: &BucketServerAddress,
-    identity: &GoogleIdentity,
+    server: &BucketServerSettings,
+    identity: &GoogleCredentialSource,
     egress: &EgressRules,
-    waiting: &CredentialWait,
+    waiting: &CredentialRequestTracker,
 ) -> Result<Option<RedactedValue<GcpCredentialProvider>>, Error> {
     provider(identity, egress, waiting).map_err(|why| match why {
-        NoLoginError::Secret(why) => Error::BadSecret(format!("`serviceaccount` {why}")),
-        NoLoginError::Environment(why) => {
+        NoTokenProviderError::Secret(why) => Error::BadSecret(format!("`serviceaccount` {why}")),
+        NoTokenProviderError::Environment(why) => {
             Error::NoCredentials { endpoint: server.endpoint.to_string(), why }
         }
-        NoLoginError::Client(error) => error.into(),
+        NoTokenProviderError::Client(error) => error.into(),
     })
 }
 
 /// The token provider for all services of Google; `None` for anonymous requests.
 pub(crate) fn provider(
-    identity: &GoogleIdentity,
+    identity: &GoogleCredentialSource,
     egress: &EgressRules,
-    waiting: &CredentialWait,
-) -> Result<Option<RedactedValue<GcpCredentialProvider>>, NoLoginError> {
+    waiting: &CredentialRequestTracker,
+) -> Result<Option<RedactedValue<GcpCredentialProvider>>, NoTokenProviderError> {
     // The library wants the name of a bucket, and uses it for requests of its own only.
     let builder = GoogleCloudStorageBuilder::new().with_bucket_name("none").with_retry(retries());
     let store = match identity {
-        GoogleIdentity::Anonymous => return Ok(None),
-        GoogleIdentity::ServiceAccount(key) => {
-            check(key).map_err(NoLoginError::Secret)?;
+        GoogleCredentialSource::Anonymous => return Ok(None),
+        GoogleCredentialSource::ServiceAccount(key) => {
+            check(key).map_err(NoTokenProviderError::Secret)?;
             let builder = builder.with_service_account_key(key.expose());
             // The text of the error may repeat a part of the secret.
             let built =
                 builder.with_http_connector(TokenHttpClient::of_secret(egress, waiting)?).build();
             built.map_err(|_unread| {
-                NoLoginError::Secret("has no RSA key in `private_key`".to_owned())
+                NoTokenProviderError::Secret("has no RSA key in `private_key`".to_owned())
             })?
         }
-        GoogleIdentity::Environment => {
+        GoogleCredentialSource::Environment => {
             let file = env::var("GOOGLE_APPLICATION_CREDENTIALS").ok().filter(|it| !it.is_empty());
             let builder = match &file {
                 Some(file) => builder.with_application_credentials(file),
                 None => builder,
             };
             let unusable = |_unread| {
-                NoLoginError::Environment(format!(
+                NoTokenProviderError::Environment(format!(
                     "{} has neither a service account key nor the credentials of `gcloud auth application-default \
                      login`",
                     file.as_deref().unwrap_or("the application-default credentials file")
@@ -168,11 +169,11 @@ fn check(key: &RedactedValue<String>) -> Result<(), String> {
 
 impl GoogleStorageClient {
     pub(super) fn new(
-        server: &BucketServerAddress,
-        identity: &GoogleIdentity,
+        server: &BucketServerSettings,
+        identity: &GoogleCredentialSource,
         budgets: &Arc<HostBudgets>,
     ) -> Result<Self, Error> {
-        let waiting = CredentialWait::default();
+        let waiting = CredentialRequestTracker::default();
         let tokens = tokens(server, identity, budgets.egress(), &waiting)?;
         Ok(Self { exchange: BucketHttpClient::new(server, budgets)?, tokens, waiting })
     }
@@ -225,7 +226,7 @@ impl GoogleStorageClient {
         remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<ObjectDownload>, Error> {
+    ) -> Result<Option<BucketObjectDownload>, Error> {
         let object = self.head(remote, key).await?;
         if unless.is_some_and(|etag| etag == object.etag) {
             return Ok(None);
@@ -238,7 +239,7 @@ impl GoogleStorageClient {
         &self,
         remote: &RemoteBucket,
         object: &ListedBucketObject,
-    ) -> Result<Option<ObjectDownload>, Error> {
+    ) -> Result<Option<BucketObjectDownload>, Error> {
         match self.media(remote, object).await {
             Err(Error::NoObject { .. }) => self.get(remote, &object.key, None).await,
             got => got.map(Some),
@@ -251,7 +252,7 @@ impl GoogleStorageClient {
         &self,
         remote: &RemoteBucket,
         object: &ListedBucketObject,
-    ) -> Result<ObjectDownload, Error> {
+    ) -> Result<BucketObjectDownload, Error> {
         let asked = BucketRequestContext::object(remote, &object.key, "GET");
         let mut url = self.url(&asked, &object.key)?;
         url.query_pairs_mut().append_pair("alt", "media");
@@ -262,7 +263,7 @@ impl GoogleStorageClient {
         if !answer.headers().contains_key(ETAG) {
             return Err(asked.unreadable("it has no ETag, unlike each object".to_owned()));
         }
-        Ok(ObjectDownload {
+        Ok(BucketObjectDownload {
             etag: object.etag.clone(),
             body: BucketHttpClient::body(&asked, answer),
         })
@@ -357,10 +358,15 @@ mod tests {
                 "RSA key",
             ),
         ] {
-            let identity = GoogleIdentity::ServiceAccount(RedactedValue::new(key.to_owned()));
-            let error =
-                tokens(&server, &identity, &EgressRules::default(), &CredentialWait::default())
-                    .unwrap_err();
+            let identity =
+                GoogleCredentialSource::ServiceAccount(RedactedValue::new(key.to_owned()));
+            let error = tokens(
+                &server,
+                &identity,
+                &EgressRules::default(),
+                &CredentialRequestTracker::default(),
+            )
+            .unwrap_err();
             assert!(matches!(error, Error::BadSecret(_)), "{error:?}");
             assert!(error.to_string().contains(says), "{error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");

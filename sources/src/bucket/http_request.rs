@@ -17,7 +17,7 @@ use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
 use super::request_context::BucketRequestContext;
-use super::{BucketServerAddress, Error};
+use super::{BucketServerSettings, Error};
 
 /// The most attempts of a request if the server is too busy, and the delay before the second one.
 const MAX_REQUEST_ATTEMPTS: u32 = 3;
@@ -58,7 +58,7 @@ pub(super) struct BucketHttpClient {
 
 impl BucketHttpClient {
     pub(super) fn new(
-        server: &BucketServerAddress,
+        server: &BucketServerSettings,
         budgets: &Arc<HostBudgets>,
     ) -> Result<Self, Error> {
         let client =

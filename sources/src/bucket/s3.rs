@@ -21,11 +21,11 @@ use futures::{StreamExt as _, stream};
 use http_client::HostBudgets;
 use parking_lot::Mutex;
 
-use super::credential_requests::CredentialWait;
+use super::credential_request_tracker::CredentialRequestTracker;
 use super::request_context::BucketRequestContext;
 use super::{
-    BucketEndpoint, BucketObjectPage, BucketServerAddress, Error, ListedBucketObject,
-    ObjectDownload, RemoteBucket, unquoted,
+    BucketEndpoint, BucketObjectDownload, BucketObjectPage, BucketServerSettings, Error,
+    ListedBucketObject, RemoteBucket, unquoted,
 };
 use s3_failure::failure;
 use sdk_transport::AwsSdkTransport;
@@ -43,12 +43,12 @@ pub(crate) struct S3Client {
     endpoint: BucketEndpoint,
     /// The client. It is replaced once if the server reports that it is in another region.
     sdk: Mutex<(aws_sdk_s3::Client, bool)>,
-    waiting: CredentialWait,
+    waiting: CredentialRequestTracker,
 }
 
 impl S3Client {
     pub(super) fn new(
-        server: &BucketServerAddress,
+        server: &BucketServerSettings,
         budgets: &Arc<HostBudgets>,
     ) -> Result<Self, Error> {
         let transport = AwsSdkTransport::new(
@@ -74,7 +74,7 @@ impl S3Client {
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
         let proxy = server.proxy.as_ref();
-        let waiting = CredentialWait::default();
+        let waiting = CredentialRequestTracker::default();
         let provider = credentials::provider(&server.identity, &region, proxy, budgets, &waiting)?;
         config = match provider {
             Some(credentials) => config.credentials_provider(credentials),
@@ -181,7 +181,7 @@ impl S3Client {
         remote: &RemoteBucket,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<ObjectDownload>, Error> {
+    ) -> Result<Option<BucketObjectDownload>, Error> {
         let asked = BucketRequestContext::object(remote, key, "GET");
         let unless = unless.map(|etag| format!("\"{etag}\""));
         let get = || {
@@ -218,7 +218,7 @@ impl S3Client {
             Some((chunk, body))
         });
         let body = body.map(move |chunk| chunk.map_err(|error| broken(&error))).boxed();
-        Ok(Some(ObjectDownload { etag: unquoted(answer.e_tag.as_deref()), body }))
+        Ok(Some(BucketObjectDownload { etag: unquoted(answer.e_tag.as_deref()), body }))
     }
 }
 

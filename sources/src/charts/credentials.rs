@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use http_client::{ClientIdentity, TlsConfig};
+use http_client::{ClientCertificateAndKey, TlsConfig};
 use objects::RedactedValue;
 
-use crate::bucket::{BucketEndpoint, BucketIdentity};
+use crate::bucket::{BucketCredentialSource, BucketEndpoint};
 
 /// The credentials of a repository in Secrets.
 #[derive(Debug, Clone, Default)]
@@ -30,13 +30,13 @@ pub struct ChartBucketServer {
     /// The region that requests are signed for.
     pub region: Option<String>,
     /// The credentials.
-    pub identity: BucketIdentity,
+    pub identity: BucketCredentialSource,
 }
 
 impl Default for ChartBucketServer {
     /// AWS, with the credentials of the environment.
     fn default() -> Self {
-        let identity = BucketIdentity::Environment { sts: None };
+        let identity = BucketCredentialSource::Environment { sts: None };
         Self { endpoint: None, region: None, identity }
     }
 }
@@ -66,7 +66,7 @@ pub enum Error {
     NoTls,
 }
 
-type CredentialData = BTreeMap<String, Vec<u8>>;
+type ChartSecretData = BTreeMap<String, Vec<u8>>;
 
 impl ChartRepositoryCredentials {
     /// Reads `secret` (user and password, or in an older way TLS) and `certificates` (TLS), which come first.
@@ -74,8 +74,8 @@ impl ChartRepositoryCredentials {
     /// # Errors
     /// [`Error`].
     pub fn from_secrets(
-        secret: Option<&CredentialData>,
-        certificates: Option<&CredentialData>,
+        secret: Option<&ChartSecretData>,
+        certificates: Option<&ChartSecretData>,
     ) -> Result<Self, Error> {
         let basic = secret.map(basic).transpose()?.flatten();
         let tls = match (certificates, secret) {
@@ -92,8 +92,8 @@ impl ChartRepositoryCredentials {
     /// # Errors
     /// [`Error`].
     pub fn for_bucket(
-        secret: Option<&CredentialData>,
-        certificates: Option<&CredentialData>,
+        secret: Option<&ChartSecretData>,
+        certificates: Option<&ChartSecretData>,
         insecure: bool,
     ) -> Result<Self, Error> {
         let tls = match certificates {
@@ -107,19 +107,19 @@ impl ChartRepositoryCredentials {
 }
 
 /// A key of a Secret as text.
-fn text(data: &CredentialData, key: &'static str) -> Result<Option<String>, Error> {
+fn text(data: &ChartSecretData, key: &'static str) -> Result<Option<String>, Error> {
     let value = data.get(key).cloned().map(String::from_utf8);
     value.transpose().map_err(|_| Error::NotText(key))
 }
 
-fn bucket(data: &CredentialData, insecure: bool) -> Result<ChartBucketServer, Error> {
+fn bucket(data: &ChartSecretData, insecure: bool) -> Result<ChartBucketServer, Error> {
     let some = |key| Ok::<_, Error>(text(data, key)?.filter(|value| !value.is_empty()));
     let endpoint = some("endpoint")?;
     let endpoint = endpoint.map(|text| BucketEndpoint::parse(&text, insecure)).transpose();
     let identity = match (text(data, "accesskey")?, text(data, "secretkey")?) {
         (Some(access), Some(secret)) => match (access.is_empty(), secret.is_empty()) {
-            (true, true) => BucketIdentity::Anonymous,
-            (false, false) => BucketIdentity::Keys {
+            (true, true) => BucketCredentialSource::Anonymous,
+            (false, false) => BucketCredentialSource::Keys {
                 access,
                 secret: RedactedValue::new(secret),
                 session: some("sessiontoken")?.map(RedactedValue::new),
@@ -132,7 +132,7 @@ fn bucket(data: &CredentialData, insecure: bool) -> Result<ChartBucketServer, Er
     Ok(ChartBucketServer { endpoint, region: some("region")?, identity })
 }
 
-fn basic(data: &CredentialData) -> Result<Option<(String, RedactedValue<String>)>, Error> {
+fn basic(data: &ChartSecretData) -> Result<Option<(String, RedactedValue<String>)>, Error> {
     match (text(data, "username")?, text(data, "password")?) {
         (Some(username), Some(password)) => Ok(Some((username, RedactedValue::new(password)))),
         (None, None) => Ok(None),
@@ -141,7 +141,7 @@ fn basic(data: &CredentialData) -> Result<Option<(String, RedactedValue<String>)
     }
 }
 
-fn tls(data: &CredentialData) -> Result<Option<TlsConfig>, Error> {
+fn tls(data: &ChartSecretData) -> Result<Option<TlsConfig>, Error> {
     let either = |key: &str, old: &str| {
         let given = data.get(key).filter(|value| !value.is_empty());
         given.or_else(|| data.get(old)).filter(|value| !value.is_empty()).cloned()
@@ -149,7 +149,7 @@ fn tls(data: &CredentialData) -> Result<Option<TlsConfig>, Error> {
     let ca = either("ca.crt", "caFile");
     let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
         (Some(certificate), Some(key)) => {
-            Some(ClientIdentity { certificate, key: RedactedValue::new(key) })
+            Some(ClientCertificateAndKey { certificate, key: RedactedValue::new(key) })
         }
         (None, None) => None,
         (Some(_), None) => return Err(Error::Half { given: "tls.crt", missing: "tls.key" }),
@@ -162,7 +162,7 @@ fn tls(data: &CredentialData) -> Result<Option<TlsConfig>, Error> {
 mod tests {
     use super::*;
 
-    fn data(keys: &[(&str, &str)]) -> CredentialData {
+    fn data(keys: &[(&str, &str)]) -> ChartSecretData {
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     }
 
@@ -204,17 +204,19 @@ mod tests {
                 .map(|it| it.bucket)
         };
         let anonymous = ChartRepositoryCredentials::for_bucket(None, None, false).unwrap().bucket;
-        assert!(matches!(anonymous.identity, BucketIdentity::Environment { sts: None }));
+        assert!(matches!(anonymous.identity, BucketCredentialSource::Environment { sts: None }));
         let keys = [("accesskey", "me"), ("secretkey", "hunter2")];
         let found = read(&keys).unwrap();
-        assert!(matches!(&found.identity, BucketIdentity::Keys { access, .. } if access == "me"));
+        assert!(
+            matches!(&found.identity, BucketCredentialSource::Keys { access, .. } if access == "me")
+        );
         assert!(!format!("{found:?}").contains("hunter2"));
         let place = [("endpoint", "minio:9000"), ("region", "eu")];
         let found = read(&[&keys[..], &place].concat()).unwrap();
         assert_eq!(found.endpoint.unwrap().to_string(), "minio:9000");
         assert_eq!(found.region.as_deref(), Some("eu"));
         let open = read(&[("accesskey", ""), ("secretkey", "")]).unwrap();
-        assert!(matches!(open.identity, BucketIdentity::Anonymous));
+        assert!(matches!(open.identity, BucketCredentialSource::Anonymous));
         let wrong = [("endpoint", "https://me:hunter2@minio")];
         for (keys, expected) in [
             (vec![], Error::NoKeys),

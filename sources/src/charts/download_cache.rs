@@ -13,23 +13,25 @@ use sha2::{Digest as _, Sha256};
 
 use super::index::ChartVersion;
 use super::repository::Error;
-use super::{ChartFetchResult, ChartRepository, HttpValidators, IndexFetchResult, MAX_INDEX};
-use crate::oci::{self, RegistryCache, RegistrySession, RemoteOciRepository};
+use super::{
+    ChartFetchResult, ChartIndexFetchResult, ChartRepository, HttpEtagAndLastModified, MAX_INDEX,
+};
+use crate::oci::{self, RegistrySession, RegistrySessionCache, RemoteOciRepository};
 
 /// Stores downloaded files under keys.
 pub trait DownloadCache: Send + Sync {
     /// Reads the file under a key. `None` if there is none, or it is damaged.
-    fn download(&self, key: &DownloadKey) -> Option<CachedDownload>;
+    fn download(&self, key: &DownloadCacheKey) -> Option<CachedDownload>;
 
     /// Stores a download, in place of the former one. A failure to store it is not an error.
-    fn keep(&self, key: &DownloadKey, download: &CachedDownload);
+    fn keep(&self, key: &DownloadCacheKey, download: &CachedDownload);
 }
 
 /// The name of something that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DownloadKey(String);
+pub struct DownloadCacheKey(String);
 
-impl DownloadKey {
+impl DownloadCacheKey {
     /// The key of these parts. Equal keys mean equal parts.
     pub fn of(parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
@@ -52,7 +54,7 @@ pub struct CachedDownload {
     /// All bytes of the file.
     pub bytes: Vec<u8>,
     /// The validators for asking whether the file has changed. There are none for a file that is found by its digest.
-    pub validators: HttpValidators,
+    pub validators: HttpEtagAndLastModified,
 }
 
 /// The text of a repository's present index. It is the cached text if the repository reports that the index is unchanged.
@@ -64,10 +66,11 @@ pub async fn index_text(
     downloads: &dyn DownloadCache,
 ) -> Result<Vec<u8>, Error> {
     let url = repository.url();
-    let key = DownloadKey::of(&["index", &url]);
+    let key = DownloadCacheKey::of(&["index", &url]);
     let kept = downloads.download(&key).filter(|kept| kept.validators.etag.is_some());
     let since = kept.as_ref().map(|kept| kept.validators.clone());
-    let IndexFetchResult::Index { file, validators, .. } = repository.index(since.as_ref()).await?
+    let ChartIndexFetchResult::Index { file, validators, .. } =
+        repository.index(since.as_ref()).await?
     else {
         return kept.map(|kept| kept.bytes).ok_or_else(|| unexpectedly_unchanged(&url));
     };
@@ -95,7 +98,7 @@ pub async fn archive(
     let reference = chosen.url.unwrap_or_default();
     let mut parts = vec!["archive", url.as_str(), chosen.name, chosen.version, reference];
     let Some(digest) = chosen.digest else {
-        let key = DownloadKey::of(&parts);
+        let key = DownloadCacheKey::of(&parts);
         let kept = downloads.download(&key).filter(|kept| kept.validators.etag.is_some());
         let since = kept.as_ref().map(|kept| kept.validators.clone()).unwrap_or_default();
         return match repository.chart_since(reference, &since).await? {
@@ -112,7 +115,7 @@ pub async fn archive(
         };
     };
     parts.push(digest);
-    let key = DownloadKey::of(&parts);
+    let key = DownloadCacheKey::of(&parts);
     if let Some(kept) = kept_with_digest(downloads, &key, digest) {
         return Ok(kept);
     }
@@ -126,7 +129,7 @@ pub async fn archive(
 /// The registry does not send the manifest or the layer.
 pub async fn registry_archive(
     remote: &RemoteOciRepository,
-    known: &RegistryCache,
+    known: &RegistrySessionCache,
     version: &str,
     downloads: &dyn DownloadCache,
 ) -> Result<Vec<u8>, oci::Error> {
@@ -136,7 +139,7 @@ pub async fn registry_archive(
     let layer = oci::chart::layer_of(&manifest)?;
     let repository = remote.repository.to_string();
     let digest = layer.digest.to_string();
-    let key = DownloadKey::of(&["layer", &repository, &digest]);
+    let key = DownloadCacheKey::of(&["layer", &repository, &digest]);
     if let Some(kept) = kept_with_digest(downloads, &key, &digest) {
         return Ok(kept);
     }
@@ -153,7 +156,7 @@ pub async fn registry_archive(
 /// The stored file under a key, if it has a digest: SHA-256 in hexadecimal digits, with or without `sha256:`.
 fn kept_with_digest(
     downloads: &dyn DownloadCache,
-    key: &DownloadKey,
+    key: &DownloadCacheKey,
     digest: &str,
 ) -> Option<Vec<u8>> {
     let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
@@ -162,7 +165,7 @@ fn kept_with_digest(
 }
 
 /// Stores a file that is found by its digest.
-fn kept_bytes(downloads: &dyn DownloadCache, key: &DownloadKey, bytes: Vec<u8>) -> Vec<u8> {
+fn kept_bytes(downloads: &dyn DownloadCache, key: &DownloadCacheKey, bytes: Vec<u8>) -> Vec<u8> {
     let download = CachedDownload { bytes, ..CachedDownload::default() };
     downloads.keep(key, &download);
     download.bytes

@@ -3,16 +3,16 @@
 //! It keeps only the fields for choosing and fetching a chart, in one text for all versions. Descriptions, icons and
 //! dependencies are most of an index, and are skipped while it is parsed.
 //! Here: reading YAML and JSON, choosing a version. Elsewhere: fetching it ([`super::repository`]), ranges
-//! ([`golang::version_choice`]).
+//! ([`golang::highest_version_selection`]).
 
 mod json;
 
 use std::collections::BTreeMap;
 use std::ops::Range as Span;
 
+use golang::highest_version_selection::VersionRange;
 use golang::semver::{SemverVersion as Semver, VersionConstraintError};
-use golang::version_choice::VersionRange;
-use goyaml::{DecodeTarget, YamlDocumentWalk, YamlLimits};
+use goyaml::{DecodeTarget, IncrementalYamlReader, YamlLimits};
 use serde::Deserialize;
 
 /// Most versions in one index.
@@ -276,7 +276,9 @@ fn yaml(text: &[u8]) -> Result<(ChartIndex, Option<String>), Error> {
     let limits = YamlLimits { nodes: MAX_NODES, ..YamlLimits::default() };
     let mut index = ChartIndex::default();
     let mut api_version = None;
-    let Some(mut walk) = YamlDocumentWalk::new(text, limits)? else { return Err(Error::Empty) };
+    let Some(mut walk) = IncrementalYamlReader::new(text, limits)? else {
+        return Err(Error::Empty);
+    };
     if !walk.map()? {
         return Ok((index, api_version));
     }

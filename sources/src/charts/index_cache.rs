@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::index::ChartIndex;
-use super::repository::HttpValidators;
+use super::repository::HttpEtagAndLastModified;
 
 /// Bytes of indexes that stay in memory.
 const MAX_INDEX_CACHE_BYTES: u64 = 128 << 20;
@@ -19,7 +19,7 @@ const MAX_INDEX_CACHE_BYTES: u64 = 128 << 20;
 /// Access to an index needs only the digest of its artifact: a user who may not read an artifact cannot know its digest.
 #[derive(Debug)]
 pub struct ChartIndexCache {
-    cached_indexes: Mutex<CachedIndexes>,
+    cached_indexes: Mutex<CachedChartIndexes>,
     /// Bytes that may stay.
     most: u64,
 }
@@ -34,7 +34,7 @@ impl Default for ChartIndexCache {
 type ChartIndexSlot = Arc<Mutex<Option<Arc<ChartIndex>>>>;
 
 #[derive(Debug, Default)]
-struct CachedIndexes {
+struct CachedChartIndexes {
     /// The slots, with the number of their last use.
     places: BTreeMap<String, (ChartIndexSlot, u64)>,
     uses: u64,
@@ -102,33 +102,44 @@ const MOST_KNOWN: usize = 10_000;
 
 /// The HTTP validators of indexes. If they are lost, an index is downloaded once more.
 #[derive(Debug, Default)]
-pub struct IndexValidatorCache(Mutex<BTreeMap<String, CachedIndexValidators>>);
+pub struct ChartIndexEtagCache(Mutex<BTreeMap<String, CachedChartIndexEtag>>);
 
 /// An index that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct CachedIndexValidators {
+struct CachedChartIndexEtag {
     url: String,
     revision: String,
-    validators: HttpValidators,
+    validators: HttpEtagAndLastModified,
 }
 
-impl IndexValidatorCache {
+impl ChartIndexEtagCache {
     /// The validators for the next request, if `who` fetched this revision from this URL.
-    pub fn validators(&self, who: &str, url: &str, revision: &str) -> Option<HttpValidators> {
+    pub fn validators(
+        &self,
+        who: &str,
+        url: &str,
+        revision: &str,
+    ) -> Option<HttpEtagAndLastModified> {
         let known = self.0.lock();
         let fetched = known.get(who).filter(|it| it.url == url && it.revision == revision)?;
         Some(fetched.validators.clone())
     }
 
     /// Remembers that `who` fetched a revision from a URL.
-    pub fn remember(&self, who: &str, url: &str, revision: &str, validators: HttpValidators) {
+    pub fn remember(
+        &self,
+        who: &str,
+        url: &str,
+        revision: &str,
+        validators: HttpEtagAndLastModified,
+    ) {
         let mut known = self.0.lock();
         if known.len() >= MOST_KNOWN && !known.contains_key(who) {
             known.clear();
         }
         let url = url.to_owned();
         let revision = revision.to_owned();
-        known.insert(who.to_owned(), CachedIndexValidators { url, revision, validators });
+        known.insert(who.to_owned(), CachedChartIndexEtag { url, revision, validators });
     }
 }
 
@@ -166,8 +177,8 @@ mod tests {
 
     #[test]
     fn what_is_known_is_of_one_url_and_one_revision() {
-        let known = IndexValidatorCache::default();
-        let validators = HttpValidators { etag: Some("x".to_owned()), modified: None };
+        let known = ChartIndexEtagCache::default();
+        let validators = HttpEtagAndLastModified { etag: Some("x".to_owned()), modified: None };
         known.remember("app", "http://a/", "sha256:1", validators.clone());
         assert_eq!(known.validators("app", "http://a/", "sha256:1"), Some(validators));
         assert_eq!(known.validators("app", "http://b/", "sha256:1"), None);

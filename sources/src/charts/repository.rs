@@ -15,7 +15,7 @@ use artifacts::archive::{ArchiveDigest, DigestingWriter};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http_client::{HostBudgets, HostBusyError, HttpClients};
+use http_client::{HostBudgets, HostBusyError, HttpClientCache};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -32,10 +32,10 @@ const LONGEST_VALIDATOR: usize = 1024;
 
 /// A repository, and the client for it.
 #[derive(Debug)]
-pub struct ChartRepository(RepositoryBackend);
+pub struct ChartRepository(ChartRepositoryBackend);
 
 #[derive(Debug)]
-enum RepositoryBackend {
+enum ChartRepositoryBackend {
     Web(Box<HttpChartRepository>),
     Store(Box<S3ChartRepository>),
 }
@@ -45,7 +45,7 @@ type ResponseChunks<'a> = BoxStream<'a, Result<Bytes, Error>>;
 
 /// The validators of a response, to be sent with the next request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HttpValidators {
+pub struct HttpEtagAndLastModified {
     /// `ETag`.
     pub etag: Option<String>,
     /// `Last-Modified`.
@@ -54,7 +54,7 @@ pub struct HttpValidators {
 
 /// The answer of a repository to a request for its index.
 #[derive(Debug)]
-pub enum IndexFetchResult {
+pub enum ChartIndexFetchResult {
     /// The index still has these validators.
     Unchanged,
     /// The current index.
@@ -64,7 +64,7 @@ pub enum IndexFetchResult {
         /// The digest and size of the index.
         sealed: ArchiveDigest,
         /// The validators for the next request.
-        validators: HttpValidators,
+        validators: HttpEtagAndLastModified,
     },
 }
 
@@ -78,7 +78,7 @@ pub enum ChartFetchResult {
         /// The bytes of the archive.
         bytes: Vec<u8>,
         /// The validators for the next request. A bucket has none.
-        validators: HttpValidators,
+        validators: HttpEtagAndLastModified,
     },
 }
 
@@ -233,7 +233,7 @@ pub struct ChartRepositoryClients {
     /// The budgets that limit the requests to each host.
     pub budgets: Arc<HostBudgets>,
     /// Clients of web servers. They decide which servers may be asked, with the same rules as the budgets.
-    pub clients: Arc<HttpClients>,
+    pub clients: Arc<HttpClientCache>,
     /// Clients of buckets.
     pub buckets: Arc<bucket::BucketClientCache>,
 }
@@ -259,11 +259,11 @@ impl ChartRepository {
         let of = credentials;
         let pass = pass_credentials;
         Ok(Self(if is_store {
-            RepositoryBackend::Store(Box::new(S3ChartRepository::new(
+            ChartRepositoryBackend::Store(Box::new(S3ChartRepository::new(
                 url, of, pass, timeout, reach,
             )?))
         } else {
-            RepositoryBackend::Web(Box::new(HttpChartRepository::new(
+            ChartRepositoryBackend::Web(Box::new(HttpChartRepository::new(
                 url, of, pass, timeout, reach,
             )?))
         }))
@@ -272,8 +272,8 @@ impl ChartRepository {
     /// The URL without credentials. It ends with a slash.
     pub fn url(&self) -> String {
         match &self.0 {
-            RepositoryBackend::Web(web) => web.url(),
-            RepositoryBackend::Store(store) => store.url(),
+            ChartRepositoryBackend::Web(web) => web.url(),
+            ChartRepositoryBackend::Store(store) => store.url(),
         }
     }
 
@@ -281,10 +281,13 @@ impl ChartRepository {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn index(&self, since: Option<&HttpValidators>) -> Result<IndexFetchResult, Error> {
+    pub async fn index(
+        &self,
+        since: Option<&HttpEtagAndLastModified>,
+    ) -> Result<ChartIndexFetchResult, Error> {
         match &self.0 {
-            RepositoryBackend::Web(web) => web.index(since).await,
-            RepositoryBackend::Store(store) => store.index(since).await,
+            ChartRepositoryBackend::Web(web) => web.index(since).await,
+            ChartRepositoryBackend::Store(store) => store.index(since).await,
         }
     }
 
@@ -296,8 +299,8 @@ impl ChartRepository {
     /// [`Error`].
     pub async fn chart(&self, reference: &str, digest: Option<&str>) -> Result<Vec<u8>, Error> {
         match &self.0 {
-            RepositoryBackend::Web(web) => web.chart(reference, digest).await,
-            RepositoryBackend::Store(store) => store.chart(reference, digest).await,
+            ChartRepositoryBackend::Web(web) => web.chart(reference, digest).await,
+            ChartRepositoryBackend::Store(store) => store.chart(reference, digest).await,
         }
     }
 
@@ -309,13 +312,16 @@ impl ChartRepository {
     pub async fn chart_since(
         &self,
         reference: &str,
-        since: &HttpValidators,
+        since: &HttpEtagAndLastModified,
     ) -> Result<ChartFetchResult, Error> {
         match &self.0 {
-            RepositoryBackend::Web(web) => web.chart_since(reference, None, Some(since)).await,
-            RepositoryBackend::Store(store) => {
+            ChartRepositoryBackend::Web(web) => web.chart_since(reference, None, Some(since)).await,
+            ChartRepositoryBackend::Store(store) => {
                 let bytes = store.chart(reference, None).await?;
-                Ok(ChartFetchResult::Archive { bytes, validators: HttpValidators::default() })
+                Ok(ChartFetchResult::Archive {
+                    bytes,
+                    validators: HttpEtagAndLastModified::default(),
+                })
             }
         }
     }
@@ -359,14 +365,14 @@ fn validator(value: &str) -> Option<String> {
 async fn receive_index(
     url: &str,
     chunks: ResponseChunks<'_>,
-    validators: HttpValidators,
-) -> Result<IndexFetchResult, Error> {
+    validators: HttpEtagAndLastModified,
+) -> Result<ChartIndexFetchResult, Error> {
     let disk = |error: std::io::Error| Error::Disk { url: url.to_owned(), why: error.to_string() };
     let mut out = DigestingWriter::new(tempfile::tempfile().map_err(disk)?);
     receive(url, MAX_INDEX, chunks, |chunk| out.write_all(chunk).map_err(disk)).await?;
     let (mut file, sealed) = out.finish();
     file.rewind().map_err(disk)?;
-    Ok(IndexFetchResult::Index { file, sealed, validators })
+    Ok(ChartIndexFetchResult::Index { file, sealed, validators })
 }
 
 /// The bytes of an archive, which must have the digest if there is one.

@@ -6,7 +6,9 @@ use std::io::{Seek as _, Write as _};
 use artifacts::archive::DigestingWriter;
 use git::GitAuth;
 use http_client::host_budget::{self, SendError};
-use http_client::{EgressRules, HostBudgets, HttpClients, is_distrust, root_cause, same_server};
+use http_client::{
+    EgressRules, HostBudgets, HttpClientCache, is_distrust, root_cause, same_server,
+};
 use objects::RedactedValue;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
@@ -15,7 +17,9 @@ use reqwest::header::{
 use reqwest::{RequestBuilder, StatusCode};
 use url::Url;
 
-use super::{ArchiveFetchResult, DownloadedFile, Error, HttpValidators, RemoteHttpArchive};
+use super::{
+    ArchiveEtagAndLastModified, DownloadedFile, Error, HttpArchiveFetchResult, RemoteHttpArchive,
+};
 
 /// Go's number.
 const MOST_REDIRECTS: usize = 10;
@@ -32,20 +36,20 @@ const LONGEST_VALIDATOR: usize = 1024;
 /// The reason why there is no result. [`Error::Busy`] has the time for the next attempt.
 pub async fn ask(
     remote: &RemoteHttpArchive,
-    validators: Option<&HttpValidators>,
-    clients: &HttpClients,
+    validators: Option<&ArchiveEtagAndLastModified>,
+    clients: &HttpClientCache,
     budgets: &HostBudgets,
-) -> Result<ArchiveFetchResult, Error> {
+) -> Result<HttpArchiveFetchResult, Error> {
     let url = remote.url.to_string();
     let client = clients.client(&remote.tls, remote.proxy.as_ref())?;
     let asking =
-        ArchiveRequest { remote, client, egress: clients.egress().clone(), budgets, url: &url };
+        HttpArchiveRequest { remote, client, egress: clients.egress().clone(), budgets, url: &url };
     let limit = remote.limits.time;
     let answer = tokio::time::timeout(limit, asking.run(validators)).await;
     answer.unwrap_or(Err(Error::TooSlow { url, limit }))
 }
 
-struct ArchiveRequest<'a> {
+struct HttpArchiveRequest<'a> {
     remote: &'a RemoteHttpArchive,
     client: reqwest::Client,
     egress: EgressRules,
@@ -54,7 +58,7 @@ struct ArchiveRequest<'a> {
     url: &'a str,
 }
 
-impl ArchiveRequest<'_> {
+impl HttpArchiveRequest<'_> {
     fn url(&self) -> String {
         self.url.to_owned()
     }
@@ -71,13 +75,18 @@ impl ArchiveRequest<'_> {
         Error::Unreachable { url: self.url(), why }
     }
 
-    async fn run(&self, validators: Option<&HttpValidators>) -> Result<ArchiveFetchResult, Error> {
+    async fn run(
+        &self,
+        validators: Option<&ArchiveEtagAndLastModified>,
+    ) -> Result<HttpArchiveFetchResult, Error> {
         let validators = validators.filter(|validators| !validators.is_empty());
         let answer = self.follow(validators).await?;
         let status = answer.status();
         match status {
-            StatusCode::OK => self.download(answer).await.map(ArchiveFetchResult::Found),
-            StatusCode::NOT_MODIFIED if validators.is_some() => Ok(ArchiveFetchResult::Unchanged),
+            StatusCode::OK => self.download(answer).await.map(HttpArchiveFetchResult::Found),
+            StatusCode::NOT_MODIFIED if validators.is_some() => {
+                Ok(HttpArchiveFetchResult::Unchanged)
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(Error::AuthenticationFailed { url: self.url(), status: status.as_u16() })
             }
@@ -89,10 +98,10 @@ impl ArchiveRequest<'_> {
         }
     }
 
-    fn request(&self, at: &Url, validators: Option<&HttpValidators>) -> RequestBuilder {
+    fn request(&self, at: &Url, validators: Option<&ArchiveEtagAndLastModified>) -> RequestBuilder {
         // The request disables content encoding, because a server's compression would change the bytes that the digest covers.
         let mut request = self.client.get(at.clone()).header(ACCEPT_ENCODING, "identity");
-        if let Some(HttpValidators { etag, last_modified }) = validators {
+        if let Some(ArchiveEtagAndLastModified { etag, last_modified }) = validators {
             let conditions = [(IF_NONE_MATCH, etag), (IF_MODIFIED_SINCE, last_modified)];
             for (name, value) in conditions {
                 if let Some(value) = value {
@@ -114,8 +123,8 @@ impl ArchiveRequest<'_> {
 
     async fn follow(
         &self,
-        validators: Option<&HttpValidators>,
-    ) -> Result<host_budget::LimitedResponse, Error> {
+        validators: Option<&ArchiveEtagAndLastModified>,
+    ) -> Result<host_budget::ResponseWithHostPermit, Error> {
         let mut at = self.remote.url.clone();
         self.egress
             .admits(&at)
@@ -164,11 +173,11 @@ impl ArchiveRequest<'_> {
 
     async fn download(
         &self,
-        mut answer: host_budget::LimitedResponse,
+        mut answer: host_budget::ResponseWithHostPermit,
     ) -> Result<DownloadedFile, Error> {
         let disk = |error: std::io::Error| Error::Disk { url: self.url(), why: error.to_string() };
         let limit = self.remote.limits.bytes;
-        let validators = HttpValidators {
+        let validators = ArchiveEtagAndLastModified {
             etag: validator(answer.headers(), &ETAG),
             last_modified: validator(answer.headers(), &LAST_MODIFIED),
         };
@@ -213,7 +222,7 @@ pub(super) fn next_for_tests(
     target: &str,
 ) -> Result<Url, Error> {
     let url = remote.url.to_string();
-    ArchiveRequest { remote, client, egress: EgressRules::with_loopback(), budgets, url: &url }
+    HttpArchiveRequest { remote, client, egress: EgressRules::with_loopback(), budgets, url: &url }
         .next(at, target)
 }
 

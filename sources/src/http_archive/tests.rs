@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use artifacts::archive::{ExtractOptions, extract, write};
 use flate2::write::GzEncoder;
-use http_client::{EgressRules, HostBudgets, HttpClients};
+use http_client::{EgressRules, HostBudgets, HttpClientCache};
 use objects::RedactedValue;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -67,16 +67,16 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 
 async fn asked(
     remote: &RemoteHttpArchive,
-    validators: Option<&HttpValidators>,
-) -> Result<ArchiveFetchResult, Error> {
-    let clients = HttpClients::within(EgressRules::with_loopback());
+    validators: Option<&ArchiveEtagAndLastModified>,
+) -> Result<HttpArchiveFetchResult, Error> {
+    let clients = HttpClientCache::within(EgressRules::with_loopback());
     ask(remote, validators, &clients, &HostBudgets::default()).await
 }
 
 async fn fetched(url: &str) -> Result<MemoryTree, Error> {
     match asked(&RemoteHttpArchive::new(url)?, None).await? {
-        ArchiveFetchResult::Found(download) => unpack(download),
-        ArchiveFetchResult::Unchanged => panic!("unchanged without validators"),
+        HttpArchiveFetchResult::Found(download) => unpack(download),
+        HttpArchiveFetchResult::Unchanged => panic!("unchanged without validators"),
     }
 }
 
@@ -168,12 +168,12 @@ fn unchanged_costs_one_question_and_no_bytes() {
         let headers = "200 OK\r\netag: \"one\"\r\nlast-modified: Sun, 22 Nov 2026 09:00:00 GMT\r\n";
         let (base, questions) = serve(vec![("/a.yaml", answer(headers, b"kind: A\n"))]).await;
         let remote = RemoteHttpArchive::new(&format!("{base}/a.yaml")).unwrap();
-        let ArchiveFetchResult::Found(first) = asked(&remote, None).await.unwrap() else {
+        let HttpArchiveFetchResult::Found(first) = asked(&remote, None).await.unwrap() else {
             panic!("nothing")
         };
         assert!(!first.validators.is_empty());
         let second = asked(&remote, Some(&first.validators)).await.unwrap();
-        assert!(matches!(second, ArchiveFetchResult::Unchanged), "{second:?}");
+        assert!(matches!(second, HttpArchiveFetchResult::Unchanged), "{second:?}");
         let questions = questions.lock();
         assert_eq!(questions.len(), 2);
         assert!(questions[1].contains("if-modified-since: sun, 22 nov 2026 09:00:00 gmt"));
@@ -186,7 +186,7 @@ fn bytes_have_the_digest_that_is_asked_for() {
     run(async {
         let (base, _) = serve(vec![("/a.yaml", answer("200 OK\r\n", b"kind: A\n"))]).await;
         let remote = || RemoteHttpArchive::new(&format!("{base}/a.yaml")).unwrap();
-        let ArchiveFetchResult::Found(found) = asked(&remote(), None).await.unwrap() else {
+        let HttpArchiveFetchResult::Found(found) = asked(&remote(), None).await.unwrap() else {
             panic!("nothing")
         };
         let right = remote().with_digest(Some(&found.digest)).unwrap();
@@ -225,7 +225,7 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
         let mut remote = RemoteHttpArchive::new(&format!("{base}/there")).unwrap();
         let password = RedactedValue::new("hunter2".to_owned());
         remote.auth = GitAuth::Basic { username: "me".to_owned(), password };
-        assert!(matches!(asked(&remote, None).await, Ok(ArchiveFetchResult::Found(_))));
+        assert!(matches!(asked(&remote, None).await, Ok(HttpArchiveFetchResult::Found(_))));
         assert!(at_base.lock().iter().all(|asked| asked.contains("authorization: basic")));
         assert_eq!(at_base.lock().len(), 2);
         assert!(!at_other.lock()[0].contains("authorization"));
@@ -256,7 +256,7 @@ fn tls_is_never_left() {
     let at = Url::parse("https://h/a").unwrap();
     let remote = RemoteHttpArchive::new("https://h/a").unwrap();
     run(async {
-        let clients = HttpClients::default();
+        let clients = HttpClientCache::default();
         let budgets = HostBudgets::default();
         let client = clients.client(&remote.tls, None).unwrap();
         let left = request::next_for_tests(&remote, client, &budgets, &at, "http://h/a");
@@ -297,7 +297,7 @@ fn a_server_that_drips_or_does_not_stop_is_left() {
             [("drip", "timed out"), ("large", "larger than"), ("endless", "larger than")]
         {
             let mut remote = RemoteHttpArchive::new(&format!("{base}/{path}")).unwrap();
-            remote.limits = DownloadLimits { bytes: 5_000, time: Duration::from_millis(400) };
+            remote.limits = HttpArchiveLimits { bytes: 5_000, time: Duration::from_millis(400) };
             if path == "drip" {
                 remote.limits.bytes = 1 << 20;
             }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{DataKey, IDENTITY, KmsFailureReason, KmsSession, encrypted};
-use crate::bucket::BucketIdentity;
+use crate::bucket::BucketCredentialSource;
 use crate::bucket::request_context::printable;
 use crate::bucket::s3::aws_json_call::{AwsJsonCall, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
@@ -28,7 +28,7 @@ const ENTRY: &str = "sops.aws-kms";
 const LONGEST_SESSION: usize = 64;
 
 /// Logins by region and role.
-pub(super) type AwsLogins = BTreeMap<(String, String), Login>;
+pub(super) type AwsRoleLogins = BTreeMap<(String, String), Login>;
 
 /// A key, and the role that may use it.
 pub(super) struct AwsKmsKey<'k> {
@@ -145,7 +145,7 @@ async fn login(
         Some(text) => keys(text)?,
         None => {
             session.own(IDENTITY, ENTRY)?;
-            BucketIdentity::Environment { sts: None }
+            BucketCredentialSource::Environment { sts: None }
         }
     };
     let budgets = &session.wire.budgets;
@@ -167,7 +167,7 @@ async fn login(
 }
 
 /// The keys in the Secret, in Flux's format.
-fn keys(text: &[u8]) -> Result<BucketIdentity, KmsFailureReason> {
+fn keys(text: &[u8]) -> Result<BucketCredentialSource, KmsFailureReason> {
     let read = goyaml::to_json(text).unwrap_or_default();
     let member = |name: &str| {
         read.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -179,7 +179,7 @@ fn keys(text: &[u8]) -> Result<BucketIdentity, KmsFailureReason> {
     };
     let secret = RedactedValue::new(secret);
     let session = member("aws_session_token").map(RedactedValue::new);
-    Ok(BucketIdentity::Keys { access, secret, session })
+    Ok(BucketCredentialSource::Keys { access, secret, session })
 }
 
 /// The name of a session in the form of sops. Roles may be limited to it.
@@ -226,7 +226,9 @@ mod tests {
     fn keys_of_a_secret_are_read_as_flux_reads_them_and_never_shown() {
         let text =
             b"aws_access_key_id: A\naws_secret_access_key: hunter2\naws_session_token: t0ken\n";
-        let Ok(BucketIdentity::Keys { access, secret, session }) = keys(text) else { panic!() };
+        let Ok(BucketCredentialSource::Keys { access, secret, session }) = keys(text) else {
+            panic!()
+        };
         assert_eq!((access.as_str(), secret.expose().as_str()), ("A", "hunter2"));
         assert_eq!(session.unwrap().expose(), "t0ken");
         for text in ["aws_secret_access_key: hunter2", "", "[hunter2", "aws_access_key_id: hunter2"]

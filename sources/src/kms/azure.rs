@@ -18,7 +18,7 @@ use super::{
     DataKey, IDENTITY, KmsFailureReason, KmsSession, authorize, encrypted, no_login, request,
     server,
 };
-use crate::bucket::azure::{AzureIdentity, provider};
+use crate::bucket::azure::{AzureCredentialSource, provider};
 use crate::bucket::cloud_login;
 use crate::bucket::http_request::{is_relative, segment};
 use crate::bucket::request_context::printable;
@@ -30,7 +30,8 @@ const ENTRY: &str = "sops.azure-kv";
 const VERSION: &str = "7.4";
 
 /// The token providers by their audience.
-pub(super) type AzureTokens = BTreeMap<&'static str, RedactedValue<AzureCredentialProvider>>;
+pub(super) type AzureTokenProviders =
+    BTreeMap<&'static str, RedactedValue<AzureCredentialProvider>>;
 
 /// What the names of vaults end in, and what tokens for them are for.
 ///
@@ -139,10 +140,10 @@ pub(super) async fn decrypt(
 ///
 /// Parity(flux): the first of these that the Secret has: an application with a secret, one as the command line of Azure
 /// writes it, a managed identity.
-fn identity(session: &KmsSession<'_>) -> Result<(AzureIdentity, String), KmsFailureReason> {
+fn identity(session: &KmsSession<'_>) -> Result<(AzureCredentialSource, String), KmsFailureReason> {
     let Some(text) = &session.credentials.azure_kv else {
         session.own(IDENTITY, ENTRY)?;
-        return Ok((AzureIdentity::Environment { client: None }, String::new()));
+        return Ok((AzureCredentialSource::Environment { client: None }, String::new()));
     };
     let bad =
         |problem: &str| KmsFailureReason::BadSecret { entry: ENTRY, problem: problem.to_owned() };
@@ -156,7 +157,7 @@ fn identity(session: &KmsSession<'_>) -> Result<(AzureIdentity, String), KmsFail
         let shown = secret.clone();
         let secret = RedactedValue::new(secret);
         let authority = authority.clone();
-        Ok((AzureIdentity::Application { tenant, client, secret, authority }, shown))
+        Ok((AzureCredentialSource::Application { tenant, client, secret, authority }, shown))
     };
     if let (Some(tenant), Some(client)) = (member("tenantId"), member("clientId")) {
         if let Some(secret) = member("clientSecret") {
@@ -173,7 +174,7 @@ fn identity(session: &KmsSession<'_>) -> Result<(AzureIdentity, String), KmsFail
     let client = member("clientId").ok_or_else(|| bad("it has no `clientId`"))?;
     // A managed identity belongs to the machine, so a Secret may not choose it without permission.
     session.own("a managed identity of windlass's machine", ENTRY)?;
-    Ok((AzureIdentity::Environment { client: Some(client) }, String::new()))
+    Ok((AzureCredentialSource::Environment { client: Some(client) }, String::new()))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::{
     DataKey, IDENTITY, KmsFailureReason, KmsSession, authorize, encrypted, no_login, request,
 };
 use crate::bucket::cloud_login;
-use crate::bucket::google::{GoogleIdentity, provider};
+use crate::bucket::google::{GoogleCredentialSource, provider};
 use crate::bucket::http_request::{is_relative, segment};
 use crate::bucket::request_context::printable;
 
@@ -29,7 +29,7 @@ const ENTRY: &str = "sops.gcp-kms";
 const ENDPOINT: &str = "SOPS_GCP_KMS_ENDPOINT";
 
 /// The token provider, once it is known.
-pub(super) type GoogleTokens = Option<RedactedValue<GcpCredentialProvider>>;
+pub(super) type GoogleTokenProvider = Option<RedactedValue<GcpCredentialProvider>>;
 
 #[derive(Deserialize)]
 struct GoogleDecryptResponse {
@@ -102,11 +102,11 @@ async fn token(session: &mut KmsSession<'_>) -> Result<RedactedValue<String>, Km
         let identity = match &session.credentials.gcp_kms {
             Some(key) => {
                 let key = String::from_utf8_lossy(key.trim_ascii()).into_owned();
-                GoogleIdentity::ServiceAccount(RedactedValue::new(key))
+                GoogleCredentialSource::ServiceAccount(RedactedValue::new(key))
             }
             None => {
                 session.own(IDENTITY, ENTRY)?;
-                GoogleIdentity::Environment
+                GoogleCredentialSource::Environment
             }
         };
         let egress = session.wire.budgets.egress();

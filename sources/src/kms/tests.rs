@@ -87,7 +87,7 @@ fn session<'k>(
     flag: Option<&'static str>,
     egress: &EgressRules,
 ) -> KmsSession<'k> {
-    let clients = Arc::new(HttpClients::within(egress.clone()));
+    let clients = Arc::new(HttpClientCache::within(egress.clone()));
     let budgets = Arc::new(HostBudgets::within(egress.clone()));
     let mut session = KmsSession::new(keys.credentials(), flag, clients, budgets);
     session.limit = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http_client::{ClientIdentity, TlsConfig};
+use http_client::{ClientCertificateAndKey, TlsConfig};
 use objects::RedactedValue;
 
 use super::Error;
@@ -21,7 +21,7 @@ pub fn tls_from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<TlsConfig, Er
     };
     let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
         (Some(certificate), Some(key)) => {
-            Some(ClientIdentity { certificate, key: RedactedValue::new(key) })
+            Some(ClientCertificateAndKey { certificate, key: RedactedValue::new(key) })
         }
         (None, None) => None,
         (Some(_), None) => return alone("tls.crt", "tls.key"),

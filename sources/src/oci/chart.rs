@@ -1,12 +1,12 @@
 //! Helm charts in registries: how Helm writes their versions into tags, and which layer is the chart.
 //!
-//! Elsewhere: choosing a version ([`golang::version_choice`]), the content of a chart (`helm`).
+//! Elsewhere: choosing a version ([`golang::highest_version_selection`]), the content of a chart (`helm`).
 
 use golang::semver::SemverVersion;
 
 use super::{
-    Error, FetchedLayer, LayerDescriptor, ManifestReference, OciDigest, OciManifest, RegistryCache,
-    RegistrySession, RemoteOciRepository, TagSelection,
+    Error, FetchedLayer, LayerDescriptor, ManifestReference, OciDigest, OciManifest,
+    RegistrySession, RegistrySessionCache, RemoteOciRepository, TagSelection,
 };
 
 /// The media type of the layer with the chart's archive, as Helm packs it.
@@ -82,7 +82,7 @@ pub async fn pull(
 /// No tag is in the range, or the range is not valid.
 pub async fn choose(
     remote: &RemoteOciRepository,
-    known: &RegistryCache,
+    known: &RegistrySessionCache,
     range: &str,
 ) -> Result<String, Error> {
     if SemverVersion::parse_strict(range).is_ok() {
@@ -100,7 +100,7 @@ pub async fn choose(
 /// As [`resolve`] and [`pull`].
 pub async fn fetch(
     remote: &RemoteOciRepository,
-    known: &RegistryCache,
+    known: &RegistrySessionCache,
     version: &str,
 ) -> Result<FetchedLayer, Error> {
     let session = RegistrySession::new(remote, known)?;

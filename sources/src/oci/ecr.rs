@@ -1,6 +1,6 @@
 //! Logins at AWS registries (ECR). The machine's identity is exchanged for a password that lasts twelve hours.
 //!
-//! Elsewhere: the credentials of the machine ([`crate::bucket`]), caching a login ([`super::RegistryCache`]). The semantics
+//! Elsewhere: the credentials of the machine ([`crate::bucket`]), caching a login ([`super::RegistrySessionCache`]). The semantics
 //! are those of `ecr:GetAuthorizationToken` and `ecr-public:GetAuthorizationToken`.
 
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use url::Url;
 
 use super::registry_response::shown;
 use super::{Error, RegistryAuth};
-use crate::bucket::BucketIdentity;
-use crate::bucket::credential_requests::CredentialWait;
+use crate::bucket::BucketCredentialSource;
+use crate::bucket::credential_request_tracker::CredentialRequestTracker;
 use crate::bucket::s3::aws_json_call::{AwsJsonCall, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 
@@ -110,8 +110,8 @@ pub(super) async fn login(
     budgets: &Arc<HostBudgets>,
     limit: Duration,
 ) -> Result<(RegistryAuth, Option<Duration>), Error> {
-    let machine = BucketIdentity::Environment { sts: None };
-    let waiting = CredentialWait::default();
+    let machine = BucketCredentialSource::Environment { sts: None };
+    let waiting = CredentialRequestTracker::default();
     let provider = credentials::provider(&machine, &service.region, None, budgets, &waiting);
     let provider = provider.map_err(|error| service.failed(&error.to_string()))?;
     let provider = provider.ok_or_else(|| service.failed("no credentials found"))?;

@@ -94,7 +94,7 @@ struct PlatformManifest {
     #[serde(default)]
     config: Option<ConfigDescriptor>,
     #[serde(default)]
-    manifests: Option<Vec<IndexEntry>>,
+    manifests: Option<Vec<OciIndexEntry>>,
 }
 
 #[derive(Deserialize)]
@@ -103,13 +103,13 @@ struct ConfigDescriptor {
 }
 
 #[derive(Deserialize)]
-struct IndexEntry {
+struct OciIndexEntry {
     #[serde(default)]
     platform: Option<ImagePlatform>,
 }
 
 /// The place of an image's platforms.
-enum PlatformSource {
+enum ImagePlatformLocation {
     /// The platforms are in the index itself.
     Index(Vec<ImagePlatform>),
     /// The platform is in the configuration with this digest.
@@ -117,7 +117,7 @@ enum PlatformSource {
 }
 
 /// Reads a manifest or an index that was sent with a media type.
-fn source_of(media_type: &str, bytes: &[u8]) -> Result<PlatformSource, String> {
+fn source_of(media_type: &str, bytes: &[u8]) -> Result<ImagePlatformLocation, String> {
     let manifest: PlatformManifest =
         serde_json::from_slice(bytes).map_err(|error| format!("it is not a manifest: {error}"))?;
     let sent = media_type.split(';').next().unwrap_or_default().trim();
@@ -126,12 +126,12 @@ fn source_of(media_type: &str, bytes: &[u8]) -> Result<PlatformSource, String> {
     match kind {
         OCI_INDEX | DOCKER_INDEX => {
             let entries = manifest.manifests.unwrap_or_default().into_iter();
-            Ok(PlatformSource::Index(entries.filter_map(|entry| entry.platform).collect()))
+            Ok(ImagePlatformLocation::Index(entries.filter_map(|entry| entry.platform).collect()))
         }
         OCI_MANIFEST | DOCKER_MANIFEST => {
             let config = manifest.config.ok_or("its manifest has no configuration")?;
             let digest = OciDigest::parse(&config.digest).map_err(|error| error.to_string())?;
-            Ok(PlatformSource::Config(digest))
+            Ok(ImagePlatformLocation::Config(digest))
         }
         other => Err(format!("it has an unsupported media type: {}", shown(other))),
     }
@@ -167,8 +167,8 @@ impl RegistrySession<'_> {
             self.check("manifest", digest, OciDigest::of(&bytes))?;
             let config = match source_of(&media_type, &bytes) {
                 Err(why) => return Ok(PlatformSupport::Unreadable(why)),
-                Ok(PlatformSource::Index(found)) => return Ok(lacking(required, &found)),
-                Ok(PlatformSource::Config(config)) => config,
+                Ok(ImagePlatformLocation::Index(found)) => return Ok(lacking(required, &found)),
+                Ok(ImagePlatformLocation::Config(config)) => config,
             };
             let path = format!("blobs/{config}");
             let asked = self.ask(Method::GET, &path, "*/*").await?;
@@ -222,7 +222,8 @@ mod tests {
             {"platform": {"os": "linux", "architecture": "arm", "variant": "v6"}},
             {"platform": {"os": "unknown", "architecture": "unknown"}},
             {"digest": "sha256:0"}]});
-        let Ok(PlatformSource::Index(found)) = source_of("", index.to_string().as_bytes()) else {
+        let Ok(ImagePlatformLocation::Index(found)) = source_of("", index.to_string().as_bytes())
+        else {
             panic!("not an index")
         };
         let lacks = |texts: &[&str]| match lacking(&platforms(texts), &found) {
@@ -244,7 +245,7 @@ mod tests {
             "manifests": [{"platform": {"os": "linux", "architecture": "amd64"}}]});
         let found = source_of(OCI_INDEX, both.to_string().as_bytes());
         assert!(
-            matches!(found, Ok(PlatformSource::Config(digest)) if digest.to_string() == config)
+            matches!(found, Ok(ImagePlatformLocation::Config(digest)) if digest.to_string() == config)
         );
         for (value, why) in [
             (json!({"mediaType": "text/plain"}), "it has an unsupported media type: text/plain"),

@@ -4,7 +4,7 @@
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
-use signatures::referrers::{ImageRequest, RegistryBlob, SignatureSearch};
+use signatures::referrers::{ImageRegistryRequest, ImageRegistryResponse, SignatureSearch};
 
 use super::registry_response::{accepted, read};
 use super::{Error, OciDigest, OciRepositoryName, RegistrySession};
@@ -41,22 +41,25 @@ impl RegistrySession<'_> {
         .await
     }
 
-    async fn attached(&self, request: &ImageRequest) -> Result<Option<RegistryBlob>, Error> {
+    async fn attached(
+        &self,
+        request: &ImageRegistryRequest,
+    ) -> Result<Option<ImageRegistryResponse>, Error> {
         let found = match request {
-            ImageRequest::Manifest(reference) => {
+            ImageRegistryRequest::Manifest(reference) => {
                 let answer = self.manifest_bytes(&format!("manifests/{reference}")).await;
-                answer.map(|(media_type, body)| RegistryBlob { media_type, body })
+                answer.map(|(media_type, body)| ImageRegistryResponse { media_type, body })
             }
-            ImageRequest::Blob { digest, size } => {
+            ImageRegistryRequest::Blob { digest, size } => {
                 let path = format!("blobs/{digest}");
                 let body = async {
                     let asked = self.ask(Method::GET, &path, "*/*").await?;
                     let answer = accepted(self, Method::GET, &path, asked).await?;
                     read(self, &path, answer, *size).await
                 };
-                body.await.map(|body| RegistryBlob { media_type: String::new(), body })
+                body.await.map(|body| ImageRegistryResponse { media_type: String::new(), body })
             }
-            ImageRequest::Referrers(digest) => return self.referrers(digest).await,
+            ImageRegistryRequest::Referrers(digest) => return self.referrers(digest).await,
         };
         match found {
             Ok(answer) => Ok(Some(answer)),
@@ -67,7 +70,7 @@ impl RegistrySession<'_> {
 
     /// `None`: the registry has no API of referrers. Parity(flux): four kinds of refusal, and an answer that is not an
     /// index, count as that.
-    async fn referrers(&self, digest: &str) -> Result<Option<RegistryBlob>, Error> {
+    async fn referrers(&self, digest: &str) -> Result<Option<ImageRegistryResponse>, Error> {
         let path = format!("referrers/{digest}");
         let asked = self.ask(Method::GET, &path, INDEX).await?;
         if matches!(asked.status().as_u16(), 400 | 404 | 405 | 406) {
@@ -84,7 +87,7 @@ impl RegistrySession<'_> {
             Err(Error::TooLarge { .. }) => Vec::new(),
             body => body?,
         };
-        Ok(Some(RegistryBlob { media_type: INDEX.to_owned(), body }))
+        Ok(Some(ImageRegistryResponse { media_type: INDEX.to_owned(), body }))
     }
 
     fn mismatch(&self, digest: &str) -> Error {

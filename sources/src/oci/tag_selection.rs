@@ -1,7 +1,7 @@
 //! Chooses the tag with the highest version.
 
+use golang::highest_version_selection::VersionRange;
 use golang::regexp::GoRegexp;
-use golang::version_choice::VersionRange;
 
 use super::chart;
 use super::{Error, ManifestReference};

@@ -94,7 +94,7 @@ fn taken(log: &RegistryRequestLog) -> Vec<String> {
     std::mem::take(&mut *log.lock())
 }
 
-fn resolve(remote: &RemoteOciRepository, known: &RegistryCache) -> Result<OciDigest, Error> {
+fn resolve(remote: &RemoteOciRepository, known: &RegistrySessionCache) -> Result<OciDigest, Error> {
     run(async {
         RegistrySession::new(remote, known)?.resolve(&ManifestReference::tag("v1")?).await
     })
@@ -143,7 +143,7 @@ fn with_tokens(life: u64) -> (SocketAddr, RegistryRequestLog) {
 fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
     let (address, log) = with_tokens(300);
     let remote = remote(address, user());
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     assert_eq!(resolve(&remote, &known).unwrap(), OciDigest::of(b"x"));
     let asked = taken(&log);
     // The first connection tried TLS, which is not a line of text.
@@ -161,7 +161,7 @@ fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
 fn many_who_need_a_token_wait_for_one() {
     let (address, log) = with_tokens(300);
     let remote = remote(address, RegistryAuth::Anonymous);
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let tag = ManifestReference::tag("v1").unwrap();
     run(async {
         let clients: Vec<_> =
@@ -178,7 +178,7 @@ fn many_who_need_a_token_wait_for_one() {
 fn a_token_that_is_nearly_over_is_replaced_before_it_is_refused() {
     let (address, log) = with_tokens(1);
     let remote = remote(address, user());
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     resolve(&remote, &known).unwrap();
     taken(&log);
     thread::sleep(Duration::from_millis(900));
@@ -195,7 +195,7 @@ fn a_server_without_a_token_is_reported_without_the_password() {
         username: "me".into(),
         password: RedactedValue::new("xunter2".into()),
     };
-    let error = resolve(&remote(address, auth), &RegistryCache::default()).unwrap_err();
+    let error = resolve(&remote(address, auth), &RegistrySessionCache::default()).unwrap_err();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error:?}");
     let expected = format!(
         "GET http://{address}/token: UNAUTHORIZED: no ****, no token; check the registry credentials"
@@ -217,7 +217,7 @@ fn a_password_goes_to_a_registry_that_asks_for_it_and_is_not_asked_for_twice() {
             },
         ),
     });
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     resolve(&remote(address, user()), &known).unwrap();
     taken(&log);
     resolve(&remote(address, user()), &known).unwrap();
@@ -241,7 +241,7 @@ fn a_layer_comes_from_where_the_registry_leads_without_credentials() {
         None => reply("401 Unauthorized", &[("www-authenticate", "Basic realm=\"x\"")], ""),
     });
     let remote = remote(address, user());
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let layer = |bytes: &[u8], size| {
         let layer =
             LayerDescriptor { media_type: String::new(), digest: OciDigest::of(bytes), size };
@@ -264,20 +264,22 @@ fn no_redirect_leads_to_an_address_that_no_registry_may_have() {
             "GET /v2/" => reply("200 OK", &[], ""),
             _ => reply("302 Found", &[("location", to)], ""),
         });
-        let error = resolve(&remote(address, user()), &RegistryCache::default()).unwrap_err();
+        let error =
+            resolve(&remote(address, user()), &RegistrySessionCache::default()).unwrap_err();
         assert!(matches!(error, Error::Redirected { .. }), "{to}: {error:?}");
     }
     let realm = r#"Bearer realm="http://169.254.169.254/token?x=secret""#;
     let (address, _) =
         serve(move |_| reply("401 Unauthorized", &[("www-authenticate", realm)], ""));
-    let error =
-        resolve(&remote(address, user()), &RegistryCache::default()).unwrap_err().to_string();
+    let error = resolve(&remote(address, user()), &RegistrySessionCache::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("to `http://169.254.169.254/token` not allowed"), "{error}");
     let (address, _) = serve(|asked| {
         let to = asked.line.trim_start_matches("HEAD ").to_owned();
         reply("302 Found", &[("location", &to)], "")
     });
-    let error = resolve(&remote(address, user()), &RegistryCache::default()).unwrap_err();
+    let error = resolve(&remote(address, user()), &RegistrySessionCache::default()).unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
 }
 
@@ -304,7 +306,7 @@ fn a_manifest_is_what_its_digest_says() {
         _ => reply("200 OK", &[("content-type", MANIFEST)], "{}"),
     });
     let remote = remote(address, RegistryAuth::Anonymous);
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     // This registry sends no digest with a HEAD.
     assert_eq!(resolve(&remote, &known).unwrap(), digest);
     let manifest = |digest: &OciDigest| {
@@ -337,7 +339,7 @@ fn tags_are_listed_page_by_page_and_not_without_end() {
         }
     });
     let mut remote = remote(address, RegistryAuth::Anonymous);
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let tags = |remote: &RemoteOciRepository| {
         run(async { RegistrySession::new(remote, &known)?.tags().await })
     };
@@ -357,7 +359,7 @@ fn pages_that_lead_in_a_circle_end_with_the_first_that_was_there() {
         reply("200 OK", &[("link", &link)], r#"{"tags":["a"]}"#)
     });
     let remote = remote(address, RegistryAuth::Anonymous);
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let error = run(async { RegistrySession::new(&remote, &known)?.tags().await }).unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
     assert_eq!(taken(&log).len(), 3, "the first page, and one of each other");
@@ -373,10 +375,10 @@ fn silence_and_a_closed_port_are_errors() {
     });
     let mut silent = remote(address, RegistryAuth::Anonymous);
     silent.timeout = Duration::from_millis(500);
-    let error = resolve(&silent, &RegistryCache::default()).unwrap_err();
+    let error = resolve(&silent, &RegistrySessionCache::default()).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     let busy = run(async {
-        RegistrySession::new(&silent, &RegistryCache::default())?
+        RegistrySession::new(&silent, &RegistrySessionCache::default())?
             .manifest(&OciDigest::of(b"x"))
             .await
     });
@@ -386,8 +388,9 @@ fn silence_and_a_closed_port_are_errors() {
         "{busy:?}"
     );
     let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = resolve(&remote(closed_port, RegistryAuth::Anonymous), &RegistryCache::default())
-        .unwrap_err();
+    let error =
+        resolve(&remote(closed_port, RegistryAuth::Anonymous), &RegistrySessionCache::default())
+            .unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
@@ -410,7 +413,7 @@ fn signatures_are_missing_only_where_the_registry_says_so() {
             false => reply("404 Not Found", &[], ""),
         });
         let remote = remote(address, RegistryAuth::Anonymous);
-        let known = RegistryCache::default();
+        let known = RegistrySessionCache::default();
         let gathered = run(async {
             let session = RegistrySession::new(&remote, &known)?;
             session.gather(SignatureSearch::for_cosign(&image.to_string())).await.map(drop)
@@ -491,7 +494,7 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     let verify = |image: &OciDigest| {
         let search = trust.search(&image.to_string());
         let search = run(async {
-            RegistrySession::new(&remote, &RegistryCache::default())?.gather(search).await
+            RegistrySession::new(&remote, &RegistrySessionCache::default())?.gather(search).await
         });
         trust.verify(&search.unwrap(), "r.io/app", 0)
     };
@@ -512,7 +515,7 @@ fn platforms_come_from_a_configuration_with_the_digest_that_the_manifest_names()
         false => reply("200 OK", &[], config),
     });
     let remote = remote(address, RegistryAuth::Anonymous);
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let required = ["linux/amd64", "linux/arm64"].map(|text| OciPlatform::parse(text).unwrap());
     let support = |digest: &OciDigest| {
         run(async {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use kustomize::{Error, RepositoryAddress};
 use tempfile::TempDir;
 
-use crate::local_disk::reason;
+use crate::workstation_build_files::reason;
 
 /// The most bytes of the program's output that are quoted.
 const LONGEST_TEXT: u64 = 1 << 20;

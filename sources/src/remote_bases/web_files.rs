@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_client::host_budget::{LimitedResponse, SendError};
+use http_client::host_budget::{ResponseWithHostPermit, SendError};
 use http_client::{EgressRules, HostBudgets, refusal, root_cause};
 use kustomize::{Error, RepositoryAddress};
 use reqwest::StatusCode;
@@ -73,7 +73,7 @@ async fn follow(
     budgets: &HostBudgets,
     egress: &EgressRules,
     mut at: Url,
-) -> Result<LimitedResponse, Error> {
+) -> Result<ResponseWithHostPermit, Error> {
     for _ in 0..MOST_REDIRECTS {
         if !matches!(at.scheme(), "http" | "https") {
             return Err(failed(&at, &format!("unsupported protocol scheme {:?}", at.scheme())));
@@ -103,7 +103,7 @@ async fn follow(
     Err(failed(&at, &format!("stopped after {MOST_REDIRECTS} redirects")))
 }
 
-async fn body(mut answer: LimitedResponse, limit: u64) -> Result<Arc<[u8]>, Error> {
+async fn body(mut answer: ResponseWithHostPermit, limit: u64) -> Result<Arc<[u8]>, Error> {
     let url = answer.url().clone();
     let mut content = Vec::new();
     loop {

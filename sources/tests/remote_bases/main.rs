@@ -6,9 +6,9 @@
 #[path = "../../git/tests/git_loopback/http_server.rs"]
 #[expect(dead_code, reason = "the tests of `git` use the rest")]
 mod http_server;
-#[path = "../../git/tests/git_loopback/repository.rs"]
+#[path = "../../git/tests/git_loopback/test_repository.rs"]
 #[expect(dead_code, reason = "the tests of `git` use the rest")]
-mod repository;
+mod test_repository;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -23,8 +23,8 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
 
-use http_server::{GitHttpServer, ServerBehavior};
-use repository::BareRepository;
+use http_server::{GitHttpServer, GitHttpServerBehavior};
+use test_repository::BareRepository;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
@@ -160,7 +160,7 @@ impl BasesTestbed {
 }
 
 fn served(repository: &BareRepository) -> GitHttpServer {
-    GitHttpServer::start(repository.root.path(), ServerBehavior::default())
+    GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default())
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_file_of_a_web_server_is_a_resource() {
     let answer = Some(answer.into_bytes());
     let server = GitHttpServer::start(
         repository.root.path(),
-        ServerBehavior { answer, ..ServerBehavior::default() },
+        GitHttpServerBehavior { answer, ..GitHttpServerBehavior::default() },
     );
     let url = format!("http://{}/a.yaml", server.address);
     assert_eq!(BasesTestbed::new().names(&[&url]), ["my-one", "my-remote"]);

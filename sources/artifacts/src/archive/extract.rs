@@ -12,7 +12,7 @@ use flate2::read::MultiGzDecoder;
 use tree::{MemoryTree, RelPath, TreeBuildError, TreeLimits};
 
 use super::{
-    extraction_sink::{ArchiveSink, ExtractionFolder},
+    extraction_sink::{ExtractionFolder, ExtractionSink},
     tar_reader::{ArchiveEntry, TarReader},
 };
 
@@ -184,7 +184,7 @@ pub fn extract_to_dir(
 fn run(
     mut archive: impl Read,
     options: &ExtractOptions,
-    sink: &mut dyn ArchiveSink,
+    sink: &mut dyn ExtractionSink,
 ) -> Result<(), ExtractError> {
     let mut magic = Vec::new();
     archive.by_ref().take(2).read_to_end(&mut magic).map_err(ExtractError::Read)?;

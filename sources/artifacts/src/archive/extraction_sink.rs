@@ -15,7 +15,7 @@ use tree::{MemoryTreeBuilder, RelPath};
 use super::ExtractError;
 
 /// The target of an extraction. It gets the entries in the archive's order.
-pub(super) trait ArchiveSink {
+pub(super) trait ExtractionSink {
     fn dir(&mut self, path: &RelPath, mode: u32) -> Result<(), ExtractError>;
 
     /// Takes a file of exactly `size` bytes.
@@ -28,7 +28,7 @@ pub(super) trait ArchiveSink {
     ) -> Result<(), ExtractError>;
 }
 
-impl ArchiveSink for MemoryTreeBuilder {
+impl ExtractionSink for MemoryTreeBuilder {
     fn dir(&mut self, path: &RelPath, _mode: u32) -> Result<(), ExtractError> {
         Ok(Self::dir(self, path)?)
     }
@@ -71,7 +71,7 @@ impl<'a> ExtractionFolder<'a> {
     }
 }
 
-impl ArchiveSink for ExtractionFolder<'_> {
+impl ExtractionSink for ExtractionFolder<'_> {
     fn dir(&mut self, path: &RelPath, mode: u32) -> Result<(), ExtractError> {
         // The owner must be able to clean up, so the mode in the archive is not enough.
         make_dirs(&self.place(path), mode | 0o700)

@@ -8,7 +8,7 @@ use tree::{MemoryTree, TreeBuildError};
 use zip::ZipArchive;
 
 use super::extract::{ExtractError, ExtractOptions, RATIO_FLOOR, SymlinkPolicy, is_within, place};
-use super::extraction_sink::ArchiveSink;
+use super::extraction_sink::ExtractionSink;
 
 /// The record at the end of an archive, without its comment.
 const END_RECORD_BYTES: usize = 22;
@@ -69,10 +69,10 @@ pub fn unzip(
             }
         }
         if entry.is_dir() {
-            ArchiveSink::dir(&mut tree, &path, mode)?;
+            ExtractionSink::dir(&mut tree, &path, mode)?;
             continue;
         }
-        ArchiveSink::file(&mut tree, &path, mode & 0o777, size, &mut entry)?;
+        ExtractionSink::file(&mut tree, &path, mode & 0o777, size, &mut entry)?;
         // Reading on to the end has the checksum compared.
         let mut more = [0];
         if entry.read(&mut more).map_err(ExtractError::Read)? != 0 {

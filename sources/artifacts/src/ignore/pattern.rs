@@ -19,11 +19,11 @@ pub(super) enum IgnoreVerdict {
 pub(super) struct IgnorePattern {
     verdict: IgnoreVerdict,
     only_dirs: bool,
-    shape: PatternShape,
+    shape: IgnorePatternShape,
 }
 
 #[derive(Debug)]
-enum PatternShape {
+enum IgnorePatternShape {
     /// A pattern without a slash. Any part of the path may match it.
     Name(IgnoreGlob),
     /// A pattern with a slash. It is matched from the beginning of the path.
@@ -57,22 +57,22 @@ impl IgnorePattern {
         let shape = if text.contains('/') {
             let parts: Option<Vec<PathPatternPart>> =
                 text.split('/').map(PathPatternPart::parse).collect();
-            parts.map(PatternShape::Path)
+            parts.map(IgnorePatternShape::Path)
         } else {
-            IgnoreGlob::parse(text).map(PatternShape::Name)
+            IgnoreGlob::parse(text).map(IgnorePatternShape::Name)
         };
-        Self { verdict, only_dirs, shape: shape.unwrap_or(PatternShape::Nothing) }
+        Self { verdict, only_dirs, shape: shape.unwrap_or(IgnorePatternShape::Nothing) }
     }
 
     /// The effect on a path, given as its parts; `None` when the pattern does not match.
     pub(super) fn judge(&self, path: &[&str], is_dir: bool) -> Option<IgnoreVerdict> {
         let rest = match &self.shape {
-            PatternShape::Nothing => None,
+            IgnorePatternShape::Nothing => None,
             // A match on a folder above covers everything below it.
-            PatternShape::Name(glob) => {
+            IgnorePatternShape::Name(glob) => {
                 path.iter().position(|name| glob.matches(name)).map(|at| &path[at + 1..])
             }
-            PatternShape::Path(parts) => match_parts(parts, path),
+            IgnorePatternShape::Path(parts) => match_parts(parts, path),
         }?;
         let is_folder = is_dir || !rest.is_empty();
         (is_folder || !self.only_dirs).then_some(self.verdict)

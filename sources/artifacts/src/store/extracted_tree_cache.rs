@@ -30,14 +30,14 @@ pub(super) struct ExtractedTreeCache {
     budget: u64,
     /// How long an unused tree stays.
     patience: Duration,
-    places: Mutex<BTreeMap<ExtractedTreeKey, Arc<TreeSlot>>>,
+    places: Mutex<BTreeMap<ExtractedTreeKey, Arc<ExtractedTreeSlot>>>,
     /// Oldest use first.
-    recent: Mutex<Vec<RecentTree>>,
+    recent: Mutex<Vec<RecentExtractedTree>>,
 }
 
 /// A recent tree that stays in memory, even if it is not in use.
 #[derive(Debug)]
-struct RecentTree {
+struct RecentExtractedTree {
     key: ExtractedTreeKey,
     tree: Arc<MemoryTree>,
     used: Instant,
@@ -45,7 +45,7 @@ struct RecentTree {
 
 /// One tree. The lock is held while the tree is extracted, so other callers wait for it instead of extracting it again.
 #[derive(Debug, Default)]
-struct TreeSlot {
+struct ExtractedTreeSlot {
     tree: Mutex<Weak<MemoryTree>>,
 }
 
@@ -79,13 +79,18 @@ impl ExtractedTreeCache {
         Ok(tree)
     }
 
+    /// The bytes of the recent trees. Others that are in use do not count.
+    pub(super) fn bytes(&self) -> u64 {
+        self.recent.lock().iter().map(|it| cost(&it.tree)).sum()
+    }
+
     /// Makes a tree the most recent one, and drops the oldest trees that no longer fit into the budget.
     fn use_now(&self, key: ExtractedTreeKey, tree: &Arc<MemoryTree>) {
         let now = Instant::now();
         let mut recent = self.recent.lock();
         recent.retain(|it| it.key != key && now.duration_since(it.used) < self.patience);
         if cost(tree) <= self.budget {
-            recent.push(RecentTree { key, tree: Arc::clone(tree), used: now });
+            recent.push(RecentExtractedTree { key, tree: Arc::clone(tree), used: now });
         }
         let mut total: u64 = recent.iter().map(|it| cost(&it.tree)).sum();
         while total > self.budget && !recent.is_empty() {
@@ -98,7 +103,7 @@ fn cost(tree: &MemoryTree) -> u64 {
     tree.bytes().saturating_add(ENTRY_BYTES.saturating_mul(tree.len() as u64 + 1))
 }
 
-fn is_alive(place: &TreeSlot) -> bool {
+fn is_alive(place: &ExtractedTreeSlot) -> bool {
     place.tree.lock().strong_count() > 0
 }
 

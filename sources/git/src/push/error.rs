@@ -12,7 +12,7 @@ pub enum PushError {
     /// busy.
     #[error(transparent)]
     Failed(#[from] Error),
-    /// The server has other commits than ours builds on, or does not want it. See [`RejectionCause`].
+    /// The server has other commits than ours builds on, or does not want it. See [`PushRejectionCause`].
     #[error("{0}")]
     Rejected(Box<PushRejection>),
     /// The push was sent, but no answer came, so the server may have accepted it. The caller must fetch the references before
@@ -46,7 +46,7 @@ pub struct PushRejection {
     /// The remote without credentials.
     pub remote: String,
     /// The class of the rejection, which tells what the caller can do.
-    pub cause: RejectionCause,
+    pub cause: PushRejectionCause,
     /// The references that were not updated. Never empty.
     pub references: Vec<RejectedReference>,
     /// The references that were updated all the same, because the server does not support atomic pushes.
@@ -57,7 +57,7 @@ pub struct PushRejection {
 
 /// The class of a rejection, which tells what the caller can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RejectionCause {
+pub enum PushRejectionCause {
     /// A reference has moved since it was fetched. The caller has to fetch, change and push again.
     Outdated,
     /// The server or one of its hooks rejects the push, for example because of a protected branch or an unsigned commit. The
@@ -78,8 +78,8 @@ impl std::fmt::Display for PushRejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let named = |it: &RejectedReference| match self.cause {
             // Parity(flux): the text of go-git.
-            RejectionCause::Outdated => format!("non-fast-forward update: {}", shown(&it.name)),
-            RejectionCause::Declined => {
+            PushRejectionCause::Outdated => format!("non-fast-forward update: {}", shown(&it.name)),
+            PushRejectionCause::Declined => {
                 format!("command error on {}: {}", shown(&it.name), it.reason)
             }
         };
@@ -105,7 +105,7 @@ mod tests {
         let reason = "no".to_owned();
         let rejection = PushRejection {
             remote: "https://h/app".to_owned(),
-            cause: RejectionCause::Declined,
+            cause: PushRejectionCause::Declined,
             references: vec![RejectedReference { name: "refs/heads/\u{202e}x".to_owned(), reason }],
             updated: vec!["refs/heads/\u{2066}y".to_owned()],
             message: String::new(),

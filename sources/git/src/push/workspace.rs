@@ -8,7 +8,7 @@ use gix::hash::ObjectId;
 use gix::objs::FindExt as _;
 use jiff::Timestamp;
 
-use super::error::{PushError, PushRejection, RejectedReference, RejectionCause};
+use super::error::{PushError, PushRejection, PushRejectionCause, RejectedReference};
 use super::objects::{GitFileChange, NewGitObjects};
 use super::receive_pack::{
     self, LONGEST_TEXT, MOST_COMMANDS, MOST_OPTIONS, NegotiatedCapabilities, PushStatusReport,
@@ -32,7 +32,7 @@ pub struct CommitIdentity {
 
 /// The metadata of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommitDetails {
+pub struct NewCommitMetadata {
     /// The author.
     pub author: CommitIdentity,
     /// The committer.
@@ -148,7 +148,7 @@ impl<'s> PushWorkspace<'s> {
     pub fn commit(
         &mut self,
         changes: &BTreeMap<String, GitFileChange>,
-        details: &CommitDetails,
+        details: &NewCommitMetadata,
         signer: Option<&CommitSigner>,
     ) -> Result<Option<String>, PushError> {
         let made = self.try_commit(changes, details, signer);
@@ -175,7 +175,7 @@ impl<'s> PushWorkspace<'s> {
     fn try_commit(
         &mut self,
         changes: &BTreeMap<String, GitFileChange>,
-        details: &CommitDetails,
+        details: &NewCommitMetadata,
         signer: Option<&CommitSigner>,
     ) -> Result<Option<String>, PushError> {
         let Some(tree) = self.objects.edit(self.tree, changes)? else { return Ok(None) };
@@ -421,7 +421,7 @@ fn outdated(name: &str, wire: &GitOperation) -> PushError {
     let reason = "it is not where it was fetched".to_owned();
     PushError::Rejected(Box::new(PushRejection {
         remote: wire.remote(),
-        cause: RejectionCause::Outdated,
+        cause: PushRejectionCause::Outdated,
         references: vec![RejectedReference { name: name.to_owned(), reason }],
         updated: Vec::new(),
         message: String::new(),
@@ -459,8 +459,8 @@ fn rejection(
         is_rejected && now.as_ref().is_ok_and(|now| now.get(&command.name).copied() != command.old)
     };
     let cause = match commands.iter().any(has_moved) {
-        true => RejectionCause::Outdated,
-        false => RejectionCause::Declined,
+        true => PushRejectionCause::Outdated,
+        false => PushRejectionCause::Declined,
     };
     let remote = wire.remote();
     PushError::Rejected(Box::new(PushRejection {

@@ -105,7 +105,7 @@ pub(super) fn accepted(wire: &GitOperation, answer: Response) -> io::Result<Resp
 #[derive(Clone)]
 pub(super) struct SmartHttpExchange {
     wire: GitOperation,
-    flight: Arc<Mutex<RequestProgress>>,
+    flight: Arc<Mutex<SmartHttpRequestState>>,
 }
 
 /// The kind of upload.
@@ -147,14 +147,14 @@ impl UploadKind {
     }
 }
 
-pub(super) enum RequestProgress {
+pub(super) enum SmartHttpRequestState {
     Prepared { request: Box<RequestBuilder>, body: Vec<u8>, kind: UploadKind },
     Answered(Response),
     Over,
 }
 
 impl SmartHttpExchange {
-    pub(super) fn new(wire: &GitOperation, flight: RequestProgress) -> Self {
+    pub(super) fn new(wire: &GitOperation, flight: SmartHttpRequestState) -> Self {
         Self { wire: wire.clone(), flight: Arc::new(Mutex::new(flight)) }
     }
 
@@ -164,25 +164,25 @@ impl SmartHttpExchange {
         act: impl FnOnce(&GitOperation, &mut Response) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut flight = self.flight.lock();
-        let mut answer = match mem::replace(&mut *flight, RequestProgress::Over) {
-            RequestProgress::Prepared { request, body, kind } => {
+        let mut answer = match mem::replace(&mut *flight, SmartHttpRequestState::Over) {
+            SmartHttpRequestState::Prepared { request, body, kind } => {
                 let answer = accepted(&self.wire, kind.send(&self.wire, request.body(body))?)?;
                 kind.check_type(&self.wire, &answer)?;
                 answer
             }
-            RequestProgress::Answered(answer) => answer,
-            RequestProgress::Over => return Err(io::ErrorKind::BrokenPipe.into()),
+            SmartHttpRequestState::Answered(answer) => answer,
+            SmartHttpRequestState::Over => return Err(io::ErrorKind::BrokenPipe.into()),
         };
         let done = act(&self.wire, &mut answer)?;
-        *flight = RequestProgress::Answered(answer);
+        *flight = SmartHttpRequestState::Answered(answer);
         Ok(done)
     }
 
     /// Reads the rest of an answer, if it is short. Only then can its connection be used again.
     fn read_out(&self) {
         let mut flight = self.flight.lock();
-        let RequestProgress::Answered(mut answer) =
-            mem::replace(&mut *flight, RequestProgress::Over)
+        let SmartHttpRequestState::Answered(mut answer) =
+            mem::replace(&mut *flight, SmartHttpRequestState::Over)
         else {
             return;
         };
@@ -213,15 +213,15 @@ impl Write for RequestUpload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut flight = self.0.flight.lock();
         match &mut *flight {
-            RequestProgress::Prepared { body, kind, .. }
+            SmartHttpRequestState::Prepared { body, kind, .. }
                 if body.len() + bytes.len() <= kind.largest() =>
             {
                 body.extend_from_slice(bytes);
                 Ok(bytes.len())
             }
-            RequestProgress::Prepared { .. }
-            | RequestProgress::Answered(_)
-            | RequestProgress::Over => Err(io::ErrorKind::BrokenPipe.into()),
+            SmartHttpRequestState::Prepared { .. }
+            | SmartHttpRequestState::Answered(_)
+            | SmartHttpRequestState::Over => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -290,7 +290,7 @@ impl ResponseBodyReader {
 
     /// A remembered body, without a request.
     pub(super) fn remembered(wire: &GitOperation, bytes: Vec<u8>) -> Self {
-        let exchange = SmartHttpExchange::new(wire, RequestProgress::Over);
+        let exchange = SmartHttpExchange::new(wire, SmartHttpRequestState::Over);
         Self { exchange, chunk: io::Cursor::new(bytes), is_finished: true }
     }
 }

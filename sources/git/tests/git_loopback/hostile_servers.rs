@@ -4,8 +4,8 @@ use std::path::Path;
 
 use git::{Error, GitReference};
 
-use crate::http_server::{GitHttpServer, ServerBehavior};
-use crate::repository::BareRepository;
+use crate::http_server::{GitHttpServer, GitHttpServerBehavior};
+use crate::test_repository::BareRepository;
 use crate::{FetchCase, files, main_branch};
 
 fn case(server: &GitHttpServer) -> FetchCase {
@@ -21,7 +21,7 @@ fn limits_hold() {
     let noise: Vec<u8> =
         (0..40_000_u32).flat_map(|i| i.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
     repository.commit(&[("100644", "noise", &noise)], "noise", None, "noise");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let is_too_large = |error: &Error, what: &str| {
         assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
         assert!(error.to_string().contains(what), "{error}");
@@ -67,7 +67,7 @@ fn tree(repository: &BareRepository, entries: &[(&str, &[u8], &str)]) -> String 
 fn a_tree_that_leads_out_of_itself_is_refused() {
     let repository = BareRepository::empty();
     let blob = repository.object("blob", b"x");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     for name in ["..", ".", ".git", ".GIT", "a/b"] {
         let hostile = tree(&repository, &[("100644", name.as_bytes(), &blob)]);
         let outer = tree(&repository, &[("40000", b"in", &hostile)]);
@@ -94,7 +94,7 @@ fn a_tree_that_repeats_itself_without_end_is_given_up() {
         mode = "40000";
     }
     repository.commit_tree(&id, "bomb", None, "main");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let mut case = case(&server);
     case.remote.limits.entries = 5_000;
     let error = case.fetch(&main_branch()).unwrap().entries().unwrap_err();
@@ -115,7 +115,7 @@ fn a_tree_whose_folders_lie_in_each_other_is_counted_as_it_is_read() {
         id = tree(&repository, &entries);
     }
     repository.commit_tree(&id, "deep", None, "main");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let mut case = case(&server);
     case.remote.limits.entries = 500;
     let error = case.fetch(&main_branch()).unwrap().entries().unwrap_err();
@@ -136,7 +136,7 @@ fn names_that_are_not_text_and_submodules_are_set_apart() {
         ],
     );
     repository.commit_tree(&id, "odd", None, "main");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let fetched = case(&server).fetch(&main_branch()).unwrap();
     assert_eq!(
         files(&fetched),
@@ -156,7 +156,7 @@ fn advertising(line: &str) -> GitHttpServer {
     let answer = Some(format!("{head}{body}").into_bytes());
     GitHttpServer::start(
         Path::new("/nowhere"),
-        ServerBehavior { answer, ..ServerBehavior::default() },
+        GitHttpServerBehavior { answer, ..GitHttpServerBehavior::default() },
     )
 }
 
@@ -217,7 +217,7 @@ fn mangled(answer: &[u8], dice: &mut PseudoRandomNumbers) -> Vec<u8> {
 #[test]
 fn broken_answers_end_in_an_error_and_not_in_a_panic() {
     let repository = BareRepository::with_history();
-    let honest = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let honest = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     case(&honest).fetch(&main_branch()).unwrap();
     let answers: Vec<Vec<u8>> = honest.seen().into_iter().map(|seen| seen.answer).collect();
     assert_eq!(answers.len(), 3, "the handshake, the list, the pack");
@@ -230,7 +230,7 @@ fn broken_answers_end_in_an_error_and_not_in_a_panic() {
         script[broken] = mangled(&script[broken], &mut dice);
         let server = GitHttpServer::start(
             Path::new("/nowhere"),
-            ServerBehavior { script, ..ServerBehavior::default() },
+            GitHttpServerBehavior { script, ..GitHttpServerBehavior::default() },
         );
         // Some changes do no harm; what is delivered then must be readable or refused as well.
         match case(&server).fetch(&main_branch()) {

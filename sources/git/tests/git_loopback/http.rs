@@ -10,8 +10,8 @@ use expect_test::expect;
 use git::{Error, GitReference};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::http_server::{GitHttpServer, ServerBehavior};
-use crate::repository::BareRepository;
+use crate::http_server::{GitHttpServer, GitHttpServerBehavior};
+use crate::test_repository::BareRepository;
 use crate::{FetchCase, commit, files, main_branch};
 
 fn case(server: &GitHttpServer) -> FetchCase {
@@ -25,7 +25,7 @@ pub(crate) fn basic(user: &str, password: &str) -> String {
 #[test]
 fn a_branch_comes_with_its_files_in_the_order_of_a_walk() {
     let repository = BareRepository::with_history();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let fetched = case(&server).fetch(&main_branch()).unwrap();
     let sha = repository.commit_of("main");
     assert_eq!(fetched.revision.to_string(), format!("main@sha1:{sha}"));
@@ -48,7 +48,7 @@ fn a_branch_comes_with_its_files_in_the_order_of_a_walk() {
 #[test]
 fn only_the_last_commit_of_a_branch_is_asked_for() {
     let repository = BareRepository::with_history();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     case(&server).fetch(&main_branch()).unwrap();
     let last = String::from_utf8_lossy(&server.seen().last().unwrap().body).into_owned();
     assert!(last.contains("deepen 1"), "{last}");
@@ -58,12 +58,12 @@ fn only_the_last_commit_of_a_branch_is_asked_for() {
 #[test]
 fn a_tag_is_peeled_to_its_commit() {
     let repository = BareRepository::with_history();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let sha = repository.commit_of("v1");
     for (name, is_old) in [("v1", false), ("light", false), ("v1", true), ("light", true)] {
         let old = GitHttpServer::start(
             repository.root.path(),
-            ServerBehavior { is_old, ..ServerBehavior::default() },
+            GitHttpServerBehavior { is_old, ..GitHttpServerBehavior::default() },
         );
         let case = if is_old { case(&old) } else { case(&server) };
         let reference = GitReference::Tag(name.to_owned());
@@ -80,7 +80,7 @@ fn a_tag_is_peeled_to_its_commit() {
 #[test]
 fn a_bare_commit_is_fetched_alone() {
     let repository = BareRepository::with_history();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let sha = repository.commit_of("main~1");
     let fetched = case(&server).fetch(&commit(&sha, None)).unwrap();
     assert_eq!(fetched.revision.to_string(), format!("sha1:{sha}"));
@@ -95,7 +95,7 @@ fn a_bare_commit_is_fetched_alone() {
 #[test]
 fn a_server_that_gives_no_bare_commits_gives_everything() {
     let repository = BareRepository::with_history();
-    let manners = ServerBehavior { is_old: true, ..ServerBehavior::default() };
+    let manners = GitHttpServerBehavior { is_old: true, ..GitHttpServerBehavior::default() };
     let server = GitHttpServer::start(repository.root.path(), manners);
     let sha = repository.commit_of("main~1");
     let fetched = case(&server).fetch(&commit(&sha, None)).unwrap();
@@ -111,7 +111,7 @@ fn a_commit_that_does_not_exist_is_said_to_be_missing() {
     for is_old in [false, true] {
         let server = GitHttpServer::start(
             repository.root.path(),
-            ServerBehavior { is_old, ..ServerBehavior::default() },
+            GitHttpServerBehavior { is_old, ..GitHttpServerBehavior::default() },
         );
         for sha in [absent, &blob] {
             let error = case(&server).fetch(&commit(sha, None)).unwrap_err();
@@ -127,7 +127,7 @@ fn a_commit_that_does_not_exist_is_said_to_be_missing() {
 #[test]
 fn a_commit_must_be_on_the_branch_that_is_named_with_it() {
     let repository = BareRepository::with_history();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     for (name, summary) in [("main", "third"), ("main~2", "first")] {
         let sha = repository.commit_of(name);
         let fetched = case(&server).fetch(&commit(&sha, Some("main"))).unwrap();
@@ -147,7 +147,7 @@ fn looking_whether_a_branch_moved_is_cheap_however_many_there_are() {
     let sha = repository.commit_of("main");
     let many: String = (0..3000).map(|i| format!("{sha} refs/heads/team/{i}\n")).collect();
     std::fs::write(repository.path().join("packed-refs"), many).unwrap();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let tip = case(&server).tip(&main_branch()).unwrap();
     assert_eq!((tip.sha, tip.refname.as_str()), (sha, "refs/heads/main"));
     let seen = server.seen();
@@ -159,8 +159,10 @@ fn looking_whether_a_branch_moved_is_cheap_however_many_there_are() {
 #[test]
 fn a_password_is_sent_with_the_first_request() {
     let repository = BareRepository::with_history();
-    let manners =
-        ServerBehavior { authorization: Some(basic("me", "hunter2")), ..ServerBehavior::default() };
+    let manners = GitHttpServerBehavior {
+        authorization: Some(basic("me", "hunter2")),
+        ..GitHttpServerBehavior::default()
+    };
     let server = GitHttpServer::start(repository.root.path(), manners);
     let right = [("username", "me"), ("password", "hunter2")];
     FetchCase::new(&server.url(), &right).fetch(&main_branch()).unwrap();
@@ -182,7 +184,7 @@ fn a_bearer_token_is_sent_as_one() {
     let authorization = Some("Bearer hunter2".to_owned());
     let server = GitHttpServer::start(
         repository.root.path(),
-        ServerBehavior { authorization, ..ServerBehavior::default() },
+        GitHttpServerBehavior { authorization, ..GitHttpServerBehavior::default() },
     );
     FetchCase::new(&server.url(), &[("bearerToken", "hunter2")]).fetch(&main_branch()).unwrap();
     let error = FetchCase::new(&server.url(), &[("bearerToken", "wrong")]).refused(&main_branch());
@@ -239,7 +241,8 @@ pub(crate) fn tls_url(server: &GitHttpServer) -> String {
 fn a_private_authority_must_be_given() {
     let repository = BareRepository::with_history();
     let pki = pki(false);
-    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let manners =
+        GitHttpServerBehavior { tls: Some(pki.server), ..GitHttpServerBehavior::default() };
     let server = GitHttpServer::start(repository.root.path(), manners);
     let url = tls_url(&server);
     for key in ["ca.crt", "caFile"] {
@@ -257,7 +260,8 @@ fn a_private_authority_must_be_given() {
 fn a_client_certificate_is_shown_to_a_server_that_asks() {
     let repository = BareRepository::with_history();
     let pki = pki(true);
-    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let manners =
+        GitHttpServerBehavior { tls: Some(pki.server), ..GitHttpServerBehavior::default() };
     let server = GitHttpServer::start(repository.root.path(), manners);
     let secret =
         [("ca.crt", pki.ca.as_str()), ("tls.crt", &pki.client.0), ("tls.key", &pki.client.1)];
@@ -272,13 +276,13 @@ fn credentials_follow_a_redirect_only_on_the_same_server() {
     let moved = repository.root.path().join("moved");
     std::fs::create_dir(&moved).unwrap();
     std::fs::rename(repository.path(), moved.join("app.git")).unwrap();
-    let target = GitHttpServer::start(&moved, ServerBehavior::default());
+    let target = GitHttpServer::start(&moved, GitHttpServerBehavior::default());
     let secret = [("username", "me"), ("password", "hunter2")];
 
     let elsewhere = Some(format!("http://localhost:{}", target.address.port()));
     let front = GitHttpServer::start(
         &moved,
-        ServerBehavior { redirect: elsewhere, ..ServerBehavior::default() },
+        GitHttpServerBehavior { redirect: elsewhere, ..GitHttpServerBehavior::default() },
     );
     FetchCase::new(&front.url(), &secret).fetch(&main_branch()).unwrap();
     assert!(front.seen().iter().all(|seen| seen.authorization.is_some()));
@@ -288,7 +292,7 @@ fn credentials_follow_a_redirect_only_on_the_same_server() {
     let redirect_prefix = Some("/old".to_owned());
     let server = GitHttpServer::start(
         &moved,
-        ServerBehavior { redirect_prefix, ..ServerBehavior::default() },
+        GitHttpServerBehavior { redirect_prefix, ..GitHttpServerBehavior::default() },
     );
     let old = server.url().replace("/app.git", "/old/app.git");
     FetchCase::new(&old, &secret).fetch(&main_branch()).unwrap();
@@ -299,10 +303,14 @@ fn credentials_follow_a_redirect_only_on_the_same_server() {
 #[test]
 fn a_redirect_out_of_tls_is_not_followed() {
     let repository = BareRepository::with_history();
-    let plain = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let plain = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let pki = pki(false);
     let redirect = Some(format!("http://{}", plain.address));
-    let manners = ServerBehavior { tls: Some(pki.server), redirect, ..ServerBehavior::default() };
+    let manners = GitHttpServerBehavior {
+        tls: Some(pki.server),
+        redirect,
+        ..GitHttpServerBehavior::default()
+    };
     let server = GitHttpServer::start(repository.root.path(), manners);
     let error = FetchCase::new(&tls_url(&server), &[("ca.crt", &pki.ca)]).refused(&main_branch());
     assert!(matches!(error, Error::Redirected { .. }), "{error:?}");
@@ -315,7 +323,7 @@ fn redirects_in_a_circle_end() {
     let redirect = Some(String::new());
     let server = GitHttpServer::start(
         repository.root.path(),
-        ServerBehavior { redirect, ..ServerBehavior::default() },
+        GitHttpServerBehavior { redirect, ..GitHttpServerBehavior::default() },
     );
     let error = case(&server).refused(&main_branch());
     assert!(matches!(error, Error::Redirected { .. }), "{error:?}");
@@ -325,8 +333,10 @@ fn redirects_in_a_circle_end() {
 fn a_server_that_falls_silent_is_given_up_in_time() {
     let begun = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\nContent-Length: 5000\r\n\r\n001e# service=git-upload-pack\n";
     for stall_after in [b"".as_slice(), b"HTTP/1.1 200", begun] {
-        let manners =
-            ServerBehavior { stall_after: Some(stall_after.to_vec()), ..ServerBehavior::default() };
+        let manners = GitHttpServerBehavior {
+            stall_after: Some(stall_after.to_vec()),
+            ..GitHttpServerBehavior::default()
+        };
         let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
         let mut case = case(&server);
         case.remote.timeout = Duration::from_millis(300);
@@ -341,7 +351,7 @@ fn a_server_that_falls_silent_is_given_up_in_time() {
 #[test]
 fn a_cancelled_fetch_ends() {
     let stall_after = Some(Vec::new());
-    let manners = ServerBehavior { stall_after, ..ServerBehavior::default() };
+    let manners = GitHttpServerBehavior { stall_after, ..GitHttpServerBehavior::default() };
     let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
     let case = case(&server);
     let cancel = case.context.cancel.clone();
@@ -361,7 +371,7 @@ fn what_is_not_there_is_named() {
     let repository = BareRepository::with_history();
     let empty = BareRepository::empty();
     for is_old in [false, true] {
-        let manners = ServerBehavior { is_old, ..ServerBehavior::default() };
+        let manners = GitHttpServerBehavior { is_old, ..GitHttpServerBehavior::default() };
         let server = GitHttpServer::start(repository.root.path(), manners.clone());
         let error = case(&server).refused(&GitReference::default());
         assert!(matches!(error, Error::NoSuchRef { .. }), "{error:?}");
@@ -383,7 +393,7 @@ fn what_is_not_there_is_named() {
 fn a_tag_of_something_else_than_a_commit_is_no_revision() {
     let repository = BareRepository::with_history();
     repository.git(&["tag", "of-a-blob", "main:a.txt"], b"");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let error = case(&server).fetch(&GitReference::Tag("of-a-blob".to_owned())).unwrap_err();
     assert!(matches!(error, Error::NoSuchRef { .. }), "{error:?}");
 }
@@ -401,7 +411,8 @@ fn a_closed_port_is_unreachable() {
 fn answers_that_are_not_git_are_distinguished() {
     let check = |answer: &str, is_expected: fn(&Error) -> bool| {
         let answer = answer.replace('\n', "\r\n").into_bytes();
-        let manners = ServerBehavior { answer: Some(answer), ..ServerBehavior::default() };
+        let manners =
+            GitHttpServerBehavior { answer: Some(answer), ..GitHttpServerBehavior::default() };
         let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
         let error = case(&server).refused(&main_branch());
         assert!(is_expected(&error), "{error:?}");
@@ -432,7 +443,10 @@ fn no_secret_is_repeated_even_if_the_server_says_it() {
         "HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\nContent-Length: {}\r\n\r\n{line}",
         line.len()
     );
-    let manners = ServerBehavior { answer: Some(answer.into_bytes()), ..ServerBehavior::default() };
+    let manners = GitHttpServerBehavior {
+        answer: Some(answer.into_bytes()),
+        ..GitHttpServerBehavior::default()
+    };
     let server = GitHttpServer::start(std::path::Path::new("/nowhere"), manners);
     let url = server.url().replace("://", "://me:hunter2@");
     let case = FetchCase::new(&url, &secret);
@@ -450,7 +464,7 @@ fn no_secret_is_repeated_even_if_the_server_says_it() {
 fn a_path_with_a_space_in_it_is_found() {
     let repository = BareRepository::with_history();
     std::fs::rename(repository.path(), repository.root.path().join("my app.git")).unwrap();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let url = server.url().replace("app.git", "my%20app.git");
     FetchCase::new(&url, &[]).fetch(&main_branch()).unwrap();
 }

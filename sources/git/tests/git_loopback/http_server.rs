@@ -10,11 +10,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
-use crate::repository::isolated;
+use crate::test_repository::isolated;
 
 /// What a server does beside serving.
 #[derive(Clone, Default)]
-pub(crate) struct ServerBehavior {
+pub(crate) struct GitHttpServerBehavior {
     /// The only value of `Authorization` that is accepted.
     pub(crate) authorization: Option<String>,
     /// Every request is sent there instead, keeping its path.
@@ -65,12 +65,12 @@ pub(crate) struct GitHttpServer {
 
 struct GitHttpServerState {
     root: PathBuf,
-    manners: Mutex<ServerBehavior>,
+    manners: Mutex<GitHttpServerBehavior>,
     seen: Mutex<Vec<GitHttpRequest>>,
 }
 
 impl GitHttpServer {
-    pub(crate) fn start(root: &Path, manners: ServerBehavior) -> Self {
+    pub(crate) fn start(root: &Path, manners: GitHttpServerBehavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let tls = manners.tls.clone();
@@ -98,7 +98,7 @@ impl GitHttpServer {
     }
 
     /// From the next request on the server behaves otherwise.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut ServerBehavior)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut GitHttpServerBehavior)) {
         change(&mut self.shared.manners.lock());
     }
 
@@ -200,7 +200,7 @@ fn serve(
 fn answer(
     request: &LoopbackRequest,
     root: &Path,
-    manners: &ServerBehavior,
+    manners: &GitHttpServerBehavior,
     number: usize,
 ) -> Vec<u8> {
     let is_let_in = manners.authorization.is_none()

@@ -2,20 +2,20 @@
 //! OpenSSH's sshd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod egress_denies_loopback;
 mod hostile_servers;
 mod http;
 mod http_server;
-mod local_servers;
 mod proxy;
 mod proxy_server;
 mod push;
 mod push_signed;
 mod references;
-mod repository;
 mod revalidation;
 mod ssh;
 mod ssh_server;
 mod submodules;
+mod test_repository;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use git::Error;
 
-use crate::http_server::{GitHttpServer, ServerBehavior};
+use crate::http_server::{GitHttpServer, GitHttpServerBehavior};
 use crate::proxy_server::{HttpProxyServer, PASSWORD, USER};
-use crate::repository::BareRepository;
+use crate::test_repository::BareRepository;
 use crate::{FetchCase, main_branch};
 
 fn through(case: &mut FetchCase, address: &str, password: &str) {
@@ -18,7 +18,7 @@ fn through(case: &mut FetchCase, address: &str, password: &str) {
 #[test]
 fn everything_goes_through_the_proxy_that_is_given() {
     let repository = BareRepository::with_history();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     for scheme in ["http", "socks5"] {
         let proxy = HttpProxyServer::start();
         let mut case = FetchCase::new(&server.url(), &[]);
@@ -34,7 +34,8 @@ fn everything_goes_through_the_proxy_that_is_given() {
 fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
     let repository = BareRepository::with_history();
     let pki = crate::http::pki(false);
-    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let manners =
+        GitHttpServerBehavior { tls: Some(pki.server), ..GitHttpServerBehavior::default() };
     let server = GitHttpServer::start(repository.root.path(), manners);
     let secret = [("ca.crt", pki.ca.as_str()), ("username", "me"), ("password", "hunter2")];
     let mut case = FetchCase::new(&crate::http::tls_url(&server), &secret);
@@ -55,9 +56,10 @@ fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
 fn a_proxy_that_rejects_the_request_differs_from_the_server_and_no_password_is_repeated() {
     let repository = BareRepository::with_history();
     let pki = crate::http::pki(false);
-    let manners = ServerBehavior { tls: Some(pki.server), ..ServerBehavior::default() };
+    let manners =
+        GitHttpServerBehavior { tls: Some(pki.server), ..GitHttpServerBehavior::default() };
     let closed = GitHttpServer::start(repository.root.path(), manners);
-    let open = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let open = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let proxy = HttpProxyServer::start();
     for scheme in ["http", "socks5"] {
         for url in [open.url(), crate::http::tls_url(&closed)] {

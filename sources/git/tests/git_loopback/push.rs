@@ -5,28 +5,28 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use git::push::{
-    CommitDetails, CommitIdentity, GitFileChange, GitFileMode, PushError, PushOutcome,
-    PushRejection, PushRequest, PushWorkspace, ReferenceUpdate, ReferenceUpdateRule,
-    RejectionCause, is_ancestor, refspec_destination,
+    CommitIdentity, GitFileChange, GitFileMode, NewCommitMetadata, PushError, PushOutcome,
+    PushRejection, PushRejectionCause, PushRequest, PushWorkspace, ReferenceUpdate,
+    ReferenceUpdateRule, is_ancestor, refspec_destination,
 };
 use git::{Error, GitReference};
 use jiff::Timestamp;
 
 use crate::http::basic;
-use crate::http_server::{GitHttpServer, ServerBehavior};
-use crate::repository::BareRepository;
+use crate::http_server::{GitHttpServer, GitHttpServerBehavior};
 use crate::ssh::SshTestbed;
+use crate::test_repository::BareRepository;
 use crate::{FetchCase, main_branch};
 
 /// A server that lets push.
-fn serve(repository: &BareRepository, manners: ServerBehavior) -> GitHttpServer {
+fn serve(repository: &BareRepository, manners: GitHttpServerBehavior) -> GitHttpServer {
     repository.git(&["config", "http.receivepack", "true"], b"");
     GitHttpServer::start(repository.root.path(), manners)
 }
 
-pub(crate) fn details(message: &str, at: Timestamp) -> CommitDetails {
+pub(crate) fn details(message: &str, at: Timestamp) -> NewCommitMetadata {
     let bot = CommitIdentity { name: "Bot".to_owned(), email: "bot@example.com".to_owned() };
-    CommitDetails { author: bot.clone(), committer: bot, message: message.to_owned(), at }
+    NewCommitMetadata { author: bot.clone(), committer: bot, message: message.to_owned(), at }
 }
 
 pub(crate) fn change(path: &str, text: &str) -> BTreeMap<String, GitFileChange> {
@@ -89,7 +89,7 @@ fn with_every_mode() -> BareRepository {
 #[test]
 fn a_commit_is_pushed_over_http_and_changes_nothing_else() {
     let repository = with_every_mode();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let before = repository.git(&["ls-tree", "-r", "main"], b"");
     let parent = repository.commit_of("main");
     let case = FetchCase::new(&server.url(), &[]);
@@ -125,7 +125,7 @@ fn a_commit_is_pushed_over_ssh() {
 #[test]
 fn several_commits_go_to_several_references_in_one_push() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
     let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
@@ -157,7 +157,7 @@ fn several_commits_go_to_several_references_in_one_push() {
 #[test]
 fn whether_files_would_differ_is_known_without_a_commit() {
     let repository = with_every_mode();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
     let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
@@ -174,7 +174,7 @@ fn whether_files_would_differ_is_known_without_a_commit() {
 #[test]
 fn a_reference_goes_to_a_commit_that_the_server_has_as_far_as_its_rule_lets_it() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let before = repository.commit_of("refs/heads/main");
     let at = |name: &str, rule: ReferenceUpdateRule| ReferenceUpdate {
@@ -198,7 +198,7 @@ fn a_reference_goes_to_a_commit_that_the_server_has_as_far_as_its_rule_lets_it()
 #[test]
 fn a_repository_without_commits_gets_its_first() {
     let repository = BareRepository::empty();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let mut workspace = PushWorkspace::of_empty_repository(&case.remote);
     let request = to(&["refs/heads/main"]);
@@ -214,7 +214,7 @@ fn a_repository_without_commits_gets_its_first() {
 #[test]
 fn a_branch_that_moved_is_not_overwritten() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
     let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
@@ -224,20 +224,20 @@ fn a_branch_that_moved_is_not_overwritten() {
     let theirs = repository.commit(&[("100644", "a", b"theirs")], "theirs", Some(&base), "main");
     let request = to(&["refs/heads/main"]);
     let rejection = rejected(workspace.push(&request, &case.remote, &case.context));
-    assert_eq!(rejection.cause, RejectionCause::Outdated);
+    assert_eq!(rejection.cause, PushRejectionCause::Outdated);
     assert_eq!(rejection.to_string(), "non-fast-forward update: refs/heads/main");
     assert_eq!(repository.commit_of("main"), theirs);
 
     // One that is gone is not made anew.
     repository.git(&["update-ref", "-d", "refs/heads/main"], b"");
     let rejection = rejected(workspace.push(&request, &case.remote, &case.context));
-    assert_eq!(rejection.cause, RejectionCause::Outdated);
+    assert_eq!(rejection.cause, PushRejectionCause::Outdated);
 }
 
 #[test]
 fn another_reference_moves_forward_along_the_history_only() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let first = repository.commit_of("v1");
     repository.git(&["update-ref", "refs/heads/behind", &first], b"");
@@ -247,14 +247,14 @@ fn another_reference_moves_forward_along_the_history_only() {
     let aside = repository.commit_of("side");
     let request = to(&["refs/heads/side"]);
     let rejection = rejected(push_change(&case, "x", "2", &request));
-    assert_eq!(rejection.cause, RejectionCause::Outdated);
+    assert_eq!(rejection.cause, PushRejectionCause::Outdated);
     assert_eq!(repository.commit_of("side"), aside);
 }
 
 #[test]
 fn a_branch_is_merged_if_its_commit_is_in_the_history_of_the_other() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let [tip, first, aside] = ["main", "light", "side"].map(|name| repository.commit_of(name));
     let is_merged = |ancestor: &str| is_ancestor(&case.remote, &tip, ancestor, &case.context);
@@ -267,7 +267,7 @@ fn a_branch_is_merged_if_its_commit_is_in_the_history_of_the_other() {
 #[test]
 fn a_forced_push_overwrites_the_expected_commit_or_anything() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let aside = repository.commit_of("side");
     let push = |rule: ReferenceUpdateRule, text: &str| {
@@ -276,7 +276,7 @@ fn a_forced_push_overwrites_the_expected_commit_or_anything() {
     };
     for expected in [None, Some(repository.commit_of("main"))] {
         let rejection = rejected(push(ReferenceUpdateRule::OverwriteOnly(expected), "1"));
-        assert_eq!(rejection.cause, RejectionCause::Outdated);
+        assert_eq!(rejection.cause, PushRejectionCause::Outdated);
         assert_eq!(repository.commit_of("side"), aside);
     }
     let pushed = push(ReferenceUpdateRule::OverwriteOnly(Some(aside)), "2").unwrap();
@@ -289,14 +289,16 @@ fn a_forced_push_overwrites_the_expected_commit_or_anything() {
 fn a_hook_that_declines_is_quoted_without_secrets() {
     let repository = BareRepository::with_history();
     hook(&repository, "pre-receive", "echo 'main is protected,' hunter2 >&2\nexit 1");
-    let manners =
-        ServerBehavior { authorization: Some(basic("me", "hunter2")), ..ServerBehavior::default() };
+    let manners = GitHttpServerBehavior {
+        authorization: Some(basic("me", "hunter2")),
+        ..GitHttpServerBehavior::default()
+    };
     let server = serve(&repository, manners);
     let before = repository.commit_of("main");
     let secret = [("username", "me"), ("password", "hunter2")];
     let case = FetchCase::new(&server.url(), &secret);
     let rejection = rejected(push_change(&case, "x", "y", &to(&["refs/heads/main"])));
-    assert_eq!(rejection.cause, RejectionCause::Declined);
+    assert_eq!(rejection.cause, PushRejectionCause::Declined);
     assert_eq!(rejection.references[0].reason, "pre-receive hook declined");
     assert_eq!(rejection.message, "main is protected, ****");
     assert_eq!(repository.commit_of("main"), before);
@@ -306,12 +308,12 @@ fn a_hook_that_declines_is_quoted_without_secrets() {
 fn all_references_are_updated_or_none() {
     let repository = BareRepository::with_history();
     hook(&repository, "update", "test \"$1\" != refs/heads/protected");
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let before = repository.commit_of("main");
     let request = to(&["refs/heads/main", "refs/heads/protected"]);
     let rejection = rejected(push_change(&case, "x", "y", &request));
-    assert_eq!(rejection.cause, RejectionCause::Declined);
+    assert_eq!(rejection.cause, PushRejectionCause::Declined);
     assert_eq!(rejection.references.len(), 2);
     assert_eq!(rejection.updated, Vec::<String>::new());
     assert_eq!(repository.commit_of("main"), before);
@@ -321,7 +323,7 @@ fn all_references_are_updated_or_none() {
 fn push_options_reach_the_hooks_of_a_server_that_takes_them() {
     let repository = BareRepository::with_history();
     hook(&repository, "pre-receive", "echo \"$GIT_PUSH_OPTION_0\" > options");
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let request = PushRequest { options: vec!["ci.skip".to_owned()], ..to(&["refs/heads/main"]) };
     let error = push_change(&case, "x", "y", &request).unwrap_err();
@@ -338,7 +340,7 @@ fn push_options_reach_the_hooks_of_a_server_that_takes_them() {
 #[test]
 fn a_lost_answer_is_an_error_of_its_own_and_the_push_is_not_repeated() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
     let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
@@ -361,7 +363,7 @@ fn a_lost_answer_is_an_error_of_its_own_and_the_push_is_not_repeated() {
 #[test]
 fn a_push_that_could_not_be_sent_was_not_accepted() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
     let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();
@@ -393,7 +395,10 @@ fn answered(head: &str, body: &[u8]) -> PushError {
     let length = body.len();
     let head = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     let push_answer = Some([head.as_bytes(), body].concat());
-    let server = serve(&repository, ServerBehavior { push_answer, ..ServerBehavior::default() });
+    let server = serve(
+        &repository,
+        GitHttpServerBehavior { push_answer, ..GitHttpServerBehavior::default() },
+    );
     let case = FetchCase::new(&server.url(), &[]);
     push_change(&case, "x", "y", &to(&["refs/heads/main"])).unwrap_err()
 }
@@ -431,7 +436,7 @@ fn a_report_that_is_incomplete_or_never_ends_leaves_open_what_was_pushed() {
 #[test]
 fn what_no_request_can_say_is_refused_before_one_is_sent() {
     let repository = BareRepository::with_history();
-    let server = serve(&repository, ServerBehavior::default());
+    let server = serve(&repository, GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let refused = |request: &PushRequest| push_change(&case, "x", "y", request).unwrap_err();
     let error = refused(&to(&["refs/heads/-x"])).to_string();
@@ -446,7 +451,7 @@ fn what_no_request_can_say_is_refused_before_one_is_sent() {
 #[test]
 fn no_permission_and_no_repository_are_different_errors() {
     let repository = BareRepository::with_history();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let error = push_change(&case, "x", "y", &to(&["refs/heads/main"])).unwrap_err();
     assert!(matches!(error, PushError::Failed(Error::AuthenticationFailed { .. })), "{error:?}");

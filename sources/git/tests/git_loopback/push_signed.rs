@@ -7,9 +7,9 @@ use std::process::Command;
 use git::push::{CommitSigner, PushWorkspace, SigningKeyError};
 use jiff::Timestamp;
 
-use crate::http_server::{GitHttpServer, ServerBehavior};
+use crate::http_server::{GitHttpServer, GitHttpServerBehavior};
 use crate::push::{change, details, to};
-use crate::repository::{BareRepository, isolated, run, ssh_key};
+use crate::test_repository::{BareRepository, isolated, run, ssh_key};
 use crate::{FetchCase, main_branch};
 
 /// A key that GnuPG made for these tests; it has no passphrase.
@@ -49,7 +49,7 @@ fn secret(entries: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
 fn push_signed(signer: &CommitSigner) -> BareRepository {
     let repository = BareRepository::with_history();
     repository.git(&["config", "http.receivepack", "true"], b"");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let fetched = case.fetch(&main_branch()).unwrap();
     let mut workspace = PushWorkspace::on(&fetched, &case.remote).unwrap();

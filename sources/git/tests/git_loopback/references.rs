@@ -2,8 +2,8 @@
 
 use git::{Error, GitReference};
 
-use crate::http_server::{GitHttpServer, ServerBehavior};
-use crate::repository::BareRepository;
+use crate::http_server::{GitHttpServer, GitHttpServerBehavior};
+use crate::test_repository::BareRepository;
 use crate::{FetchCase, files};
 
 /// A repository whose commits on `main` are each tagged with the names of one line.
@@ -30,7 +30,7 @@ fn range(text: &str) -> GitReference {
 fn the_highest_tag_in_a_range_is_followed() {
     let repository = tagged(&[&["v1.0.0"], &["v1.10.0", "latest"], &["v1.9.9"], &["2.0.0-rc.1"]]);
     for is_old in [false, true] {
-        let manners = ServerBehavior { is_old, ..ServerBehavior::default() };
+        let manners = GitHttpServerBehavior { is_old, ..GitHttpServerBehavior::default() };
         let server = GitHttpServer::start(repository.root.path(), manners);
         let case = FetchCase::new(&server.url(), &[]);
         for (text, tag) in
@@ -48,7 +48,7 @@ fn the_highest_tag_in_a_range_is_followed() {
 #[test]
 fn a_commit_names_the_commits_that_it_follows_although_they_are_not_fetched() {
     let repository = tagged(&[&["v1.0.0"], &["v2.0.0"]]);
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let [first, second] = ["v1.0.0", "v2.0.0"].map(|tag| repository.commit_of(tag));
     for (tag, parents) in [("v1.0.0", vec![]), ("v2.0.0", vec![first.clone()])] {
@@ -62,7 +62,7 @@ fn a_commit_names_the_commits_that_it_follows_although_they_are_not_fetched() {
 #[test]
 fn a_range_without_a_tag_may_get_one_later() {
     let repository = tagged(&[&["v1.0.0"]]);
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let error = case.refused(&range("9.x"));
     assert!(matches!(error, Error::NoMatch { .. }), "{error:?}");
@@ -86,7 +86,7 @@ fn of_tags_of_one_version_the_youngest_commit_wins_and_is_looked_up_once() {
         let sha = repository.object("commit", commit.as_bytes());
         repository.git(&["update-ref", &format!("refs/tags/{tag}"), &sha], b"");
     }
-    let manners = ServerBehavior::default();
+    let manners = GitHttpServerBehavior::default();
     let server = GitHttpServer::start(repository.root.path(), manners);
     let case = FetchCase::new(&server.url(), &[]);
     assert_eq!(case.tip(&range("1.x")).unwrap().refname, "refs/tags/1.0.0+a");
@@ -103,7 +103,7 @@ fn too_many_tags_of_one_version_are_not_all_examined() {
     let sha = repository.commit_of("1.0.0");
     let many: String = (0..70).map(|i| format!("{sha} refs/tags/1.0.0+{i}\n")).collect();
     std::fs::write(repository.path().join("packed-refs"), many).unwrap();
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let error = FetchCase::new(&server.url(), &[]).refused(&range("1.x"));
     assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
 }
@@ -114,7 +114,7 @@ fn a_full_name_leads_to_what_no_branch_or_tag_is() {
     let side = repository.commit_of("side");
     repository.git(&["update-ref", "refs/pull/1/head", &side], b"");
     repository.git(&["update-ref", "refs/pull/1/header", "main"], b"");
-    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let server = GitHttpServer::start(repository.root.path(), GitHttpServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     for (name, commit) in [
         ("refs/pull/1/head", "side"),

@@ -7,8 +7,8 @@ use git::{Error, GitReference};
 use tempfile::TempDir;
 use url::Url;
 
-use crate::repository::{BareRepository, ssh_key};
 use crate::ssh_server::GitSshServer;
+use crate::test_repository::{BareRepository, ssh_key};
 use crate::{FetchCase, commit, files, main_branch};
 
 /// A server with a repository and one key that it lets in.

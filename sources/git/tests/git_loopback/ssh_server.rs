@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
-use crate::repository::{run, ssh_key};
+use crate::test_repository::{run, ssh_key};
 
 const SSHD: &str = "/usr/sbin/sshd";
 

@@ -8,8 +8,8 @@ use git::{
     Error, FetchedCheckout, GitLimits, RequestedCommitContent, SparseCheckout, TreeEntryKind,
 };
 
-use crate::http_server::{GitHttpServer, ServerBehavior};
-use crate::repository::BareRepository;
+use crate::http_server::{GitHttpServer, GitHttpServerBehavior};
+use crate::test_repository::BareRepository;
 use crate::{FetchCase, main_branch};
 
 /// Moves `main` to a commit of files and of links to other commits.
@@ -48,7 +48,7 @@ pub(crate) fn beside(root: &BareRepository, name: &str, other: &BareRepository) 
 }
 
 fn serve(root: &Path) -> GitHttpServer {
-    GitHttpServer::start(root, ServerBehavior::default())
+    GitHttpServer::start(root, GitHttpServerBehavior::default())
 }
 
 pub(crate) fn whole() -> RequestedCommitContent {
@@ -151,7 +151,8 @@ const SECRET: [(&str, &str); 2] = [("username", "me"), ("password", "hunter2")];
 #[test]
 fn the_server_of_the_repository_gets_the_credentials_for_submodules_too() {
     let app = nested();
-    let manners = ServerBehavior { authorization: Some(basic()), ..ServerBehavior::default() };
+    let manners =
+        GitHttpServerBehavior { authorization: Some(basic()), ..GitHttpServerBehavior::default() };
     let server = GitHttpServer::start(app.root.path(), manners);
     let checkout = check_out(&FetchCase::new(&server.url(), &SECRET), &whole()).unwrap();
     assert_eq!(listed(&checkout).len(), 5);
@@ -163,9 +164,11 @@ fn no_other_server_gets_the_credentials() {
     let lib = BareRepository::empty();
     let sha = commit(&lib, &[("l", "lib")], &[]);
     let open = serve(lib.root.path());
-    let closed = ServerBehavior { authorization: Some(basic()), ..ServerBehavior::default() };
+    let closed =
+        GitHttpServerBehavior { authorization: Some(basic()), ..GitHttpServerBehavior::default() };
     let closed = GitHttpServer::start(lib.root.path(), closed);
-    let manners = ServerBehavior { authorization: Some(basic()), ..ServerBehavior::default() };
+    let manners =
+        GitHttpServerBehavior { authorization: Some(basic()), ..GitHttpServerBehavior::default() };
     let home = GitHttpServer::start(app.root.path(), manners);
     let case = FetchCase::new(&home.url(), &SECRET);
 

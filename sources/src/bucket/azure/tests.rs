@@ -41,14 +41,14 @@ fn a_listing_has_blobs_and_what_comes_next_and_no_directories() {
 fn an_unusable_entry_of_a_secret_is_reported_by_its_key_and_not_shown() {
     let server = crate::bucket::tests::remote("b").server;
     let secret = RedactedValue::new("hunter2!".to_owned());
-    let application = |tenant: &str, authority: &str| AzureIdentity::Application {
+    let application = |tenant: &str, authority: &str| AzureCredentialSource::Application {
         tenant: tenant.to_owned(),
         client: "c".to_owned(),
         secret: secret.clone(),
         authority: Some(Url::parse(authority).unwrap()),
     };
     let public = "https://login.microsoftonline.com/";
-    let key = |account: &str, key: &str| AzureIdentity::Key {
+    let key = |account: &str, key: &str| AzureCredentialSource::Key {
         account: account.to_owned(),
         key: RedactedValue::new(key.to_owned()),
     };
@@ -63,7 +63,7 @@ fn an_unusable_entry_of_a_secret_is_reported_by_its_key_and_not_shown() {
             &server,
             &identity,
             &EgressRules::default(),
-            &CredentialWait::default(),
+            &CredentialRequestTracker::default(),
         )
         .unwrap_err()
         .to_string();
@@ -73,13 +73,13 @@ fn an_unusable_entry_of_a_secret_is_reported_by_its_key_and_not_shown() {
     for identity in [
         key("a", " aHVudGVyMg==\n"),
         application("t.example", public),
-        AzureIdentity::Signature(RedactedValue::new("?sv=1&sig=hunter2%2B".to_owned())),
+        AzureCredentialSource::Signature(RedactedValue::new("?sv=1&sig=hunter2%2B".to_owned())),
     ] {
         let credentials = AzureCredentials::new(
             &server,
             &identity,
             &EgressRules::default(),
-            &CredentialWait::default(),
+            &CredentialRequestTracker::default(),
         )
         .unwrap();
         assert!(!format!("{identity:?} {credentials:?}").contains("hunter2"));

@@ -21,33 +21,35 @@ use url::Url;
 use super::aws_json_call::endpoint_of_environment;
 use super::ldap::LdapCredentialProvider;
 use super::sdk_transport::AwsSdkTransport;
-use crate::bucket::credential_requests::CredentialWait;
+use crate::bucket::credential_request_tracker::CredentialRequestTracker;
 use crate::bucket::request_context::printable;
-use crate::bucket::{BucketIdentity, Error};
+use crate::bucket::{BucketCredentialSource, Error};
 
 /// The provider of credentials. `None` for requests without credentials. Proxy and budgets apply to services that a spec
 /// names. `waiting` records the service that is asked.
 pub(crate) fn provider(
-    identity: &BucketIdentity,
+    identity: &BucketCredentialSource,
     region: &str,
     proxy: Option<&HttpProxy>,
     budgets: &Arc<HostBudgets>,
-    waiting: &CredentialWait,
+    waiting: &CredentialRequestTracker,
 ) -> Result<Option<SharedCredentialsProvider>, Error> {
     Ok(match identity {
         // Google and Azure have clients of their own.
-        BucketIdentity::Anonymous | BucketIdentity::Google(_) | BucketIdentity::Azure(_) => None,
-        BucketIdentity::Keys { access, secret, session } => {
+        BucketCredentialSource::Anonymous
+        | BucketCredentialSource::Google(_)
+        | BucketCredentialSource::Azure(_) => None,
+        BucketCredentialSource::Keys { access, secret, session } => {
             let session = session.as_ref().map(|session| session.expose().clone());
             let keys = Credentials::new(access, secret.expose(), session, None, "Secret");
             Some(SharedCredentialsProvider::new(keys))
         }
-        BucketIdentity::Environment { sts: None } => {
+        BucketCredentialSource::Environment { sts: None } => {
             let transport = of_machine(waiting)?;
             let region = region.to_owned();
             Some(waiting.watch(AwsCredentialChain { transport, region, chain: Arc::default() }))
         }
-        BucketIdentity::Environment { sts: Some(endpoint) } => {
+        BucketCredentialSource::Environment { sts: Some(endpoint) } => {
             Some(waiting.watch(WebIdentityCredentials::new(
                 endpoint,
                 region,
@@ -55,7 +57,7 @@ pub(crate) fn provider(
             )))
         }
         // Parity(flux): what the service of a spec is asked goes through the proxy of the spec.
-        BucketIdentity::Ldap(ldap) => {
+        BucketCredentialSource::Ldap(ldap) => {
             let user = LdapCredentialProvider::new(ldap.clone(), proxy, budgets.clone())?;
             waiting.ask(user.place());
             Some(waiting.watch(user))
@@ -64,14 +66,17 @@ pub(crate) fn provider(
 }
 
 /// The transport for requesting the credentials of the machine.
-fn of_machine(waiting: &CredentialWait) -> Result<AwsSdkTransport, Error> {
+fn of_machine(waiting: &CredentialRequestTracker) -> Result<AwsSdkTransport, Error> {
     let transport =
         AwsSdkTransport::new(&TlsConfig::default(), None, &EgressRules::Anywhere, Arc::default())?;
     Ok(transport.telling(waiting))
 }
 
 /// The transport for requests to a service that a spec names.
-fn of_spec(budgets: &Arc<HostBudgets>, waiting: &CredentialWait) -> Result<AwsSdkTransport, Error> {
+fn of_spec(
+    budgets: &Arc<HostBudgets>,
+    waiting: &CredentialRequestTracker,
+) -> Result<AwsSdkTransport, Error> {
     let transport =
         AwsSdkTransport::new(&TlsConfig::default(), None, budgets.egress(), budgets.clone())?;
     Ok(transport.telling(waiting))
@@ -87,7 +92,7 @@ pub(crate) async fn assume(
     role: &str,
     session: &str,
     budgets: &Arc<HostBudgets>,
-    waiting: &CredentialWait,
+    waiting: &CredentialRequestTracker,
 ) -> Result<Credentials, String> {
     let transport = of_spec(budgets, waiting).map_err(|error| error.to_string())?;
     let config = aws_sdk_sts::Config::builder()

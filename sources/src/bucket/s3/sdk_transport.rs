@@ -17,7 +17,7 @@ use http_client::host_budget::SendError;
 use http_client::{EgressRules, HostBudgets, HttpProxy, TlsConfig};
 use url::Position;
 
-use crate::bucket::credential_requests::CredentialWait;
+use crate::bucket::credential_request_tracker::CredentialRequestTracker;
 
 /// The largest response that is not an object. A listing of a thousand keys has a few hundred KiB.
 const LARGEST_ANSWER: u64 = 16 << 20;
@@ -30,7 +30,7 @@ pub(super) struct AwsSdkTransport {
     egress: EgressRules,
     budgets: Arc<HostBudgets>,
     /// The record of pending requests.
-    waiting: CredentialWait,
+    waiting: CredentialRequestTracker,
 }
 
 impl AwsSdkTransport {
@@ -41,11 +41,16 @@ impl AwsSdkTransport {
         budgets: Arc<HostBudgets>,
     ) -> Result<Self, http_client::Error> {
         let client = http_client::client_undecoded(tls, proxy, egress)?;
-        Ok(Self { client, egress: egress.clone(), budgets, waiting: CredentialWait::default() })
+        Ok(Self {
+            client,
+            egress: egress.clone(),
+            budgets,
+            waiting: CredentialRequestTracker::default(),
+        })
     }
 
     /// The same transport, which also records in `waiting` the server that it asks.
-    pub(super) fn telling(self, waiting: &CredentialWait) -> Self {
+    pub(super) fn telling(self, waiting: &CredentialRequestTracker) -> Self {
         Self { waiting: waiting.clone(), ..self }
     }
 }

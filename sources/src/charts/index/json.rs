@@ -8,9 +8,9 @@ use super::{ChartIndex, Error, RawChartVersion};
 
 /// Parses an index. Returns it with its `apiVersion`.
 pub(super) fn read(text: &[u8]) -> Result<(ChartIndex, Option<String>), Error> {
-    let mut reading = IndexReader::default();
+    let mut reading = ChartIndexReader::default();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let read = IndexDocument(&mut reading)
+    let read = ChartIndexDocument(&mut reading)
         .deserialize(&mut deserializer)
         .and_then(|()| deserializer.end());
     match (reading.refused, read) {
@@ -20,14 +20,14 @@ pub(super) fn read(text: &[u8]) -> Result<(ChartIndex, Option<String>), Error> {
 }
 
 #[derive(Default)]
-struct IndexReader {
+struct ChartIndexReader {
     index: ChartIndex,
     api_version: Option<String>,
     /// The reason why the index does not accept more versions. Errors of serde only contain strings.
     refused: Option<Error>,
 }
 
-impl IndexReader {
+impl ChartIndexReader {
     fn keep<E: serde::de::Error>(&mut self, done: Result<(), Error>) -> Result<(), E> {
         done.map_err(|error| {
             self.refused = Some(error);
@@ -37,13 +37,13 @@ impl IndexReader {
 }
 
 /// The whole index.
-struct IndexDocument<'r>(&'r mut IndexReader);
+struct ChartIndexDocument<'r>(&'r mut ChartIndexReader);
 
 /// The charts of an index, which may be null.
-struct IndexCharts<'r>(&'r mut IndexReader);
+struct IndexCharts<'r>(&'r mut ChartIndexReader);
 
 /// The versions of a chart, which may be null.
-struct IndexChartVersions<'r>(&'r mut IndexReader, &'r str);
+struct IndexChartVersions<'r>(&'r mut ChartIndexReader, &'r str);
 
 macro_rules! anything {
     ($($part:ident),+) => {$(
@@ -57,9 +57,9 @@ macro_rules! anything {
     )+};
 }
 
-anything!(IndexDocument, IndexCharts, IndexChartVersions);
+anything!(ChartIndexDocument, IndexCharts, IndexChartVersions);
 
-impl<'de> Visitor<'de> for IndexDocument<'_> {
+impl<'de> Visitor<'de> for ChartIndexDocument<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

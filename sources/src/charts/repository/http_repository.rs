@@ -15,9 +15,9 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::{
-    ChartFetchResult, ChartRepositoryClients, ChartRepositoryCredentials, Error, HttpValidators,
-    INDEX, IndexFetchResult, ResponseChunks, in_time, receive_chart, receive_index, shown,
-    validator,
+    ChartFetchResult, ChartIndexFetchResult, ChartRepositoryClients, ChartRepositoryCredentials,
+    Error, HttpEtagAndLastModified, INDEX, ResponseChunks, in_time, receive_chart, receive_index,
+    shown, validator,
 };
 
 /// Redirects in one answer. Parity(go).
@@ -79,8 +79,8 @@ impl HttpChartRepository {
 
     pub(super) async fn index(
         &self,
-        since: Option<&HttpValidators>,
-    ) -> Result<IndexFetchResult, Error> {
+        since: Option<&HttpEtagAndLastModified>,
+    ) -> Result<ChartIndexFetchResult, Error> {
         let mut url = self.url.clone();
         url.set_path(&format!("{}{INDEX}", self.url.path()));
         let headers = conditions(since);
@@ -88,7 +88,7 @@ impl HttpChartRepository {
         let fetching = async {
             let answer = self.get(url, headers, since.is_some()).await?;
             if answer.status() == StatusCode::NOT_MODIFIED {
-                return Ok(IndexFetchResult::Unchanged);
+                return Ok(ChartIndexFetchResult::Unchanged);
             }
             let validators = validators(&answer);
             receive_index(&url_shown, chunks(&url_shown, answer), validators).await
@@ -115,7 +115,7 @@ impl HttpChartRepository {
         &self,
         reference: &str,
         digest: Option<&str>,
-        since: Option<&HttpValidators>,
+        since: Option<&HttpEtagAndLastModified>,
     ) -> Result<ChartFetchResult, Error> {
         let url = self.resolve(reference)?;
         let url_shown = shown(&url);
@@ -229,7 +229,7 @@ impl HttpChartRepository {
 }
 
 /// The headers of a conditional request with these validators.
-fn conditions(since: Option<&HttpValidators>) -> HeaderMap {
+fn conditions(since: Option<&HttpEtagAndLastModified>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut ask = |name: HeaderName, value: Option<&String>| {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
@@ -242,9 +242,9 @@ fn conditions(since: Option<&HttpValidators>) -> HeaderMap {
 }
 
 /// The validators for the next request.
-fn validators(answer: &Response) -> HttpValidators {
+fn validators(answer: &Response) -> HttpEtagAndLastModified {
     let said = |name: HeaderName| validator(answer.headers().get(name)?.to_str().ok()?);
-    HttpValidators { etag: said(header::ETAG), modified: said(header::LAST_MODIFIED) }
+    HttpEtagAndLastModified { etag: said(header::ETAG), modified: said(header::LAST_MODIFIED) }
 }
 
 fn is_same_host(a: &Url, b: &Url) -> bool {

@@ -13,11 +13,12 @@ use url::Url;
 
 use super::http_repository::HttpChartRepository;
 use super::{
-    ChartRepositoryClients, ChartRepositoryCredentials, Error, HttpValidators, INDEX,
-    IndexFetchResult, in_time, receive_chart, receive_index, shown, validator,
+    ChartIndexFetchResult, ChartRepositoryClients, ChartRepositoryCredentials, Error,
+    HttpEtagAndLastModified, INDEX, in_time, receive_chart, receive_index, shown, validator,
 };
 use crate::bucket::{
-    self, BucketEndpoint, BucketIdentity, BucketServerAddress, ObjectDownload, RemoteBucket,
+    self, BucketCredentialSource, BucketEndpoint, BucketObjectDownload, BucketServerSettings,
+    RemoteBucket,
 };
 
 /// The scheme of S3 addresses.
@@ -63,7 +64,7 @@ impl S3ChartRepository {
         };
         let region = of.region.or_else(|| of_environment(&of.identity));
         let server =
-            BucketServerAddress { endpoint, region, identity: of.identity, tls, proxy: None };
+            BucketServerSettings { endpoint, region, identity: of.identity, tls, proxy: None };
         let bucket = percent_decoded(url.host_str().unwrap_or_default());
         let prefix = String::new();
         let limits = TreeLimits::default();
@@ -78,18 +79,18 @@ impl S3ChartRepository {
 
     pub(super) async fn index(
         &self,
-        since: Option<&HttpValidators>,
-    ) -> Result<IndexFetchResult, Error> {
+        since: Option<&HttpEtagAndLastModified>,
+    ) -> Result<ChartIndexFetchResult, Error> {
         let url = self.url.join(INDEX).map_err(bad)?;
         let url_shown = shown(&url);
         let key = self.key(&url)?;
         let unless = since.and_then(|since| since.etag.as_deref());
         let fetching = async {
             let got = bucket::open(&self.remote, &key, unless, &self.reach.buckets).await;
-            let Some(ObjectDownload { etag, body }) = got.map_err(repository_error)? else {
-                return Ok(IndexFetchResult::Unchanged);
+            let Some(BucketObjectDownload { etag, body }) = got.map_err(repository_error)? else {
+                return Ok(ChartIndexFetchResult::Unchanged);
             };
-            let validators = HttpValidators { etag: validator(&etag), modified: None };
+            let validators = HttpEtagAndLastModified { etag: validator(&etag), modified: None };
             receive_index(&url_shown, body.map_err(repository_error).boxed(), validators).await
         };
         in_time(&url_shown, self.remote.timeout, fetching).await
@@ -133,7 +134,7 @@ impl S3ChartRepository {
                 .await
                 .map_err(repository_error)?;
             let gone = || Error::Status { url: url_shown.clone(), status: 304 };
-            let ObjectDownload { body, .. } = got.ok_or_else(gone)?;
+            let BucketObjectDownload { body, .. } = got.ok_or_else(gone)?;
             receive_chart(&url_shown, body.map_err(repository_error).boxed(), digest).await
         };
         in_time(&url_shown, timeout, fetching).await
@@ -156,8 +157,8 @@ impl S3ChartRepository {
 }
 
 /// The region of the environment, for requests with the credentials of the environment.
-fn of_environment(identity: &BucketIdentity) -> Option<String> {
-    let BucketIdentity::Environment { .. } = identity else { return None };
+fn of_environment(identity: &BucketCredentialSource) -> Option<String> {
+    let BucketCredentialSource::Environment { .. } = identity else { return None };
     let given = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());
     given("AWS_REGION").or_else(|| given("AWS_DEFAULT_REGION"))
 }

@@ -86,7 +86,7 @@ async fn an_index_that_did_not_change_is_not_sent_again() {
         }
     });
     let repository = repository(&server.url("/charts?token=x"), false);
-    let IndexFetchResult::Index { mut file, sealed, validators } =
+    let ChartIndexFetchResult::Index { mut file, sealed, validators } =
         repository.index(None).await.unwrap()
     else {
         panic!("it is new")
@@ -96,7 +96,7 @@ async fn an_index_that_did_not_change_is_not_sent_again() {
     assert_eq!((text.as_str(), sealed.size), ("apiVersion: v1\n", 15));
     assert_eq!(validators.modified.as_deref(), Some("then"));
     let again = repository.index(Some(&validators)).await.unwrap();
-    assert!(matches!(again, IndexFetchResult::Unchanged));
+    assert!(matches!(again, ChartIndexFetchResult::Unchanged));
     let asked = server.asked();
     assert_eq!(asked.len(), 2);
     assert!(asked[1].contains("if-modified-since: then"));
@@ -111,7 +111,7 @@ async fn an_archive_that_did_not_change_is_not_sent_again() {
         }
     });
     let charts = repository(&server.url("/charts"), false);
-    let first = charts.chart_since("web.tgz", &HttpValidators::default()).await.unwrap();
+    let first = charts.chart_since("web.tgz", &HttpEtagAndLastModified::default()).await.unwrap();
     let ChartFetchResult::Archive { bytes, validators } = first else { panic!("it is new") };
     assert_eq!((bytes.as_slice(), validators.etag.as_deref()), (&b"archive"[..], Some("\"1\"")));
     let again = charts.chart_since("web.tgz", &validators).await.unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 use kustomize::{BuildBudget, KustomizeBuildOptions, build};
 
 use super::*;
-use crate::local_disk::LocalDisk;
+use crate::workstation_build_files::WorkstationBuildFiles;
 
 /// Runs the program without the Git configuration of the user who runs the tests.
 fn git(folder: &Path, args: &[&str]) -> String {
@@ -53,7 +53,7 @@ fn repository() -> TempDir {
     folder
 }
 
-fn built(disk: &LocalDisk, resources: &str) -> Result<String, String> {
+fn built(disk: &WorkstationBuildFiles, resources: &str) -> Result<String, String> {
     let overlay = tempfile::tempdir().unwrap();
     let text = format!("namePrefix: my-\nresources: [{resources}]");
     fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
@@ -72,7 +72,7 @@ fn built(disk: &LocalDisk, resources: &str) -> Result<String, String> {
 fn an_overlay_has_its_base_in_a_repository() {
     let repository = repository();
     let url = format!("file://{}", repository.path().display());
-    let disk = LocalDisk::default();
+    let disk = WorkstationBuildFiles::default();
     let text = built(&disk, &format!("\"{url}//base\"")).unwrap();
     assert_eq!(text, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: my-two\n");
     let text = built(&disk, &format!("\"{url}//base?ref=v1\"")).unwrap();
@@ -88,9 +88,10 @@ fn a_base_does_not_leave_its_repository() {
     std::os::unix::fs::symlink("/", repository.path().join("root")).unwrap();
     commit(repository.path(), &[]);
     let url = format!("file://{}", repository.path().display());
-    let outside = built(&LocalDisk::default(), &format!("\"{url}//base\"")).unwrap_err();
+    let outside =
+        built(&WorkstationBuildFiles::default(), &format!("\"{url}//base\"")).unwrap_err();
     assert!(outside.contains("must be within the repo"), "{outside}");
-    let link = built(&LocalDisk::default(), &format!("\"{url}//root\"")).unwrap_err();
+    let link = built(&WorkstationBuildFiles::default(), &format!("\"{url}//root\"")).unwrap_err();
     assert!(link.contains("refers to directory outside of repo"), "{link}");
 }
 
@@ -99,7 +100,7 @@ fn checkouts_are_removed_with_the_disk() {
     use kustomize::BuildFiles as _;
     let repository = repository();
     let url = format!("file://{}", repository.path().display());
-    let disk = LocalDisk::default();
+    let disk = WorkstationBuildFiles::default();
     let path = disk.checkout(&RepositoryAddress::parse(&url).unwrap()).unwrap();
     assert!(Path::new(&path).join("base").is_dir());
     drop(disk);

@@ -70,7 +70,7 @@ pub struct HelmfileSpec {
 
     /// The image of the Pod that helmfile-operator runs. It has no effect: no Pod is run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub image: Option<ApplierImage>,
+    pub image: Option<HelmfileOperatorPodImage>,
 
     /// The program of that Pod. It has no effect either.
     #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub struct HelmfileSpec {
 /// An image, as helmfile-operator names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ApplierImage {
+pub struct HelmfileOperatorPodImage {
     /// The repository of the image.
     #[serde(
         default,

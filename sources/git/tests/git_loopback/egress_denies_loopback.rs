@@ -5,8 +5,8 @@ use std::sync::Arc;
 use git::{Error, GitServerCache};
 use http_client::EgressRules;
 
-use crate::repository::{BareRepository, ssh_key};
 use crate::ssh_server::GitSshServer;
+use crate::test_repository::{BareRepository, ssh_key};
 use crate::{FetchCase, main_branch};
 
 /// A case of a tenant whose specs may name other machines only.

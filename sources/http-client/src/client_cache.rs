@@ -22,24 +22,24 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 ///
 /// # Assumes
 /// All requests use the same runtime as the first one, because cached connections live on it.
-pub struct HttpClients {
+pub struct HttpClientCache {
     kept: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
     egress: EgressRules,
 }
 
-impl Default for HttpClients {
+impl Default for HttpClientCache {
     fn default() -> Self {
         Self::within(EgressRules::default())
     }
 }
 
-impl fmt::Debug for HttpClients {
+impl fmt::Debug for HttpClientCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClients").field("kept", &self.count()).finish()
     }
 }
 
-impl HttpClients {
+impl HttpClientCache {
     /// A cache without clients yet, whose clients reach only the servers that `egress` permits.
     pub fn within(egress: EgressRules) -> Self {
         Self { kept: Mutex::new(RecentlyUsedMap::new(MOST_CLIENTS)), egress }
@@ -64,7 +64,7 @@ impl HttpClients {
         self.client_trusting(tls, TlsTrust::Instead, proxy)
     }
 
-    /// Like [`HttpClients::client`]. `trust` decides how custom authorities are used.
+    /// Like [`HttpClientCache::client`]. `trust` decides how custom authorities are used.
     ///
     /// # Errors
     /// As [`super::client`].
@@ -95,10 +95,10 @@ impl HttpClients {
 }
 
 /// A digest that identifies its input.
-pub type ClientKeyDigest = [u8; 32];
+pub type CacheKeyDigest = [u8; 32];
 
 /// A digest of parts that may be absent. Two different lists of parts have different digests.
-pub fn key(parts: &[Option<&[u8]>]) -> ClientKeyDigest {
+pub fn key(parts: &[Option<&[u8]>]) -> CacheKeyDigest {
     let mut digest = Sha256::new();
     for part in parts {
         digest.update([u8::from(part.is_some())]);
@@ -110,7 +110,7 @@ pub fn key(parts: &[Option<&[u8]>]) -> ClientKeyDigest {
 }
 
 /// The key of a client. It does not contain credentials that each request sends.
-pub fn client_key(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> ClientKeyDigest {
+pub fn client_key(tls: &TlsConfig, proxy: Option<&HttpProxy>) -> CacheKeyDigest {
     let identity = tls.identity.as_ref();
     let [address, username, password] = proxy.map(HttpProxy::parts).unwrap_or_default();
     key(&[
@@ -128,7 +128,7 @@ pub struct RecentlyUsedMap<V> {
     most: usize,
     /// The number of uses so far. An entry with a larger number was used later.
     uses: u64,
-    entries: BTreeMap<ClientKeyDigest, (u64, V)>,
+    entries: BTreeMap<CacheKeyDigest, (u64, V)>,
 }
 
 impl<V> RecentlyUsedMap<V> {
@@ -138,7 +138,7 @@ impl<V> RecentlyUsedMap<V> {
     }
 
     /// The value of a key, or `None`. The value counts as used now.
-    pub fn get(&mut self, key: &ClientKeyDigest) -> Option<&V> {
+    pub fn get(&mut self, key: &CacheKeyDigest) -> Option<&V> {
         self.uses += 1;
         let (used, value) = self.entries.get_mut(key)?;
         *used = self.uses;
@@ -146,7 +146,7 @@ impl<V> RecentlyUsedMap<V> {
     }
 
     /// Stores a value. If there are too many values, the least recently used one is dropped.
-    pub fn put(&mut self, key: ClientKeyDigest, value: V) {
+    pub fn put(&mut self, key: CacheKeyDigest, value: V) {
         self.uses += 1;
         self.entries.insert(key, (self.uses, value));
         if self.entries.len() > self.most {
@@ -158,7 +158,7 @@ impl<V> RecentlyUsedMap<V> {
     }
 
     /// Forgets the value of a key.
-    pub fn remove(&mut self, key: &ClientKeyDigest) {
+    pub fn remove(&mut self, key: &CacheKeyDigest) {
         self.entries.remove(key);
     }
 

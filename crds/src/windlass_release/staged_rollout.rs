@@ -95,7 +95,7 @@ pub struct StagedRolloutSpec {
 
     /// What becomes of clusters that do not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub offline_clusters: Option<RolloutOfflineClusters>,
+    pub offline_clusters: Option<RolloutOfflineClusterRules>,
 }
 
 /// Which appliers of which namespaces, in which waves.
@@ -127,7 +127,7 @@ pub struct ClusterStagedRolloutSpec {
 
     /// What becomes of clusters that do not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub offline_clusters: Option<RolloutOfflineClusters>,
+    pub offline_clusters: Option<RolloutOfflineClusterRules>,
 }
 
 /// A wave.
@@ -166,7 +166,7 @@ pub struct RolloutWave {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct RolloutOfflineClusters {
+pub struct RolloutOfflineClusterRules {
     /// What is done about appliers in such a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Wait"))]
@@ -219,14 +219,14 @@ pub struct StagedRolloutStatus {
     /// The sources of these appliers; the first 64 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
-    pub sources: Vec<RolloutSource>,
+    pub sources: Vec<RolloutSourceStatus>,
 }
 
 /// How far the newest revision of a source is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct RolloutSource {
+pub struct RolloutSourceStatus {
     /// Its kind.
     #[schemars(length(max = 63))]
     pub kind: String,

@@ -71,7 +71,7 @@ pub struct ReleaseAuditSpec {
     /// The lifecycles that held it, and what they answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 48))]
-    pub lifecycles: Vec<AuditLifecycle>,
+    pub lifecycles: Vec<AuditLifecycleAnswer>,
 
     /// The FreezeBypasses with which it began although Freezes denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -132,14 +132,14 @@ pub struct AuditSubject {
 
     /// The Helm release that was operated on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub release: Option<AuditRelease>,
+    pub release: Option<AuditHelmRelease>,
 }
 
 /// A Helm release, as `helm list` names it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct AuditRelease {
+pub struct AuditHelmRelease {
     /// Its name.
     #[schemars(length(max = 253))]
     pub name: String,
@@ -416,7 +416,7 @@ pub struct AuditFreezeBypass {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct AuditLifecycle {
+pub struct AuditLifecycleAnswer {
     /// The name of the Lifecycle.
     #[schemars(length(max = 253))]
     pub lifecycle: String,

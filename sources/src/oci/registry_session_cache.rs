@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_client::clients::{ClientKeyDigest, RecentlyUsedMap, client_key, key};
+use http_client::client_cache::{CacheKeyDigest, RecentlyUsedMap, client_key, key};
 use http_client::{HostBudgets, LoginTokenCache, TlsTrust};
 use objects::RedactedValue;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 /// # Guarantees
 /// Losing the cache costs requests, but never changes an answer. It holds at most 4096 tokens and 64 clients; the least
 /// recently used are dropped first. Different credentials never share a token.
-pub struct RegistryCache {
+pub struct RegistrySessionCache {
     accesses: Mutex<RecentlyUsedMap<Arc<RegistryAuthState>>>,
     clients: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
     /// The logins, by the address of the login service.
@@ -33,7 +33,7 @@ pub struct RegistryCache {
     budgets: Arc<HostBudgets>,
 }
 
-impl Default for RegistryCache {
+impl Default for RegistrySessionCache {
     fn default() -> Self {
         Self {
             accesses: Mutex::new(RecentlyUsedMap::new(MOST_ACCESSES)),
@@ -44,13 +44,13 @@ impl Default for RegistryCache {
     }
 }
 
-impl fmt::Debug for RegistryCache {
+impl fmt::Debug for RegistrySessionCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Known")
     }
 }
 
-impl RegistryCache {
+impl RegistrySessionCache {
     /// This cache with budgets that others share.
     #[must_use]
     pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
@@ -136,12 +136,12 @@ fn trust(remote: &RemoteOciRepository) -> TlsTrust {
     if remote.insecure && !has_own { TlsTrust::Anyone } else { TlsTrust::Beside }
 }
 
-fn connection_key(remote: &RemoteOciRepository) -> ClientKeyDigest {
+fn connection_key(remote: &RemoteOciRepository) -> CacheKeyDigest {
     let client = client_key(&remote.tls, remote.proxy.as_ref());
     key(&[Some(&client), Some(&[u8::from(remote.insecure)])])
 }
 
-fn access_key(remote: &RemoteOciRepository) -> ClientKeyDigest {
+fn access_key(remote: &RemoteOciRepository) -> CacheKeyDigest {
     let (kind, user, secret): (&[u8], _, _) = match &remote.auth {
         RegistryAuth::Anonymous => (b"none", None, None),
         RegistryAuth::Basic { username, password } => {

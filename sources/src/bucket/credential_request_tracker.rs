@@ -8,18 +8,18 @@ use parking_lot::{Mutex, MutexGuard};
 /// A record of the credential service that a client is waiting for, so that a timeout of that service is not
 /// blamed on the object store. Clones share one record.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CredentialWait(Arc<Mutex<CredentialWaitState>>);
+pub(crate) struct CredentialRequestTracker(Arc<Mutex<CredentialRequestTrackerState>>);
 
 #[derive(Debug, Default)]
-struct CredentialWaitState {
+struct CredentialRequestTrackerState {
     /// The number of requests that wait for credentials.
     waiting: usize,
     /// The service that was asked last.
     asked: Option<String>,
 }
 
-impl CredentialWait {
-    fn state(&self) -> MutexGuard<'_, CredentialWaitState> {
+impl CredentialRequestTracker {
+    fn state(&self) -> MutexGuard<'_, CredentialRequestTrackerState> {
         self.0.lock()
     }
 
@@ -57,14 +57,14 @@ impl CredentialWait {
 #[derive(Debug)]
 struct WatchedCredentialsProvider {
     provider: SharedCredentialsProvider,
-    waiting: CredentialWait,
+    waiting: CredentialRequestTracker,
 }
 
 /// A request that waits for credentials, until it is dropped.
-struct PendingCredentialRequest<'a>(&'a CredentialWait);
+struct PendingCredentialRequest<'a>(&'a CredentialRequestTracker);
 
 impl<'a> PendingCredentialRequest<'a> {
-    fn begin(waiting: &'a CredentialWait) -> Self {
+    fn begin(waiting: &'a CredentialRequestTracker) -> Self {
         waiting.state().waiting += 1;
         Self(waiting)
     }

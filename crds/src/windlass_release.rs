@@ -4,7 +4,7 @@
 //!
 //! Here: one file per kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and
 //! deleting audits (`operator/runtime/src/audit.rs`), the deletion budget (`engines/apply/src/deletion_budget.rs`), writing
-//! and deleting Plans (`operator/runtime/src/deletion_plan.rs`), what Freezes hold (`operator/runtime/src/freeze.rs`),
+//! and deleting Plans (`operator/runtime/src/approval_plan.rs`), what Freezes hold (`operator/runtime/src/freeze.rs`),
 //! what follows from a result that failed (`engines/quarantine`), writing Quarantines (`operator/quarantine`), verdicts about
 //! changes (`engines/changes`), writing ChangeSets (`operator/changes`), which applier may take a revision
 //! (`engines/rollout`), waves (`operator/rollout`).
@@ -19,8 +19,8 @@ mod release_audit;
 mod staged_rollout;
 
 pub use change_set::{
-    ChangeSet, ChangeSetCommit, ChangeSetCounts, ChangeSetRollback, ChangeSetSource, ChangeSetSpec,
-    ChangeSetStatus, ChangeSetVerdict,
+    ChangeSet, ChangeSetCommit, ChangeSetCounts, ChangeSetRollbackRequest, ChangeSetSource,
+    ChangeSetSpec, ChangeSetStatus, ChangeSetVerdict,
 };
 pub use freeze::{
     Freeze, FreezeCalendarSource, FreezeCalendarStatus, FreezeConfigMapKey, FreezeDriftCorrection,
@@ -30,8 +30,8 @@ pub use freeze_bypass::{
     BypassedFreeze, FreezeBypass, FreezeBypassSpec, FreezeBypassStatus, FreezeBypassSubject,
 };
 pub use plan::{
-    Plan, PlanAction, PlanApproval, PlanBudget, PlanChange, PlanChanges, PlanPullRequest,
-    PlanRejection, PlanSpec, PlanStatus, PlanSubject,
+    Plan, PlanAction, PlanApproval, PlanApprovingPullRequest, PlanChange, PlanChanges,
+    PlanDeletionBudget, PlanRejection, PlanSpec, PlanStatus, PlanSubject,
 };
 pub use plan_policy::{
     DeletionBudgetSpec, DeletionExemption, ForgeProvider, PlanMode, PlanPolicy, PlanPolicySpec,
@@ -43,11 +43,11 @@ pub use quarantine::{
 };
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
-    AuditFreezeBypass, AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditRevision,
-    AuditStep, AuditSubject, ReleaseAudit, ReleaseAuditSpec,
+    AuditFreezeBypass, AuditHelmRelease, AuditLifecycleAnswer, AuditOperation, AuditOutcome,
+    AuditRevision, AuditStep, AuditSubject, ReleaseAudit, ReleaseAuditSpec,
 };
 pub use staged_rollout::{
-    ClusterStagedRollout, ClusterStagedRolloutSpec, OfflineClusterPolicy, RolloutOfflineClusters,
-    RolloutSource, RolloutWave, RolloutWaveStatus, StagedRollout, StagedRolloutSpec,
-    StagedRolloutStatus,
+    ClusterStagedRollout, ClusterStagedRolloutSpec, OfflineClusterPolicy,
+    RolloutOfflineClusterRules, RolloutSourceStatus, RolloutWave, RolloutWaveStatus, StagedRollout,
+    StagedRolloutSpec, StagedRolloutStatus,
 };

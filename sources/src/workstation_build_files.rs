@@ -23,11 +23,11 @@ use crate::remote_bases::{git_program, web_files};
 /// # Guarantees
 /// Repositories are in folders for temporary files, which are removed when this is dropped.
 #[derive(Debug, Default)]
-pub struct LocalDisk {
+pub struct WorkstationBuildFiles {
     clones: Mutex<Vec<TempDir>>,
 }
 
-impl BuildFiles for LocalDisk {
+impl BuildFiles for WorkstationBuildFiles {
     fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         let absolute = std::path::absolute(path)
             .map_err(|error| Error::new(format!("{path}: {}", reason(&error))))?;
@@ -131,7 +131,7 @@ mod tests {
 
     use kustomize::{BuildBudget, BuildFiles as _, KustomizeBuildOptions, ResolvedPath, build};
 
-    use super::LocalDisk;
+    use super::WorkstationBuildFiles;
 
     #[test]
     fn links_lead_where_they_point_and_what_is_missing_is_named() {
@@ -141,15 +141,22 @@ mod tests {
         fs::create_dir(at("real")).unwrap();
         fs::write(at("real/file"), "text").unwrap();
         symlink("real", at("link")).unwrap();
-        assert_eq!(LocalDisk::default().resolve(&at("link")), Ok(ResolvedPath::Dir(at("real"))));
+        assert_eq!(
+            WorkstationBuildFiles::default().resolve(&at("link")),
+            Ok(ResolvedPath::Dir(at("real")))
+        );
         let file = ResolvedPath::File { dir: at("real"), name: "file".to_owned() };
-        assert_eq!(LocalDisk::default().resolve(&at("link/file")), Ok(file));
-        assert_eq!(LocalDisk::default().read(&at("link/file")).unwrap()[..], b"text"[..]);
-        let missing = LocalDisk::default().resolve(&at("none/below")).unwrap_err().to_string();
+        assert_eq!(WorkstationBuildFiles::default().resolve(&at("link/file")), Ok(file));
+        assert_eq!(
+            WorkstationBuildFiles::default().read(&at("link/file")).unwrap()[..],
+            b"text"[..]
+        );
+        let missing =
+            WorkstationBuildFiles::default().resolve(&at("none/below")).unwrap_err().to_string();
         assert_eq!(missing, format!("lstat {}: no such file or directory", at("none")));
-        let missing = LocalDisk::default().read(&at("none")).unwrap_err().to_string();
+        let missing = WorkstationBuildFiles::default().read(&at("none")).unwrap_err().to_string();
         assert_eq!(missing, format!("open {}: no such file or directory", at("none")));
-        let dir = LocalDisk::default().read(&at("real")).unwrap_err().to_string();
+        let dir = WorkstationBuildFiles::default().read(&at("real")).unwrap_err().to_string();
         assert_eq!(dir, format!("read {}: is a directory", at("real")));
     }
 
@@ -165,7 +172,7 @@ mod tests {
         fs::write(app.join("kustomization.yaml"), "resources: [s.yaml]").unwrap();
         let app = app.to_str().unwrap();
         let error = build(
-            &LocalDisk::default(),
+            &WorkstationBuildFiles::default(),
             app,
             &KustomizeBuildOptions::default(),
             &BuildBudget::default(),

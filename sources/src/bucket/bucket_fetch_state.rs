@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 /// The objects from which an artifact was made. The note only saves requests. Without it, everything is fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BucketArtifactNote {
+pub struct BucketFetchState {
     /// The digest of the artifact.
     pub artifact: String,
     /// Entity tags, by key.
     pub objects: BTreeMap<String, String>,
     /// The patterns at the root of the bucket.
-    pub ignore: Option<IgnoreFileNote>,
+    pub ignore: Option<FetchedIgnoreFile>,
 }
 
 /// A `.sourceignore`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IgnoreFileNote {
+pub struct FetchedIgnoreFile {
     /// The entity tag of the file.
     pub etag: String,
     /// The text of the file.
     pub text: String,
 }
 
-impl BucketArtifactNote {
+impl BucketFetchState {
     /// Parses a note. An unreadable note counts as empty.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {

@@ -82,7 +82,7 @@ pub struct PlanSpec {
     pub rules: Vec<String>,
 
     /// The deletion budget.
-    pub budget: PlanBudget,
+    pub budget: PlanDeletionBudget,
 
     /// The PlanPolicies that are in force, the first 8 of them. Approving requires the verb `approve`
     /// on each of them; on `default` if there are none.
@@ -228,7 +228,7 @@ pub struct PlanSubject {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct PlanBudget {
+pub struct PlanDeletionBudget {
     /// How many objects may be deleted without approval, also in an hour.
     #[schemars(transform = schema::without_format)]
     pub max_objects: i64,
@@ -268,7 +268,7 @@ pub struct PlanStatus {
     /// The reviewed pull request that approves. Only windlass writes it, and reads the reviews at the
     /// forge again before it acts on it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pull_request: Option<PlanPullRequest>,
+    pub pull_request: Option<PlanApprovingPullRequest>,
 
     /// `PullRequestApproved` says whether a reviewed pull request approves, and why not. Only windlass
     /// writes it, where the PlanPolicies allow that.
@@ -281,7 +281,7 @@ pub struct PlanStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct PlanPullRequest {
+pub struct PlanApprovingPullRequest {
     /// Its number in the repository.
     #[schemars(transform = schema::without_format)]
     pub number: i64,

@@ -149,7 +149,7 @@ pub struct ChangeSetStatus {
 
     /// The user who asked for the rollback.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rollback: Option<ChangeSetRollback>,
+    pub rollback: Option<ChangeSetRollbackRequest>,
 
     /// When this rollback was carried out, as far as it can be.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -224,7 +224,7 @@ pub struct ChangeSetCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct ChangeSetRollback {
+pub struct ChangeSetRollbackRequest {
     /// The user, as the API server names it.
     #[schemars(length(min = 1, max = 253))]
     pub user: String,
