@@ -4,10 +4,11 @@
 //! * An event is received (`event_dispatch`) unless it is a repetition (`repeated_events`), and matched with Alerts in a queue
 //!   for each namespace (`alert_match_queues`, `alert_router`).
 //! * Each Alert that selects the event makes a notification. The notification may wait for an incident
-//!   (`suppressed_notifications`). It then waits for its Provider in a queue (`notification_queue`, `provider_queues`), and
-//!   has a file (`notification_spool`).
-//! * A worker for the Provider makes attempts, with pauses between them (`provider_worker`). An attempt (`delivery_attempt`)
-//!   sends requests (`transport`, `nats`), and its result is recorded (`last_deliveries`).
+//!   (`suppressed_notifications`). It then (`queued_notification`) waits for its Provider in a queue (`notification_queue`,
+//!   `provider_queues`), and has a record in a file (`notification_spool`).
+//! * A worker for the Provider makes attempts, several at once, with pauses after failed ones (`provider_worker`,
+//!   `sending_pace`). Notifications about the same object are sent in their order (`delivery_order`). An attempt
+//!   (`delivery_attempt`) sends requests (`transport`, `nats`), and its result is recorded (`last_deliveries`).
 //!
 //! Beside that: events that the verdict about a change replaces (`change_set_events`), notifications about incidents
 //! (`incident_notifications`), warnings on Alerts (`alert_warnings`).
@@ -17,8 +18,8 @@
 mod alert_match_queues;
 mod alert_router;
 mod alert_warnings;
-mod change_set_events;
 pub mod delivery_attempt;
+mod delivery_order;
 mod event_dispatch;
 pub mod incident_notifications;
 mod last_deliveries;
@@ -27,9 +28,12 @@ mod notification_queue;
 mod notification_spool;
 mod provider_queues;
 mod provider_worker;
+mod queued_notification;
 mod repeated_events;
+mod sending_pace;
 pub(crate) mod suppressed_notifications;
 pub mod transport;
+mod withheld_change_events;
 
 use std::sync::Arc;
 
@@ -45,7 +49,7 @@ use self::alert_warnings::AlertWarnings;
 use self::event_dispatch::EventDispatcher;
 use self::incident_notifications::IncidentNotifications;
 use self::notification_queue::NotificationQueue;
-use self::suppressed_notifications::{AlertTopic, SuppressedNotifications};
+use self::suppressed_notifications::{AlertObjectPair, SuppressedNotifications};
 use windlass_runtime::run_context::RunContext;
 
 /// The name under which Flux reports notifications.
@@ -97,9 +101,9 @@ impl NotificationDelivery {
     }
 
     /// Sends a held notification, because no incident replaces it.
-    pub(crate) async fn send_suppressed(&self, topic: &AlertTopic) {
+    pub(crate) fn send_suppressed(&self, topic: &AlertObjectPair) {
         if let Some(notification) = self.suppression.take(topic) {
-            self.queue.put(notification).await;
+            self.queue.put(notification);
         }
     }
 }

@@ -15,12 +15,15 @@ use tokio_util::task::TaskTracker;
 
 use super::NotificationDelivery;
 use super::alert_router::{ObjectLabels, is_of_incident};
-use super::change_set_events::is_withheld;
-use super::suppressed_notifications::AlertTopic;
+use super::suppressed_notifications::AlertObjectPair;
+use super::withheld_change_events::is_withheld;
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 
 /// The most bytes of waiting events. An event counts once for each namespace in which it waits.
 const WAITING_BYTES: usize = 64 << 20;
+
+/// How many Alerts decide about an event before other tasks on this thread have their turn.
+const ALERTS_PER_TURN: usize = 16;
 
 /// The memory of a map entry besides its texts.
 const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
@@ -134,6 +137,7 @@ impl AlertMatcher {
         loop {
             let job = self.queues.lock().next(&namespace);
             let Some(job) = job else { return };
+            self.delivery.queue.wait_for_room(&namespace).await;
             let matching = self.dispatch(&job.event, &namespace, &job.alerts);
             if AssertUnwindSafe(matching).catch_unwind().await.is_err() {
                 tracing::error!(
@@ -150,7 +154,10 @@ impl AlertMatcher {
             &*self.delivery;
         let mut labels = ObjectLabels::Unread;
         let is_of_incident = is_of_incident(event);
-        for name in alerts {
+        for (at, name) in alerts.iter().enumerate() {
+            if at.is_multiple_of(ALERTS_PER_TURN) {
+                tokio::task::yield_now().await;
+            }
             let Some(alert) = context.seen::<Alert>(namespace, name) else { continue };
             if is_withheld(context, event, &alert) {
                 continue;
@@ -160,12 +167,16 @@ impl AlertMatcher {
                 continue;
             };
             let unheld = if is_of_incident && incidents.has_incidents(&alert) {
-                suppression.hold(AlertTopic::of(&event.object, &notification), notification, bytes)
+                suppression.hold(
+                    AlertObjectPair::of(&event.object, &notification),
+                    notification,
+                    bytes,
+                )
             } else {
                 Some(notification)
             };
             if let Some(notification) = unheld {
-                queue.put(notification).await;
+                queue.put(notification);
             }
         }
     }

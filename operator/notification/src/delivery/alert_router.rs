@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crds::notification::{Alert, Provider};
@@ -15,7 +16,7 @@ use notify::{
 use objects::Gvk;
 
 use super::alert_warnings::{AlertWarnings, dispatch_failed};
-use super::notification_spool::{MAX_NOTIFICATION_BYTES, QueuedNotification};
+use super::queued_notification::{MAX_NOTIFICATION_BYTES, QueuedNotification};
 use crate::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 use windlass_expressions::on_thread;
@@ -24,6 +25,10 @@ use windlass_runtime::run_context::RunContext;
 
 /// The most Alerts that are compared with an event before other tasks on this thread have their turn.
 const ALERTS_PER_TURN: usize = 64;
+
+/// The warning on an Alert about a bug.
+const DECISION_PANIC: &str =
+    "the decision about an event panicked; this is a bug in windlass, please report it";
 
 /// The labels of an object, which are read once an Alert asks for them.
 #[derive(Clone)]
@@ -37,13 +42,13 @@ pub(super) enum ObjectLabels {
 }
 
 /// The cluster, as the decision about one event reads it.
-struct ClusterSnapshot {
+struct AlertRouterCluster {
     context: Arc<RunContext>,
     labels: ObjectLabels,
     is_asked: Cell<bool>,
 }
 
-impl notify::DispatchCluster for ClusterSnapshot {
+impl notify::AlertClusterReader for AlertRouterCluster {
     fn labels(&self, _: &ObjectReference) -> Option<BTreeMap<String, String>> {
         self.is_asked.set(true);
         match &self.labels {
@@ -145,7 +150,7 @@ impl AlertRouter {
     }
 
     /// Decides about an event for an Alert, and returns whether the Alert needs the labels of the object. Patterns may take
-    /// long, so namespaces take turns.
+    /// long, so namespaces take turns; without patterns, the change of threads would take longer than the decision.
     async fn evaluate(
         &self,
         event: &Arc<notify::FluxEvent>,
@@ -154,12 +159,12 @@ impl AlertRouter {
         route: fn(
             &notify::FluxEvent,
             &notify::Alert,
-            &dyn notify::DispatchCluster,
+            &dyn notify::AlertClusterReader,
             AlertControllerSettings,
         ) -> RoutingDecision,
     ) -> (RoutingDecision, bool) {
         let namespace = alert.namespace().unwrap_or_default();
-        let seen = ClusterSnapshot {
+        let seen = AlertRouterCluster {
             context: self.context.clone(),
             labels: labels.clone(),
             is_asked: Cell::new(false),
@@ -171,15 +176,22 @@ impl AlertRouter {
         };
         let event = event.clone();
         let alert = alert.clone();
-        let decided = on_thread(&namespace, move || {
+        let has_patterns =
+            !alert.spec.inclusion_list.is_empty() || !alert.spec.exclusion_list.is_empty();
+        let decide = move || {
             let alert = readable(&alert)?;
             let decision = route(&event, &alert, &seen, settings);
             Some((decision, seen.is_asked.get()))
-        });
-        let warnings = match decided.await {
+        };
+        let decided = if has_patterns {
+            on_thread(&namespace, decide).await.map_err(|broken| broken.to_string())
+        } else {
+            catch_unwind(AssertUnwindSafe(decide)).map_err(|_| DECISION_PANIC.to_owned())
+        };
+        let warnings = match decided {
             Ok(Some(decided)) => return decided,
             Ok(None) => Vec::new(),
-            Err(broken) => vec![dispatch_failed(broken.to_string())],
+            Err(broken) => vec![dispatch_failed(broken)],
         };
         (RoutingDecision { warnings, route: None }, false)
     }

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use crds::LocalObjectReference;
 use crds::notification::{Alert, Provider};
 use notify::{
-    AlertWarningEvent, DeliveryFailure, DeliveryMessage, DeliveryResult, DeliveryStage,
-    EventDispatch, HttpStep, SecretData,
+    AlertWarningEvent, DeliveryFailure, DeliveryMessage, DeliveryStage, DeliveryStep,
+    EventDispatch, MessageSendResult, SecretData,
 };
 
 use super::alert_warnings::dispatch_failed;
 use super::incident_notifications::bare_alert;
-use super::notification_spool::QueuedNotification;
+use super::queued_notification::QueuedNotification;
+use super::sending_pace::RequestedPause;
 use super::transport::{NotificationSender, TransportMessage};
 use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::{ClusterConnection, ClusterError};
@@ -79,22 +80,30 @@ struct LastRequestAdvice {
     is_of_service: bool,
 }
 
+/// What the requests of an attempt share with others.
+#[derive(Clone, Copy)]
+pub(super) struct RequestGate<'w> {
+    pub(super) permits: &'w RunPermits,
+    /// The pause that the service asks for.
+    pub(super) requested_pause: &'w RequestedPause,
+}
+
 /// Tries to send a notification.
 pub(super) async fn attempt(
     context: &Arc<RunContext>,
-    permits: &RunPermits,
+    gate: RequestGate<'_>,
     notification: &QueuedNotification,
 ) -> DeliveryAttempt {
     let mut last = LastRequestAdvice::default();
     let provider = context.seen::<Provider>(&notification.namespace, &notification.provider);
     let uid = provider.as_ref().and_then(|it| it.metadata.uid.clone());
-    let outcome = send_notification(context, permits, notification, provider, &mut last).await;
+    let outcome = send_notification(context, gate, notification, provider, &mut last).await;
     DeliveryAttempt { outcome, asked: uid.filter(|_| last.is_of_service) }
 }
 
 async fn send_notification(
     context: &Arc<RunContext>,
-    permits: &RunPermits,
+    gate: RequestGate<'_>,
     notification: &QueuedNotification,
     provider: Option<Arc<Provider>>,
     last: &mut LastRequestAdvice,
@@ -116,17 +125,18 @@ async fn send_notification(
         Ok(secrets) => secrets,
         Err(error) => return DeliveryOutcome::Later(failed(&event, &error.to_string()), None),
     };
+    // Without both, the change of threads would take longer than the work.
+    let is_costly = provider.spec.commit_status_expr.is_some() || !secrets.found.is_empty();
     let of = (provider, alert, secrets.found.clone());
-    let begun = on_thread(namespace, {
-        let event = event.clone();
-        move || begin(event, &of.0, &of.1, &of.2)
-    });
-    let dispatch = match begun.await {
+    let of_event = event.clone();
+    let work = move || begin(of_event, &of.0, &of.1, &of.2);
+    let begun = if is_costly { on_thread(namespace, work).await } else { Ok(work()) };
+    let dispatch = match begun {
         Ok(Ok(dispatch)) => dispatch,
         Ok(Err(text)) => return DeliveryOutcome::Refused(failed(&event, &text)),
         Err(broken) => return DeliveryOutcome::Refused(failed(&event, &broken.to_string())),
     };
-    let said = converse(context, permits, namespace, dispatch, last).await;
+    let said = converse(context, gate, namespace, dispatch, last).await;
     let (dispatch, said) = match said {
         Ok(said) => said,
         Err(broken) => {
@@ -232,7 +242,7 @@ fn masked(
 /// Sends the messages of the engine until the engine is done, or the time of the Provider is over.
 async fn converse(
     context: &RunContext,
-    permits: &RunPermits,
+    gate: RequestGate<'_>,
     namespace: &str,
     mut dispatch: EventDispatch,
     last: &mut LastRequestAdvice,
@@ -242,15 +252,15 @@ async fn converse(
     let mut step = dispatch.delivery.start();
     loop {
         let (wait, delivery_message) = match step {
-            HttpStep::Done => return Ok((dispatch, Ok(()))),
-            HttpStep::Failed(failure) => return Ok((dispatch, Err(failure))),
-            HttpStep::Send(wait, delivery_message) => (wait, delivery_message),
+            DeliveryStep::Done => return Ok((dispatch, Ok(()))),
+            DeliveryStep::Failed(failure) => return Ok((dispatch, Err(failure))),
+            DeliveryStep::Send(wait, delivery_message) => (wait, delivery_message),
         };
         if !wait.is_zero() {
             tokio::time::sleep(wait.min(left)).await;
             left = left.saturating_sub(wait);
         }
-        let permit = permits.acquire(namespace).await;
+        let permit = gate.permits.acquire(namespace).await;
         let begun = Instant::now();
         let allowed = left.min(REQUEST_LIMIT);
         let sender = NotificationSender {
@@ -273,6 +283,9 @@ async fn converse(
         };
         left = left.saturating_sub(begun.elapsed());
         *last = LastRequestAdvice { is_of_service, ..judged(&outcome) };
+        if let Some(pause) = last.retry_after.filter(|_| last.may_help) {
+            gate.requested_pause.ask(pause);
+        }
         let outcome = match transport_message {
             Some(transport_message) => transport_message.judged(outcome),
             None => outcome,
@@ -285,8 +298,8 @@ async fn converse(
 async fn answer(
     namespace: &str,
     mut dispatch: EventDispatch,
-    outcome: DeliveryResult,
-) -> Result<(EventDispatch, HttpStep), ExpressionThreadError> {
+    outcome: MessageSendResult,
+) -> Result<(EventDispatch, DeliveryStep), ExpressionThreadError> {
     let is_long =
         outcome.as_ref().is_ok_and(|answer| answer.body.len() > MAX_INLINE_RESPONSE_BYTES);
     let read = move || {
@@ -300,14 +313,14 @@ async fn answer(
 async fn send(
     sender: NotificationSender<'_>,
     delivery_message: DeliveryMessage,
-) -> (DeliveryResult, Option<TransportMessage>) {
+) -> (MessageSendResult, Option<TransportMessage>) {
     match sender.transport_message(delivery_message).await {
         Ok(transport_message) => (sender.send(&transport_message).await, Some(transport_message)),
         Err(why) => (Err(why), None),
     }
 }
 
-fn judged(outcome: &DeliveryResult) -> LastRequestAdvice {
+fn judged(outcome: &MessageSendResult) -> LastRequestAdvice {
     match outcome {
         Ok(answer) => {
             let is_busy = matches!(answer.status, 408 | 429);

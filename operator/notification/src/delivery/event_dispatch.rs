@@ -101,6 +101,7 @@ impl EventSink for EventDispatcher {
 
     async fn end(&mut self) {
         self.matcher.settle().await;
+        self.delivery.queue.settle().await;
     }
 }
 

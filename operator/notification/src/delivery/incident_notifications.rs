@@ -22,7 +22,8 @@ use tokio::sync::Notify;
 use super::alert_router::{AlertRouter, ObjectLabels};
 use super::alert_warnings::dispatch_failed;
 use super::notification_queue::NotificationQueue;
-use super::notification_spool::QueuedNotification;
+use super::queued_notification::QueuedNotification;
+use crate::incident::incident_silence::silence_end;
 use crate::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::object_hold::is_suspended;
@@ -116,10 +117,14 @@ impl IncidentNotificationKey {
             })
         });
         let is_open = status.is_some_and(|it| it.state == Some(IncidentState::Open));
+        // It may have been silenced while the notification waited.
+        let now = jiff::Timestamp::now();
+        let is_silenced = status.is_some_and(|it| silence_end(it, now).is_some());
+        let may_begin = may_act && is_open && !is_silenced;
         let sent = sent.map(|it| it.state);
         match saying {
-            IncidentTransition::Opened => may_act && is_open && sent != Some(IncidentStep::Opened),
-            IncidentTransition::Reminded => may_act && is_open,
+            IncidentTransition::Opened => may_begin && sent != Some(IncidentStep::Opened),
+            IncidentTransition::Reminded => may_begin,
             IncidentTransition::Resolved => match sent {
                 None => true,
                 Some(IncidentStep::Opened) => may_act,
@@ -206,12 +211,12 @@ fn key_of(alert: &Alert) -> [String; 2] {
 }
 
 /// The first Alerts of each namespace, and the others.
-struct AlertDivision {
+struct AlertsByNamespaceLimit {
     first: Vec<Arc<Alert>>,
     surplus: Vec<Arc<Alert>>,
 }
 
-fn divided(mut alerts: Vec<Arc<Alert>>) -> AlertDivision {
+fn divided(mut alerts: Vec<Arc<Alert>>) -> AlertsByNamespaceLimit {
     alerts.sort_by_key(|alert| key_of(alert));
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let (first, surplus) = alerts.into_iter().partition(|alert| {
@@ -219,7 +224,7 @@ fn divided(mut alerts: Vec<Arc<Alert>>) -> AlertDivision {
         *count += 1;
         *count <= MOST_EACH
     });
-    AlertDivision { first, surplus }
+    AlertsByNamespaceLimit { first, surplus }
 }
 
 /// Whether an Alert has incidents, by its annotation or by the flag.
@@ -280,7 +285,7 @@ impl IncidentNotifications {
     pub(crate) fn subscribers(&self) -> Vec<IncidentSubscriber> {
         let mut alerts = self.queue.context.store::<Alert>().state();
         alerts.retain(|alert| self.is_sending(alert) && self.may_have_incidents(alert));
-        let AlertDivision { first, surplus } = divided(alerts);
+        let AlertsByNamespaceLimit { first, surplus } = divided(alerts);
         for alert in &surplus {
             let text = format!(
                 "the namespace has more than {MOST_EACH} Alerts with incidents; this one is sent each error instead"
@@ -392,7 +397,7 @@ impl IncidentNotifications {
         let Some((notification, _)) = self.router.notification(alert, decision) else {
             return self.declined(alert);
         };
-        self.queue.put(notification.about(mark)).await;
+        self.queue.put(notification.about(mark));
         IncidentAlertChoice::Sent
     }
 }
@@ -464,6 +469,26 @@ mod tests {
     }
 
     #[test]
+    fn of_a_silenced_incident_only_the_end_is_sent_from_the_queue() {
+        let now = jiff::Timestamp::now();
+        let until = now.checked_add(jiff::SignedDuration::from_hours(1)).unwrap();
+        let silence = serde_json::json!({"user": "alice", "reason": "known",
+            "at": now.to_string(), "until": until.to_string()});
+        let silenced = |sent: Option<&str>| {
+            let mut incident = incident("Open", "pager", sent);
+            let status = incident.status.as_mut().unwrap();
+            status.silence = serde_json::from_value(silence.clone()).unwrap();
+            incident
+        };
+        let current = |saying: IncidentTransition, sent: Option<&str>| {
+            step(saying, 7).is_current(Some(&silenced(sent)), true)
+        };
+        assert!(!current(IncidentTransition::Opened, None));
+        assert!(!current(IncidentTransition::Reminded, Some("Opened")));
+        assert!(current(IncidentTransition::Resolved, Some("Opened")));
+    }
+
+    #[test]
     fn a_standby_sends_nothing_that_another_process_knows_is_due() {
         let of = |step: &IncidentNotificationKey, incident: Option<&Incident>| {
             step.is_current(incident, false)
@@ -486,7 +511,7 @@ mod tests {
         let all = (0..640).map(|at| ("loud", at)).chain((0..2).map(|at| ("quiet", at)));
         let alerts =
             all.map(|(namespace, at)| Arc::new(bare_alert(namespace, &format!("a{at:03}"))));
-        let AlertDivision { first, surplus } = divided(alerts.collect());
+        let AlertsByNamespaceLimit { first, surplus } = divided(alerts.collect());
         let of = |all: &[Arc<Alert>], namespace: &str| {
             all.iter().filter(|it| it.namespace().as_deref() == Some(namespace)).count()
         };

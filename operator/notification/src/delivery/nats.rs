@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_client::{EgressRules, refusal};
-use notify::{DeliveryResult, HttpResponse, NatsLogin, NatsMessage};
+use notify::{HttpResponse, MessageSendResult, NatsLogin, NatsMessage};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -117,7 +117,7 @@ struct NatsConnect<'c> {
 /// reached. A server may name further servers, but windlass does not ask these, since no spec named them.
 ///
 /// The caller limits the time.
-pub(super) async fn publish(egress: &EgressRules, message: &NatsMessage) -> DeliveryResult {
+pub(super) async fn publish(egress: &EgressRules, message: &NatsMessage) -> MessageSendResult {
     let published = to_any(egress, message).await;
     published.map_err(|fault| (fault.text, fault.may_help))?;
     Ok(HttpResponse { status: 200, ..HttpResponse::default() })
@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    async fn published(message: &NatsMessage) -> DeliveryResult {
+    async fn published(message: &NatsMessage) -> MessageSendResult {
         publish(&EgressRules::with_loopback(), message).await
     }
 

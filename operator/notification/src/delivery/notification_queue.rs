@@ -1,21 +1,23 @@
-//! The queue of notifications. Each waiting notification has a file in the spool, and a place in the queue of its Provider.
+//! The queue of notifications. Each waiting notification has a record in the spool, and a place in the queue of its Provider.
 //!
-//! Here: the state that all Providers share, start and end. Elsewhere: files (`notification_spool`), the order for each
-//! Provider (`provider_queues`), sending (`provider_worker`).
+//! Here: the state that all Providers share, when records are written and flushed, start and end. Elsewhere: records
+//! (`notification_spool`), the order for each Provider (`provider_queues`), sending (`provider_worker`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::alert_warnings::AlertWarnings;
 use super::incident_notifications::IncidentNotificationOutcomes;
 use super::last_deliveries::LastDeliveries;
-use super::notification_spool::{NotificationSpool, QueuedNotification, SpoolBounds};
-use super::provider_queues::{ProviderKey, ProviderQueues};
+use super::notification_spool::{DroppedNotification, NotificationSpool, SpoolBounds};
+use super::provider_queues::ProviderQueues;
 use super::provider_worker::{ProviderHealth, ProviderWorker};
+use super::queued_notification::{QueuedNotification, WaitingNotification};
 use super::wait_for_alerts;
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 use windlass_cluster::run_permits::RunPermits;
@@ -27,6 +29,16 @@ const REQUESTS_EACH: usize = 16;
 
 /// The time that running attempts have once the process was asked to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long records wait until they are flushed to the disk, so that many of them share one flush.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// While the spool is nearly full, a namespace gets no further notifications as long as more than this number wait for
+/// services that accept them.
+const MAX_FLOWING: usize = 256;
+
+/// How long a namespace waits at most until it is checked again whether there is room.
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The waiting notifications of all Providers, and the data that their workers share. A Provider has a worker while a
 /// notification waits for it.
@@ -41,8 +53,14 @@ pub(super) struct NotificationQueue {
     pub(super) permits: RunPermits,
     pub(super) stop: CancellationToken,
     workers: TaskTracker,
+    /// Signals that records have to be written.
+    unwritten: Notify,
+    /// Signals that records have to be flushed to the disk.
+    unflushed: Notify,
+    /// Signals that a notification has come to its end.
+    ended: Notify,
     /// The notifications that waited when the process started.
-    found: Mutex<Vec<(u64, ProviderKey)>>,
+    found: Mutex<Vec<WaitingNotification>>,
 }
 
 impl NotificationQueue {
@@ -71,10 +89,15 @@ impl NotificationQueue {
             permits: RunPermits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
             stop,
             workers: TaskTracker::new(),
+            unwritten: Notify::new(),
+            unflushed: Notify::new(),
+            ended: Notify::new(),
             found: Mutex::new(found),
             context,
         });
         queue.count();
+        tokio::spawn(queue.clone().write_records());
+        tokio::spawn(queue.clone().flush_records());
         queue
     }
 
@@ -90,43 +113,95 @@ impl NotificationQueue {
                 "some notifications were being sent when the process exited; they are sent again after the next start"
             );
         }
+        self.settle().await;
+    }
+
+    /// Writes the records of all notifications that came or ended until now.
+    pub(super) async fn settle(self: &Arc<Self>) {
+        self.write().await;
+        self.on_disk(NotificationSpool::flush).await;
+    }
+
+    async fn write(self: &Arc<Self>) {
+        for waiting in self.on_disk(NotificationSpool::write).await {
+            self.enqueue(&waiting);
+        }
+        self.unflushed.notify_one();
+    }
+
+    /// Writes records while the process runs. Those that come during a write are written together by the next one.
+    async fn write_records(self: Arc<Self>) {
+        loop {
+            self.unwritten.notified().await;
+            self.write().await;
+        }
+    }
+
+    /// Flushes records to the disk while the process runs.
+    async fn flush_records(self: Arc<Self>) {
+        loop {
+            self.unflushed.notified().await;
+            tokio::time::sleep(FLUSH_INTERVAL).await;
+            self.on_disk(NotificationSpool::flush).await;
+        }
     }
 
     /// Puts the notifications that were in the spool at the start of the process into the queues of their Providers.
     pub(super) fn start(self: &Arc<Self>) {
         let found = std::mem::take(&mut *self.found.lock());
-        for (number, provider) in found {
-            self.enqueue(number, provider);
+        for waiting in &found {
+            self.enqueue(waiting);
         }
     }
 
-    /// Adds a notification to the queue of its Provider.
-    pub(super) async fn put(self: &Arc<Self>, notification: QueuedNotification) {
-        let provider = notification.provider_key();
-        let put = self.on_disk(move |spool| spool.put(notification)).await;
-        for _ in 0..put.dropped {
+    /// Adds a notification. It is in the queue of its Provider once its record is written.
+    pub(super) fn put(&self, notification: QueuedNotification) {
+        let put = self.spool.put(notification);
+        if put.number.is_none() {
             self.context.metrics.notified(NotificationOutcomeLabel::Dropped);
         }
-        if let Some(number) = put.number {
-            self.enqueue(number, provider);
+        for DroppedNotification { number, provider } in put.dropped {
+            self.context.metrics.notified(NotificationOutcomeLabel::Dropped);
+            self.providers.remove_dropped(&provider, number);
         }
+        self.unwritten.notify_one();
         self.count();
     }
 
-    fn enqueue(self: &Arc<Self>, number: u64, provider: ProviderKey) {
-        if self.providers.push(&provider, number) {
+    /// Waits while further notifications of a namespace would drive others out, although its services accept them: events are
+    /// matched faster than notifications are sent. When the process is asked to stop, nothing is sent any more, so what is
+    /// left is written.
+    pub(super) async fn wait_for_room(&self, namespace: &str) {
+        let is_held = || {
+            !self.stop.is_cancelled()
+                && self.spool.is_nearly_full()
+                && self.providers.flowing(namespace) > MAX_FLOWING
+        };
+        while is_held() {
+            drop(tokio::time::timeout(ROOM_CHECK_INTERVAL, self.ended.notified()).await);
+        }
+    }
+
+    fn enqueue(self: &Arc<Self>, waiting: &WaitingNotification) {
+        if self.providers.push(waiting) {
+            let provider = waiting.provider.clone();
             self.workers.spawn(ProviderWorker::new(self.clone(), provider).work());
         }
     }
 
     /// Reads a waiting notification. `None` if it was dropped to make room for others.
     pub(super) async fn read(&self, number: u64) -> Option<Arc<QueuedNotification>> {
+        if let Some(notification) = self.spool.in_memory(number) {
+            return Some(notification);
+        }
         self.on_disk(move |spool| spool.read(number)).await
     }
 
     /// A notification has come to its end.
-    pub(super) async fn remove(&self, number: u64) {
-        self.on_disk(move |spool| spool.remove(number)).await;
+    pub(super) fn remove(&self, number: u64) {
+        self.spool.remove(number);
+        self.unwritten.notify_one();
+        self.ended.notify_waiters();
         self.count();
     }
 

@@ -1,13 +1,30 @@
 //! A queue of notifications for each Provider, so that an unreachable Provider does not delay another.
 //!
-//! A queue exists while a notification waits in it. Its notifications are sent one after the other.
-//! Here: the order. Elsewhere: the notifications themselves (`notification_spool`), sending (`provider_worker`).
+//! A queue exists while a notification waits in it. Several of its notifications may be sent at the same time, except those
+//! that have to be sent one after the other (`delivery_order`).
+//! Here: which notification is next. Elsewhere: the notifications themselves (`notification_spool`), sending
+//! (`provider_worker`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use super::delivery_order::DeliveryOrder;
+use super::queued_notification::WaitingNotification;
+
+/// The next notification is searched among this many at the front of a queue.
+const MAX_SEARCH_DEPTH: usize = 64;
+
+/// The most notifications that are sent at once besides the first of each queue, in total and for one namespace. Services
+/// that do not respond thus take no more than half of the permits for requests from the first notifications of other queues.
+const MAX_ADDITIONAL: usize = 32;
+const MAX_ADDITIONAL_EACH: usize = 8;
+
+/// A queue without a delivery for this time does not flow.
+const FLOW_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A Provider by namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,67 +33,217 @@ pub(crate) struct ProviderKey {
     pub(crate) name: String,
 }
 
+/// A notification in a queue.
+struct QueuePlace {
+    /// The number of the notification in the spool.
+    number: u64,
+    order: DeliveryOrder,
+    /// Whether it is being sent.
+    is_running: bool,
+}
+
+/// What a worker waits for.
+#[derive(Clone, Default)]
+pub(super) struct QueueSignals {
+    /// The Provider changed, so that another attempt may succeed now.
+    pub(super) changed: Arc<Notify>,
+    /// A notification was added.
+    pub(super) added: Arc<Notify>,
+}
+
 #[derive(Default)]
 struct ProviderQueue {
-    /// The numbers of the notifications in the spool.
-    numbers: VecDeque<u64>,
-    /// Signals that the Provider changed, so that another attempt may succeed now.
-    changed: Arc<Notify>,
+    places: VecDeque<QueuePlace>,
+    /// How many of them are being sent.
+    running: usize,
+    /// When a notification was delivered last.
+    delivered_at: Option<Instant>,
+    signals: QueueSignals,
+}
+
+#[derive(Default)]
+struct AllQueues {
+    of: BTreeMap<ProviderKey, ProviderQueue>,
+    /// How many notifications are being sent besides the first of each queue.
+    additional: usize,
+    additional_by_namespace: BTreeMap<String, usize>,
 }
 
 /// The queues of waiting notifications, one for each Provider, so that an unreachable Provider delays no other.
 /// A queue exists only while a notification waits in it.
 #[derive(Default)]
-pub(crate) struct ProviderQueues(Mutex<BTreeMap<ProviderKey, ProviderQueue>>);
+pub(crate) struct ProviderQueues(Mutex<AllQueues>);
+
+impl ProviderQueue {
+    /// The first notification that may be sent now. It has to wait for each one before it with which it shares a hash.
+    fn next(&self, by_commit: bool) -> Option<usize> {
+        let mut before = BTreeSet::new();
+        for (at, place) in self.places.iter().take(MAX_SEARCH_DEPTH).enumerate() {
+            let is_first = !place.order.hashes(by_commit).any(|hash| before.contains(&hash));
+            if is_first && !place.is_running {
+                return Some(at);
+            }
+            before.extend(place.order.hashes(by_commit));
+        }
+        None
+    }
+
+    /// Where a notification is.
+    fn place_of(&self, number: u64) -> Option<usize> {
+        self.places.iter().position(|place| place.number == number)
+    }
+}
+
+impl AllQueues {
+    fn may_add(&self, namespace: &str) -> bool {
+        let each = self.additional_by_namespace.get(namespace).copied().unwrap_or_default();
+        self.additional < MAX_ADDITIONAL && each < MAX_ADDITIONAL_EACH
+    }
+
+    /// Begins to send the next notification of a queue.
+    fn begin(&mut self, provider: &ProviderKey, by_commit: bool) -> Option<u64> {
+        let is_additional = self.of.get(provider)?.running > 0;
+        if is_additional && !self.may_add(&provider.namespace) {
+            return None;
+        }
+        let queue = self.of.get_mut(provider)?;
+        let next = queue.next(by_commit)?;
+        let place = queue.places.get_mut(next)?;
+        place.is_running = true;
+        let number = place.number;
+        queue.running += 1;
+        if is_additional {
+            self.additional += 1;
+            let each = self.additional_by_namespace.entry(provider.namespace.clone());
+            *each.or_default() += 1;
+        }
+        Some(number)
+    }
+
+    /// A notification of a queue is not being sent any more. Returns the queue, and where the notification is in it.
+    fn stop(&mut self, provider: &ProviderKey, number: u64) -> Option<StoppedPlace<'_>> {
+        let queue = self.of.get_mut(provider)?;
+        let at = queue.place_of(number)?;
+        let place = queue.places.get_mut(at)?;
+        if std::mem::take(&mut place.is_running) {
+            queue.running -= 1;
+            if queue.running > 0 {
+                self.additional -= 1;
+                if let Some(each) = self.additional_by_namespace.get_mut(&provider.namespace) {
+                    *each -= 1;
+                    if *each == 0 {
+                        self.additional_by_namespace.remove(&provider.namespace);
+                    }
+                }
+            }
+        }
+        Some(StoppedPlace { queue, at })
+    }
+}
+
+/// A notification that is not being sent any more, in its queue.
+struct StoppedPlace<'q> {
+    queue: &'q mut ProviderQueue,
+    at: usize,
+}
 
 impl ProviderQueues {
-    /// Adds a notification to the end of a queue. Returns true if the queue is new, so that the caller starts a task for it.
-    pub(super) fn push(&self, provider: &ProviderKey, number: u64) -> bool {
+    /// Adds a notification to the end of its queue. Returns true if the queue is new, so that the caller starts a task for it.
+    pub(super) fn push(&self, waiting: &WaitingNotification) -> bool {
+        let WaitingNotification { number, provider, order } = waiting;
         let mut queues = self.0.lock();
-        let is_new = !queues.contains_key(provider);
-        queues.entry(provider.clone()).or_default().numbers.push_back(number);
+        let is_new = !queues.of.contains_key(provider);
+        let queue = queues.of.entry(provider.clone()).or_default();
+        let place = QueuePlace { number: *number, order: *order, is_running: false };
+        queue.places.push_back(place);
+        queue.signals.added.notify_one();
         is_new
     }
 
-    /// The first notification in a queue. An empty queue is removed.
-    pub(super) fn first(&self, provider: &ProviderKey) -> Option<u64> {
+    /// Begins to send the next notification of a queue, if one may be sent now. Notifications about one object, and if
+    /// `by_commit` those about one commit, are sent one after the other.
+    pub(super) fn begin(&self, provider: &ProviderKey, by_commit: bool) -> Option<u64> {
+        self.0.lock().begin(provider, by_commit)
+    }
+
+    /// Removes a queue if no notification waits in it. Returns whether it is gone.
+    pub(super) fn remove_empty(&self, provider: &ProviderKey) -> bool {
         let mut queues = self.0.lock();
-        let first = queues.get(provider)?.numbers.front().copied();
-        if first.is_none() {
-            queues.remove(provider);
+        let is_empty = queues.of.get(provider).is_none_or(|queue| queue.places.is_empty());
+        if is_empty {
+            queues.of.remove(provider);
         }
-        first
+        is_empty
     }
 
     /// The number of notifications that wait for a Provider.
     pub(super) fn waiting(&self, provider: &ProviderKey) -> usize {
-        self.0.lock().get(provider).map_or(0, |queue| queue.numbers.len())
+        self.0.lock().of.get(provider).map_or(0, |queue| queue.places.len())
     }
 
-    /// The first has come to its end.
-    pub(super) fn end(&self, provider: &ProviderKey) {
-        if let Some(queue) = self.0.lock().get_mut(provider) {
-            queue.numbers.pop_front();
+    /// The number of notifications that wait for those Providers of a namespace whose services accept notifications now.
+    pub(super) fn flowing(&self, namespace: &str) -> usize {
+        let queues = self.0.lock();
+        let first = ProviderKey { namespace: namespace.to_owned(), name: String::new() };
+        let own = queues.of.range(first..).take_while(|(key, _)| key.namespace == namespace);
+        let flows = |queue: &ProviderQueue| {
+            queue.delivered_at.is_some_and(|at| at.elapsed() < FLOW_TIMEOUT)
+        };
+        own.filter(|(_, queue)| flows(queue)).map(|(_, queue)| queue.places.len()).sum()
+    }
+
+    /// A service accepted a notification.
+    pub(super) fn delivered(&self, provider: &ProviderKey) {
+        if let Some(queue) = self.0.lock().of.get_mut(provider) {
+            queue.delivered_at = Some(Instant::now());
         }
     }
 
-    /// The first lets the others go before it.
-    pub(super) fn step_back(&self, provider: &ProviderKey) {
-        if let Some(queue) = self.0.lock().get_mut(provider) {
-            queue.numbers.rotate_left(1);
+    /// A notification has come to its end.
+    pub(super) fn end(&self, provider: &ProviderKey, number: u64) {
+        if let Some(StoppedPlace { queue, at }) = self.0.lock().stop(provider, number) {
+            queue.places.remove(at);
         }
     }
 
-    /// The signal that a Provider changed.
-    pub(super) fn changed(&self, provider: &ProviderKey) -> Option<Arc<Notify>> {
-        self.0.lock().get(provider).map(|queue| queue.changed.clone())
+    /// A notification was dropped to make room for others. One that is being sent stays until its end. Otherwise the queue of
+    /// a service that accepts nothing would grow with all that is dropped.
+    pub(super) fn remove_dropped(&self, provider: &ProviderKey, number: u64) {
+        let mut queues = self.0.lock();
+        let Some(queue) = queues.of.get_mut(provider) else { return };
+        let Some(at) = queue.place_of(number) else { return };
+        if queue.places.get(at).is_some_and(|place| !place.is_running) {
+            queue.places.remove(at);
+        }
+    }
+
+    /// An attempt to send a notification has failed. It waits at its place for the next one.
+    pub(super) fn retry(&self, provider: &ProviderKey, number: u64) {
+        self.0.lock().stop(provider, number);
+    }
+
+    /// A notification lets the others go before it, except those about the same object. Those about the same commit go before
+    /// it as well, since the service may reject this one only.
+    pub(super) fn step_back(&self, provider: &ProviderKey, number: u64) {
+        let mut queues = self.0.lock();
+        let Some(StoppedPlace { queue, at }) = queues.stop(provider, number) else { return };
+        let Some(order) = queue.places.get(at).map(|place| place.order) else { return };
+        let shares = |place: &QueuePlace| place.order.is_about_object_of(order);
+        let (behind, before): (Vec<_>, Vec<_>) = queue.places.drain(..).partition(shares);
+        queue.places.extend(before);
+        queue.places.extend(behind);
+    }
+
+    /// The signals of a queue.
+    pub(super) fn signals(&self, provider: &ProviderKey) -> Option<QueueSignals> {
+        self.0.lock().of.get(provider).map(|queue| queue.signals.clone())
     }
 
     /// A Provider changed.
     pub(crate) fn ring(&self, namespace: &str, name: &str) {
         let provider = ProviderKey { namespace: namespace.to_owned(), name: name.to_owned() };
-        if let Some(changed) = self.changed(&provider) {
-            changed.notify_one();
+        if let Some(signals) = self.signals(&provider) {
+            signals.changed.notify_one();
         }
     }
 }
@@ -89,31 +256,184 @@ mod tests {
         ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() }
     }
 
+    /// A notification about an object at a revision.
+    fn waiting(
+        provider: &ProviderKey,
+        number: u64,
+        name: &str,
+        revision: &str,
+    ) -> WaitingNotification {
+        let name = name.to_owned();
+        let object = notify::ObjectReference { name, ..notify::ObjectReference::default() };
+        let metadata = [("revision".to_owned(), revision.to_owned())].into();
+        let event = notify::FluxEvent { object, metadata, ..notify::FluxEvent::default() };
+        let order = DeliveryOrder::of(&event);
+        WaitingNotification { number, provider: provider.clone(), order }
+    }
+
+    /// Adds notifications about objects, each with a revision of its own.
+    fn push_all(queues: &ProviderQueues, provider: &ProviderKey, names: &[&str]) {
+        for (number, name) in (0..).zip(names) {
+            queues.push(&waiting(provider, number, name, &number.to_string()));
+        }
+    }
+
     #[test]
     fn each_queue_has_its_own_order_and_ends_when_nothing_waits() {
         let queues = ProviderQueues::default();
         let chat = provider("chat");
         let mail = provider("mail");
-        assert!(queues.push(&chat, 1));
-        assert!(!queues.push(&chat, 3));
-        assert!(queues.push(&mail, 2));
-        assert_eq!((queues.first(&chat), queues.first(&mail)), (Some(1), Some(2)));
-        queues.step_back(&chat);
-        assert_eq!(queues.first(&chat), Some(3));
-        queues.end(&chat);
-        assert_eq!((queues.first(&chat), queues.waiting(&chat)), (Some(1), 1));
-        queues.end(&chat);
-        assert_eq!(queues.first(&chat), None);
-        assert!(queues.push(&chat, 4), "a task is started again");
+        assert!(queues.push(&waiting(&chat, 1, "a", "")));
+        assert!(!queues.push(&waiting(&chat, 3, "a", "")));
+        assert!(queues.push(&waiting(&mail, 2, "a", "")));
+        let next = |provider: &ProviderKey| queues.begin(provider, false);
+        assert_eq!((next(&chat), next(&mail)), (Some(1), Some(2)));
+        assert_eq!(next(&chat), None, "it is about the same object");
+        queues.retry(&chat, 1);
+        assert_eq!(next(&chat), Some(1));
+        assert!(!queues.remove_empty(&chat));
+        queues.end(&chat, 1);
+        assert_eq!((next(&chat), queues.waiting(&chat)), (Some(3), 1));
+        queues.end(&chat, 3);
+        assert_eq!((next(&chat), queues.waiting(&chat)), (None, 0));
+        assert!(queues.remove_empty(&chat));
+        assert!(queues.push(&waiting(&chat, 4, "a", "")), "a task is started again");
+    }
+
+    #[test]
+    fn other_objects_are_sent_at_once_and_each_object_in_its_order() {
+        let queues = ProviderQueues::default();
+        let chat = provider("chat");
+        push_all(&queues, &chat, &["a", "a", "b", "a", "c", "b"]);
+        let all = || std::iter::from_fn(|| queues.begin(&chat, false)).collect::<Vec<_>>();
+        assert_eq!(all(), [0, 2, 4]);
+        queues.end(&chat, 4);
+        assert_eq!(all(), [0_u64; 0]);
+        queues.end(&chat, 0);
+        assert_eq!(all(), [1]);
+        queues.end(&chat, 2);
+        assert_eq!(all(), [5]);
+        queues.end(&chat, 1);
+        assert_eq!(all(), [3]);
+    }
+
+    #[test]
+    fn those_about_one_commit_are_sent_one_after_the_other_where_commits_have_statuses() {
+        let queues = ProviderQueues::default();
+        let forge = provider("forge");
+        for (number, name, revision) in
+            [(0, "a", "main@sha1:1"), (1, "b", "main@sha1:1"), (2, "c", "main@sha1:2")]
+        {
+            queues.push(&waiting(&forge, number, name, revision));
+        }
+        let next = |by_commit| queues.begin(&forge, by_commit);
+        assert_eq!([next(true), next(true), next(true)], [Some(0), Some(2), None]);
+        assert_eq!(next(false), Some(1), "a chat has no statuses");
+    }
+
+    #[test]
+    fn the_number_that_is_sent_at_once_is_bounded_and_every_queue_may_send_one() {
+        let queues = ProviderQueues::default();
+        let names: Vec<String> = (0..50).map(|at| at.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let [chat, mail, pager] = ["chat", "mail", "pager"].map(provider);
+        let all = |provider: &ProviderKey| {
+            std::iter::from_fn(|| queues.begin(provider, false)).collect::<Vec<_>>()
+        };
+        for provider in [&chat, &mail, &pager] {
+            push_all(&queues, provider, &names);
+        }
+        assert_eq!(all(&chat).len(), 1 + MAX_ADDITIONAL_EACH);
+        assert_eq!((all(&mail), all(&pager)), (vec![0], vec![0]));
+        // What one does not use, another may.
+        for number in 0..9 {
+            queues.end(&chat, number);
+        }
+        assert_eq!(all(&mail).len(), MAX_ADDITIONAL_EACH);
+        for number in 0..9 {
+            queues.end(&mail, number);
+        }
+        queues.end(&pager, 0);
+        let queues = queues.0.lock();
+        assert_eq!((queues.additional, queues.additional_by_namespace.len()), (0, 0));
+        assert!(queues.of.values().all(|queue| queue.running == 0));
+    }
+
+    #[test]
+    fn one_that_steps_back_stays_in_the_order_of_its_object() {
+        let queues = ProviderQueues::default();
+        let chat = provider("chat");
+        push_all(&queues, &chat, &["a", "b", "a", "c"]);
+        assert_eq!(queues.begin(&chat, false), Some(0));
+        queues.step_back(&chat, 0);
+        let mut sent = Vec::new();
+        while let Some(number) = queues.begin(&chat, false) {
+            sent.push(number);
+            queues.end(&chat, number);
+        }
+        assert_eq!(sent, [1, 3, 0, 2]);
+        assert!(queues.remove_empty(&chat));
+    }
+
+    #[test]
+    fn one_that_steps_back_lets_others_about_its_commit_go_in_the_order_of_their_objects() {
+        let queues = ProviderQueues::default();
+        let chat = provider("chat");
+        for (number, name, revision) in
+            [(0, "a", "main@sha1:1"), (1, "b", "main@sha1:1"), (2, "b", "main@sha1:2")]
+        {
+            queues.push(&waiting(&chat, number, name, revision));
+        }
+        assert_eq!(queues.begin(&chat, true), Some(0));
+        queues.step_back(&chat, 0);
+        let mut sent = Vec::new();
+        while let Some(number) = queues.begin(&chat, true) {
+            sent.push(number);
+            queues.end(&chat, number);
+        }
+        assert_eq!(sent, [1, 2, 0]);
+    }
+
+    #[test]
+    fn one_that_was_dropped_leaves_its_queue_unless_it_is_being_sent() {
+        let queues = ProviderQueues::default();
+        let chat = provider("chat");
+        push_all(&queues, &chat, &["a", "b", "c"]);
+        assert_eq!(queues.begin(&chat, false), Some(0));
+        for number in [0, 1] {
+            queues.remove_dropped(&chat, number);
+        }
+        assert_eq!(queues.waiting(&chat), 2);
+        queues.end(&chat, 0);
+        assert_eq!(queues.begin(&chat, false), Some(2));
+        queues.end(&chat, 2);
+        assert!(queues.remove_empty(&chat));
+    }
+
+    #[test]
+    fn only_queues_whose_service_accepts_notifications_flow() {
+        let queues = ProviderQueues::default();
+        let other = ProviderKey { namespace: "apps-2".to_owned(), name: "chat".to_owned() };
+        let [chat, mail] = ["chat", "mail"].map(provider);
+        for provider in [&chat, &mail, &other] {
+            push_all(&queues, provider, &["a", "b"]);
+        }
+        assert_eq!(queues.flowing("apps"), 0);
+        queues.delivered(&chat);
+        queues.delivered(&other);
+        assert_eq!((queues.flowing("apps"), queues.flowing("app")), (2, 0));
+        let long_ago = Instant::now().checked_sub(FLOW_TIMEOUT);
+        queues.0.lock().of.get_mut(&chat).unwrap().delivered_at = long_ago;
+        assert_eq!(queues.flowing("apps"), 0);
     }
 
     #[tokio::test]
     async fn a_change_of_a_provider_rings_in_its_queue_only() {
         let queues = ProviderQueues::default();
-        queues.push(&provider("chat"), 1);
-        queues.push(&provider("mail"), 2);
-        let chat = queues.changed(&provider("chat")).unwrap();
-        let mail = queues.changed(&provider("mail")).unwrap();
+        queues.push(&waiting(&provider("chat"), 1, "a", ""));
+        queues.push(&waiting(&provider("mail"), 2, "a", ""));
+        let chat = queues.signals(&provider("chat")).unwrap().changed;
+        let mail = queues.signals(&provider("mail")).unwrap().changed;
         queues.ring("apps", "chat");
         chat.notified().await;
         assert!(futures::FutureExt::now_or_never(mail.notified()).is_none());

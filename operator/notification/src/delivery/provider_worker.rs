@@ -1,8 +1,8 @@
-//! Sends the notifications of a Provider one after the other. It pauses after a failed attempt, and records events about the
+//! Sends the notifications of a Provider, several at once. It pauses after a failed attempt, and records events about the
 //! Provider.
 //!
 //! Elsewhere: one attempt (`delivery_attempt`), waiting notifications (`notification_queue`) and their order
-//! (`provider_queues`).
+//! (`provider_queues`), how many are sent at once (`sending_pace`).
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::notification::Provider;
-use futures::FutureExt as _;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use notify::AlertWarningEvent;
 use parking_lot::Mutex;
 
 use super::alert_warnings::dispatch_failed;
-use super::delivery_attempt::{DeliveryAttempt, DeliveryOutcome, attempt};
+use super::delivery_attempt::{DeliveryAttempt, DeliveryOutcome, RequestGate, attempt};
 use super::incident_notifications::{IncidentNotificationOutcome, is_current};
 use super::notification_queue::NotificationQueue;
-use super::notification_spool::QueuedNotification;
 use super::provider_queues::ProviderKey;
+use super::queued_notification::QueuedNotification;
+use super::sending_pace::{AttemptRound, RequestedPause, SendingPace};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 
@@ -77,13 +79,13 @@ impl ProviderHealth {
 
 /// The failures of the Provider's service that a queue knows.
 #[derive(Debug, Default)]
-struct FailureRecord {
+struct ProviderFailureRecord {
     /// The uid of the Provider of `failures`. `None` if no Provider was seen yet.
     uid: Option<String>,
     failures: ProviderFailures,
 }
 
-impl FailureRecord {
+impl ProviderFailureRecord {
     /// Notes the present uid of the Provider. If it is another Provider than before, the former failures are not about it.
     fn meet(&mut self, uid: Option<String>, health: &ProviderHealth) {
         let Some(uid) = uid.filter(|uid| self.uid.as_ref() != Some(uid)) else { return };
@@ -106,91 +108,99 @@ impl ProviderFailures {
     }
 }
 
-/// Sends the notifications that wait for one Provider, one after the other.
+/// Sends the notifications that wait for one Provider. Several are sent at once while its service accepts them.
 pub(super) struct ProviderWorker {
     queue: Arc<NotificationQueue>,
     provider: ProviderKey,
-    known: FailureRecord,
+    known: ProviderFailureRecord,
+    pace: SendingPace,
+    requested_pause: Arc<RequestedPause>,
+}
+
+/// An attempt that has ended, and its notification. There is none if it was dropped to make room for others.
+struct PushAttemptEnd {
+    number: u64,
+    notification: Option<Arc<QueuedNotification>>,
+    ended: DeliveryAttempt,
+    round: AttemptRound,
 }
 
 impl ProviderWorker {
     pub(super) fn new(queue: Arc<NotificationQueue>, provider: ProviderKey) -> Self {
-        Self { queue, provider, known: FailureRecord::default() }
+        let known = ProviderFailureRecord::default();
+        let requested_pause = Arc::default();
+        Self { queue, provider, known, pace: SendingPace::new(), requested_pause }
     }
 
     /// Sends notifications until none waits for the Provider, or the process ends.
     pub(super) async fn work(mut self) {
         let queue = self.queue.clone();
-        while let Some(number) = queue.providers.first(&self.provider) {
-            if queue.stop.is_cancelled() {
+        let Some(signals) = queue.providers.signals(&self.provider) else { return };
+        let mut running = FuturesUnordered::new();
+        loop {
+            let is_stopping = queue.stop.is_cancelled();
+            self.pace.keep(&self.requested_pause);
+            while !is_stopping && let Some(number) = self.begin(running.len()) {
+                let pause = self.requested_pause.clone();
+                running.push(attempt_of(queue.clone(), number, self.pace.round(), pause));
+            }
+            let is_done = || queue.providers.remove_empty(&self.provider);
+            let pause_end = self.pace.pause_end();
+            let is_paused = pause_end.is_some();
+            if running.is_empty() && (is_stopping || !is_paused && is_done()) {
                 return;
             }
-            let Some(notification) = queue.read(number).await else {
-                queue.providers.end(&self.provider);
-                continue;
-            };
-            let uid = self.uid();
-            self.known.meet(uid, &queue.health);
-            let ended = self.attempt(&notification).await;
-            let pause = self.settle(number, &notification, ended).await;
-            self.known.keep(&queue.health);
-            let Some(pause) = pause else { continue };
-            let changed = queue.providers.changed(&self.provider);
-            let rings = async {
-                match changed {
-                    Some(changed) => changed.notified().await,
-                    None => std::future::pending().await,
-                }
-            };
+            let pause_end = pause_end.unwrap_or_else(Instant::now);
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = rings => self.known.failures.attempts = 0,
-                () = queue.stop.cancelled() => return,
+                Some(attempt) = running.next() => {
+                    self.settle(attempt);
+                    self.known.keep(&queue.health);
+                }
+                () = signals.added.notified(), if self.pace.may_begin(running.len()) => {}
+                () = tokio::time::sleep_until(pause_end.into()), if is_paused => self.pace.resume(),
+                () = signals.changed.notified(), if is_paused => {
+                    self.known.failures.attempts = 0;
+                    self.pace.resume();
+                }
+                () = queue.stop.cancelled(), if !is_stopping => {}
             }
         }
     }
 
-    /// The uid that the Provider has now.
-    fn uid(&self) -> Option<String> {
+    /// Begins to send the next notification, if one may be sent now. `running` is how many are being sent.
+    fn begin(&mut self, running: usize) -> Option<u64> {
+        if !self.pace.may_begin(running) {
+            return None;
+        }
         let ProviderKey { namespace, name } = &self.provider;
-        let provider = self.queue.context.seen::<Provider>(namespace, name)?;
-        provider.metadata.uid.clone()
+        let provider = self.queue.context.seen::<Provider>(namespace, name);
+        let uid = provider.as_ref().and_then(|it| it.metadata.uid.clone());
+        if running == 0 {
+            self.known.meet(uid, &self.queue.health);
+        } else if uid.is_some() && uid != self.known.uid {
+            // The attempts that run are about the Provider before it.
+            return None;
+        }
+        let by_commit = provider.is_some_and(|it| !notify::has_incidents(it.spec.type_.as_str()));
+        self.queue.providers.begin(&self.provider, by_commit)
     }
 
-    async fn attempt(&self, notification: &QueuedNotification) -> DeliveryAttempt {
-        let NotificationQueue { context, permits, .. } = &*self.queue;
-        if !is_current(context, notification) {
-            return DeliveryAttempt::unsent(DeliveryOutcome::Unwanted);
-        }
-        if is_expired(notification) {
-            return DeliveryAttempt::unsent(DeliveryOutcome::Refused(expired(notification)));
-        }
-        let trying = attempt(context, permits, notification);
-        let ended = AssertUnwindSafe(trying).catch_unwind().await;
-        ended.unwrap_or_else(|_| {
-            tracing::error!(
-                provider = notification.provider,
-                namespace = notification.namespace,
-                "sending a notification panicked; this is a bug in windlass, please report it"
-            );
-            let message = "failed to send a notification: sending it panicked; this is a bug in windlass, please report it";
-            DeliveryAttempt::unsent(DeliveryOutcome::Refused(dispatch_failed(message.to_owned())))
-        })
-    }
-
-    /// Evaluates an attempt. Returns the pause before the next attempt of the same notification.
-    async fn settle(
-        &mut self,
-        number: u64,
-        notification: &QueuedNotification,
-        ended: DeliveryAttempt,
-    ) -> Option<Duration> {
+    /// Evaluates an attempt.
+    fn settle(&mut self, PushAttemptEnd { number, notification, ended, round }: PushAttemptEnd) {
         let queue = self.queue.clone();
-        let has_expired = is_expired(notification);
+        let Some(notification) = notification else {
+            queue.providers.end(&self.provider, number);
+            // If it could not be read, its end has no record yet.
+            queue.remove(number);
+            return;
+        };
+        let is_late = self.pace.is_late(round);
+        let has_expired = is_expired(&notification);
+        let attempts = self.known.failures.attempts + u32::from(!is_late);
         // The next attempt may succeed.
         let is_early = matches!(ended.outcome, DeliveryOutcome::Later(..))
             && !has_expired
-            && self.known.failures.attempts + 1 < MIN_FAILED_ATTEMPTS;
+            && attempts < MIN_FAILED_ATTEMPTS;
         if !is_early {
             queue.last.record(&self.provider, &ended);
         }
@@ -201,17 +211,12 @@ impl ProviderWorker {
         let mut message = None;
         let outcome = match ended.outcome {
             DeliveryOutcome::Later(warning, asked) if !has_expired => {
-                self.known.failures.attempts += 1;
-                let pause = self.known.failures.pause(asked);
                 queue.context.metrics.notified(NotificationOutcomeLabel::Retried);
-                self.report_failure(&warning, Some(pause));
-                if self.known.failures.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
-                    queue.providers.step_back(&self.provider);
-                }
-                return Some(pause);
+                self.pause(number, &warning, asked, is_late);
+                return;
             }
             DeliveryOutcome::Later(warning, _) | DeliveryOutcome::Refused(warning) => {
-                let QueuedNotification { namespace, alert, .. } = notification;
+                let QueuedNotification { namespace, alert, .. } = &*notification;
                 queue.warnings.warn(namespace, alert, warning.clone());
                 self.report_failure(&warning, None);
                 NotificationOutcomeLabel::Failed
@@ -219,10 +224,9 @@ impl ProviderWorker {
             DeliveryOutcome::Unwanted => NotificationOutcomeLabel::Unwanted,
             DeliveryOutcome::Delivered(id) => {
                 message = id;
-                if std::mem::take(&mut self.known.failures).reported_at.is_some() {
-                    let waiting = queue.providers.waiting(&self.provider).saturating_sub(1);
-                    let text = format!("notifications are delivered again; {waiting} are waiting");
-                    self.report(EventSeverity::Info, "DeliveryResumed", text);
+                queue.providers.delivered(&self.provider);
+                if !is_late {
+                    self.accepted();
                 }
                 NotificationOutcomeLabel::Delivered
             }
@@ -236,9 +240,48 @@ impl ProviderWorker {
                 message,
             });
         }
-        queue.providers.end(&self.provider);
-        queue.remove(number).await;
-        None
+        queue.providers.end(&self.provider, number);
+        queue.remove(number);
+    }
+
+    /// Pauses after a failed attempt. All notifications of the Provider wait until then.
+    ///
+    /// Attempts that ran at the same time fail for the same reason, so the later ones do not make the pause grow. The service
+    /// may ask for a longer one in each of its answers.
+    fn pause(
+        &mut self,
+        number: u64,
+        warning: &AlertWarningEvent,
+        asked: Option<Duration>,
+        is_late: bool,
+    ) {
+        let queue = self.queue.clone();
+        if is_late {
+            queue.providers.retry(&self.provider, number);
+            if let Some(asked) = asked.filter(|it| !it.is_zero()) {
+                self.pace.extend(asked);
+            }
+            return;
+        }
+        self.known.failures.attempts += 1;
+        let pause = self.known.failures.pause(asked);
+        self.pace.pause(pause);
+        self.report_failure(warning, Some(pause));
+        if self.known.failures.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
+            queue.providers.step_back(&self.provider, number);
+        } else {
+            queue.providers.retry(&self.provider, number);
+        }
+    }
+
+    /// The service works.
+    fn accepted(&mut self) {
+        self.pace.accepted();
+        if std::mem::take(&mut self.known.failures).reported_at.is_some() {
+            let waiting = self.queue.providers.waiting(&self.provider).saturating_sub(1);
+            let text = format!("notifications are delivered again; {waiting} are waiting");
+            self.report(EventSeverity::Info, "DeliveryResumed", text);
+        }
     }
 
     /// Reports on the Provider that its service does not work, but not at every attempt.
@@ -275,6 +318,47 @@ impl ProviderWorker {
         let event = ObjectEvent { severity, reason, message, metadata: BTreeMap::new() };
         context.events.announce(&*provider, super::CONTROLLER, event);
     }
+}
+
+/// Reads a notification and makes an attempt to send it.
+async fn attempt_of(
+    queue: Arc<NotificationQueue>,
+    number: u64,
+    round: AttemptRound,
+    pause: Arc<RequestedPause>,
+) -> PushAttemptEnd {
+    let notification = queue.read(number).await;
+    let ended = match &notification {
+        Some(notification) => attempt_to_send(&queue, notification, &pause).await,
+        None => DeliveryAttempt::unsent(DeliveryOutcome::Unwanted),
+    };
+    PushAttemptEnd { number, notification, ended, round }
+}
+
+async fn attempt_to_send(
+    queue: &NotificationQueue,
+    notification: &QueuedNotification,
+    requested_pause: &RequestedPause,
+) -> DeliveryAttempt {
+    let NotificationQueue { context, permits, .. } = queue;
+    if !is_current(context, notification) {
+        return DeliveryAttempt::unsent(DeliveryOutcome::Unwanted);
+    }
+    if is_expired(notification) {
+        return DeliveryAttempt::unsent(DeliveryOutcome::Refused(expired(notification)));
+    }
+    let gate = RequestGate { permits, requested_pause };
+    let trying = attempt(context, gate, notification);
+    let ended = AssertUnwindSafe(trying).catch_unwind().await;
+    ended.unwrap_or_else(|_| {
+        tracing::error!(
+            provider = notification.provider,
+            namespace = notification.namespace,
+            "sending a notification panicked; this is a bug in windlass, please report it"
+        );
+        let message = "failed to send a notification: sending it panicked; this is a bug in windlass, please report it";
+        DeliveryAttempt::unsent(DeliveryOutcome::Refused(dispatch_failed(message.to_owned())))
+    })
 }
 
 /// The warning names no object, so that many expired notifications give one warning.
@@ -328,7 +412,7 @@ mod tests {
     fn a_provider_that_was_created_again_is_not_taken_for_the_one_before() {
         let health = ProviderHealth::default();
         let failures = ProviderFailures { attempts: 7, reported_at: Some(Instant::now()) };
-        let mut known = FailureRecord::default();
+        let mut known = ProviderFailureRecord::default();
         let uid = |uid: &str| Some(uid.to_owned());
         known.meet(uid("first"), &health);
         known.failures = failures;
@@ -339,7 +423,7 @@ mod tests {
         known.keep(&health);
         known.meet(uid("second"), &health);
         assert_eq!(known.failures, ProviderFailures::default(), "its own queue goes on");
-        let mut later = FailureRecord::default();
+        let mut later = ProviderFailureRecord::default();
         later.meet(uid("second"), &health);
         assert_eq!(later.failures, ProviderFailures::default(), "a later queue");
         later.meet(uid("first"), &health);

@@ -17,24 +17,26 @@ use objects::{Gvk, ObjectId};
 use parking_lot::Mutex;
 use reconcile::Time;
 
-use super::notification_spool::QueuedNotification;
+use super::queued_notification::QueuedNotification;
 
 /// The most that may wait for all Alerts.
-const ALL: WaitingAmount = WaitingAmount { notifications: 10_000, bytes: 16 << 20 };
+const ALL: SuppressedNotificationUsage =
+    SuppressedNotificationUsage { notifications: 10_000, bytes: 16 << 20 };
 
 /// The most that may wait for the Alerts of one namespace.
-const EACH: WaitingAmount = WaitingAmount { notifications: 2_500, bytes: 4 << 20 };
+const EACH: SuppressedNotificationUsage =
+    SuppressedNotificationUsage { notifications: 2_500, bytes: 4 << 20 };
 
 /// An Alert, and an object about which it sends notifications.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AlertTopic {
+pub(crate) struct AlertObjectPair {
     /// The namespace of the Alert.
     pub(crate) namespace: String,
     pub(crate) alert: String,
     pub(crate) object: ObjectId,
 }
 
-impl AlertTopic {
+impl AlertObjectPair {
     /// The topic of a notification about an object.
     pub(super) fn of(object: &ObjectReference, notification: &QueuedNotification) -> Self {
         let gvk = Gvk::new(&object.api_version, &object.kind);
@@ -48,25 +50,25 @@ impl AlertTopic {
 
 /// The time since when a notification waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct WaitBeginning {
+pub(crate) struct NotificationWaitStart {
     pub(crate) at: Time,
     pub(crate) since: Instant,
 }
 
 struct SuppressedNotification {
-    beginning: WaitBeginning,
+    beginning: NotificationWaitStart,
     notification: QueuedNotification,
     bytes: usize,
 }
 
 /// The number and bytes of waiting notifications.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct WaitingAmount {
+struct SuppressedNotificationUsage {
     notifications: usize,
     bytes: usize,
 }
 
-impl WaitingAmount {
+impl SuppressedNotificationUsage {
     fn has_room(self, bytes: usize, bounds: Self) -> bool {
         self.notifications < bounds.notifications && self.bytes + bytes <= bounds.bytes
     }
@@ -84,13 +86,13 @@ impl WaitingAmount {
 
 #[derive(Default)]
 struct SuppressionBacklog {
-    of: BTreeMap<AlertTopic, SuppressedNotification>,
-    all: WaitingAmount,
-    each: BTreeMap<String, WaitingAmount>,
+    of: BTreeMap<AlertObjectPair, SuppressedNotification>,
+    all: SuppressedNotificationUsage,
+    each: BTreeMap<String, SuppressedNotificationUsage>,
 }
 
 impl SuppressionBacklog {
-    fn take(&mut self, topic: &AlertTopic) -> Option<SuppressedNotification> {
+    fn take(&mut self, topic: &AlertObjectPair) -> Option<SuppressedNotification> {
         let entry = self.of.remove(topic)?;
         self.all.subtract(entry.bytes);
         if let Some(each) = self.each.get_mut(&topic.namespace) {
@@ -112,7 +114,7 @@ impl SuppressedNotifications {
     /// the notification if there is no room.
     pub(super) fn hold(
         &self,
-        topic: AlertTopic,
+        topic: AlertObjectPair,
         notification: QueuedNotification,
         bytes: usize,
     ) -> Option<QueuedNotification> {
@@ -124,24 +126,24 @@ impl SuppressedNotifications {
         }
         waiting.all.add(bytes);
         waiting.each.entry(topic.namespace.clone()).or_default().add(bytes);
-        let now = || WaitBeginning { at: jiff::Timestamp::now(), since: Instant::now() };
+        let now = || NotificationWaitStart { at: jiff::Timestamp::now(), since: Instant::now() };
         let beginning = earlier.unwrap_or_else(now);
         waiting.of.insert(topic, SuppressedNotification { beginning, notification, bytes });
         None
     }
 
     /// The notification about a topic, which waits no longer.
-    pub(super) fn take(&self, topic: &AlertTopic) -> Option<QueuedNotification> {
+    pub(super) fn take(&self, topic: &AlertObjectPair) -> Option<QueuedNotification> {
         self.0.lock().take(topic).map(|entry| entry.notification)
     }
 
     /// Forgets a notification that an incident replaces.
-    pub(crate) fn forget(&self, topic: &AlertTopic) {
+    pub(crate) fn forget(&self, topic: &AlertObjectPair) {
         drop(self.take(topic));
     }
 
     /// The topics of the waiting notifications.
-    pub(crate) fn topics(&self) -> Vec<(AlertTopic, WaitBeginning)> {
+    pub(crate) fn topics(&self) -> Vec<(AlertObjectPair, NotificationWaitStart)> {
         let waiting = self.0.lock();
         waiting.of.iter().map(|(topic, entry)| (topic.clone(), entry.beginning)).collect()
     }
@@ -151,9 +153,9 @@ impl SuppressedNotifications {
 mod tests {
     use super::*;
 
-    fn topic(namespace: &str, name: usize) -> AlertTopic {
+    fn topic(namespace: &str, name: usize) -> AlertObjectPair {
         let object = ObjectId::new("apps", &name.to_string(), "g.io", "Kustomization");
-        AlertTopic { namespace: namespace.to_owned(), alert: "a".to_owned(), object }
+        AlertObjectPair { namespace: namespace.to_owned(), alert: "a".to_owned(), object }
     }
 
     fn notification(message: &str) -> QueuedNotification {
@@ -172,7 +174,7 @@ mod tests {
         assert_eq!((all.len(), all[0].1.since), (1, first));
         let kept = suppression.take(&topic("apps", 1)).map(|it| it.event().message);
         assert_eq!(kept.as_deref(), Some("second"));
-        assert_eq!(suppression.0.lock().all, WaitingAmount::default());
+        assert_eq!(suppression.0.lock().all, SuppressedNotificationUsage::default());
         assert!(suppression.0.lock().each.is_empty());
     }
 

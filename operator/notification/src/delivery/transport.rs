@@ -3,9 +3,9 @@
 //! Elsewhere: the messages (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`),
 //! logins at clouds (`sources::cloud_tokens`), when and how often (`delivery_attempt`).
 
-use http_client::HttpClients;
+use http_client::HttpClientCache;
 use notify::{
-    DeliveryMessage, DeliveryResult, EventHubLogin, HttpResponse, NatsMessage, ProviderRequest,
+    DeliveryMessage, EventHubLogin, HttpResponse, MessageSendResult, NatsMessage, ProviderRequest,
 };
 use objects::RedactedValue;
 use sources::cloud_tokens;
@@ -37,7 +37,7 @@ pub enum TransportMessage {
 #[derive(Clone, Copy)]
 pub struct NotificationSender<'s> {
     /// The HTTP clients, which know the permitted addresses.
-    pub clients: &'s HttpClients,
+    pub clients: &'s HttpClientCache,
     /// Whether a Provider without credentials may use the credentials of this machine.
     pub lends_identity: bool,
 }
@@ -87,7 +87,7 @@ impl NotificationSender<'_> {
     }
 
     /// Sends a message.
-    pub async fn send(&self, transport_message: &TransportMessage) -> DeliveryResult {
+    pub async fn send(&self, transport_message: &TransportMessage) -> MessageSendResult {
         match transport_message {
             TransportMessage::Request(request) | TransportMessage::Message(request) => {
                 exchange(self.clients, request).await
@@ -112,7 +112,7 @@ impl NotificationSender<'_> {
 impl TransportMessage {
     /// The result of sending this message as the engine expects it: an answer that does not accept the message becomes a
     /// failure.
-    pub fn judged(&self, outcome: DeliveryResult) -> DeliveryResult {
+    pub fn judged(&self, outcome: MessageSendResult) -> MessageSendResult {
         match (self, outcome) {
             (Self::Message(_), Ok(answer)) if !(200..300).contains(&answer.status) => {
                 Err((refusal(&answer), false))
@@ -145,7 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tenant_without_credentials_does_not_act_as_the_machine() {
-        let clients = HttpClients::within(EgressRules::with_loopback());
+        let clients = HttpClientCache::within(EgressRules::with_loopback());
         let sender = NotificationSender { clients: &clients, lends_identity: false };
         let data = Vec::new();
         let hub = EventHubMessage {

@@ -4,7 +4,7 @@
 
 use crds::notification::Alert;
 use windlass_changes::withheld_events::{
-    ReportedEvent, is_about_verdict, is_replaced_by_verdict, is_wanted,
+    WithheldEventCandidate, is_about_verdict, is_replaced_by_verdict, is_wanted,
 };
 
 use windlass_runtime::run_context::RunContext;
@@ -22,7 +22,7 @@ pub(super) fn is_withheld(context: &RunContext, event: &notify::FluxEvent, alert
         return false;
     }
     let revision = event.metadata.get(&format!("{}/revision", object.group()));
-    let reported = ReportedEvent {
+    let reported = WithheldEventCandidate {
         kind: &object.kind,
         namespace: &object.namespace,
         name: &object.name,
