@@ -9,14 +9,15 @@
 //! services accept no notifications (`provider_incidents`), kinds that are not served (`absent_kinds`), the Incident objects
 //! (`incident_store`), which process keeps an Incident (`incident_shard`), when writes pause (`write_backoff`), the turns of
 //! namespaces (`namespace_round_robin`), notifications about incidents (`alerts_of_incident`, `incident_notifier`,
-//! `event_text`), and notifications that are sent after all (`suppression_decision`).
+//! `incident_event`), and notifications that are sent after all (`suppression_decision`).
 //! Elsewhere: which failures are one incident (`cause::incident`), Alerts and sending (`delivery`).
 
 mod absent_kinds;
 mod alerts_of_incident;
-mod event_text;
+mod incident_event;
 mod incident_notifier;
 mod incident_shard;
+pub mod incident_silence;
 mod incident_store;
 mod namespace_round_robin;
 mod observed_objects;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use cause::CauseKind;
 use cause::incident::{
-    self as failures, IncidentIdentity, IncidentRecord, ObjectVerdict, ReportedObjectState,
+    self as failures, IncidentIdentity, IncidentRecord, ObjectFailureVerdict, ReportedObjectState,
     RootFailureSearchScope, is_over,
 };
 use crds::notification::{Alert, Provider};
@@ -52,7 +53,7 @@ pub use self::observed_objects::ObservedKind;
 use self::observed_objects::{ListedKinds, ObservedObjects};
 use self::suppression_decision::{SuppressionDecision, decision};
 use super::delivery::incident_notifications::IncidentSubscriber;
-use super::delivery::suppressed_notifications::{AlertTopic, WaitBeginning};
+use super::delivery::suppressed_notifications::{AlertObjectPair, NotificationWaitStart};
 use super::delivery::{
     LastDeliveries, LastDeliveryOutcome, NotificationDelivery, ProviderKey, wait_for_alerts,
 };
@@ -177,7 +178,7 @@ pub async fn run(
         let gone = context.shared::<DeletedIncidents>();
         // The process that acted then has sent their ends.
         drop(gone.take());
-        let mut run = IncidentRun {
+        let mut run = IncidentReconcileLoop {
             gone,
             book: IncidentWriter::new(context.clone(), &rows),
             absent: context.shared::<AbsentKinds>(),
@@ -232,7 +233,7 @@ struct IncidentAssessment {
     at: Option<Instant>,
     /// The kinds whose objects were judged. Nothing is known about objects of other kinds.
     listed: ListedKinds,
-    verdicts: BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: BTreeMap<ObjectId, ObjectFailureVerdict>,
     found: BTreeMap<IncidentIdentity, failures::Incident>,
     /// The identities of `found`, by their subjects.
     by_subject: BTreeMap<ObjectId, Vec<IncidentIdentity>>,
@@ -241,7 +242,7 @@ struct IncidentAssessment {
 impl IncidentAssessment {
     fn new(
         listed: ListedKinds,
-        verdicts: BTreeMap<ObjectId, ObjectVerdict>,
+        verdicts: BTreeMap<ObjectId, ObjectFailureVerdict>,
         found: BTreeMap<IncidentIdentity, failures::Incident>,
     ) -> Self {
         let mut by_subject: BTreeMap<ObjectId, Vec<IncidentIdentity>> = BTreeMap::new();
@@ -258,7 +259,7 @@ impl IncidentAssessment {
     }
 }
 
-struct IncidentRun {
+struct IncidentReconcileLoop {
     context: Arc<RunContext>,
     delivery: Arc<NotificationDelivery>,
     rows: Vec<ObservedKind>,
@@ -315,7 +316,7 @@ fn known_for(since: Option<Instant>, compared: Option<Instant>) -> Duration {
     both.map_or(Duration::ZERO, |(since, compared)| compared.saturating_duration_since(since))
 }
 
-impl IncidentRun {
+impl IncidentReconcileLoop {
     async fn pass(&mut self) {
         self.book.pass();
         self.notifier.record(&mut self.book).await;
@@ -617,13 +618,17 @@ impl IncidentRun {
             match self.decision(&topic, beginning) {
                 SuppressionDecision::Wait => {}
                 SuppressionDecision::Forget => self.delivery.suppression.forget(&topic),
-                SuppressionDecision::Send => self.delivery.send_suppressed(&topic).await,
+                SuppressionDecision::Send => self.delivery.send_suppressed(&topic),
             }
         }
     }
 
     /// Decides about a notification that an incident may replace.
-    fn decision(&self, topic: &AlertTopic, beginning: WaitBeginning) -> SuppressionDecision {
+    fn decision(
+        &self,
+        topic: &AlertObjectPair,
+        beginning: NotificationWaitStart,
+    ) -> SuppressionDecision {
         let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
         // A deleted or suspended Alert gets no notifications.
         let Some(alert) = alert.filter(|alert| self.delivery.incidents.is_sending(alert)) else {
@@ -633,7 +638,7 @@ impl IncidentRun {
             return SuppressionDecision::Send;
         }
         let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
-        let absent = ObjectVerdict {
+        let absent = ObjectFailureVerdict {
             own: ReportedObjectState::Absent,
             since: None,
             failure: None,

@@ -19,7 +19,7 @@ pub(super) const KIND_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Whether and how the API server serves a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KindService {
+enum KindServedState {
     /// The kind is served in the version that windlass reads.
     Served,
     /// Not in that version. Its definition may be there and serve others, in which the objects live on.
@@ -30,18 +30,18 @@ enum KindService {
 
 /// The kinds that are not served, by group and kind.
 #[derive(Default)]
-pub(super) struct AbsentKinds(Mutex<KindChecks>);
+pub(super) struct AbsentKinds(Mutex<AbsentKindChecks>);
 
 #[derive(Default)]
-struct KindChecks {
+struct AbsentKindChecks {
     ended: Option<Instant>,
-    unserved: BTreeMap<[String; 2], KindService>,
+    unserved: BTreeMap<[String; 2], KindServedState>,
 }
 
 impl AbsentKinds {
     /// Whether a kind was proved to have no objects, by group and kind.
     pub(super) fn has(&self, kind: &[String; 2]) -> bool {
-        self.0.lock().unserved.get(kind) == Some(&KindService::Absent)
+        self.0.lock().unserved.get(kind) == Some(&KindServedState::Absent)
     }
 
     /// Whether a kind, by group and kind, is not served, so that it has no objects.
@@ -63,7 +63,7 @@ impl AbsentKinds {
         let mut unserved = BTreeMap::new();
         for row in rows {
             match service_of(cluster, &row.gvk(), &row.definition()).await {
-                Ok(KindService::Served) => {}
+                Ok(KindServedState::Served) => {}
                 Ok(service) => {
                     unserved.insert(row.group_and_kind(), service);
                 }
@@ -76,7 +76,7 @@ impl AbsentKinds {
                 }
             }
         }
-        *self.0.lock() = KindChecks { ended: Some(Instant::now()), unserved };
+        *self.0.lock() = AbsentKindChecks { ended: Some(Instant::now()), unserved };
     }
 }
 
@@ -86,16 +86,16 @@ async fn service_of(
     cluster: &ClusterConnection,
     gvk: &Gvk,
     definition: &str,
-) -> Result<KindService, ClusterError> {
+) -> Result<KindServedState, ClusterError> {
     match cluster.resource(gvk).await {
-        Ok(_) => return Ok(KindService::Served),
+        Ok(_) => return Ok(KindServedState::Served),
         Err(ClusterError::NoSuchKind { .. }) => {}
         Err(error) => return Err(error),
     }
     Ok(match is_defined(cluster, definition).await {
-        Ok(false) => KindService::Absent,
+        Ok(false) => KindServedState::Absent,
         // Not every installation may read definitions.
-        Ok(true) | Err(_) => KindService::Unserved,
+        Ok(true) | Err(_) => KindServedState::Unserved,
     })
 }
 
@@ -150,10 +150,10 @@ mod tests {
             .to_string();
         let page = || "404 page not found".to_owned();
         for (discovery, defined, service) in [
-            ((200, groups.clone()), (404, not_found.clone()), Some(KindService::Absent)),
-            ((200, groups.clone()), (200, definition), Some(KindService::Unserved)),
-            ((200, groups.clone()), (404, page()), Some(KindService::Unserved)),
-            ((200, groups), (403, "{}".to_owned()), Some(KindService::Unserved)),
+            ((200, groups.clone()), (404, not_found.clone()), Some(KindServedState::Absent)),
+            ((200, groups.clone()), (200, definition), Some(KindServedState::Unserved)),
+            ((200, groups.clone()), (404, page()), Some(KindServedState::Unserved)),
+            ((200, groups), (403, "{}".to_owned()), Some(KindServedState::Unserved)),
             ((404, page()), (404, not_found.clone()), None),
             ((403, "{}".to_owned()), (404, not_found), None),
         ] {

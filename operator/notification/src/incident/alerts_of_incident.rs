@@ -95,7 +95,7 @@ pub(super) struct AlertCandidate<T> {
 
 /// The Alerts for which an incident is sent, and the Alerts without a place in its status.
 #[derive(Debug)]
-pub(super) struct NotifiedAlertPlaces<T> {
+pub(super) struct IncidentAlertAssignment<T> {
     pub(super) placed: Vec<T>,
     pub(super) without: Vec<T>,
 }
@@ -106,8 +106,8 @@ pub(super) fn places<T>(
     own: &str,
     candidates: Vec<AlertCandidate<T>>,
     taken: usize,
-) -> NotifiedAlertPlaces<T> {
-    let mut places = NotifiedAlertPlaces { placed: Vec::new(), without: Vec::new() };
+) -> IncidentAlertAssignment<T> {
+    let mut places = IncidentAlertAssignment { placed: Vec::new(), without: Vec::new() };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut turns: BTreeMap<(usize, String), Vec<T>> = BTreeMap::new();
     for AlertCandidate { namespace, is_known, due } in candidates {
@@ -187,7 +187,7 @@ mod tests {
         let mut all = candidates("loud", 640);
         all.extend(candidates("apps", 3));
         all.extend(candidates("zzz", 2));
-        let NotifiedAlertPlaces { placed, without } = places("apps", all, 0);
+        let IncidentAlertAssignment { placed, without } = places("apps", all, 0);
         let count = |name: &str| placed.iter().filter(|(namespace, _)| namespace == name).count();
         assert_eq!(
             (count("apps"), count("loud"), count("zzz")),
@@ -202,7 +202,8 @@ mod tests {
         let mut all = candidates("apps", 1);
         all[0].is_known = true;
         all.extend(candidates("c", 1));
-        let NotifiedAlertPlaces { placed, without } = places("apps", all, MAX_ALERTS_PER_INCIDENT);
+        let IncidentAlertAssignment { placed, without } =
+            places("apps", all, MAX_ALERTS_PER_INCIDENT);
         assert_eq!((placed, without), (vec![("apps".to_owned(), 0)], vec![("c".to_owned(), 0)]));
     }
 }

@@ -5,7 +5,7 @@
 //! is full, is due again after a pause.
 //!
 //! Elsewhere: the queue and the Alerts (`delivery`), which Alerts name the objects of an incident (`alerts_of_incident`), the
-//! events (`event_text`), the messages to services (`engines/notify`).
+//! events (`incident_event`), the messages to services (`engines/notify`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,16 +21,17 @@ use reconcile::{ObjectKey, Time};
 use serde_json::json;
 
 use super::alerts_of_incident::{
-    AlertCandidate, MAX_ALERTS_PER_INCIDENT, NotifiedAlertPlaces, places,
+    AlertCandidate, IncidentAlertAssignment, MAX_ALERTS_PER_INCIDENT, places,
 };
-use super::event_text::{IncidentEventSubject, event};
+use super::incident_event::{IncidentEventSubject, event};
+use super::incident_silence::silence_end;
 use super::incident_store::{self, IncidentWriteOutcome, IncidentWriter};
 use super::namespace_round_robin::NamespaceRoundRobin;
 use crate::delivery::incident_notifications::{
     IncidentAlertChoice, IncidentNotificationKey, IncidentNotificationOutcome,
     IncidentNotifications, IncidentSubscriber, IncidentTransition, IncidentTransitionReference,
 };
-use windlass_changes::failed_changes::advice_of_member;
+use windlass_changes::failed_change_advice::advice_of_member;
 use windlass_runtime::run_context::RunContext;
 
 /// The most outcomes that a pass writes.
@@ -85,7 +86,7 @@ pub(super) struct DueIncidentNotification<'w> {
 /// The notification to an Alert about an open incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IncidentOpenNotificationState {
-    /// The opening was sent, now or a moment ago.
+    /// The opening was sent, now or a moment ago. Or a user has silenced the incident.
     Sent,
     /// The opening is sent once it is due.
     Due,
@@ -119,7 +120,7 @@ fn due(
         let passed = since.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
         passed.is_some_and(|passed| passed >= limit)
     };
-    if is_paused {
+    if is_paused || silence_end(status, now).is_some() {
         return None;
     }
     let Some(sent) = sent else {
@@ -279,7 +280,8 @@ impl IncidentNotifier {
         let status = incident.status.clone().unwrap_or_default();
         let step = self.step(incident, alert, IncidentTransition::Opened);
         let is_known = entry(&status, &step.namespace, &step.alert, &step.provider).is_some();
-        if is_known || self.is_under_way(&step) {
+        let is_silenced = silence_end(&status, jiff::Timestamp::now()).is_some();
+        if is_known || is_silenced || self.is_under_way(&step) {
             IncidentOpenNotificationState::Sent
         } else if self.is_declined(&step, alert) || self.without_place.contains(&self.key(&step)) {
             IncidentOpenNotificationState::Denied
@@ -364,7 +366,7 @@ impl IncidentNotifier {
             return Vec::new();
         }
         let own = incident.namespace().unwrap_or_default();
-        let NotifiedAlertPlaces { placed, without } =
+        let IncidentAlertAssignment { placed, without } =
             places(&own, candidates, self.taken(&status, incident));
         let without: Vec<u64> = without.iter().map(|due| self.key(&due.step)).collect();
         self.without_place.extend(without);
@@ -520,11 +522,19 @@ mod tests {
         assert_eq!(due(&status, "2026-11-24T12:04:59Z", false), None);
         assert_eq!(due(&status, "2026-11-24T12:05:00Z", false), Some(IncidentTransition::Opened));
         assert_eq!(due(&status, "2026-11-24T12:05:00Z", true), None, "its subject is suspended");
+        let mut silenced = status.clone();
+        silenced.silence = serde_json::from_value(json!({"user": "alice", "reason": "known",
+            "at": "2026-11-24T12:01:00Z", "until": "2026-11-24T14:00:00Z"}))
+        .unwrap();
+        assert_eq!(due(&silenced, "2026-11-24T13:59:59Z", false), None);
+        assert_eq!(due(&silenced, "2026-11-24T14:00:00Z", false), Some(IncidentTransition::Opened));
         let now = at("2026-11-24T12:05:01Z");
         status.notifications =
             recorded(&status, &outcome(IncidentTransition::Opened, true), now).unwrap();
         assert_eq!(due(&status, "2026-11-24T13:05:00Z", false), None);
         assert_eq!(due(&status, "2026-11-24T13:05:01Z", false), Some(IncidentTransition::Reminded));
+        silenced.notifications = status.notifications.clone();
+        assert_eq!(due(&silenced, "2026-11-24T13:05:01Z", false), None);
         status.notifications =
             recorded(&status, &outcome(IncidentTransition::Opened, false), now).unwrap();
         assert_eq!(due(&status, "2026-11-24T12:15:00Z", false), None, "the service rejected it");

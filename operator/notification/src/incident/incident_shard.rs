@@ -23,7 +23,7 @@ const SHARD_NAME_LENGTH: usize = 8;
 
 /// The known state of the subject of an Incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SubjectPresence {
+pub(super) enum IncidentSubjectPresence {
     /// The subject exists.
     Exists {
         /// Whether its labels assign it to this process.
@@ -60,7 +60,7 @@ impl IncidentShard {
     pub(super) fn keeps(
         &self,
         incident: &Incident,
-        presence_of: impl FnOnce(&ObjectId) -> SubjectPresence,
+        presence_of: impl FnOnce(&ObjectId) -> IncidentSubjectPresence,
     ) -> bool {
         // There is no other process.
         if self.name.is_empty() {
@@ -72,12 +72,12 @@ impl IncidentShard {
             return incident.name_any() == own;
         }
         match presence_of(&subject) {
-            SubjectPresence::Exists { is_selected } => is_selected,
-            SubjectPresence::Absent => {
+            IncidentSubjectPresence::Exists { is_selected } => is_selected,
+            IncidentSubjectPresence::Absent => {
                 let labels = incident.labels();
                 self.selector.selects(|key| labels.get(key).map(String::as_str))
             }
-            SubjectPresence::Unknown => false,
+            IncidentSubjectPresence::Unknown => false,
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     /// Which of the processes keep an Incident.
     fn keepers(
         incident: &Incident,
-        presence_of: impl Fn(&IncidentShard) -> SubjectPresence,
+        presence_of: impl Fn(&IncidentShard) -> IncidentSubjectPresence,
     ) -> Vec<bool> {
         shards().iter().map(|it| it.keeps(incident, |_| presence_of(it))).collect()
     }
@@ -149,7 +149,7 @@ mod tests {
         let [one, two, _] = shards();
         let mut incident = incident(CauseKind::Fetch, &one, "one");
         let exists = |label: &'static str| {
-            move |it: &IncidentShard| SubjectPresence::Exists {
+            move |it: &IncidentShard| IncidentSubjectPresence::Exists {
                 is_selected: it
                     .selector
                     .selects(|key| (key == KEY && !label.is_empty()).then_some(label)),
@@ -158,12 +158,12 @@ mod tests {
         assert_eq!(keepers(&incident, exists("one")), [true, false, false]);
         assert_eq!(keepers(&incident, exists("two")), [false, true, false]);
         assert_eq!(keepers(&incident, exists("")), [false, false, true]);
-        assert_eq!(keepers(&incident, |_| SubjectPresence::Absent), [true, false, false]);
-        assert_eq!(keepers(&incident, |_| SubjectPresence::Unknown), [false; 3]);
+        assert_eq!(keepers(&incident, |_| IncidentSubjectPresence::Absent), [true, false, false]);
+        assert_eq!(keepers(&incident, |_| IncidentSubjectPresence::Unknown), [false; 3]);
         // What a user does to the labels of the Incident matters only once its subject is gone.
         incident.metadata.labels = None;
         assert_eq!(keepers(&incident, exists("two")), [false, true, false]);
-        assert_eq!(keepers(&incident, |_| SubjectPresence::Absent), [false, false, true]);
+        assert_eq!(keepers(&incident, |_| IncidentSubjectPresence::Absent), [false, false, true]);
         assert_eq!(incident.name_any(), self::incident(CauseKind::Fetch, &two, "two").name_any());
     }
 
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn an_incident_about_deliveries_is_of_the_process_that_sends_them() {
         let [one, two, _] = shards();
-        let exists = |_: &IncidentShard| SubjectPresence::Exists { is_selected: true };
+        let exists = |_: &IncidentShard| IncidentSubjectPresence::Exists { is_selected: true };
         let mut incident = incident(CauseKind::Delivery, &two, "one");
         assert_eq!(keepers(&incident, exists), [false, true, false]);
         incident.metadata.labels = None;
-        assert_eq!(keepers(&incident, |_| SubjectPresence::Absent), [false, true, false]);
+        assert_eq!(keepers(&incident, |_| IncidentSubjectPresence::Absent), [false, true, false]);
         let own = self::incident(CauseKind::Delivery, &one, "one");
         assert_ne!(own.name_any(), incident.name_any());
     }
@@ -195,7 +195,7 @@ mod tests {
         for problem in [CauseKind::Fetch, CauseKind::Delivery] {
             let incident = incident(problem, &one, "one");
             assert!(incident_store::identity(&incident).is_some(), "{problem}");
-            assert!(all.keeps(&incident, |_| SubjectPresence::Unknown), "{problem}");
+            assert!(all.keeps(&incident, |_| IncidentSubjectPresence::Unknown), "{problem}");
         }
     }
 }

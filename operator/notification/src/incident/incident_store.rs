@@ -2,8 +2,9 @@
 //!
 //! The name comes from the subject and the class of the failure, so that after a crash the same Incident is found instead of
 //! created twice. An incident that is opened again is the same object. This module is the only writer of spec and status, in
-//! the process that keeps the Incident (`incident_shard`). For a moment after the subject's labels changed, two processes may
-//! both keep an Incident. So a status is written only over the version that was read.
+//! the process that keeps the Incident (`incident_shard`); but users write the silence (`incident_silence`), which no patch here
+//! has. For a moment after the subject's labels changed, two processes may both keep an Incident. So a status is written only
+//! over the version that was read.
 //!
 //! Elsewhere: when writes pause (`write_backoff`), which incidents are opened and resolved (`incident`), the watched objects
 //! (`lifecycle::table`).
@@ -27,10 +28,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::absent_kinds::{AbsentKinds, is_defined};
-use super::incident_shard::{IncidentShard, SubjectPresence, is_shard_name};
+use super::incident_shard::{IncidentShard, IncidentSubjectPresence, is_shard_name};
 use super::namespace_round_robin::NamespaceRoundRobin;
 use super::observed_objects::ObservedKind;
-use super::write_backoff::{IncidentWriteBackoff, RefusalScope};
+use super::write_backoff::{IncidentWriteBackoff, IncidentWriteRefusalScope};
 use windlass_cluster::ClusterError;
 use windlass_runtime::lifecycle::watched_object_cache::{WatchedObjectCache, resource};
 use windlass_runtime::run_context::RunContext;
@@ -320,16 +321,16 @@ impl IncidentWriter {
     }
 
     /// The known state of the subject of an Incident.
-    fn presence(&self, subject: &ObjectId) -> SubjectPresence {
+    fn presence(&self, subject: &ObjectId) -> IncidentSubjectPresence {
         let key = [subject.group.clone(), subject.kind.clone()];
         if self.absent.has(&key) {
-            return SubjectPresence::Absent;
+            return IncidentSubjectPresence::Absent;
         }
-        let Some(kind) = self.kinds.get(&key) else { return SubjectPresence::Unknown };
+        let Some(kind) = self.kinds.get(&key) else { return IncidentSubjectPresence::Unknown };
         match kind.is_selected(&self.context, subject) {
-            Some(is_selected) => SubjectPresence::Exists { is_selected },
-            None if kind.is_listed(&self.context) => SubjectPresence::Absent,
-            None => SubjectPresence::Unknown,
+            Some(is_selected) => IncidentSubjectPresence::Exists { is_selected },
+            None if kind.is_listed(&self.context) => IncidentSubjectPresence::Absent,
+            None => IncidentSubjectPresence::Unknown,
         }
     }
 
@@ -426,7 +427,12 @@ impl IncidentWriter {
         };
         if !is_confirmed {
             self.left -= 1;
-            self.pauses.refused(&namespace, &name, RefusalScope::Early, Instant::now());
+            self.pauses.refused(
+                &namespace,
+                &name,
+                IncidentWriteRefusalScope::Early,
+                Instant::now(),
+            );
         }
         is_confirmed
     }
@@ -450,7 +456,12 @@ impl IncidentWriter {
             Err(error) if error.is_conflict() => {
                 let namespace = incident.namespace().unwrap_or_default();
                 let name = incident.name_any();
-                self.pauses.refused(&namespace, &name, RefusalScope::Early, Instant::now());
+                self.pauses.refused(
+                    &namespace,
+                    &name,
+                    IncidentWriteRefusalScope::Early,
+                    Instant::now(),
+                );
                 IncidentWriteOutcome::Rejected
             }
             Err(error) => {
@@ -471,7 +482,11 @@ impl IncidentWriter {
 
     fn refused(&mut self, namespace: &str, name: &str, error: &ClusterError) {
         let is_of_server = error.is_transient() || error.is_unserved();
-        let refusal = if is_of_server { RefusalScope::OfServer } else { RefusalScope::OfIncident };
+        let refusal = if is_of_server {
+            IncidentWriteRefusalScope::OfServer
+        } else {
+            IncidentWriteRefusalScope::OfIncident
+        };
         self.pauses.refused(namespace, name, refusal, Instant::now());
         // The namespace is being deleted, with everything in it.
         if !error.is_of_terminating_namespace() {
@@ -555,7 +570,12 @@ impl IncidentWriter {
             Ok(created) => self.table.insert(created),
             // The watch will report it.
             Err(error) if error.code() == Some(409) => {
-                self.pauses.refused(namespace, &name, RefusalScope::Early, Instant::now());
+                self.pauses.refused(
+                    namespace,
+                    &name,
+                    IncidentWriteRefusalScope::Early,
+                    Instant::now(),
+                );
                 None
             }
             Err(error) => {

@@ -1,12 +1,14 @@
 //! The conditions of objects of all kinds, with their references and suspension. Other parts of the objects are not kept.
 //!
-//! Elsewhere: the judgement (`cause::incident`), the objects themselves (`windlass_runtime::object_store`).
+//! Elsewhere: the judgement (`cause::incident`), the objects themselves (`windlass_cluster::object_store`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cause::incident::{Incident, ObjectVerdict, ReportedObjectState, RootFailureSearchScope};
+use cause::incident::{
+    Incident, ObjectFailureVerdict, ReportedObjectState, RootFailureSearchScope,
+};
 use cause::object_references::REFERENCE_FIELDS;
-use cause::{FactAnswer, FactQuery, QueryAnswers};
+use cause::{FactAnswer, FactAnswers, FactQuery};
 use crds::ReconciledObject;
 use futures::FutureExt as _;
 use kube_core::ResourceExt as _;
@@ -159,7 +161,7 @@ impl ListedKinds {
 }
 
 /// The facts about an object besides its conditions and references.
-struct ObservedEntry {
+struct ObservedObjectFacts {
     version: String,
     uid: String,
     controller: &'static str,
@@ -173,8 +175,8 @@ struct ObservedEntry {
 /// The references, suspension and conditions of the objects of all kinds, from which incidents are judged.
 #[derive(Default)]
 pub(super) struct ObservedObjects {
-    known: QueryAnswers,
-    entries: BTreeMap<ObjectId, ObservedEntry>,
+    known: FactAnswers,
+    entries: BTreeMap<ObjectId, ObservedObjectFacts>,
     pass: u64,
     has_changed: bool,
 }
@@ -197,7 +199,7 @@ fn refresh<K: WindlassKind + ReconciledObject>(
             continue;
         }
         let Some(slim) = serde_json::to_value(&*object).ok().and_then(slim) else { continue };
-        let entry = ObservedEntry {
+        let entry = ObservedObjectFacts {
             version,
             uid: object.uid().unwrap_or_default(),
             controller: K::CONTROLLER,
@@ -278,7 +280,7 @@ impl ObservedObjects {
         listed: &ListedKinds,
         reach: RootFailureSearchScope,
         now: Time,
-    ) -> BTreeMap<ObjectId, ObjectVerdict> {
+    ) -> BTreeMap<ObjectId, ObjectFailureVerdict> {
         let mut lacking = Vec::new();
         let mut verdicts = BTreeMap::new();
         for id in self.entries.keys() {
@@ -292,7 +294,7 @@ impl ObservedObjects {
 
     /// The object whose labels decide which process opens an incident. It is the subject, or an object that names a missing
     /// subject.
-    fn selected_by(&self, incident: &Incident) -> Option<&ObservedEntry> {
+    fn selected_by(&self, incident: &Incident) -> Option<&ObservedObjectFacts> {
         let first = incident.affected.first();
         let entry = self.entries.get(&incident.failure.subject);
         entry.or_else(|| first.and_then(|id| self.entries.get(id)))
@@ -333,13 +335,13 @@ impl ObservedObjects {
 /// Judges an object. Objects of listed kinds that are not known do not exist. Objects that were needed but not known are added
 /// to `lacking`.
 fn judged(
-    known: &mut QueryAnswers,
+    known: &mut FactAnswers,
     lacking: &mut Vec<FactQuery>,
     id: &ObjectId,
     listed: &ListedKinds,
     reach: RootFailureSearchScope,
     now: Time,
-) -> ObjectVerdict {
+) -> ObjectFailureVerdict {
     for _ in 0..MAX_REQUEST_ROUNDS {
         let queries = match cause::incident::verdict(id, known, now, reach) {
             Ok(verdict) => return verdict,
@@ -355,7 +357,7 @@ fn judged(
         }
     }
     let own = ReportedObjectState::Unclear;
-    ObjectVerdict { own, since: None, failure: None, is_own: false, refers_to: None }
+    ObjectFailureVerdict { own, since: None, failure: None, is_own: false, refers_to: None }
 }
 
 #[cfg(test)]
@@ -454,7 +456,7 @@ mod tests {
         };
         let policy = of("ImagePolicy", "app", json!({"imageRepositoryRef": {"name": "tags"}}));
         let repository = of("ImageRepository", "tags", json!({"image": "registry.io/app"}));
-        let mut known = QueryAnswers::default();
+        let mut known = FactAnswers::default();
         for object in [policy.clone(), repository] {
             known.insert(FactQuery::Object(object.id()), FactAnswer::Objects(vec![object]));
         }
@@ -475,7 +477,7 @@ mod tests {
             let kinds = kinds.iter().map(|it| it.map(str::to_owned)).collect();
             let namespace = namespace.map(str::to_owned);
             let listed = ListedKinds { kinds, is_complete: false, namespace };
-            let mut known = QueryAnswers::default();
+            let mut known = FactAnswers::default();
             let answer = FactAnswer::Objects(vec![object.clone()]);
             known.insert(FactQuery::Object(id.clone()), answer);
             let now = "2026-11-24T12:00:00Z".parse().unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cause::CauseKind;
-use cause::incident::{ObjectVerdict, ReportedObjectState, RootFailure};
+use cause::incident::{ObjectFailureVerdict, ReportedObjectState, RootFailure};
 use crds::notification::Provider;
 use crds::windlass_notification::Incident;
 use kube_core::{Resource as _, ResourceExt as _};
@@ -42,7 +42,7 @@ pub(super) fn is_at_rest(
 /// Judges Providers by how their last notifications ended. If that is not known, as after a restart, the Provider counts
 /// neither as working nor as failing.
 pub(super) fn judge(
-    verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>,
+    verdicts: &mut BTreeMap<ObjectId, ObjectFailureVerdict>,
     deliveries: &BTreeMap<ProviderKey, LastDeliveryOutcome>,
 ) {
     let group = Provider::group(&());
@@ -134,8 +134,13 @@ mod tests {
             (key("well"), LastDeliveryOutcome::Accepted),
             (key("replaced"), LastDeliveryOutcome::Replaced),
         ]);
-        let verdict =
-            |own| ObjectVerdict { own, since: None, failure: None, is_own: false, refers_to: None };
+        let verdict = |own| ObjectFailureVerdict {
+            own,
+            since: None,
+            failure: None,
+            is_own: false,
+            refers_to: None,
+        };
         let mut verdicts = BTreeMap::from([
             (id("failing"), verdict(ReportedObjectState::Well)),
             (id("suspended"), verdict(ReportedObjectState::Paused)),

@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use cause::incident::{ObjectVerdict, ReportedObjectState};
+use cause::incident::{ObjectFailureVerdict, ReportedObjectState};
 
 use super::incident_notifier::IncidentOpenNotificationState;
 use super::{MIN_FAILURE_AGE, SETTLED_WAITING};
-use crate::delivery::suppressed_notifications::WaitBeginning;
+use crate::delivery::suppressed_notifications::NotificationWaitStart;
 
 /// After this time, conditions show the failure of a notification. The status is written around the same time, and a watch
 /// reports it.
@@ -38,9 +38,9 @@ pub(super) enum SuppressionDecision {
 /// Decides about a held notification. `judged_after` is how long it had waited when its object was judged last. `verdict` is
 /// `None` if nothing is known about its kind.
 pub(super) fn decision(
-    beginning: WaitBeginning,
+    beginning: NotificationWaitStart,
     judged_after: Option<Duration>,
-    verdict: Option<&ObjectVerdict>,
+    verdict: Option<&ObjectFailureVerdict>,
     notified: Option<IncidentOpenNotificationState>,
 ) -> SuppressionDecision {
     let age = beginning.since.elapsed();
@@ -96,7 +96,11 @@ mod tests {
 
     use super::*;
 
-    fn verdict(own: ReportedObjectState, since: &str, failure: Option<bool>) -> ObjectVerdict {
+    fn verdict(
+        own: ReportedObjectState,
+        since: &str,
+        failure: Option<bool>,
+    ) -> ObjectFailureVerdict {
         let id = ObjectId::new("apps", "app", "g.io", "Kustomization");
         let failure = failure.map(|is_waiting| RootFailure {
             subject: id.clone(),
@@ -108,17 +112,23 @@ mod tests {
             is_waiting,
             cycle: Vec::new(),
         });
-        ObjectVerdict { own, since: since.parse().ok(), failure, is_own: true, refers_to: None }
+        ObjectFailureVerdict {
+            own,
+            since: since.parse().ok(),
+            failure,
+            is_own: true,
+            refers_to: None,
+        }
     }
 
-    fn waited(seconds: u64) -> WaitBeginning {
+    fn waited(seconds: u64) -> NotificationWaitStart {
         let since = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        WaitBeginning { at: "2026-11-24T12:00:00Z".parse().unwrap(), since }
+        NotificationWaitStart { at: "2026-11-24T12:00:00Z".parse().unwrap(), since }
     }
 
     fn of(
         seconds: u64,
-        verdict: &ObjectVerdict,
+        verdict: &ObjectFailureVerdict,
         notified: Option<IncidentOpenNotificationState>,
     ) -> SuppressionDecision {
         decision(waited(seconds), Some(Duration::from_secs(seconds)), Some(verdict), notified)

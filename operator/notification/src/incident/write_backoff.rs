@@ -19,7 +19,7 @@ const MAX_REMEMBERED_REFUSALS: usize = 10_000;
 
 /// The scope of a refused write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RefusalScope {
+pub(super) enum IncidentWriteRefusalScope {
     /// The server does not work, or its answer was lost.
     OfServer,
     /// The API server rejects this Incident.
@@ -68,19 +68,19 @@ impl IncidentWriteBackoff {
         &mut self,
         namespace: &str,
         name: &str,
-        refusal: RefusalScope,
+        refusal: IncidentWriteRefusalScope,
         now: Instant,
     ) {
         let limit = match refusal {
-            RefusalScope::OfServer => {
+            IncidentWriteRefusalScope::OfServer => {
                 self.all = Some(now + WRITE_BACKOFF_DELAY);
                 return;
             }
-            RefusalScope::OfIncident => {
+            IncidentWriteRefusalScope::OfIncident => {
                 self.namespaces.insert(namespace.to_owned(), now + WRITE_BACKOFF_DELAY);
                 REPEATED_REFUSAL_DELAY
             }
-            RefusalScope::Early => WRITE_BACKOFF_DELAY,
+            IncidentWriteRefusalScope::Early => WRITE_BACKOFF_DELAY,
         };
         if self.incidents.len() < MAX_REMEMBERED_REFUSALS {
             let key = (namespace.to_owned(), name.to_owned());
@@ -97,7 +97,7 @@ mod tests {
     fn a_refusal_in_a_namespace_stops_no_writes_in_others() {
         let mut pauses = IncidentWriteBackoff::default();
         let now = Instant::now();
-        pauses.refused("a", "i", RefusalScope::OfIncident, now);
+        pauses.refused("a", "i", IncidentWriteRefusalScope::OfIncident, now);
         assert!(!pauses.allows("a", "i") && !pauses.allows_creation("a"));
         assert!(pauses.allows("a", "j"), "existing Incidents are still updated");
         assert!(pauses.allows("b", "i") && pauses.allows_creation("b"));
@@ -111,7 +111,7 @@ mod tests {
     fn a_server_that_does_not_work_gets_no_writes_for_a_while() {
         let mut pauses = IncidentWriteBackoff::default();
         let now = Instant::now();
-        pauses.refused("a", "i", RefusalScope::OfServer, now);
+        pauses.refused("a", "i", IncidentWriteRefusalScope::OfServer, now);
         assert!(!pauses.is_open() && !pauses.allows("b", "i") && !pauses.allows_creation("b"));
         pauses.pass(now + WRITE_BACKOFF_DELAY);
         assert!(pauses.allows("a", "i"));

@@ -1,0 +1,80 @@
+//! Whether a user has silenced an incident. Then nothing but its end is sent.
+//!
+//! The admission policy proves the user (`deploy/policies/incidents.yaml`). windlass applies objects as ServiceAccounts, so the
+//! request of a ServiceAccount does not count.
+//! Elsewhere: writing the request (`windlass_answers::actions`), which notifications are due (`incident_notifier`).
+
+use crds::windlass_notification::IncidentStatus;
+use jiff::SignedDuration;
+use reconcile::Time;
+
+/// The longest time for which a user can silence an incident.
+pub const LONGEST_SILENCE: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// How far the clock of the user may be ahead of the clock of this process. The user's program writes both times.
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+/// The prefix of ServiceAccount user names.
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// When the silence of an incident ends, if it is in force now.
+pub fn silence_end(status: &IncidentStatus, now: Time) -> Option<Time> {
+    let silence = status.silence.as_ref()?;
+    let [begin, until] = [silence.at.as_ref()?.0, silence.until.as_ref()?.0];
+    let end = until.min(begin.checked_add(LONGEST_SILENCE).ok()?);
+    let is_of_user = !silence.user.is_empty() && !silence.user.starts_with(SERVICE_ACCOUNT_PREFIX);
+    let has_begun = begin <= now.checked_add(MAX_CLOCK_SKEW).ok()?;
+    (is_of_user && has_begun && now < end).then_some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::incident::testing::at;
+
+    fn end(silence: Value, now: &str) -> Option<String> {
+        let status = serde_json::from_value(json!({"state": "Open", "silence": silence})).unwrap();
+        silence_end(&status, at(now)).map(|end| end.to_string())
+    }
+
+    #[test]
+    fn a_silence_counts_from_its_request_until_its_end_and_for_seven_days_at_most() {
+        let silence = |user: &str, until: &str| json!({"user": user, "at": "2026-11-30T09:00:00Z", "until": until, "reason": "known"});
+        let short = silence("alice", "2026-11-30T11:00:00Z");
+        let expected = Some("2026-11-30T11:00:00Z".to_owned());
+        assert_eq!(end(short.clone(), "2026-11-30T09:00:00Z"), expected);
+        assert_eq!(end(short.clone(), "2026-11-30T10:59:59Z"), expected);
+        assert_eq!(end(short.clone(), "2026-11-30T11:00:00Z"), None);
+        assert_eq!(
+            end(short.clone(), "2026-11-30T08:55:00Z"),
+            expected,
+            "the user's clock is fast"
+        );
+        assert_eq!(end(short, "2026-11-30T08:54:59Z"), None, "it was requested later");
+        let long = silence("alice", "2027-11-30T11:00:00Z");
+        let expected = Some("2026-12-07T09:00:00Z".to_owned());
+        assert_eq!(end(long.clone(), "2026-12-07T08:59:59Z"), expected);
+        assert_eq!(end(long, "2026-12-07T09:00:00Z"), None);
+    }
+
+    #[test]
+    fn a_silence_needs_a_user_and_both_times() {
+        let all = json!({"user": "alice", "at": "2026-11-30T09:00:00Z",
+            "until": "2026-11-30T11:00:00Z", "reason": "known"});
+        let now = "2026-11-30T10:00:00Z";
+        assert!(end(all.clone(), now).is_some());
+        for (field, value) in [
+            ("user", json!("")),
+            ("user", json!("system:serviceaccount:apps:default")),
+            ("at", Value::Null),
+            ("until", Value::Null),
+        ] {
+            let mut other = all.clone();
+            other[field] = value;
+            assert_eq!(end(other.clone(), now), None, "{other}");
+        }
+        assert_eq!(end(Value::Null, now), None);
+    }
+}
