@@ -18,16 +18,16 @@ use futures::future::BoxFuture;
 use kube_core::Resource as _;
 use notify::receivers::{ReceiverSpecError, check};
 use parking_lot::Mutex;
-use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 
 use super::delivery::CONTROLLER;
 use crate::object_selection_annotations::{RESOURCES, named};
 use windlass_cluster::ClusterError;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::object_store::StateCache;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_expressions::on_thread;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_status::LatestWrittenObject;
-use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::run_report::{self, RunReport};
@@ -114,7 +114,7 @@ async fn attempt(
     let (path, outcome) = match checked(context, node, &object).await {
         Ok(path) => {
             let text = format!("Receiver initialized for path: {path}");
-            (Some(path), RunOutcome::Settled(reason::SUCCEEDED, text))
+            (Some(path), RunOutcome::Settled(condition_reason::SUCCEEDED, text))
         }
         Err(error) => (None, error.outcome()?),
     };
@@ -146,7 +146,7 @@ async fn checked(
     node: &ObjectKey,
     object: &Arc<Receiver>,
 ) -> Result<String, RunError> {
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     let secret = match &object.spec.secret_ref {
         Some(reference) => {
             let data = references.secret(&node.namespace, &reference.name).await?;
@@ -167,14 +167,19 @@ async fn checked(
             RunOutcome::Failed(TOKEN_NOT_FOUND, text, NextRunTrigger::default())
         }
         Ok(Err(ReceiverSpecError::Terminal(why, text))) => {
-            let is_expression = why == reason::INVALID_CEL_EXPRESSION.as_str();
-            let why =
-                if is_expression { reason::INVALID_CEL_EXPRESSION } else { VALIDATION_FAILED };
+            let is_expression = why == condition_reason::INVALID_CEL_EXPRESSION.as_str();
+            let why = if is_expression {
+                condition_reason::INVALID_CEL_EXPRESSION
+            } else {
+                VALIDATION_FAILED
+            };
             RunOutcome::Stalled(why, text)
         }
-        Err(broken) => {
-            RunOutcome::Failed(reason::FAILED, broken.to_string(), NextRunTrigger::default())
-        }
+        Err(broken) => RunOutcome::Failed(
+            condition_reason::FAILED,
+            broken.to_string(),
+            NextRunTrigger::default(),
+        ),
     };
     Err(outcome.into())
 }
@@ -245,7 +250,7 @@ mod tests {
     fn a_path_is_shown_and_reported_once() {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let text = "Receiver initialized for path: /hook/1".to_owned();
-        let outcome = RunOutcome::Settled(reason::SUCCEEDED, text);
+        let outcome = RunOutcome::Settled(condition_reason::SUCCEEDED, text);
         let first = report(&receiver(&json!({})), Some("/hook/1".to_owned()), &outcome, now);
         assert_eq!(first.after.webhook_path.as_deref(), Some("/hook/1"));
         assert_eq!(first.after.observed_generation, Some(2));

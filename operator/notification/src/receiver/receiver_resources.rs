@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use notify::receivers::{AnnotationTarget, ReceiverTargets};
+use notify::receivers::{AnnotationTarget, ReceiverClusterReader};
 use objects::{Gvk, Object};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ const LARGEST_METADATA: usize = 8 << 20;
 type ReceiverResourceKey = (String, String, String);
 
 #[derive(Default)]
-struct ResourceListState {
+struct ReceiverResourcesState {
     objects: BTreeMap<AnnotationTarget, Option<Value>>,
     lists: BTreeMap<ReceiverResourceKey, Arc<Vec<Value>>>,
     missing_objects: BTreeSet<AnnotationTarget>,
@@ -38,10 +38,10 @@ struct ResourceListState {
 /// The objects that were read so far. An object that was asked for but not read is noted, and counts as missing until it is
 /// read.
 #[derive(Default)]
-pub(super) struct ExistingResources(Mutex<ResourceListState>);
+pub(super) struct ReceiverResources(Mutex<ReceiverResourcesState>);
 
-impl ExistingResources {
-    fn state(&self) -> MutexGuard<'_, ResourceListState> {
+impl ReceiverResources {
+    fn state(&self) -> MutexGuard<'_, ReceiverResourcesState> {
         self.0.lock()
     }
 
@@ -79,7 +79,7 @@ impl ExistingResources {
     }
 }
 
-impl ReceiverTargets for ExistingResources {
+impl ReceiverClusterReader for ReceiverResources {
     fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         let mut state = self.state();
         if let Some(known) = state.objects.get(target) {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_noted_until_it_is_read() {
-        let existing = ExistingResources::default();
+        let existing = ReceiverResources::default();
         let target = AnnotationTarget {
             api_version: "v1".to_owned(),
             kind: "A".to_owned(),
@@ -199,15 +199,15 @@ mod tests {
     async fn lists_of_one_namespace_leave_room_for_those_of_another() {
         let (cluster, _) = server(1).await;
         let reading =
-            |existing: &ExistingResources| drop(existing.list(&place().0, &place().1, "n"));
-        let held = ExistingResources::default();
+            |existing: &ReceiverResources| drop(existing.list(&place().0, &place().1, "n"));
+        let held = ReceiverResources::default();
         reading(&held);
         assert!(held.read(&cluster, "greedy").await.unwrap());
-        let more: Vec<ExistingResources> = (0..8).map(|_| ExistingResources::default()).collect();
+        let more: Vec<ReceiverResources> = (0..8).map(|_| ReceiverResources::default()).collect();
         more.iter().for_each(reading);
         let waiting = more.iter().map(|it| it.read(&cluster, "greedy"));
         let mut waiting = std::pin::pin!(futures::future::join_all(waiting));
-        let other = ExistingResources::default();
+        let other = ReceiverResources::default();
         reading(&other);
         tokio::select! {
             biased;

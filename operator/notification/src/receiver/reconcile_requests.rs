@@ -18,22 +18,22 @@ use windlass_runtime::controller_kind::REQUESTED_AT;
 /// The shortest time between two annotations of an object. It is short enough for a user who waits for a push.
 const MIN_ANNOTATION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The times when objects were annotated last. A request that comes during an annotation waits. If another annotation begins
+/// Limits how often each object is annotated. A request that comes during an annotation waits. If another annotation begins
 /// after it came, it needs none of its own.
-pub(super) struct AnnotationTimes {
+pub(super) struct ReconcileRequestThrottle {
     turns: Mutex<BTreeMap<AnnotationTarget, Arc<AnnotationTurn>>>,
     gap: Duration,
 }
 
 type AnnotationTurn = tokio::sync::Mutex<Option<Instant>>;
 
-impl Default for AnnotationTimes {
+impl Default for ReconcileRequestThrottle {
     fn default() -> Self {
         Self { turns: Mutex::default(), gap: MIN_ANNOTATION_INTERVAL }
     }
 }
 
-impl AnnotationTimes {
+impl ReconcileRequestThrottle {
     fn turn(&self, target: &AnnotationTarget) -> Arc<AnnotationTurn> {
         let mut all = self.turns.lock();
         // A request that waits for a turn holds it.
@@ -100,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    fn wakes(gap: Duration) -> AnnotationTimes {
-        AnnotationTimes { gap, ..AnnotationTimes::default() }
+    fn wakes(gap: Duration) -> ReconcileRequestThrottle {
+        ReconcileRequestThrottle { gap, ..ReconcileRequestThrottle::default() }
     }
 
     fn target(name: &str) -> AnnotationTarget {

@@ -15,13 +15,13 @@ use kube_core::ResourceExt as _;
 use notify::HttpResponse;
 use notify::receivers::{
     self, AcceptedHookRequest, MAX_BODY, ReceiverControllerSettings, ReceiverRequestStep,
-    ReceiverSelection, ReceiverWebhookRequest, WebhookReception,
+    ReceiverSelection, ReceiverWebhookRequest, WebhookAuthentication,
 };
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use super::receiver_resources::ExistingResources;
-use super::reconcile_requests::AnnotationTimes;
+use super::receiver_resources::ReceiverResources;
+use super::reconcile_requests::ReconcileRequestThrottle;
 use super::webhook_body_permits::{WebhookBody, WebhookBodyPermits};
 use crate::delivery::logged;
 use windlass_cluster::ClusterConnection;
@@ -53,7 +53,7 @@ const LARGEST_KEPT: usize = 256 << 10;
 struct WebhookService {
     context: Arc<RunContext>,
     cluster: ClusterConnection,
-    wakes: AnnotationTimes,
+    wakes: ReconcileRequestThrottle,
     intake: WebhookBodyPermits,
     paths: Mutex<ReceiverPaths>,
     /// Requests under way, by Receiver.
@@ -113,7 +113,7 @@ pub fn hooks(context: Arc<RunContext>) -> Router {
     let hooks = Arc::new(WebhookService {
         cluster: context.cluster.asking(),
         context,
-        wakes: AnnotationTimes::default(),
+        wakes: ReconcileRequestThrottle::default(),
         intake: WebhookBodyPermits::default(),
         paths: Mutex::default(),
         busy: Mutex::default(),
@@ -282,7 +282,7 @@ impl WebhookService {
         let settings = self.settings();
         let begin = {
             let receiver = receiver.clone();
-            move || WebhookReception::start(hook, &receiver, secret.as_ref(), settings)
+            move || WebhookAuthentication::start(hook, &receiver, secret.as_ref(), settings)
         };
         let (mut reception, mut gate) = on_thread(namespace, begin).await.map_err(broken)?;
         for _ in 0..MAX_FETCHES_PER_REQUEST {
@@ -303,7 +303,7 @@ impl WebhookService {
     }
 
     /// Asks an issuer, or returns its answer from a moment ago.
-    async fn fetch(&self, request: &notify::ProviderRequest) -> notify::DeliveryResult {
+    async fn fetch(&self, request: &notify::ProviderRequest) -> notify::MessageSendResult {
         {
             let mut kept = self.kept.lock();
             kept.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
@@ -335,7 +335,7 @@ impl WebhookService {
         receiver: &Arc<receivers::Receiver>,
         accepted: AcceptedHookRequest,
     ) -> Result<ReceiverSelection, (u16, String)> {
-        let named = Arc::new(ExistingResources::default());
+        let named = Arc::new(ReceiverResources::default());
         let accepted = Arc::new(accepted);
         let settings = self.settings();
         // The first evaluation finds out which objects are named, and the second one has all of them.
