@@ -23,9 +23,9 @@ use parking_lot::Mutex;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
-use super::address_resolver::EgressResolver;
 use super::client_certificate::tls;
 use super::connection_pool::ConnectionPool;
+use super::egress_resolver::EgressResolver;
 use super::error::chain;
 use super::kubeconfig::{KubeconfigError, KubeconfigProxy, RemoteKubeconfig};
 use super::leadership::{LeaderOnlyConnection, Leadership};
@@ -86,6 +86,13 @@ impl ClusterAccessOptions<'_> {
             config.auth_info.impersonate_groups = Some(self.groups.to_vec());
         }
         Ok(config)
+    }
+
+    /// The name of the cluster for its user: the chosen cluster, or else the context. `None` without a kubeconfig, as in a Pod.
+    fn cluster_name(self) -> Option<String> {
+        let chosen = self.cluster.or(self.context).map(str::to_owned);
+        let current = || read_kubeconfig(self.kubeconfig).ok()?.current_context;
+        chosen.or_else(current).filter(|name| !name.is_empty())
     }
 
     /// Refuses a context, cluster or user that the kubeconfig does not have. The error lists the names that it has.
@@ -158,7 +165,8 @@ pub async fn connect(
     let asking = ApiServerConnection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
     let asking = asking.unary(None)?;
     let connection = ApiServerConnection::new(config, None, anywhere, leadership, metrics)?;
-    Ok(ClusterConnection::new(connection, [leasing, asking], identity.into())?)
+    let connected = ClusterConnection::new(connection, [leasing, asking], identity.into())?;
+    Ok(ClusterConnection { name: access.cluster_name().map(Arc::from), ..connected })
 }
 
 /// The User-Agent of this process. It lets the audit log of the API server tell replicas apart.
@@ -469,6 +477,7 @@ impl ClusterConnection {
             leadership: connection.leadership.clone(),
             discovery: Arc::default(),
             instance,
+            name: None,
             connection,
             reads_for_bearer: false,
         })
@@ -534,6 +543,13 @@ impl ClusterConnection {
     /// The namespace that the context of the kubeconfig names.
     pub fn default_namespace(&self) -> &str {
         self.unary.default_namespace()
+    }
+
+    /// The name of the cluster for its user: the name that its kubeconfig gives to the context or, if it was chosen, to the
+    /// cluster. `None` without a kubeconfig, and for the user of a bearer token: the names in the kubeconfig of this process may
+    /// contain those of its administrators.
+    pub fn cluster_name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The address of the API server, without parts that may be secret.
@@ -641,10 +657,12 @@ mod tests {
         let own = connection.unary(None).unwrap();
         let beside = [own.clone(), own];
         let operator = ClusterConnection::new(connection, beside, "windlass".into()).unwrap();
+        let operator = ClusterConnection { name: Some("admin@prod".into()), ..operator };
         for token in ["of-alice", "of-bob"] {
             let token = RedactedValue::new(token.to_owned());
             let user = operator.with_bearer(&token, &metrics).unwrap();
             assert!(user.reads_for_bearer && !operator.reads_for_bearer);
+            assert_eq!(user.cluster_name(), None);
             assert!(user.may("list", "", "pods").await.unwrap());
             let headers = requests.recv().await.unwrap();
             assert_eq!(headers["authorization"], format!("Bearer {}", token.expose()).as_str());
@@ -704,6 +722,11 @@ users:
             ..ClusterAccessOptions::default()
         };
         assert_eq!(prod.config().await.unwrap().cluster_url.port_u16(), Some(2));
+        assert_eq!(prod.cluster_name().as_deref(), Some("prod"));
+        let current = ClusterAccessOptions { context: None, ..prod };
+        assert_eq!(current.cluster_name().as_deref(), Some("dev"));
+        let chosen = ClusterAccessOptions { cluster: Some("far"), ..prod };
+        assert_eq!(chosen.cluster_name().as_deref(), Some("far"));
         let context = Some("staging");
         let text =
             refusal(&path, ClusterAccessOptions { context, ..ClusterAccessOptions::default() })

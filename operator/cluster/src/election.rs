@@ -23,7 +23,7 @@ use kube::core::{ListMeta, ResourceExt};
 use tokio::time::Instant;
 
 use super::leadership::Leadership;
-use super::lease::{ElectionSettings, LeadershipLostError, LeaseAttempt, LeaseClaim};
+use super::lease::{ElectionSettings, LeadershipLostError, LeaseAcquireResult, LeaseClaim};
 use super::{ClusterConnection, ClusterError};
 
 /// The Flux controllers that windlass replaces. Each has a Deployment of this name and a Lease.
@@ -218,7 +218,7 @@ impl ElectionCandidate {
     async fn stand(&mut self) -> Result<ElectionState, ClusterError> {
         let mut is_first = true;
         if let Some(own) = &mut self.own {
-            is_first = own.attempt(false).await? == LeaseAttempt::Held;
+            is_first = own.attempt(false).await? == LeaseAcquireResult::Held;
         }
         let mut excluded = None;
         for claim in &mut self.flux {
@@ -226,8 +226,8 @@ impl ElectionCandidate {
             // Without an election of its own, this process renews no Lease, so it takes none.
             let holder = match (is_first, &self.own) {
                 (true, Some(_)) => match claim.attempt(false).await? {
-                    LeaseAttempt::Held => None,
-                    LeaseAttempt::HeldBy(holder) => Some(holder),
+                    LeaseAcquireResult::Held => None,
+                    LeaseAcquireResult::HeldBy(holder) => Some(holder),
                 },
                 _ => claim.check().await?,
             };
@@ -362,11 +362,11 @@ async fn renew(
             return Err(LeadershipLostError::Expired { lease, limit, why });
         }
         match tokio::time::timeout_at(end, claim.attempt(true)).await {
-            Ok(Ok(LeaseAttempt::Held)) => return Ok(()),
-            Ok(Ok(LeaseAttempt::HeldBy(other))) if other == claim.election.identity => {
+            Ok(Ok(LeaseAcquireResult::Held)) => return Ok(()),
+            Ok(Ok(LeaseAcquireResult::HeldBy(other))) if other == claim.election.identity => {
                 return Err(LeadershipLostError::Namesake { lease, holder: other });
             }
-            Ok(Ok(LeaseAttempt::HeldBy(other))) => {
+            Ok(Ok(LeaseAcquireResult::HeldBy(other))) => {
                 return Err(LeadershipLostError::Taken { lease, holder: other });
             }
             Ok(Err(error)) => {

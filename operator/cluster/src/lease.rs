@@ -97,7 +97,7 @@ enum LeaseAction {
 
 /// Who holds a Lease after an attempt to acquire it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum LeaseAttempt {
+pub(super) enum LeaseAcquireResult {
     /// This process holds the Lease from now on.
     Held,
     /// The process with this identity holds the Lease.
@@ -203,7 +203,10 @@ impl LeaseClaim {
     ///
     /// # Errors
     /// The API server refuses a request or does not respond.
-    pub(super) async fn attempt(&mut self, leads: bool) -> Result<LeaseAttempt, ClusterError> {
+    pub(super) async fn attempt(
+        &mut self,
+        leads: bool,
+    ) -> Result<LeaseAcquireResult, ClusterError> {
         // The limit leaves time for at least two attempts within a term, even if the API server is slow.
         let limit = self.election.renew_deadline / 2;
         match tokio::time::timeout(limit, self.try_once(leads)).await {
@@ -212,14 +215,14 @@ impl LeaseClaim {
         }
     }
 
-    async fn try_once(&mut self, leads: bool) -> Result<LeaseAttempt, ClusterError> {
+    async fn try_once(&mut self, leads: bool) -> Result<LeaseAcquireResult, ClusterError> {
         // The version after the last renewal is probably still current, so the Lease is not read again.
         if leads
             && self.sent.is_empty()
             && let Some((lease, _)) = self.seen.clone()
             && self.write(lease).await.is_ok()
         {
-            return Ok(LeaseAttempt::Held);
+            return Ok(LeaseAcquireResult::Held);
         }
         if !leads {
             self.sent.clear();
@@ -240,13 +243,13 @@ impl LeaseClaim {
         let is_known = self.sent.contains(&spec) || self.is_seen(&spec);
         self.see(lease.clone());
         if leads && (holder(&spec) != self.election.identity || !is_known) {
-            return Ok(LeaseAttempt::HeldBy(holder(&spec).to_owned()));
+            return Ok(LeaseAcquireResult::HeldBy(holder(&spec).to_owned()));
         }
         if self.election.next(&spec, self.age(), now()) == LeaseAction::Wait {
-            return Ok(LeaseAttempt::HeldBy(holder(&spec).to_owned()));
+            return Ok(LeaseAcquireResult::HeldBy(holder(&spec).to_owned()));
         }
         self.write(lease).await?;
-        Ok(LeaseAttempt::Held)
+        Ok(LeaseAcquireResult::Held)
     }
 
     /// Writes the next spec for a Lease that was read, with its resourceVersion.
@@ -262,10 +265,10 @@ impl LeaseClaim {
         Ok(())
     }
 
-    fn won(&mut self, lease: Lease) -> LeaseAttempt {
+    fn won(&mut self, lease: Lease) -> LeaseAcquireResult {
         self.sent.clear();
         self.seen = Some((lease, Instant::now()));
-        LeaseAttempt::Held
+        LeaseAcquireResult::Held
     }
 
     /// Remembers a Lease that was read. Its age counts from the moment when it was first seen with this content.

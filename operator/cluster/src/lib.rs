@@ -2,11 +2,12 @@
 //!
 //! Connections: [`client`] and its TLS (`client_certificate`), a [`connection_pool`] for watches, and kubeconfigs from Secrets
 //! ([`kubeconfig`]). Requests: limits of answers ([`response_limit`]), repetition (`request_retry`), throttled requests of a
-//! run ([`throttled_requests`]), and kinds that do not respond ([`silent_kinds`]).
+//! run ([`throttled_requests`]), and kinds that do not respond ([`unresponsive_kinds`]).
 //!
 //! Objects: discovery of kinds ([`discovery`]), reads and writes ([`objects`]), existence (`object_existence`), and statuses
 //! and finalizers ([`status_writes`]). Also long lists ([`list_pager`], [`object_pages`]), decoding ([`object_decode`],
-//! `managed_fields`), label selectors ([`label_selectors`]), and container logs ([`logs`]).
+//! `unused_managed_fields`), label selectors ([`label_selectors`]), container logs ([`logs`]), and Pods behind a failure
+//! ([`workload_pods`]). The known objects of a kind, and what else kinds keep, are in [`object_store`].
 //!
 //! Watches: [`watch`], applied and awaited objects ([`object_watcher`]), objects that specs name ([`spec_references`]),
 //! Namespaces ([`namespace_policies`]), CRDs ([`crd_watch`]) and their fields ([`dependency_schema`]), and RBAC
@@ -19,14 +20,15 @@
 //! ([`kubernetes_events`]), [`metrics`], and the parts of kube's runtime that the program uses ([`kube_runtime`]). Elsewhere:
 //! the decisions what to write and when (`controllers`, engines `apply` and `reconcile`).
 
-mod address_resolver;
 pub mod capabilities;
 pub mod client;
 mod client_certificate;
 mod connection_pool;
+pub mod container_logs;
 pub mod crd_watch;
-pub mod dependency_schema;
+pub mod depends_on_crd_fields;
 pub mod discovery;
+mod egress_resolver;
 pub mod election;
 pub mod error;
 pub mod events;
@@ -38,15 +40,13 @@ pub mod label_selectors;
 pub mod leadership;
 pub mod lease;
 pub mod list_pager;
-pub mod logs;
-mod managed_fields;
 pub mod metrics;
 pub mod namespace_policies;
 pub mod object_decode;
 mod object_existence;
 pub mod object_pages;
+pub mod object_store;
 pub mod object_watcher;
-pub mod objects;
 pub mod preparing_permit;
 pub mod rbac_watch;
 mod request_retry;
@@ -54,14 +54,17 @@ pub mod resource_version;
 mod response_limit;
 pub mod run_permits;
 pub mod service_ranges;
-pub mod silent_kinds;
 pub mod spec_references;
 pub mod status_writes;
 pub mod throttled_requests;
+pub mod unresponsive_kinds;
+pub mod untyped_objects;
+mod unused_managed_fields;
 mod wake_interval;
 pub mod watch;
 pub mod windlass_kind;
 pub mod work_queue;
+pub mod workload_pods;
 
 use std::sync::Arc;
 
@@ -98,6 +101,8 @@ pub struct ClusterConnection {
     connection: client::ApiServerConnection,
     /// The name of this process in Events.
     instance: Arc<str>,
+    /// The name of the cluster for its user ([`ClusterConnection::cluster_name`]).
+    name: Option<Arc<str>>,
     /// Whether the connection reads as the user of a bearer token. Then no request may use windlass's own identity instead.
     pub reads_for_bearer: bool,
 }

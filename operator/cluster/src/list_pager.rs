@@ -12,7 +12,7 @@ use super::object_decode::{
     DepthPrunedObject, LIST_LIMIT, METADATA_LIST, OBJECTS_PER_PAGE, ObjectDecodeForm,
     ObjectListPage, RawObject,
 };
-use super::objects::url_encode;
+use super::untyped_objects::url_encode;
 use super::{ClusterConnection, ClusterError};
 
 const WHOLE: &str = "application/json";

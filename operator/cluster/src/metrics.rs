@@ -2,7 +2,9 @@
 //!
 //! `gotk_*` are the names of Flux, so that its dashboards keep working. `windlass_*` are new names. Each metric about single
 //! objects also exists per kind. The series of single objects exist only while there are few objects
-//! ([`MAX_OBJECTS_WITH_SERIES`]).
+//! ([`MAX_OBJECTS_WITH_SERIES`]). Below: the sizes of stores (`store_sizes`).
+
+mod store_sizes;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -17,6 +19,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use reconcile::ObjectKey;
+
+use self::store_sizes::StoreSizes;
 
 /// The labels of a metric about one object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -163,7 +167,7 @@ const MAX_OBJECTS_WITH_SERIES: usize = 2_000;
 const OBJECTS_WITH_SERIES_AGAIN: usize = 1_500;
 
 /// Whether each object has its own series.
-struct ObjectSeries {
+struct PerObjectSeriesLimit {
     /// How many objects this process reconciles.
     objects: usize,
     are_kept: bool,
@@ -175,7 +179,7 @@ pub struct MetricsRegistry {
     reconcile_duration: DurationHistograms,
     kind_reconcile_duration: KindDurationHistograms,
     objects: Family<KindMetricLabels, Gauge<i64, AtomicI64>>,
-    object_series: Mutex<ObjectSeries>,
+    object_series: Mutex<PerObjectSeriesLimit>,
     /// Counts requests to the API server.
     pub api_requests: ApiRequestCounters,
     /// How many runs are under way.
@@ -195,6 +199,7 @@ pub struct MetricsRegistry {
     notifications: Family<NotificationMetricLabels, Counter>,
     /// Notifications that wait for their Providers.
     pub waiting_notifications: Gauge<i64, AtomicI64>,
+    stores: StoreSizes,
 }
 
 fn duration_buckets() -> Histogram {
@@ -237,11 +242,7 @@ impl MetricsRegistry {
         ));
         let wakes = added(&mut registry, "windlass_wakes", "Triggers of reconciliations");
         let running = added(&mut registry, "windlass_running", "Reconciliations in progress");
-        let queue_depth = added(
-            &mut registry,
-            "windlass_queue_depth",
-            "Objects queued for reconciliation, by kind",
-        );
+        let queue_depth = added(&mut registry, "windlass_queue_depth", "Queued objects, by kind");
         let watch_live = added(
             &mut registry,
             "windlass_watch_live",
@@ -289,12 +290,13 @@ impl MetricsRegistry {
             "windlass_notifications_waiting",
             "Notifications that wait until the service of their Provider takes them",
         );
+        let stores = StoreSizes::added(&mut registry);
         Arc::new(Self {
             registry,
             reconcile_duration,
             kind_reconcile_duration,
             objects,
-            object_series: Mutex::new(ObjectSeries { objects: 0, are_kept: true }),
+            object_series: Mutex::new(PerObjectSeriesLimit { objects: 0, are_kept: true }),
             api_requests,
             running,
             wakes,
@@ -309,7 +311,17 @@ impl MetricsRegistry {
             dropped_events,
             notifications,
             waiting_notifications,
+            stores,
         })
+    }
+
+    /// Shows the bytes of a store from now on. `size` is called whenever metrics are scraped, and must not search.
+    pub fn measure_store(
+        &self,
+        store: &'static str,
+        size: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        self.stores.add(store, Box::new(size));
     }
 
     /// Counts a wake of an object.
@@ -401,6 +413,7 @@ impl MetricsRegistry {
 
     /// All metrics in the text format that Prometheus scrapes.
     pub fn text(&self) -> String {
+        self.stores.measure();
         let mut text = String::new();
         // Writing into a String cannot fail.
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap_or_default();
@@ -410,11 +423,26 @@ impl MetricsRegistry {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     /// How many series of single objects the metrics text has.
     fn object_series(metrics: &MetricsRegistry) -> usize {
         metrics.text().lines().filter(|line| line.contains("name=\"")).count()
+    }
+
+    #[test]
+    fn the_size_of_a_store_is_that_at_the_time_of_the_scrape() {
+        let metrics = MetricsRegistry::new();
+        let size = Arc::new(AtomicI64::new(5));
+        let shared = size.clone();
+        let read = move || u64::try_from(shared.load(Ordering::Relaxed)).unwrap_or_default();
+        metrics.measure_store("charts", read);
+        size.store(7, Ordering::Relaxed);
+        let line = "windlass_store_bytes{store=\"charts\"} 7";
+        let text = metrics.text();
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
-use super::managed_fields;
+use super::unused_managed_fields;
 
 /// The deepest nesting that is read into memory, which is the limit of `serde_json`. Deeper values would be dropped, cloned
 /// and compared by recursion, which could overflow the stack.
@@ -120,7 +120,7 @@ impl<K: super::windlass_kind::WindlassKind> ObjectDecodeForm for DecodedObject<K
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         match object::<K>(json) {
             Ok(mut object) => {
-                managed_fields::keep_needed(&mut object);
+                unused_managed_fields::keep_needed(&mut object);
                 Ok(Self::Read(object))
             }
             Err(error) => {

@@ -5,7 +5,7 @@
 use objects::Object;
 
 use super::discovery::ApiResourceLocation;
-use super::objects::ObjectPage;
+use super::untyped_objects::ObjectPage;
 use super::{ClusterConnection, ClusterError};
 
 /// How many objects a page has.
@@ -39,7 +39,7 @@ impl<'a> ObjectQuery<'a> {
 }
 
 /// A reader that returns a list of any size page by page.
-pub struct ObjectPages<'a> {
+pub struct ObjectPageReader<'a> {
     cluster: &'a ClusterConnection,
     query: ObjectQuery<'a>,
     limit: usize,
@@ -49,7 +49,7 @@ pub struct ObjectPages<'a> {
     requests: usize,
 }
 
-impl ObjectPages<'_> {
+impl ObjectPageReader<'_> {
     /// Reads the next page, or returns `None` after the last page. If a page is too large to read, this and the later pages
     /// become smaller.
     ///
@@ -86,16 +86,16 @@ impl ObjectPages<'_> {
 impl ClusterConnection {
     /// The objects that a query selects, page by page. Values that are nested too deeply become null.
     #[must_use]
-    pub fn object_pages<'a>(&'a self, query: ObjectQuery<'a>) -> ObjectPages<'a> {
+    pub fn object_pages<'a>(&'a self, query: ObjectQuery<'a>) -> ObjectPageReader<'a> {
         let limit = OBJECTS_PER_REQUEST;
-        ObjectPages { cluster: self, query, limit, from: None, is_over: false, requests: 0 }
+        ObjectPageReader { cluster: self, query, limit, from: None, is_over: false, requests: 0 }
     }
 
     /// Calls `check` for each object and returns its first result. It stops after about `most` objects. Only one page is in
     /// memory at a time.
     ///
     /// # Errors
-    /// As those of [`ObjectPages::next`].
+    /// As those of [`ObjectPageReader::next`].
     pub async fn find_object<T>(
         &self,
         query: ObjectQuery<'_>,

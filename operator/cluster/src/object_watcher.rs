@@ -2,31 +2,41 @@
 //! for another object, or whose spec names one, when that object changes.
 //!
 //! There is one metadata-only watch for each ownership label of a kind. Objects without such a label are watched by name. The
-//! watcher remembers a digest of each applied manifest and a fingerprint of the live object. It keeps nothing across a
-//! restart, so each owner verifies its objects once after a start.
+//! watcher remembers a digest of each applied manifest and a fingerprint of the live object.
+//!
+//! Each owner verifies its objects once after a start. What is kept for that in the storage folder is in `kept_comparisons`, and
+//! what is concluded from it in `first_comparison`.
 
-mod reference_reads;
-mod references;
+mod referenced_object_cache;
+mod startup_drift_comparison;
+mod stored_drift_comparisons;
 mod watch_task;
+mod watched_references;
 mod watcher_state;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use apply::fingerprint::fingerprint;
+use apply::managed_fields_fingerprint::fingerprint;
 use objects::{Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::ObjectKey;
 use serde_json::Value;
+use tokio::sync::Notify;
 
-pub(crate) use self::reference_reads::{FoundReference, ReferenceContent};
-use self::reference_reads::{ReferenceReads, ReferenceSlot};
-pub use self::references::RunReferenceRead;
-pub use self::watcher_state::{LiveObjectKnowledge, WatchMoment};
-use self::watcher_state::{
-    LiveObjectSighting, ManifestDigest, ObjectWatcherState, TrackedObject, WatchKey,
+use self::referenced_object_cache::{ReferencedObjectCache, ReferencedObjectCacheEntry};
+pub(crate) use self::referenced_object_cache::{
+    ReferencedObjectContent, ReferencedObjectReadResult,
 };
+pub use self::startup_drift_comparison::OwnersAtStart;
+use self::stored_drift_comparisons::DriftComparisonFolder;
+pub use self::stored_drift_comparisons::{AppliedOwner, OwnerVersion, StoredRunFacts};
+pub use self::watched_references::RunReferenceRead;
+use self::watcher_state::{
+    ManifestDigest, ObjectWatcherState, SeenObjectVersion, TrackedObject, WatchKey,
+};
+pub use self::watcher_state::{WatchMoment, WatchedObjectState};
 use crate::discovery::ApiResourceLocation;
 use crate::metrics::WakeReason;
 use crate::resource_version::{is_later, of_metadata};
@@ -85,25 +95,44 @@ impl KindOwnershipMarks {
             && label(own.namespace) == Some(owner.namespace.as_str())
     }
 
+    /// Whether another client was the last to change an object, by the times of its field managers. Changes of the status do not
+    /// count.
+    fn is_changed_by_others(&self, metadata: &Value) -> bool {
+        let entries = metadata.get("managedFields").and_then(Value::as_array);
+        let newest = |is_ours: bool| {
+            let of_them = entries.into_iter().flatten().filter(|entry| {
+                let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
+                self.managers.contains(&text("manager")) == is_ours
+                    && text("subresource") != "status"
+            });
+            of_them.filter_map(|entry| entry.get("time")?.as_str()).max()
+        };
+        newest(false) > newest(true)
+    }
+
     /// The version and the fingerprint of a live object, from its metadata.
-    fn sighting_of(&self, metadata: &Value) -> LiveObjectSighting {
-        LiveObjectSighting {
+    fn sighting_of(&self, metadata: &Value) -> SeenObjectVersion {
+        SeenObjectVersion {
             version: of_metadata(metadata),
             fingerprint: fingerprint(metadata, &self.managers, &self.labels),
+            content: stored_drift_comparisons::content_of(metadata),
         }
     }
 }
 
-/// A watcher of applied, awaited and referenced objects. It wakes the objects that depend on them after a change or drift, and
-/// keeps nothing across a restart.
+/// A watcher of applied, awaited and referenced objects. It wakes the objects that depend on them after a change or drift.
 pub struct ObjectWatcher {
     cluster: ClusterConnection,
     work_queue: Arc<WorkQueue>,
     marks: Arc<KindOwnershipMarks>,
     state: Mutex<ObjectWatcherState>,
     /// Recent reads of the objects that specs name.
-    reads: ReferenceReads,
+    reads: ReferencedObjectCache,
     pace: WakeIntervals,
+    /// The comparisons that are kept for the next start of the process. Those of remote clusters are not kept.
+    kept: OnceLock<Arc<DriftComparisonFolder>>,
+    /// Notified whenever a watch has become live or has failed.
+    watch_answered: Notify,
     myself: Weak<Self>,
 }
 
@@ -127,8 +156,10 @@ impl ObjectWatcher {
             cluster,
             work_queue,
             state: Mutex::new(ObjectWatcherState::of(marks.clone())),
-            reads: ReferenceReads::default(),
+            reads: ReferencedObjectCache::default(),
             pace: WakeIntervals::default(),
+            kept: OnceLock::new(),
+            watch_answered: Notify::new(),
             marks,
             myself: myself.clone(),
         })
@@ -144,22 +175,27 @@ impl ObjectWatcher {
         &self.cluster
     }
 
+    /// About how many bytes the recent reads of Secrets, ConfigMaps and ServiceAccounts take.
+    pub fn reference_bytes(&self) -> u64 {
+        u64::try_from(self.reads.bytes()).unwrap_or(u64::MAX)
+    }
+
     fn state(&self) -> MutexGuard<'_, ObjectWatcherState> {
         self.state.lock()
     }
 
     /// What the watcher knows about a live object, without a request to the API server.
-    pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> LiveObjectKnowledge {
+    pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> WatchedObjectState {
         let state = self.state();
-        let Some(tracked) = state.tracked.get(id) else { return LiveObjectKnowledge::None };
+        let Some(tracked) = state.tracked.get(id) else { return WatchedObjectState::None };
         let steady = *tracked.owner == *owner && !tracked.dirty && tracked.writer.is_none();
         if !steady || !state.is_watched(tracked) {
-            return LiveObjectKnowledge::None;
+            return WatchedObjectState::None;
         }
         match tracked.manifest == Some(ManifestDigest::of(digest)) {
-            true if state.is_unmoved(id, tracked) => LiveObjectKnowledge::Unmoved,
-            true => LiveObjectKnowledge::Applied,
-            false => LiveObjectKnowledge::Other,
+            true if state.is_unmoved(id, tracked) => WatchedObjectState::Unmoved,
+            true => WatchedObjectState::Applied,
+            false => WatchedObjectState::Other,
         }
     }
 
@@ -204,7 +240,7 @@ impl ObjectWatcher {
                     owner: owner.clone(),
                     watch: None,
                     manifest: None,
-                    applied: LiveObjectSighting::default(),
+                    applied: SeenObjectVersion::default(),
                     writer: Some(owner),
                     dirty: false,
                 };
@@ -307,6 +343,7 @@ impl ObjectWatcher {
 
     /// Forgets a reconciled object, and stops the watches that no other reconciled object needs.
     pub fn forget(&self, owner: &ObjectKey) {
+        self.forget_comparison(owner);
         let mut state = self.state();
         state.untrack_all(owner);
         state.stop_waiting(owner, |_| true);
@@ -331,8 +368,10 @@ impl ObjectWatcher {
             moved |= seen.is_some_and(|seen| is_later(seen.version, *version));
             moved |= *version > 0 && state.losses.since(id, *since);
             let selection = match labelled {
-                OwnerLabel::Yes => WatchSelection::Labelled(self.marks.label_of(owner)),
-                OwnerLabel::No => WatchSelection::Named(id.namespace.clone(), id.name.clone()),
+                OwnerLabelPresence::Yes => WatchSelection::Labelled(self.marks.label_of(owner)),
+                OwnerLabelPresence::No => {
+                    WatchSelection::Named(id.namespace.clone(), id.name.clone())
+                }
             };
             self.ensure(&mut state, owner, resource, selection);
         }
@@ -363,8 +402,8 @@ impl ObjectWatcher {
         &self,
         id: &ObjectId,
         anew: bool,
-        ask: impl Future<Output = Result<FoundReference, ClusterError>>,
-    ) -> (Result<FoundReference, ClusterError>, WatchMoment) {
+        ask: impl Future<Output = Result<ReferencedObjectReadResult, ClusterError>>,
+    ) -> (Result<ReferencedObjectReadResult, ClusterError>, WatchMoment) {
         let wanted = Instant::now();
         let slot = self.reads.slot(id);
         let confirmed = || if anew { None } else { self.confirmed_reference(id, &slot) };
@@ -392,8 +431,8 @@ impl ObjectWatcher {
     fn confirmed_reference(
         &self,
         id: &ObjectId,
-        slot: &ReferenceSlot,
-    ) -> Option<((ReferenceContent, u64), WatchMoment)> {
+        slot: &ReferencedObjectCacheEntry,
+    ) -> Option<((ReferencedObjectContent, u64), WatchMoment)> {
         let answer = slot.last()?;
         let (content, version) = answer.recent(Instant::now())?;
         let state = self.state();
@@ -506,9 +545,13 @@ impl ObjectWatcher {
     }
 
     fn set_live(&self, key: &WatchKey, live: bool) {
-        if let Some(watch) = self.state().watches.get_mut(key) {
-            watch.live = live;
-        }
+        let mut state = self.state();
+        let Some(watch) = state.watches.get_mut(key) else { return };
+        (watch.live, watch.has_answered) = (live, true);
+        let drifted = if live { state.settle_restored(key) } else { BTreeSet::new() };
+        drop(state);
+        self.wake_drifted(drifted);
+        self.watch_answered.notify_waiters();
     }
 
     /// Handles an object that a watch saw.
@@ -518,6 +561,7 @@ impl ObjectWatcher {
         let mut drifted = None;
         if let WatchSelection::Labelled(label) = key.selection {
             state.sight(label, id, seen);
+            state.note_last_change(label, id, || self.marks.is_changed_by_others(metadata));
         }
         let is_before_write = |writer: &ObjectKey, tracked: &TrackedObject| {
             self.marks.is_before_write(&tracked.owner, writer, metadata)
@@ -628,7 +672,7 @@ pub struct AwaitedObject {
     /// The id of the object.
     pub id: ObjectId,
     /// Whether the object has the owner label, which decides which watch sees it.
-    pub labelled: OwnerLabel,
+    pub labelled: OwnerLabelPresence,
     /// The resourceVersion in which the run read the object. It is 0 if the object did not exist.
     pub version: u64,
     /// The moment before the run read the object.
@@ -637,7 +681,7 @@ pub struct AwaitedObject {
 
 /// Whether an object carries the owner label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnerLabel {
+pub enum OwnerLabelPresence {
     /// The object has the label, so the watch of that label sees it.
     Yes,
     /// The object does not have the label, so it needs a watch by name.

@@ -8,7 +8,7 @@ use objects::{Gvk, Object};
 use serde_json::Value;
 
 use super::discovery::ApiResourceLocation;
-use super::objects::url_encode;
+use super::untyped_objects::url_encode;
 use super::{ClusterConnection, ClusterError};
 
 /// A port of a Service.

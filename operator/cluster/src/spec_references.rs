@@ -1,8 +1,8 @@
 //! Reads the Secrets, ConfigMaps and ServiceAccounts that a spec names, and watches them, so that a change wakes the object.
 //!
 //! They are read with windlass's own identity (Parity(flux)). Runs that read the same object at nearly the same time share one
-//! read, which is kept for a few seconds (`object_watcher::reference_reads`). Without a cluster, the manifests of a repository
-//! are used instead ([`DeclaredReferences`]).
+//! read, which is kept for a few seconds (`object_watcher::referenced_object_cache`). Without a cluster, the manifests of a repository
+//! are used instead ([`DeclaredConfigMapsAndSecrets`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use reconcile::ObjectKey;
 
 use super::ClusterError;
 use super::object_watcher::{
-    FoundReference, ObjectWatcher, ReferenceContent, RunReferenceRead, WatchMoment,
+    ObjectWatcher, ReferencedObjectContent, ReferencedObjectReadResult, RunReferenceRead,
+    WatchMoment,
 };
 
 /// The most image pull secrets of a ServiceAccount that are read for a run. Differs(flux): there is no limit.
@@ -37,20 +38,20 @@ pub fn distinct_pull_secrets(names: Vec<String>) -> Result<Vec<String>, String> 
 }
 
 /// The data of ConfigMaps and Secrets, by object.
-type DataByObject = BTreeMap<ObjectId, BTreeMap<String, Vec<u8>>>;
+type ConfigMapAndSecretData = BTreeMap<ObjectId, BTreeMap<String, Vec<u8>>>;
 
 /// The ConfigMaps and Secrets that manifests declare, with the data that the API server would store.
 #[derive(Default, Clone)]
-pub struct DeclaredReferences {
-    declared: DataByObject,
+pub struct DeclaredConfigMapsAndSecrets {
+    declared: ConfigMapAndSecretData,
     /// The data that a cluster had earlier, for objects that no manifest declares.
-    of_cluster: Arc<DataByObject>,
+    of_cluster: Arc<ConfigMapAndSecretData>,
 }
 
-impl DeclaredReferences {
+impl DeclaredConfigMapsAndSecrets {
     /// No declared objects, but the objects that a cluster had earlier.
     pub fn with_cluster_objects(of_cluster: Self) -> Self {
-        Self { declared: DataByObject::new(), of_cluster: Arc::new(of_cluster.declared) }
+        Self { declared: ConfigMapAndSecretData::new(), of_cluster: Arc::new(of_cluster.declared) }
     }
 
     /// Adds an object if it is a ConfigMap or Secret whose data can be read. Objects that SOPS encrypted are skipped. A later
@@ -103,17 +104,17 @@ impl DeclaredReferences {
 }
 
 /// Where a run reads the objects that a spec names.
-enum ReferenceOrigin {
+enum ReferencedObjectOrigin {
     /// The cluster of this watcher.
     Cluster(Arc<ObjectWatcher>),
     /// Manifests. The cluster may have objects that they do not declare.
-    Manifests(Arc<DeclaredReferences>),
+    Manifests(Arc<DeclaredConfigMapsAndSecrets>),
 }
 
-/// The objects that a run read because a spec names them. The run ends its reading with [`ReadReferences::watch`].
+/// The objects that a run read because a spec names them. The run ends its reading with [`RunReferenceReads::watch`].
 #[must_use = "what was read is to be watched"]
-pub struct ReadReferences {
-    origin: ReferenceOrigin,
+pub struct RunReferenceReads {
+    origin: ReferencedObjectOrigin,
     /// Whether recent reads of other runs are ignored.
     is_anew: bool,
     read: Vec<RunReferenceRead>,
@@ -121,11 +122,11 @@ pub struct ReadReferences {
     undeclared: BTreeSet<ObjectId>,
 }
 
-impl ReadReferences {
+impl RunReferenceReads {
     /// An empty list, for a run that reads from the cluster of `watcher`.
     pub fn new(watcher: &Arc<ObjectWatcher>) -> Self {
         Self {
-            origin: ReferenceOrigin::Cluster(watcher.clone()),
+            origin: ReferencedObjectOrigin::Cluster(watcher.clone()),
             is_anew: false,
             read: Vec::new(),
             undeclared: BTreeSet::new(),
@@ -138,9 +139,9 @@ impl ReadReferences {
     }
 
     /// An empty list, for a run that reads from manifests without a cluster. ServiceAccounts are then unknown.
-    pub fn of_manifests(declared: Arc<DeclaredReferences>) -> Self {
+    pub fn of_manifests(declared: Arc<DeclaredConfigMapsAndSecrets>) -> Self {
         Self {
-            origin: ReferenceOrigin::Manifests(declared),
+            origin: ReferencedObjectOrigin::Manifests(declared),
             is_anew: false,
             read: Vec::new(),
             undeclared: BTreeSet::new(),
@@ -149,7 +150,7 @@ impl ReadReferences {
 
     /// Whether an object that is not found surely does not exist. With manifests, a cluster may still have it.
     pub fn is_complete(&self) -> bool {
-        matches!(self.origin, ReferenceOrigin::Cluster(_))
+        matches!(self.origin, ReferencedObjectOrigin::Cluster(_))
     }
 
     /// The objects that the run wanted to read and the manifests do not declare. Empty if the run read from a cluster.
@@ -163,7 +164,7 @@ impl ReadReferences {
         kind: &str,
         namespace: &str,
         name: &str,
-        declared: &DeclaredReferences,
+        declared: &DeclaredConfigMapsAndSecrets,
     ) -> Option<BTreeMap<String, Vec<u8>>> {
         let data = declared.data(kind, namespace, name);
         if data.is_none() {
@@ -179,20 +180,20 @@ impl ReadReferences {
         name: &str,
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ClusterError> {
         let watcher = match &self.origin {
-            ReferenceOrigin::Cluster(watcher) => watcher.clone(),
-            ReferenceOrigin::Manifests(declared) => {
+            ReferencedObjectOrigin::Cluster(watcher) => watcher.clone(),
+            ReferencedObjectOrigin::Manifests(declared) => {
                 let declared = declared.clone();
                 return Ok(self.declared("Secret", namespace, name, &declared));
             }
         };
         let ask = async {
             let found = watcher.cluster().secret(namespace, name).await?;
-            let content = |data| ReferenceContent::Secret(Arc::new(data));
+            let content = |data| ReferencedObjectContent::Secret(Arc::new(data));
             Ok::<_, ClusterError>(found.map(|(data, version)| (content(data), version)))
         };
         let id = ObjectId::new(namespace, name, "", "Secret");
         Ok(match self.read_in(&watcher, id, ask).await? {
-            Some(ReferenceContent::Secret(data)) => Some(Arc::unwrap_or_clone(data)),
+            Some(ReferencedObjectContent::Secret(data)) => Some(Arc::unwrap_or_clone(data)),
             _ => None,
         })
     }
@@ -204,8 +205,8 @@ impl ReadReferences {
         name: &str,
     ) -> Result<Option<BTreeMap<String, String>>, ClusterError> {
         let watcher = match &self.origin {
-            ReferenceOrigin::Cluster(watcher) => watcher.clone(),
-            ReferenceOrigin::Manifests(declared) => {
+            ReferencedObjectOrigin::Cluster(watcher) => watcher.clone(),
+            ReferencedObjectOrigin::Manifests(declared) => {
                 let declared = declared.clone();
                 let data = self.declared("ConfigMap", namespace, name, &declared);
                 let text = |(key, value)| Some((key, String::from_utf8(value).ok()?));
@@ -214,12 +215,12 @@ impl ReadReferences {
         };
         let ask = async {
             let found = watcher.cluster().config_map(namespace, name).await?;
-            let content = |data| ReferenceContent::ConfigMap(Arc::new(data));
+            let content = |data| ReferencedObjectContent::ConfigMap(Arc::new(data));
             Ok::<_, ClusterError>(found.map(|(data, version)| (content(data), version)))
         };
         let id = ObjectId::new(namespace, name, "", "ConfigMap");
         Ok(match self.read_in(&watcher, id, ask).await? {
-            Some(ReferenceContent::ConfigMap(data)) => Some(Arc::unwrap_or_clone(data)),
+            Some(ReferencedObjectContent::ConfigMap(data)) => Some(Arc::unwrap_or_clone(data)),
             _ => None,
         })
     }
@@ -232,19 +233,19 @@ impl ReadReferences {
     ) -> Result<Option<Vec<String>>, ClusterError> {
         let id = ObjectId::new(namespace, name, "", "ServiceAccount");
         let watcher = match &self.origin {
-            ReferenceOrigin::Cluster(watcher) => watcher.clone(),
-            ReferenceOrigin::Manifests(_) => {
+            ReferencedObjectOrigin::Cluster(watcher) => watcher.clone(),
+            ReferencedObjectOrigin::Manifests(_) => {
                 self.undeclared.insert(id);
                 return Ok(None);
             }
         };
         let ask = async {
             let found = watcher.cluster().pull_secrets(namespace, name).await?;
-            let content = |names| ReferenceContent::PullSecrets(Arc::new(names));
+            let content = |names| ReferencedObjectContent::PullSecrets(Arc::new(names));
             Ok::<_, ClusterError>(found.map(|(names, version)| (content(names), version)))
         };
         Ok(match self.read_in(&watcher, id, ask).await? {
-            Some(ReferenceContent::PullSecrets(names)) => Some(Arc::unwrap_or_clone(names)),
+            Some(ReferencedObjectContent::PullSecrets(names)) => Some(Arc::unwrap_or_clone(names)),
             _ => None,
         })
     }
@@ -254,8 +255,8 @@ impl ReadReferences {
         &mut self,
         watcher: &ObjectWatcher,
         id: ObjectId,
-        ask: impl Future<Output = Result<FoundReference, ClusterError>>,
-    ) -> Result<Option<ReferenceContent>, ClusterError> {
+        ask: impl Future<Output = Result<ReferencedObjectReadResult, ClusterError>>,
+    ) -> Result<Option<ReferencedObjectContent>, ClusterError> {
         let (found, since) = watcher.read_reference(&id, self.is_anew, ask).await;
         let (content, version) = found?.unzip();
         self.note(watcher, id, version, since).await?;
@@ -289,7 +290,7 @@ impl ReadReferences {
     /// Watches all objects that were read, so that their changes wake the object `node`. Objects that only an earlier run read
     /// are no longer watched.
     pub fn watch(self, node: &ObjectKey) {
-        if let ReferenceOrigin::Cluster(watcher) = &self.origin {
+        if let ReferencedObjectOrigin::Cluster(watcher) = &self.origin {
             watcher.refer_to(node, &self.read);
         }
     }
@@ -333,7 +334,7 @@ mod tests {
     async fn runs_that_want_an_object_at_once_share_one_or_two_answers() {
         let (watcher, reads) = cluster_with_config_map().await;
         let read = |anew: bool| {
-            let mut references = ReadReferences::new(&watcher).reading_anew(anew);
+            let mut references = RunReferenceReads::new(&watcher).reading_anew(anew);
             async move {
                 let data = references.config_map("shop", "values").await.unwrap().unwrap();
                 (data, references.version("ConfigMap", "shop", "values"))
@@ -368,10 +369,10 @@ mod tests {
                 "metadata": {"name": name, "namespace": "shop"}, "data": {"x": value}}))
             .unwrap()
         };
-        let mut of_cluster = DeclaredReferences::default();
+        let mut of_cluster = DeclaredConfigMapsAndSecrets::default();
         of_cluster.add(&map("a", "1"));
         of_cluster.add(&map("b", "1"));
-        let mut references = DeclaredReferences::with_cluster_objects(of_cluster);
+        let mut references = DeclaredConfigMapsAndSecrets::with_cluster_objects(of_cluster);
         references.add(&map("a", "2"));
         let value = |name: &str| references.data("ConfigMap", "shop", name).unwrap()["x"].clone();
         assert_eq!([value("a"), value("b")], [b"2", b"1"]);
@@ -382,14 +383,14 @@ mod tests {
     #[tokio::test]
     async fn what_manifests_do_not_declare_is_named_and_does_not_count_as_missing() {
         let object = |value| Object::new(value).unwrap();
-        let mut declared = DeclaredReferences::default();
+        let mut declared = DeclaredConfigMapsAndSecrets::default();
         declared.add(&object(serde_json::json!({"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "a", "namespace": "shop"},
             "data": {"x": "eA==", "plain": "a b"}, "stringData": {"x": "z"}})));
         declared.add(&object(serde_json::json!({"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "sealed", "namespace": "shop"}, "data": {"x": "ENC[y]"}, "sops": {}})));
         assert!(declared.data("Secret", "shop", "sealed").is_none());
-        let mut references = ReadReferences::of_manifests(Arc::new(declared));
+        let mut references = RunReferenceReads::of_manifests(Arc::new(declared));
         assert!(!references.is_complete());
         let found = references.secret("shop", "a").await.unwrap().unwrap();
         assert_eq!(found["x"], b"z", "stringData counts most");

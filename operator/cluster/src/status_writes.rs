@@ -43,7 +43,7 @@ impl ClusterConnection {
         let unreadable =
             |error| ClusterError::Unreadable(super::object_decode::why(answer.as_bytes(), &error));
         let mut object = read.map_err(unreadable)?;
-        super::managed_fields::keep_needed(&mut object);
+        super::unused_managed_fields::keep_needed(&mut object);
         Ok(Some(object))
     }
 

@@ -57,13 +57,13 @@ pub const DEFAULT_REPETITION_TIME: Duration = Duration::from_secs(300);
 
 /// The consecutive runs of an object in which requests were throttled.
 #[derive(Debug, Default)]
-pub struct ThrottledRuns {
+pub struct ThrottledRunBackoff {
     /// When the first of these runs ended.
     since: Option<Time>,
     runs: u32,
 }
 
-impl ThrottledRuns {
+impl ThrottledRunBackoff {
     /// The time until a throttled run is repeated. `None` if runs were repeated for so long that the last one counts as
     /// failed.
     pub fn again(
@@ -221,9 +221,10 @@ mod tests {
     async fn only_a_failed_run_with_a_throttled_request_is_postponed() {
         let object = k8s_openapi::api::core::v1::Secret::default();
         let next = reconcile::NextRunTrigger::default();
-        let failed = RunOutcome::Failed(reconcile::reason::FAILED, "no Secret".to_owned(), next);
-        let settled = RunOutcome::Settled(reconcile::reason::SUCCEEDED, String::new());
-        let mut runs = ThrottledRuns::default();
+        let failed =
+            RunOutcome::Failed(reconcile::condition_reason::FAILED, "no Secret".to_owned(), next);
+        let settled = RunOutcome::Settled(reconcile::condition_reason::SUCCEEDED, String::new());
+        let mut runs = ThrottledRunBackoff::default();
         assert_eq!(runs.postpone(&object, &failed), None, "it is no run");
         ThrottledRequests::default()
             .watch(async {
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_run_is_repeated_less_and_less_often_until_its_time_is_over() {
-        let mut runs = ThrottledRuns::default();
+        let mut runs = ThrottledRunBackoff::default();
         let timeout = Duration::from_secs(60);
         let mut now = 0;
         let mut delays = Vec::new();
@@ -265,12 +266,12 @@ mod tests {
         let throttling = Throttling { retry_after: Duration::from_secs(9) };
         let timeout = Duration::from_secs(300);
         let delay =
-            |seed| ThrottledRuns::default().again(at(0), throttling, timeout, seed).unwrap();
+            |seed| ThrottledRunBackoff::default().again(at(0), throttling, timeout, seed).unwrap();
         assert!((1..9).all(|seed| delay(seed) > throttling.retry_after));
         assert!((1..9).any(|seed| delay(seed) != delay(9)));
         let short = Duration::from_secs(5);
         assert_eq!(
-            ThrottledRuns::default().again(at(0), throttling, short, 1),
+            ThrottledRunBackoff::default().again(at(0), throttling, short, 1),
             None,
             "it is over by then"
         );

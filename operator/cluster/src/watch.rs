@@ -22,8 +22,8 @@ use super::object_decode::{
     DecodedObject, FullObject, LIST_LIMIT, METADATA, METADATA_LIST, MetadataOnly, OBJECTS_PER_PAGE,
     ObjectDecodeForm, ObjectListPage, WatchLine,
 };
-use super::objects::url_encode;
 use super::response_limit::{ANSWER_LIMIT, piece};
+use super::untyped_objects::url_encode;
 use super::windlass_kind::WindlassKind;
 use super::{ClusterConnection, ClusterError};
 
@@ -70,17 +70,18 @@ const SILENT_AFTER: Duration = Duration::from_secs(295);
 
 /// The `Accept` headers of a watch.
 #[derive(Debug, Clone, Copy)]
-struct AcceptedForms {
+struct WatchAcceptHeaders {
     /// The header for a list.
     list: &'static str,
     /// The header for a watch event.
     object: &'static str,
 }
 
-const FULL_OBJECTS: AcceptedForms =
-    AcceptedForms { list: "application/json", object: "application/json" };
+const FULL_OBJECTS: WatchAcceptHeaders =
+    WatchAcceptHeaders { list: "application/json", object: "application/json" };
 
-const METADATA_ONLY: AcceptedForms = AcceptedForms { list: METADATA_LIST, object: METADATA };
+const METADATA_ONLY: WatchAcceptHeaders =
+    WatchAcceptHeaders { list: METADATA_LIST, object: METADATA };
 
 /// Delays between attempts: 200 ms doubling to 10 s, short enough that the end of a long outage is noticed soon.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
@@ -145,7 +146,7 @@ fn at<T: ObjectDecodeForm>(
     pool: ConnectionPool,
     path: Result<String, ClusterError>,
     query: String,
-    accept: AcceptedForms,
+    accept: WatchAcceptHeaders,
 ) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
     match path {
         Ok(path) => KindWatch::new(pool, path, query, accept).follow().left_stream(),
@@ -178,7 +179,7 @@ struct KindWatch<T> {
     place: Option<ConnectionSlot>,
     path: String,
     query: String,
-    accept: AcceptedForms,
+    accept: WatchAcceptHeaders,
     phase: WatchPhase,
     events: VecDeque<WatcherEvent<T>>,
     page: usize,
@@ -189,7 +190,7 @@ struct KindWatch<T> {
 }
 
 impl<T: ObjectDecodeForm> KindWatch<T> {
-    fn new(pool: ConnectionPool, path: String, query: String, accept: AcceptedForms) -> Self {
+    fn new(pool: ConnectionPool, path: String, query: String, accept: WatchAcceptHeaders) -> Self {
         Self {
             pool,
             place: None,

@@ -23,10 +23,10 @@ use ipnet::IpNet;
 use compatibility_flags::CompatibilityFlags;
 pub use compatibility_flags::is_without_effect;
 use feature_gates::FeatureGateFlag;
-pub use leader_election::{LeaderElection, lease_name};
+pub use leader_election::{LeaderElectionFlags, lease_name};
 use objects::LabelSelector;
 use url::Url;
-pub use web_pages::WebPages;
+pub use web_pages::WebPageFlags;
 
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
@@ -289,11 +289,11 @@ pub struct OperatorSettings {
 
     /// How a leader is elected.
     #[command(flatten)]
-    pub leader_election: LeaderElection,
+    pub leader_election: LeaderElectionFlags,
 
     /// Pages for users who log in.
     #[command(flatten)]
-    pub web_pages: WebPages,
+    pub web_pages: WebPageFlags,
 
     /// What has no meaning here.
     #[command(flatten)]

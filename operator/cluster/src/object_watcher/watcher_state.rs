@@ -13,24 +13,33 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::AbortHandle;
 
 use super::KindOwnershipMarks;
-use super::references::WatchedReferences;
+use super::startup_drift_comparison::UnlistedStoredObject;
+use super::watched_references::WatchedReferences;
 use crate::discovery::ApiResourceLocation;
 use crate::resource_version::is_later;
 use crate::watch::WatchSelection;
 
 /// The version and the fingerprint in which a watch or a run saw a live object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct LiveObjectSighting {
+pub(super) struct SeenObjectVersion {
     /// The resourceVersion, as a number.
     pub(super) version: u64,
     /// A hash of the uid, the owner labels, and windlass's entries in `managedFields`.
     pub(super) fingerprint: u64,
+    /// A hash of the metadata that changes with everything except the status. It is 0 if the object has no generation.
+    pub(super) content: u64,
 }
 
-impl LiveObjectSighting {
+impl SeenObjectVersion {
     /// Whether this version is later than the applied one, and another client has taken over one of windlass's fields.
     pub(super) fn is_drift_from(self, applied: Self) -> bool {
         is_later(self.version, applied.version) && self.fingerprint != applied.fingerprint
+    }
+
+    /// Whether at most the status of the object differs between two versions.
+    pub(super) fn is_same_but_status(self, other: Self) -> bool {
+        let is_same = self.fingerprint == other.fingerprint && self.content == other.content;
+        is_same && (self.content != 0 || self.version == other.version)
     }
 }
 
@@ -42,7 +51,7 @@ pub(super) struct TrackedObject {
     /// The digest of the applied manifest. `None` while the first apply is under way.
     pub(super) manifest: Option<ManifestDigest>,
     /// The live object after the apply.
-    pub(super) applied: LiveObjectSighting,
+    pub(super) applied: SeenObjectVersion,
     /// The applier whose write to the object is under way. A watch may already see its result.
     pub(super) writer: Option<Arc<ObjectKey>>,
     /// Whether the object has drifted from the applied manifest.
@@ -58,6 +67,17 @@ impl ManifestDigest {
     pub(super) fn of(digest: &str) -> Self {
         Self(Sha256::digest(digest).into())
     }
+
+    /// From the text of [`Self::to_hex`].
+    pub(super) fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    pub(super) fn to_hex(self) -> String {
+        hex::encode(self.0)
+    }
 }
 
 /// A running watch, and the reconciled objects that need it.
@@ -65,6 +85,8 @@ pub(super) struct RunningWatch {
     pub(super) stop: AbortHandle,
     /// Whether the watch has listed everything once and has not failed since.
     pub(super) live: bool,
+    /// Whether the watch has been live once or has failed.
+    pub(super) has_answered: bool,
     pub(super) users: BTreeSet<Arc<ObjectKey>>,
 }
 
@@ -156,7 +178,7 @@ pub(super) struct ObjectWatcherState {
     /// The objects that each applier applied before another applier did.
     superseded_of: BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<ObjectId>>>,
     /// The newest version that watches by label saw of each object, tracked or not. A watch may be ahead of a run.
-    sightings: BTreeMap<LabelWatchKey, BTreeMap<Arc<ObjectId>, LiveObjectSighting>>,
+    sightings: BTreeMap<LabelWatchKey, BTreeMap<Arc<ObjectId>, SeenObjectVersion>>,
     /// Objects whose drift does not wake their owner, because a run of the owner is already planned.
     pub(super) hushed: BTreeSet<ObjectId>,
     /// The objects that each applier applied.
@@ -170,6 +192,11 @@ pub(super) struct ObjectWatcherState {
     waits: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
     /// The objects that specs name.
     pub(super) references: WatchedReferences,
+    /// Objects of kept comparisons, until their watch has listed them.
+    pub(super) restored: BTreeMap<Arc<WatchKey>, Vec<UnlistedStoredObject>>,
+    /// The objects that another client was the last to change, by the label of their watch. `None` once the first runs of the
+    /// owners with this label are ordered.
+    pub(super) changed_by_others: BTreeMap<&'static str, Option<BTreeSet<Arc<ObjectId>>>>,
     marks: Arc<KindOwnershipMarks>,
 }
 
@@ -193,7 +220,7 @@ impl ObjectWatcherState {
     }
 
     /// The shared copy of an object id. A watch with this label may have seen the object before.
-    fn shared_id(&self, label: &'static str, id: &ObjectId) -> Arc<ObjectId> {
+    pub(super) fn shared_id(&self, label: &'static str, id: &ObjectId) -> Arc<ObjectId> {
         let known = self.tracked.get_key_value(id).map(|(id, _)| id);
         let sighted = || Some(self.sightings.get(&sort_of(id, label))?.get_key_value(id)?.0);
         known.or_else(sighted).cloned().unwrap_or_else(|| Arc::new(id.clone()))
@@ -263,6 +290,11 @@ impl ObjectWatcherState {
         has_drifted && self.superseded.contains_key(id)
     }
 
+    /// Whether another applier has applied an object after this one.
+    pub(super) fn has_superseded(&self, owner: &ObjectKey) -> bool {
+        self.superseded_of.contains_key(owner)
+    }
+
     /// Forgets the earlier apply of an object by an applier.
     fn drop_superseded(&mut self, owner: &ObjectKey, id: &ObjectId) -> Option<TrackedObject> {
         let own = self.superseded_of.get_mut(owner)?;
@@ -324,12 +356,12 @@ impl ObjectWatcherState {
     }
 
     /// The version and fingerprint of an object that the watch by this label saw last.
-    pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<LiveObjectSighting> {
+    pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<SeenObjectVersion> {
         self.sightings.get(&sort_of(id, label))?.get(id).copied()
     }
 
     /// Notes that a watch by label saw an object.
-    pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, seen: LiveObjectSighting) {
+    pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, seen: SeenObjectVersion) {
         let id = self.shared_id(label, id);
         self.sightings.entry(sort_of(&id, label)).or_default().insert(id, seen);
     }
@@ -397,7 +429,12 @@ impl ObjectWatcherState {
         let node = self.shared_node(node);
         let key = self.shared_watch(key);
         self.uses.entry(node.clone()).or_default().insert(key.clone());
-        let begin = || RunningWatch { stop: begin(), live: false, users: BTreeSet::new() };
+        let begin = || RunningWatch {
+            stop: begin(),
+            live: false,
+            has_answered: false,
+            users: BTreeSet::new(),
+        };
         self.watches.entry(key).or_insert_with(begin).users.insert(node);
     }
 
@@ -480,7 +517,7 @@ fn sort_of(id: &ObjectId, label: &'static str) -> LabelWatchKey {
 
 /// What the watcher knows about a live object without a request to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiveObjectKnowledge {
+pub enum WatchedObjectState {
     /// Nothing reliable is known.
     None,
     /// Another manifest of the same owner was applied, and its fields have not changed since.

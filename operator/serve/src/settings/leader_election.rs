@@ -12,7 +12,7 @@ use super::{OperatorSettings, parse_bool, parse_duration};
 /// How a leader is elected.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Leader election")]
-pub struct LeaderElection {
+pub struct LeaderElectionFlags {
     /// Enable leader election by a Lease; required for more than one replica
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]

@@ -12,7 +12,7 @@ use super::parse_address;
 /// Which pages are served, and to whom.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Pages")]
-pub struct WebPages {
+pub struct WebPageFlags {
     /// Address on which pages are served, over HTTP, to users who log in: an ingress in front has the certificate
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address,
         requires = "web_url", requires = "web_oidc_issuer_url", requires = "web_oidc_client_id")]

@@ -146,7 +146,7 @@ async fn a_watch_ends_with_its_last_user_and_what_it_saw_is_forgotten() {
         let begin = || tokio::spawn(std::future::pending::<()>()).abort_handle();
         state.need(&node(at), key.clone(), begin);
     }
-    let seen = LiveObjectSighting { version: 5, fingerprint: 6 };
+    let seen = SeenObjectVersion { version: 5, fingerprint: 6, content: 0 };
     state.sight("label", &id(1), seen);
     state.release(&node(0), |_| true);
     assert_eq!(state.sighted("label", &id(1)), Some(seen));
@@ -162,7 +162,7 @@ fn applied_by(at: usize) -> TrackedObject {
         owner: Arc::new(node(at)),
         watch: None,
         manifest: Some(ManifestDigest::of(&format!("digest-{at}"))),
-        applied: LiveObjectSighting::default(),
+        applied: SeenObjectVersion::default(),
         writer: None,
         dirty: false,
     }
@@ -237,7 +237,7 @@ fn an_object_that_left_two_nodes_at_once_is_remembered_for_neither() {
 
 #[test]
 fn a_write_that_fails_does_not_hide_drift_from_another_node() {
-    let seen = LiveObjectSighting { version: 5, fingerprint: 6 };
+    let seen = SeenObjectVersion { version: 5, fingerprint: 6, content: 0 };
     let mut state = ObjectWatcherState::default();
     state.track(&id(1), applied_by(0));
     let begin_write = |state: &mut ObjectWatcherState| {
@@ -314,7 +314,7 @@ async fn what_was_read_of_a_reference_counts_while_a_live_watch_saw_no_other_ver
 #[tokio::test]
 async fn tables_share_the_ids_the_nodes_and_the_watches_that_they_hold() {
     let mut state = ObjectWatcherState::default();
-    state.sight("", &id(1), LiveObjectSighting::default());
+    state.sight("", &id(1), SeenObjectVersion::default());
     let owner = state.shared_node(&node(0));
     state.track(&id(1), TrackedObject { owner, ..applied_by(0) });
     let key = WatchKey::labelled(&resource(), "");

@@ -6,7 +6,7 @@
 //! an object is missing.
 //!
 //! Each connection to a cluster has its own cache, and reads with one identity. So no run gets an answer that another identity
-//! read. Elsewhere: which versions the watches saw (`references.rs`).
+//! read. Elsewhere: which versions the watches saw (`watched_references.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ const BYTES_PER_ANSWER: usize = 512;
 
 /// The parts of an object that a run uses because a spec names it.
 #[derive(Clone)]
-pub(crate) enum ReferenceContent {
+pub(crate) enum ReferencedObjectContent {
     /// The data of a Secret.
     Secret(Arc<BTreeMap<String, Vec<u8>>>),
     /// The data of a ConfigMap.
@@ -38,7 +38,7 @@ pub(crate) enum ReferenceContent {
     PullSecrets(Arc<Vec<String>>),
 }
 
-impl ReferenceContent {
+impl ReferencedObjectContent {
     fn bytes(&self) -> usize {
         match self {
             Self::Secret(data) => data.iter().map(|(key, value)| key.len() + value.len()).sum(),
@@ -49,21 +49,21 @@ impl ReferenceContent {
 }
 
 /// The content and the version of an object; `None` if the API server says that it does not exist.
-pub(crate) type FoundReference = Option<(ReferenceContent, u64)>;
+pub(crate) type ReferencedObjectReadResult = Option<(ReferencedObjectContent, u64)>;
 
 /// An answer of the API server to a read of one object.
 #[derive(Clone)]
-pub(super) struct ReferenceAnswer {
+pub(super) struct ReferencedObjectAnswer {
     /// When the request was sent.
     asked: Instant,
     /// The moment of the watches before the request.
     pub(super) since: WatchMoment,
-    pub(super) found: Result<FoundReference, ClusterError>,
+    pub(super) found: Result<ReferencedObjectReadResult, ClusterError>,
 }
 
-impl ReferenceAnswer {
+impl ReferencedObjectAnswer {
     /// The content and the version, if the object exists and the answer is recent.
-    pub(super) fn recent(&self, now: Instant) -> Option<(&ReferenceContent, u64)> {
+    pub(super) fn recent(&self, now: Instant) -> Option<(&ReferencedObjectContent, u64)> {
         if now.saturating_duration_since(self.asked) > ANSWER_LIFETIME {
             return None;
         }
@@ -74,41 +74,41 @@ impl ReferenceAnswer {
 
 /// The cached answer for one object.
 #[derive(Default)]
-pub(super) struct ReferenceSlot {
+pub(super) struct ReferencedObjectCacheEntry {
     /// One run sends the request while it holds this lock. The other runs that need the object wait for its answer.
     pub(super) asking: tokio::sync::Mutex<()>,
-    last: Mutex<Option<ReferenceAnswer>>,
+    last: Mutex<Option<ReferencedObjectAnswer>>,
 }
 
-impl ReferenceSlot {
+impl ReferencedObjectCacheEntry {
     /// The last answer for this object.
-    pub(super) fn last(&self) -> Option<ReferenceAnswer> {
+    pub(super) fn last(&self) -> Option<ReferencedObjectAnswer> {
         self.last.lock().clone()
     }
 
     /// The last answer, if its request was sent at this time or later.
-    pub(super) fn asked_since(&self, wanted: Instant) -> Option<ReferenceAnswer> {
+    pub(super) fn asked_since(&self, wanted: Instant) -> Option<ReferencedObjectAnswer> {
         self.last().filter(|answer| answer.asked >= wanted)
     }
 }
 
 /// An answer in the queue of the cache. The oldest answer is the first.
-struct KeptAnswer {
-    slot: Arc<ReferenceSlot>,
+struct ReferencedObjectExpiryEntry {
+    slot: Arc<ReferencedObjectCacheEntry>,
     asked: Instant,
     bytes: usize,
 }
 
 #[derive(Default)]
-struct ReferenceReadsState {
-    slots: BTreeMap<ObjectId, Weak<ReferenceSlot>>,
-    kept: VecDeque<KeptAnswer>,
+struct ReferencedObjectCacheState {
+    slots: BTreeMap<ObjectId, Weak<ReferencedObjectCacheEntry>>,
+    kept: VecDeque<ReferencedObjectExpiryEntry>,
     bytes: usize,
     /// Whether a task is running that removes old answers.
     is_swept: bool,
 }
 
-impl ReferenceReadsState {
+impl ReferencedObjectCacheState {
     /// Removes answers that are too old, and the oldest ones while the cache is too large.
     fn remove_old(&mut self, now: Instant) {
         while let Some(oldest) = self.kept.front() {
@@ -116,7 +116,10 @@ impl ReferenceReadsState {
             if !is_old && self.bytes <= MAX_CACHED_BYTES {
                 break;
             }
-            let Some(KeptAnswer { slot, asked, bytes }) = self.kept.pop_front() else { break };
+            let Some(ReferencedObjectExpiryEntry { slot, asked, bytes }) = self.kept.pop_front()
+            else {
+                break;
+            };
             self.bytes = self.bytes.saturating_sub(bytes);
             let mut last = slot.last.lock();
             if last.as_ref().is_some_and(|answer| answer.asked == asked) {
@@ -134,18 +137,23 @@ impl ReferenceReadsState {
     }
 }
 
-/// The cache that this file describes. Clones share their content.
+/// The cache of the objects that specs name. Clones share their content.
 #[derive(Default, Clone)]
-pub(super) struct ReferenceReads(Arc<Mutex<ReferenceReadsState>>);
+pub(super) struct ReferencedObjectCache(Arc<Mutex<ReferencedObjectCacheState>>);
 
-impl ReferenceReads {
+impl ReferencedObjectCache {
+    /// About how many bytes the answers take.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.lock().bytes
+    }
+
     /// The slot of an object, shared by the runs that need the object.
-    pub(super) fn slot(&self, id: &ObjectId) -> Arc<ReferenceSlot> {
+    pub(super) fn slot(&self, id: &ObjectId) -> Arc<ReferencedObjectCacheEntry> {
         let mut state = self.0.lock();
         if let Some(known) = state.slots.get(id).and_then(Weak::upgrade) {
             return known;
         }
-        let slot = Arc::new(ReferenceSlot::default());
+        let slot = Arc::new(ReferencedObjectCacheEntry::default());
         state.slots.insert(id.clone(), Arc::downgrade(&slot));
         slot
     }
@@ -154,18 +162,18 @@ impl ReferenceReads {
     /// runtime.
     pub(super) fn keep(
         &self,
-        slot: &Arc<ReferenceSlot>,
+        slot: &Arc<ReferencedObjectCacheEntry>,
         asked: Instant,
         since: WatchMoment,
-        found: Result<FoundReference, ClusterError>,
-    ) -> ReferenceAnswer {
+        found: Result<ReferencedObjectReadResult, ClusterError>,
+    ) -> ReferencedObjectAnswer {
         let content = found.as_ref().ok().and_then(Option::as_ref);
         let bytes = content.map_or(0, |(content, _)| content.bytes()) + BYTES_PER_ANSWER;
-        let answer = ReferenceAnswer { asked, since, found };
+        let answer = ReferencedObjectAnswer { asked, since, found };
         *slot.last.lock() = Some(answer.clone());
         let mut state = self.0.lock();
         state.bytes = state.bytes.saturating_add(bytes);
-        state.kept.push_back(KeptAnswer { slot: slot.clone(), asked, bytes });
+        state.kept.push_back(ReferencedObjectExpiryEntry { slot: slot.clone(), asked, bytes });
         state.remove_old(Instant::now());
         let begins = !state.is_swept;
         state.is_swept = true;
@@ -178,7 +186,7 @@ impl ReferenceReads {
 }
 
 /// Removes old answers periodically, until the cache is empty.
-async fn sweep(reads: Weak<Mutex<ReferenceReadsState>>) {
+async fn sweep(reads: Weak<Mutex<ReferencedObjectCacheState>>) {
     loop {
         tokio::time::sleep(ANSWER_LIFETIME).await;
         let Some(reads) = reads.upgrade() else { return };
@@ -197,14 +205,14 @@ mod tests {
         ObjectId::new("shop", name, "", "ConfigMap")
     }
 
-    fn found(bytes: usize) -> Result<FoundReference, ClusterError> {
+    fn found(bytes: usize) -> Result<ReferencedObjectReadResult, ClusterError> {
         let data = BTreeMap::from([("k".to_owned(), "v".repeat(bytes))]);
-        Ok(Some((ReferenceContent::ConfigMap(Arc::new(data)), 7)))
+        Ok(Some((ReferencedObjectContent::ConfigMap(Arc::new(data)), 7)))
     }
 
     #[tokio::test]
     async fn an_answer_serves_those_who_wanted_it_before_it_was_asked_for() {
-        let reads = ReferenceReads::default();
+        let reads = ReferencedObjectCache::default();
         let slot = reads.slot(&id("a"));
         let before = Instant::now();
         let asked = before + Duration::from_millis(1);
@@ -218,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_kept_for_longer_than_a_few_seconds_nor_beyond_its_bytes() {
-        let reads = ReferenceReads::default();
+        let reads = ReferencedObjectCache::default();
         let now = Instant::now();
         let moment = RecentObjectEvents::default().now();
         let small = reads.slot(&id("small"));
@@ -240,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_and_an_absence_are_never_taken_from_earlier_runs() {
-        let reads = ReferenceReads::default();
+        let reads = ReferencedObjectCache::default();
         let slot = reads.slot(&id("a"));
         let now = Instant::now();
         let moment = RecentObjectEvents::default().now();

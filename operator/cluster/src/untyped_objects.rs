@@ -48,7 +48,7 @@ pub struct AuthenticatedUser {
 
 /// The answer to an access review.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccessAnswer {
+pub struct AccessReviewAnswer {
     /// Whether the access is allowed.
     pub is_allowed: bool,
     /// The reason that the API server gives, such as the RBAC rule. It may be empty.
@@ -373,7 +373,7 @@ impl ClusterConnection {
         verb: &str,
         group: &str,
         resource: &str,
-    ) -> Result<AccessAnswer, ClusterError> {
+    ) -> Result<AccessReviewAnswer, ClusterError> {
         let access = AccessToObject { verb, group, resource, name: "" };
         self.may_access(namespace, access).await
     }
@@ -387,7 +387,7 @@ impl ClusterConnection {
         &self,
         namespace: &str,
         access: AccessToObject<'_>,
-    ) -> Result<AccessAnswer, ClusterError> {
+    ) -> Result<AccessReviewAnswer, ClusterError> {
         let AccessToObject { verb, group, resource, name } = access;
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let mut attributes = json!({"verb": verb, "group": group, "resource": resource});
@@ -407,7 +407,7 @@ impl ClusterConnection {
         let answer = self.send(Method::POST, path, "application/json", body).await?;
         let status = &answer["status"];
         let reason = status["reason"].as_str().unwrap_or_default().to_owned();
-        Ok(AccessAnswer { is_allowed: status["allowed"] == true, reason })
+        Ok(AccessReviewAnswer { is_allowed: status["allowed"] == true, reason })
     }
 
     /// Whether another user may use a verb on an object. Only a clear "allowed" of the API server counts as yes.
@@ -592,7 +592,7 @@ impl ClusterConnection {
     ///
     /// This call passes no gate. It is for windlass's own records, for hook objects, which Helm's policy deletes, and for
     /// objects that the user of a command names. Records are Secrets of Helm and exports, audits, incidents, events of
-    /// lifecycles, and generated HelmCharts and ExternalArtifacts. A test lists the callers (`xtask/src/tidy/removals.rs`).
+    /// lifecycles, and generated HelmCharts and ExternalArtifacts. A test lists the callers (`xtask/src/tidy/ungated_deletions.rs`).
     /// All others use [`ClusterConnection::delete_managed`].
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! labels and annotations an apply set.
 //!
 //! Elsewhere: the users of these fields (`object_hold`, `audit` and `chart_template` of the controllers), and the fields of
-//! applied objects, of which a watch keeps a fingerprint (`apply::fingerprint`).
+//! applied objects, of which a watch keeps a fingerprint (`apply::managed_fields_fingerprint`).
 
 use kube::core::Resource;
 use serde_json::{Map, Value};

@@ -14,9 +14,9 @@ const SILENT_FOR: Duration = Duration::from_secs(10);
 
 /// The kinds, each with the time when a request got no response.
 #[derive(Debug, Default)]
-pub struct SilentKinds(Mutex<BTreeMap<Gvk, Instant>>);
+pub struct UnresponsiveKinds(Mutex<BTreeMap<Gvk, Instant>>);
 
-impl SilentKinds {
+impl UnresponsiveKinds {
     /// Notes that a request about a kind got no response.
     pub fn add(&self, kind: &Gvk, now: Instant) {
         let mut all = self.0.lock();
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_silent_for_a_while_and_then_asked_again() {
-        let silent = SilentKinds::default();
+        let silent = UnresponsiveKinds::default();
         let begin = Instant::now();
         let kind = |name: &str| Gvk::new("metrics.k8s.io/v1beta1", name);
         silent.add(&kind("PodMetrics"), begin);

@@ -12,7 +12,7 @@ use objects::Gvk;
 
 use super::connection_pool::ConnectionSlot;
 use super::discovery::ApiResourceLocation;
-use super::objects::url_encode;
+use super::untyped_objects::url_encode;
 use super::{ClusterConnection, ClusterError};
 
 /// The most bytes of a line. The rest of the line is dropped.

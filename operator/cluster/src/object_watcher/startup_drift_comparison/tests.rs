@@ -1,0 +1,216 @@
+//! Tests of the first comparison: what is concluded from kept comparisons and from lists.
+
+use apply::ObjectInventory;
+use serde_json::{Value, json};
+
+use super::super::{KindOwnershipMarks, OwnershipMarks};
+use super::*;
+use crate::object_watcher::stored_drift_comparisons::OwnerVersion;
+
+const LABEL: &str = "example.com/name";
+
+fn marks() -> Arc<KindOwnershipMarks> {
+    let marks =
+        OwnershipMarks { name: LABEL, namespace: "example.com/namespace", manager: "windlass" };
+    let kind = ["g".to_owned(), "Kustomization".to_owned()];
+    Arc::new(KindOwnershipMarks::new(BTreeMap::from([(kind, marks)])))
+}
+
+fn node(name: &str) -> ObjectKey {
+    ObjectKey::new("g", "Kustomization", "shop", name)
+}
+
+fn id(name: &str) -> ObjectId {
+    ObjectId::new("shop", name, "", "ConfigMap")
+}
+
+fn key() -> WatchKey {
+    let [group, version, kind] = ["", "v1", "ConfigMap"].map(str::to_owned);
+    WatchKey { group, version, kind, selection: WatchSelection::Labelled(LABEL) }
+}
+
+/// A sighting of an object without a generation.
+fn sighting(version: u64, fingerprint: u64) -> SeenObjectVersion {
+    SeenObjectVersion { version, fingerprint, content: 0 }
+}
+
+/// A state in which the watch is live, and one owner has an object that was compared in version 5.
+fn state_with(name: &str) -> ObjectWatcherState {
+    let mut state = ObjectWatcherState::of(marks());
+    let task = tokio::spawn(std::future::pending::<()>());
+    state.need(&node("app"), key(), || task.abort_handle());
+    let watch = state.shared_watch(key());
+    if let Some(running) = state.watches.get_mut(&key()) {
+        running.live = true;
+    }
+    let tracked = TrackedObject {
+        owner: state.shared_node(&node("app")),
+        watch: Some(watch),
+        manifest: Some(ManifestDigest::of("manifest")),
+        applied: sighting(5, 70),
+        writer: None,
+        dirty: false,
+    };
+    state.track(&id(name), tracked);
+    state
+}
+
+fn restored_with(name: &str) -> ObjectWatcherState {
+    let mut state = state_with(name);
+    let restored = UnlistedStoredObject { id: id(name), applied: sighting(5, 70) };
+    let watch = state.shared_watch(key());
+    state.restored.insert(watch, vec![restored]);
+    state
+}
+
+#[tokio::test]
+async fn only_an_object_in_the_version_that_was_compared_needs_no_comparison() {
+    let app = BTreeSet::from([node("app")]);
+    let nothing = BTreeSet::new();
+    let cases = [
+        ("unchanged", Some(sighting(5, 70)), &nothing, true, false),
+        ("windlass wrote it", Some(sighting(6, 70)), &nothing, false, false),
+        ("another client changed it", Some(sighting(6, 71)), &app, true, true),
+        ("the cluster was restored from a backup", Some(sighting(4, 70)), &nothing, false, false),
+        ("it was deleted", None, &app, true, true),
+    ];
+    for (what, seen, drifted, is_tracked, is_dirty) in cases {
+        let mut state = restored_with("settings");
+        if let Some(seen) = seen {
+            state.sight(LABEL, &id("settings"), seen);
+        }
+        assert_eq!(&state.settle_restored(&key()), drifted, "{what}");
+        let tracked = state.tracked.get(&id("settings"));
+        assert_eq!(tracked.is_some(), is_tracked, "{what}");
+        assert_eq!(tracked.is_some_and(|it| it.dirty), is_dirty, "{what}");
+        assert!(state.settle_restored(&key()).is_empty(), "it is judged once");
+    }
+}
+
+#[tokio::test]
+async fn an_object_whose_status_changed_is_not_compared_and_its_health_is_not_known() {
+    let at = |version: u64, content: u64| SeenObjectVersion { content, ..sighting(version, 70) };
+    let app = node("app");
+    for (seen, agreement) in [
+        (at(5, 9), StoredComparisonMatch::Same),
+        (at(6, 9), StoredComparisonMatch::SameButStatus),
+        (at(6, 8), StoredComparisonMatch::Changed),
+    ] {
+        let mut state = state_with("web");
+        if let Some(tracked) = state.tracked.get_mut(&id("web")) {
+            tracked.applied = at(5, 9);
+        }
+        let kinds = state.compared(&app).unwrap();
+        let version = OwnerVersion { uid: "u".to_owned(), generation: 1 };
+        let note = String::new();
+        let kept =
+            StoredDriftComparison { version, is_free: true, reads_health: false, note, kinds };
+        let watch = state.shared_watch(key());
+        let restored = UnlistedStoredObject { id: id("web"), applied: at(5, 9) };
+        state.restored.insert(watch, vec![restored]);
+        state.sight(LABEL, &id("web"), seen);
+        assert!(state.settle_restored(&key()).is_empty());
+        assert_eq!(state.compare_kept(&app, &kept), agreement, "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_compared_meanwhile_is_not_judged_by_the_file() {
+    let mut state = restored_with("settings");
+    if let Some(tracked) = state.tracked.get_mut(&id("settings")) {
+        tracked.applied = sighting(9, 90);
+    }
+    state.sight(LABEL, &id("settings"), sighting(8, 80));
+    assert!(state.settle_restored(&key()).is_empty());
+    assert!(state.tracked.get(&id("settings")).is_some_and(|it| !it.dirty));
+}
+
+#[tokio::test]
+async fn what_is_kept_of_an_owner_is_found_again() {
+    let mut state = state_with("settings");
+    let kinds = state.compared(&node("app")).unwrap();
+    let version = OwnerVersion { uid: "u".to_owned(), generation: 1 };
+    let note = String::new();
+    let kept = StoredDriftComparison { version, is_free: true, reads_health: true, note, kinds };
+    assert_eq!(kept.kinds[0].objects[0].name, "settings");
+    let compared = |state: &ObjectWatcherState| state.compare_kept(&node("app"), &kept);
+    assert_eq!(compared(&state), StoredComparisonMatch::Changed, "no watch has seen the object");
+    state.sight(LABEL, &id("settings"), sighting(5, 70));
+    assert_eq!(compared(&state), StoredComparisonMatch::Same);
+    if let Some(tracked) = state.tracked.get_mut(&id("settings")) {
+        tracked.dirty = true;
+    }
+    assert_eq!(compared(&state), StoredComparisonMatch::Changed, "it has drifted");
+    assert_eq!(state.compared(&node("app")), None, "drift is not kept");
+    assert_eq!(state.compared(&node("other")), Some(Vec::new()), "an owner without objects");
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_an_owner_whose_object_another_applier_has_applied() {
+    let mut state = state_with("settings");
+    assert!(state.compared(&node("app")).is_some());
+    let other = TrackedObject {
+        owner: state.shared_node(&node("other")),
+        watch: Some(state.shared_watch(key())),
+        manifest: Some(ManifestDigest::of("another manifest")),
+        applied: sighting(6, 71),
+        writer: None,
+        dirty: false,
+    };
+    state.track(&id("settings"), other);
+    assert_eq!(state.compared(&node("app")), None);
+}
+
+#[test]
+fn a_small_installation_waits_shortly_for_lists() {
+    assert_eq!(list_timeout(0), Duration::from_secs(6));
+    assert_eq!(list_timeout(1_000), Duration::from_secs(8));
+    assert_eq!(list_timeout(1_000_000), Duration::from_secs(15));
+}
+
+#[tokio::test]
+async fn an_object_that_is_missing_or_was_changed_by_others_makes_its_owner_urgent() {
+    let owner = |names: &[&str]| {
+        let mut inventory = ObjectInventory::default();
+        for name in names {
+            inventory.add(id(name), "v1");
+        }
+        let version = OwnerVersion { uid: "u".to_owned(), generation: 1 };
+        AppliedOwner { node: node("app"), version, inventory }
+    };
+    let mut state = state_with("settings");
+    state.sight(LABEL, &id("settings"), sighting(5, 70));
+    state.note_last_change(LABEL, &id("settings"), || true);
+    assert!(!state.may_have_drifted(LABEL, &owner(&["gone"])), "nothing is noted by now");
+    state.changed_by_others.insert(LABEL, Some(BTreeSet::new()));
+    assert!(!state.may_have_drifted(LABEL, &owner(&["settings"])));
+    assert!(state.may_have_drifted(LABEL, &owner(&["settings", "gone"])));
+    state.note_last_change(LABEL, &id("settings"), || true);
+    assert!(state.may_have_drifted(LABEL, &owner(&["settings"])));
+    state.note_last_change(LABEL, &id("settings"), || false);
+    assert!(!state.may_have_drifted(LABEL, &owner(&["settings"])));
+    if let Some(watch) = state.watches.get_mut(&key()) {
+        watch.live = false;
+    }
+    assert!(!state.may_have_drifted(LABEL, &owner(&["gone"])), "the watch does not know");
+}
+
+#[test]
+fn the_newest_change_says_who_changed_an_object_last() {
+    let metadata = |entries: &[(&str, &str, &str)]| {
+        let entry = |(manager, subresource, time): &(&str, &str, &str)| json!({"manager": manager, "subresource": subresource, "time": format!("2026-01-01T00:00:0{time}Z")});
+        json!({"managedFields": entries.iter().map(entry).collect::<Vec<Value>>()})
+    };
+    let ours = ("windlass", "", "2");
+    let cases = [
+        (vec![ours], false),
+        (vec![ours, ("kubectl", "", "1")], false),
+        (vec![ours, ("kubectl", "", "3")], true),
+        (vec![ours, ("kube-controller-manager", "status", "3")], false),
+        (vec![("kubectl", "", "1")], true),
+        (vec![], false),
+    ];
+    for (entries, expected) in cases {
+        assert_eq!(marks().is_changed_by_others(&metadata(&entries)), expected, "{entries:?}");
+    }
+}
