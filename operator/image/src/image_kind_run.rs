@@ -35,7 +35,7 @@ const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
 
 /// Whether a reconciliation that is requested of a suspended object counts as handled. Parity(flux): its controllers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SuspendedRequest {
+pub(crate) enum SuspendedReconcileRequest {
     /// The run answers the request, so the request is not repeated on resume.
     Answered,
     /// The request is handled on resume.
@@ -50,7 +50,7 @@ pub(crate) async fn begin<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
-    request: SuspendedRequest,
+    request: SuspendedReconcileRequest,
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let now = jiff::Timestamp::now();
     let lifted = object_hold::lift(context, latest, object.clone(), now).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn begin<K: WindlassKind + ReconciledObject>(
     }
     let text = "suspended during a reconciliation, which continues on resume";
     hold_conditions::show_suspended(context, latest, &object, now, &[], text).await?;
-    if request == SuspendedRequest::Answered && hold_conditions::is_asked(&*object) {
+    if request == SuspendedReconcileRequest::Answered && hold_conditions::is_asked(&*object) {
         let object = latest.begun(&object);
         hold_conditions::show(context, latest, &object, now, true).await?;
     }

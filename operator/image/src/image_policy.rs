@@ -6,10 +6,10 @@
 //! (`candidates`). These requirements are a minimum age (`min_age`, `tag_history_store`), and platforms (`required_platforms`)
 //! and signatures (`verification_keys`) of the image (`candidate_image_check`). Elsewhere: the decision (engine `image`),
 //! listing tags (`image_repository`), whether signatures are required (`image_verification`), verified versions
-//! (`verified_versions`).
+//! (`verified_image_versions`).
 
 mod candidate_image_check;
-mod candidates;
+mod candidate_tags;
 mod downgrade_prevention;
 mod min_age;
 mod quarantined_tags;
@@ -33,23 +33,23 @@ use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
     ConditionReason, ConditionStatus, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome,
-    SHORTEST_INTERVAL, StatusConditions, format_duration, parse_duration, reason,
+    SHORTEST_INTERVAL, StatusConditions, condition_reason, format_duration, parse_duration,
 };
 use sources::oci::OciPlatform;
-use sources::source_reasons::{INVALID_DURATION, VERIFICATION_ERROR};
+use sources::source_condition_reasons::{INVALID_DURATION, VERIFICATION_ERROR};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
+use windlass_cluster::object_store::StateCache;
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRunBackoff};
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
 use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
-use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
 use self::candidate_image_check::{CandidateImageCheck, ImageCheckResultCache};
-use self::candidates::{CandidateTags, CandidateWalk};
+use self::candidate_tags::{CandidateTags, CandidateWalk};
 use self::downgrade_prevention::{ALLOW_DOWNGRADE, TagRule};
 use self::min_age::MIN_AGE;
 use self::quarantined_tags::QuarantinedTags;
@@ -57,7 +57,7 @@ use self::required_platforms::REQUIRED_PLATFORMS;
 use self::tag_choice::{DigestLookup, TagQuery, TagRanking};
 use self::verification_keys::{VerificationKeyError, VerificationKeys};
 use crate::image_kind_run::{
-    IMAGE_URL_INVALID, KindSpecificConditions, SuspendedRequest, begin, next_run, publish,
+    IMAGE_URL_INVALID, KindSpecificConditions, SuspendedReconcileRequest, begin, next_run, publish,
     report_with, retry_after_refusal,
 };
 use crate::image_verification::{
@@ -65,7 +65,9 @@ use crate::image_verification::{
     platform_secret,
 };
 use crate::registry_access::ScannedImage;
-use crate::verified_versions::{KeyFingerprints, VerifiedVersion, VerifiedVersions};
+use crate::verified_image_versions::{
+    KeyFingerprints, VerifiedImageVersion, VerifiedImageVersions,
+};
 
 /// The interval is missing that the digest policy needs. Parity(flux).
 const INTERVAL_NOT_CONFIGURED: ConditionReason = ConditionReason::new("IntervalNotConfigured");
@@ -88,7 +90,7 @@ pub struct ImagePolicyState {
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
     /// Runs in a row that the API server throttled.
-    throttled_runs: ThrottledRuns,
+    throttled_run_backoff: ThrottledRunBackoff,
     /// Runs in a row that found no tags.
     waits: usize,
     /// The rule that chose the latest version, if this process did.
@@ -169,7 +171,7 @@ async fn delete(
             "failed to remove what is known of the age of tags"
         );
     }
-    context.shared::<VerifiedVersions>().forget(object);
+    context.shared::<VerifiedImageVersions>().forget(object);
     latest.set_finalizer(context, object, false).await?;
     Ok(None)
 }
@@ -181,10 +183,10 @@ async fn attempt(
     latest: &LatestWrittenObject<ImagePolicy>,
     object: &Arc<ImagePolicy>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
+    let begun = begin(context, latest, object, SuspendedReconcileRequest::Answered).await?;
     let Some(object) = begun else {
         // Earlier retries do not count after the object is resumed.
-        memory.lock().throttled_runs = ThrottledRuns::default();
+        memory.lock().throttled_run_backoff = ThrottledRunBackoff::default();
         return Ok(None);
     };
     let source = referenced_repository::node_of_reference(&object);
@@ -202,7 +204,7 @@ async fn attempt(
     findings.known.clone_from(&memory.lock().known);
     let ended = choice.choose(rule.as_ref(), &mut findings).await;
     memory.lock().known = std::mem::take(&mut findings.known);
-    let notes = context.shared::<VerifiedVersions>();
+    let notes = context.shared::<VerifiedImageVersions>();
     // Before the status, which has automations run, too.
     if findings.verification.keep(&notes, &object) {
         memory.lock().is_unannounced = true;
@@ -211,7 +213,7 @@ async fn attempt(
         Ok(Some(chosen)) => {
             memory.lock().waits = 0;
             let text = message(&status_of(&*object), &chosen.version) + &chosen.passed_over;
-            (Some(chosen), RunOutcome::Settled(reason::SUCCEEDED, text))
+            (Some(chosen), RunOutcome::Settled(condition_reason::SUCCEEDED, text))
         }
         Ok(None) => match next_wait(&mut memory.lock().waits) {
             Some(delay) => return Ok(Some(delay)),
@@ -219,7 +221,7 @@ async fn attempt(
         },
         Err(error) => (None, error.outcome()?),
     };
-    let postponed = memory.lock().throttled_runs.postpone(&*object, &outcome);
+    let postponed = memory.lock().throttled_run_backoff.postpone(&*object, &outcome);
     if let (None, Some(delay)) = (&chosen, postponed) {
         return Ok(Some(delay));
     }
@@ -270,7 +272,7 @@ impl ImageFindings {
     /// The result that the conditions show. If the run did not find it out, the record that automations use decides.
     fn shown_verification(
         self,
-        notes: &VerifiedVersions,
+        notes: &VerifiedImageVersions,
         object: &ImagePolicy,
     ) -> LatestVerification {
         let Self { secrets, verification, .. } = self;
@@ -290,14 +292,14 @@ enum LatestVerification {
     /// The latest version need not be signed.
     NotRequired,
     /// The latest version is signed. The text names the signer.
-    Verified { note: VerifiedVersion, text: String },
+    Verified { note: VerifiedImageVersion, text: String },
     /// The version is not verified, or there is none. The text gives the reason.
     Unverified(String),
 }
 
 impl LatestVerification {
     /// Stores the result for the automations. Returns whether they have to be notified.
-    fn keep(&self, notes: &VerifiedVersions, object: &ImagePolicy) -> bool {
+    fn keep(&self, notes: &VerifiedImageVersions, object: &ImagePolicy) -> bool {
         match self {
             Self::Unknown => false,
             Self::NotRequired | Self::Unverified(_) => notes.forget(object),
@@ -310,9 +312,12 @@ impl LatestVerification {
         match self {
             Self::Unknown => conditions.keep(IMAGE_VERIFIED),
             Self::NotRequired => conditions,
-            Self::Verified { text, .. } => {
-                conditions.set(IMAGE_VERIFIED, ConditionStatus::True, reason::SUCCEEDED, text)
-            }
+            Self::Verified { text, .. } => conditions.set(
+                IMAGE_VERIFIED,
+                ConditionStatus::True,
+                condition_reason::SUCCEEDED,
+                text,
+            ),
             Self::Unverified(text) => {
                 conditions.set(IMAGE_VERIFIED, ConditionStatus::False, VERIFICATION_ERROR, text)
             }
@@ -429,7 +434,7 @@ impl PolicyRun<'_> {
         let mut remote = None;
         if !secrets.is_empty() {
             // The keys are read in each run, since versions that were verified with other keys do not count.
-            let mut references = ReadReferences::new(&self.context.watcher);
+            let mut references = RunReferenceReads::new(&self.context.watcher);
             let read = verification_keys::read(&secrets, &mut references).await;
             match read {
                 Ok(read) => keys = read,
@@ -455,7 +460,7 @@ impl PolicyRun<'_> {
         let unverified = check.unverified().map(str::to_owned);
         findings.known = check.known;
         if let Ok(LatestVersion { version, acceptance: Some(text), .. }) = &chosen {
-            let note = VerifiedVersion { version: version.clone(), keys: fingerprints };
+            let note = VerifiedImageVersion { version: version.clone(), keys: fingerprints };
             findings.verification = LatestVerification::Verified { note, text: text.clone() };
         } else if let Some(text) = unverified {
             findings.verification = LatestVerification::Unverified(text);
@@ -501,7 +506,7 @@ fn without_tags(delay: Duration) -> RunOutcome {
     let text = format!("retrying in {} error: no tags in database", format_duration(delay));
     let delay = jiff::SignedDuration::try_from(delay).unwrap_or_default();
     let at = jiff::Timestamp::now().checked_add(delay).unwrap_or(jiff::Timestamp::MAX);
-    RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, NextRunTrigger::at(at))
+    RunOutcome::Blocked(condition_reason::DEPENDENCY_NOT_READY, text, NextRunTrigger::at(at))
 }
 
 /// How often the digest is looked up. `None` if it is not looked up, or once for each tag.
@@ -610,7 +615,7 @@ mod tests {
         }))
         .unwrap();
         let shown = |verification: LatestVerification| {
-            let outcome = RunOutcome::Settled(reason::SUCCEEDED, "ok".to_owned());
+            let outcome = RunOutcome::Settled(condition_reason::SUCCEEDED, "ok".to_owned());
             let report = report_with(
                 &object,
                 &outcome,
@@ -627,7 +632,7 @@ mod tests {
         };
         assert_eq!(shown(LatestVerification::Unknown).as_deref(), Some("True signed by a"));
         assert_eq!(shown(LatestVerification::NotRequired), None);
-        let note = VerifiedVersion {
+        let note = VerifiedImageVersion {
             version: version("v1", Some("sha256:1")),
             keys: KeyFingerprints::new(),
         };
@@ -645,7 +650,7 @@ mod tests {
             "status": {"latestRef": {"name": "r.io/app", "tag": "v1", "digest": "sha256:1"}},
         }))
         .unwrap();
-        let notes = VerifiedVersions::default();
+        let notes = VerifiedImageVersions::default();
         let secret = |name: &str| ImageVerificationKeySecretReference {
             namespace: "apps".to_owned(),
             name: name.to_owned(),
@@ -659,7 +664,7 @@ mod tests {
         assert_eq!(shown(&[]), LatestVerification::Unknown, "nothing is known of what is asked");
         assert!(matches!(shown(&["own"]), LatestVerification::Unverified(_)));
         let keys = KeyFingerprints::from([("apps/own".to_owned(), "a".to_owned())]);
-        let note = VerifiedVersion { version: version("v1", Some("sha256:1")), keys };
+        let note = VerifiedImageVersion { version: version("v1", Some("sha256:1")), keys };
         let verified = LatestVerification::Verified { note, text: "by a".to_owned() };
         assert!(verified.keep(&notes, &object));
         assert!(!LatestVerification::Unknown.keep(&notes, &object));
@@ -697,7 +702,7 @@ mod tests {
         assert_eq!(delays, [first, second, third, None, None]);
         let outcome = without_tags(Duration::from_secs(30));
         assert_eq!(outcome.text(), "retrying in 30s error: no tags in database");
-        assert_eq!(outcome.reason(), reason::DEPENDENCY_NOT_READY);
+        assert_eq!(outcome.reason(), condition_reason::DEPENDENCY_NOT_READY);
     }
 
     #[test]
@@ -720,7 +725,7 @@ mod tests {
     fn what_is_wrong_with_the_repository_is_said_of_the_repository() {
         let source = ObjectKey::new("image.toolkit.fluxcd.io", "ImageRepository", "apps", "app");
         let text = "spec.provider `gcp` is not supported".to_owned();
-        let outcome = RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text.clone());
+        let outcome = RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text.clone());
         let expected = format!("ImageRepository/apps/app: {text}");
         assert_eq!(blamed(&source, outcome).text(), expected);
         // Parity(flux): what is wrong with the image is said as the repository says it.

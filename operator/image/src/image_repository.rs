@@ -15,15 +15,15 @@ use kube_core::Resource as _;
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use windlass_cluster::ClusterError;
-use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
+use windlass_cluster::object_store::StateCache;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRunBackoff};
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
 use windlass_runtime::object_status::LatestWrittenObject;
-use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 
 use self::scan::{ScanRun, ScanRunResult};
 use crate::image_kind_run::{
-    SuspendedRequest, begin, next_run, publish, report, retry_after_refusal,
+    SuspendedReconcileRequest, begin, next_run, publish, report, retry_after_refusal,
 };
 use crate::{registry_access, tag_store};
 
@@ -34,7 +34,7 @@ pub struct ImageRepositoryState {
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
     /// Runs in a row that the API server throttled.
-    throttled_runs: ThrottledRuns,
+    throttled_run_backoff: ThrottledRunBackoff,
 }
 
 /// Runs ImageRepositories.
@@ -116,10 +116,10 @@ async fn attempt(
     latest: &LatestWrittenObject<ImageRepository>,
     object: &Arc<ImageRepository>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
+    let begun = begin(context, latest, object, SuspendedReconcileRequest::Answered).await?;
     let Some(object) = begun else {
         // Earlier retries do not count after the object is resumed.
-        memory.lock().throttled_runs = ThrottledRuns::default();
+        memory.lock().throttled_run_backoff = ThrottledRunBackoff::default();
         return Ok(None);
     };
     let scanning = ScanRun { context, node, latest, object: &object };
@@ -131,7 +131,7 @@ async fn attempt(
         Ok(ScanRunResult::NotDue { outcome, wait }) => (None, Some(wait), outcome),
         Err(outcome) => (None, None, outcome),
     };
-    let postponed = memory.lock().throttled_runs.postpone(&*object, &outcome);
+    let postponed = memory.lock().throttled_run_backoff.postpone(&*object, &outcome);
     if let (None, Some(delay)) = (&found, postponed) {
         return Ok(Some(delay));
     }
@@ -149,9 +149,9 @@ async fn attempt(
 
 #[cfg(test)]
 mod tests {
-    use reconcile::{NextRunTrigger, RunOutcome, reason};
+    use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
     use serde_json::{Value, json};
-    use sources::source_reasons::READ_OPERATION_FAILED;
+    use sources::source_condition_reasons::READ_OPERATION_FAILED;
     use windlass_cluster::events::EventSeverity;
 
     use super::*;
@@ -193,7 +193,8 @@ mod tests {
         assert_eq!(paused.event, None);
         assert_ne!(paused.before, paused.after, "the status has the time");
         assert!(refused("scan failed: 404", NextRunTrigger::default()).event.is_some());
-        let settled = RunOutcome::Settled(reason::SUCCEEDED, "successful scan".to_owned());
+        let settled =
+            RunOutcome::Settled(condition_reason::SUCCEEDED, "successful scan".to_owned());
         let reported = report(&again, &settled, now, |_| {});
         assert_eq!(reported.after.observed_generation, Some(2));
         assert_eq!(reported.event.map(|event| event.severity), Some(EventSeverity::Info));

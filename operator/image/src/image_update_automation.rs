@@ -1,29 +1,28 @@
 //! The kind ImageUpdateAutomation: windlass commits the latest versions of images to a Git repository.
 //!
 //! Here: its run. In the folder: the policies whose results are written (`policies`), the keys of verified policies
-//! (`current_verification_keys`), the GitRepository (`automation_git_repository`), the branch that is pushed (`push_target`),
-//! one writer for each branch (`branch_lock`), automations that push together (`round_gathering`, `round_leader`), the update
-//! of one automation (`update`), the push of a whole round (`push_round`, `round_base`, `round_commits`, `round_draft`),
-//! values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a push branch
-//! (`pull_request`), status and events (`result`).
-//! Elsewhere: markers and messages (engine `image`), commits and pushes (`git::push`), forges
-//! (`windlass_runtime::pull_request`).
+//! (`policy_verification_keys`), the GitRepository (`automation_git_repository`), the branch that is pushed (`push_target`),
+//! one writer for each branch (`branch_lock`), automations that push together (`push_round_gathering`, `push_round_leader`),
+//! the update of one automation (`update`), the push of a whole round (`push_round`, `push_round_base`, `push_round_commits`,
+//! `push_round_draft`), values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a
+//! push branch (`pull_request`), status and events (`result`). Elsewhere: markers and messages (engine `image`), commits and
+//! pushes (`git::push`), forges (`windlass_runtime::pull_request_proposal`).
 
 mod automation_git_repository;
 mod branch_lock;
-mod current_verification_keys;
 mod policies;
+mod policy_verification_keys;
 mod pull_request;
 mod push_round;
+mod push_round_base;
+mod push_round_commits;
+mod push_round_draft;
+mod push_round_gathering;
+mod push_round_leader;
 mod push_target;
-mod recommit;
+mod recommit_pause;
 mod result;
 mod rewrite;
-mod round_base;
-mod round_commits;
-mod round_draft;
-mod round_gathering;
-mod round_leader;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,38 +43,40 @@ use notify::PullRequest;
 use parking_lot::Mutex;
 use reconcile::{
     ConditionReason, DependencyEdge, FreezeHold, MARKERS_IGNORED, NextRunTrigger, ObjectKey, READY,
-    RunOutcome, SHORTEST_INTERVAL, parse_duration, reason,
+    RunOutcome, SHORTEST_INTERVAL, condition_reason, parse_duration,
 };
-use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
+use sources::source_condition_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
+use windlass_cluster::object_store::StateCache;
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRunBackoff};
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::freeze::{self, ObjectFreeze};
-use windlass_runtime::git_remote::operation_context;
+use windlass_runtime::git_remote_access::operation_context;
 use windlass_runtime::hold_conditions::is_asked;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
-use windlass_runtime::object_store::StateCache;
-use windlass_runtime::pull_request::propose_pull_request;
+use windlass_runtime::pull_request_proposal::propose_pull_request;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
 use self::automation_git_repository::{AutomationGitRepository, node_of_reference};
-use self::branch_lock::{BranchKey, BranchLocks, RoundTarget};
-use self::current_verification_keys::CurrentVerificationKeys;
+use self::branch_lock::{BranchKey, BranchLocks, PushRoundTarget};
 use self::policies::{PolicyResults, PolicySelection};
+use self::policy_verification_keys::PolicyVerificationKeys;
 use self::pull_request::{
     BranchHead, ForgePause, PULL_REQUEST, PullRequestTarget, annotated_provider, named_provider,
 };
-use self::recommit::CommittedValues;
+use self::push_round_leader::{
+    AutomationPushEnd, AutomationPushOutcome, AutomationPushReport, PushRoundMember,
+};
+use self::recommit_pause::CommittedValues;
 use self::result::{AutomationResult, ignored, log_changes, show_ignored};
-use self::round_leader::{MemberEnd, MemberOutcome, MemberReport, RoundMember};
-use self::update::{MergeState, PushedCommit, not_fetched};
+use self::update::{PushBranchMergeState, PushedCommit, not_fetched};
 use crate::image_kind_run::{
-    KindSpecificConditions, SuspendedRequest, announce, begin, next_run, publish, report_with,
-    retry_after_refusal,
+    KindSpecificConditions, SuspendedReconcileRequest, announce, begin, next_run, publish,
+    report_with, retry_after_refusal,
 };
 
 /// The strategy of the update is none. Parity(flux).
@@ -116,7 +117,7 @@ pub struct ImageUpdateAutomationState {
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
     /// Runs in a row that the API server throttled.
-    throttled_runs: ThrottledRuns,
+    throttled_run_backoff: ThrottledRunBackoff,
     /// The last message about files and markers without effect.
     findings: String,
     /// A commit that was pushed by a run whose status could not be written.
@@ -124,7 +125,7 @@ pub struct ImageUpdateAutomationState {
     /// The forge of the last pull request, if it requires a pause.
     forge_pause: Option<ForgePause>,
     /// Whether the push branch was merged when that was last found out.
-    known_merge: Option<MergeState>,
+    known_merge: Option<PushBranchMergeState>,
     /// The values that it committed last.
     committed: Option<CommittedValues>,
     /// Since when its runs have found policies that are not verified yet.
@@ -183,10 +184,10 @@ async fn attempt(
     latest: &LatestWrittenObject<ImageUpdateAutomation>,
     object: &Arc<ImageUpdateAutomation>,
 ) -> Result<Option<Duration>, ClusterError> {
-    let begun = begin(context, latest, object, SuspendedRequest::Unanswered).await?;
+    let begun = begin(context, latest, object, SuspendedReconcileRequest::Unanswered).await?;
     let Some(object) = begun else {
         // Earlier retries do not count after the object is resumed.
-        memory.lock().throttled_runs = ThrottledRuns::default();
+        memory.lock().throttled_run_backoff = ThrottledRunBackoff::default();
         return Ok(None);
     };
     let started = Timestamp::now();
@@ -206,7 +207,7 @@ async fn attempt(
     context.work_queue.set_edges(node, DependencyEdge::Source, sources);
     let automation =
         AutomationRun { context, node, memory, object: &object, source: &source, freeze, started };
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     let ended = automation.run(&mut references).await;
     references.watch(node);
     let (result, outcome) = match ended {
@@ -219,7 +220,7 @@ async fn attempt(
         Ok(None) => return Ok(Some(POSTPONED_RUN_DELAY)),
         Err(error) => (None, error.outcome()?),
     };
-    let postponed = memory.lock().throttled_runs.postpone(&*object, &outcome);
+    let postponed = memory.lock().throttled_run_backoff.postpone(&*object, &outcome);
     if let (None, Some(delay)) = (&result, postponed) {
         return Ok(Some(delay));
     }
@@ -296,7 +297,7 @@ impl AutomationRun<'_> {
     /// The spec is invalid, an object that it names is missing, or the repository cannot be read or written.
     async fn run(
         &self,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Option<AutomationResult>, RunError> {
         // The spec is checked before any request is sent.
         check(&self.object.spec)?;
@@ -336,14 +337,14 @@ impl AutomationRun<'_> {
         if let Some(freeze) = frozen {
             return Err(freeze.outcome("a commit of the latest images").into());
         }
-        let MemberReport { update: report, policies } =
+        let AutomationPushReport { update: report, policies } =
             match self.push(round, source, target.is_some(), keys).await? {
-                MemberEnd::Updated(report) => *report,
-                MemberEnd::Undone { until } => {
+                AutomationPushEnd::Updated(report) => *report,
+                AutomationPushEnd::Undone { until } => {
                     result.undone_until = Some(until);
                     return Ok(Some(result));
                 }
-                MemberEnd::NotNow => return Ok(None),
+                AutomationPushEnd::NotNow => return Ok(None),
             };
         result.policies = policies;
         if let Some(pushed) = &report.pushed {
@@ -375,13 +376,13 @@ impl AutomationRun<'_> {
 
     /// The automations that can push together with this one. It pushes alone if the server declined its commit, or if a pull
     /// request is proposed, whose text is the message of the last commit.
-    fn round_target(&self, source: &AutomationGitRepository, is_proposed: bool) -> RoundTarget {
+    fn round_target(&self, source: &AutomationGitRepository, is_proposed: bool) -> PushRoundTarget {
         let branch = BranchKey {
             namespace: self.source.namespace.clone(),
             url: source.remote.url.to_string(),
             branch: source.push.branch.clone(),
         };
-        RoundTarget {
+        PushRoundTarget {
             branch,
             source: self.source.clone(),
             reference: source.reference.clone(),
@@ -393,16 +394,16 @@ impl AutomationRun<'_> {
     /// Writes the results while no other automations write to the branch.
     async fn push(
         &self,
-        target: Arc<RoundTarget>,
+        target: Arc<PushRoundTarget>,
         mut source: AutomationGitRepository,
         is_proposed: bool,
-        keys: CurrentVerificationKeys,
-    ) -> MemberOutcome {
+        keys: PolicyVerificationKeys,
+    ) -> AutomationPushOutcome {
         let (known_merge, committed) = {
             let memory = self.memory.lock();
             (memory.known_merge.clone(), memory.committed.clone())
         };
-        let member = RoundMember {
+        let member = PushRoundMember {
             context: self.context.clone(),
             node: self.node.clone(),
             object: self.object.clone(),
@@ -447,7 +448,7 @@ impl AutomationRun<'_> {
         &self,
         target: &PullRequestTarget,
         head: &BranchHead,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<PullRequest, RunOutcome> {
         let pause = self.memory.lock().forge_pause.clone();
         let paused = pause.and_then(|pause| pause.failure(target, Timestamp::now()));
@@ -472,7 +473,7 @@ impl AutomationRun<'_> {
         if !matches!(tokio::time::timeout(POLICIES_TIMEOUT, listed).await, Ok(true)) {
             let text = "the ImagePolicies have not been listed; verify that the CustomResourceDefinition \
                         imagepolicies.image.toolkit.fluxcd.io is installed";
-            let why = reason::DEPENDENCY_NOT_READY;
+            let why = condition_reason::DEPENDENCY_NOT_READY;
             return Err(RunOutcome::Failed(why, text.to_owned(), NextRunTrigger::default()));
         }
         if self.context.settings.verify_images_namespaces.is_some() {
@@ -483,7 +484,7 @@ impl AutomationRun<'_> {
             return Ok(None);
         }
         let selection = self.selection()?;
-        let keys = CurrentVerificationKeys::read(self.context, selection.secrets()).await;
+        let keys = PolicyVerificationKeys::read(self.context, selection.secrets()).await;
         Ok(selection.results(&keys)?.map(|results| AutomationPolicies { results, keys }))
     }
 
@@ -537,7 +538,7 @@ impl AutomationRun<'_> {
 struct AutomationPolicies {
     results: PolicyResults,
     /// The keys of the Secrets with which those are verified that are.
-    keys: CurrentVerificationKeys,
+    keys: PolicyVerificationKeys,
 }
 
 /// Whether a run ends since policies are being verified. `since` is when the first run in a row found that.

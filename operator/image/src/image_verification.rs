@@ -2,13 +2,13 @@
 //! the flags by which the administrator asks for it in whole namespaces. One adds to the other, and neither replaces it.
 //!
 //! Here: the Secrets with the keys. Elsewhere: reading the keys and verifying an image (`image_policy`), verified versions
-//! (`verified_versions`), which markers may write the tag of such a policy (`image_update_automation`).
+//! (`verified_image_versions`), which markers may write the tag of such a policy (`image_update_automation`).
 
 use std::collections::BTreeMap;
 
 use crds::image::{DigestReflectionPolicy, ImagePolicy};
 use kube_core::ResourceExt as _;
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use windlass_cluster::namespace_policies::NamespacePolicies;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
@@ -58,7 +58,7 @@ fn secret_of_flags(
         let text = format!(
             "cannot tell whether {VERIFY_IMAGES_NAMESPACES} selects namespace {namespace}: its labels are not known"
         );
-        let why = reason::DEPENDENCY_NOT_READY;
+        let why = condition_reason::DEPENDENCY_NOT_READY;
         return Err(RunOutcome::Failed(why, text, NextRunTrigger::default()));
     };
     Ok(settings.image_verification_secret(labels).map(|name| ImageVerificationKeySecretReference {

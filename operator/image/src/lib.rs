@@ -3,7 +3,7 @@
 //!
 //! Here: a folder for each kind ([`image_repository`], [`image_policy`], [`image_update_automation`]), the parts of a run that
 //! they share (`image_kind_run`), access to registries (`registry_access`), the tags between two scans (`tag_store`), whether
-//! images have to be signed (`image_verification`), verified versions (`verified_versions`).
+//! images have to be signed (`image_verification`), verified versions (`verified_image_versions`).
 //! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), repositories (`git`), how any kind is run (crate
 //! `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
 
@@ -14,7 +14,7 @@ pub mod image_update_automation;
 mod image_verification;
 mod registry_access;
 mod tag_store;
-mod verified_versions;
+mod verified_image_versions;
 
 use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 

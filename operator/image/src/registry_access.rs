@@ -10,13 +10,13 @@ use crds::image::ImageRepositorySpec;
 use crds::source::RegistryProvider;
 use http_client::{HttpProxy, TlsConfig};
 use image::ImageName;
-use reconcile::{RunOutcome, reason};
+use reconcile::{RunOutcome, condition_reason};
 use sources::oci::{
-    self, Error, OciRepositoryName, RegistryCache, RegistryKeyring, RegistryLimits,
-    RegistrySession, RemoteOciRepository,
+    self, Error, OciRepositoryName, RegistryKeyring, RegistryLimits, RegistrySession,
+    RegistrySessionCache, RemoteOciRepository,
 };
-use sources::source_reasons::INVALID_DURATION;
-use windlass_cluster::spec_references::{ReadReferences, distinct_pull_secrets};
+use sources::source_condition_reasons::INVALID_DURATION;
+use windlass_cluster::spec_references::{RunReferenceReads, distinct_pull_secrets};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 use windlass_runtime::unsupported_fields::unsupported_text;
@@ -79,7 +79,10 @@ impl ScannedImage {
     pub(crate) fn of(spec: &ImageRepositorySpec) -> Result<Self, RunOutcome> {
         let fields = unsupported(spec);
         if !fields.is_empty() {
-            return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+            return Err(RunOutcome::Stalled(
+                condition_reason::UNSUPPORTED_FIELD,
+                unsupported_text(&fields),
+            ));
         }
         let name = ImageName::parse(&spec.image, spec.insecure)
             .map_err(|error| RunOutcome::Stalled(IMAGE_URL_INVALID, error.to_string()))?;
@@ -121,7 +124,7 @@ impl RegistrySecrets {
     pub(crate) async fn read(
         spec: &ImageRepositorySpec,
         namespace: &str,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Self, String> {
         let mut reader = SecretReader { namespace, references };
         let secret = reader.named("secretRef", spec.secret_ref.as_ref()).await;
@@ -171,7 +174,7 @@ impl RegistrySecrets {
 
 struct SecretReader<'a> {
     namespace: &'a str,
-    references: &'a mut ReadReferences,
+    references: &'a mut RunReferenceReads,
 }
 
 impl SecretReader<'_> {
@@ -234,7 +237,7 @@ pub(crate) async fn session<'s>(
     spec: &ImageRepositorySpec,
     remote: &'s mut RemoteOciRepository,
 ) -> Result<RegistrySession<'s>, Error> {
-    let known: &RegistryCache = &context.remotes.oci;
+    let known: &RegistrySessionCache = &context.remotes.oci;
     if spec.provider == Some(RegistryProvider::Aws) && spec.secret_ref.is_none() {
         remote.auth = known.login_to_aws(&remote.repository, remote.timeout).await?;
     }

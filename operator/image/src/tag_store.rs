@@ -59,18 +59,18 @@ pub(crate) fn read(
     slot: &ObjectFolder,
     image: &str,
 ) -> Result<Option<Vec<String>>, store::Error> {
-    Ok(store.note(slot)?.and_then(|note| read_tags(KeptTags::of(&note, image)?.tags).ok()))
+    Ok(store.note(slot)?.and_then(|note| read_tags(StoredTagsNote::of(&note, image)?.tags).ok()))
 }
 
 /// The content of a note.
-struct KeptTags<'n> {
+struct StoredTagsNote<'n> {
     /// The revision that the status has of the tags.
     revision: &'n str,
     /// A line for each.
     tags: &'n str,
 }
 
-impl<'n> KeptTags<'n> {
+impl<'n> StoredTagsNote<'n> {
     /// Parses a note. `None` if it is of another image, or damaged.
     fn of(note: &'n [u8], image: &str) -> Option<Self> {
         let (head, tags) = std::str::from_utf8(note).ok()?.split_once('\n')?;
@@ -105,7 +105,7 @@ pub(crate) fn revision_of(
     image: &str,
 ) -> Option<String> {
     let note = store.note(&slot(object).ok()?).ok()??;
-    KeptTags::of(&note, image).map(|kept| kept.revision.to_owned())
+    StoredTagsNote::of(&note, image).map(|kept| kept.revision.to_owned())
 }
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
         let tags = list(&["1.0", "1.1"]);
         let note = note("r.io/a", &tags);
         let revision = |note: &[u8], image: &str| {
-            KeptTags::of(note, image).map(|kept| kept.revision.to_owned())
+            StoredTagsNote::of(note, image).map(|kept| kept.revision.to_owned())
         };
         assert_eq!(revision(note.as_bytes(), "r.io/a"), Some(tags.checksum()));
         assert_eq!(revision(note.as_bytes(), "r.io/b"), None);

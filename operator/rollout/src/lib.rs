@@ -5,10 +5,12 @@
 //! it takes a new artifact, and otherwise stays at its present one ([`gate`]).
 //!
 //! Below: parsed rollouts (`rollout_definition`), appliers (`observed_appliers`), clusters that do not respond
-//! (`offline_clusters`), and the status (`rollout_status`). Elsewhere: the decision (engine `rollout`).
+//! (`offline_clusters`), the status (`rollout_status`), and when passes are frequent (`recent_progress`). Elsewhere: the
+//! decision (engine `rollout`).
 
 mod observed_appliers;
 mod offline_clusters;
+mod recent_progress;
 mod rollout_definition;
 mod rollout_status;
 mod wave_gate;
@@ -20,12 +22,12 @@ use std::time::{Duration, Instant};
 use crds::Artifact;
 use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
-use crds::release::{
+use crds::windlass_release::{
     ChangeSet, ClusterStagedRollout, Quarantine, StagedRollout, StagedRolloutStatus,
 };
 use kube_core::Resource;
 use reconcile::{ObjectKey, Time};
-use rollout::wave_assignment::{AssignedMember, assign};
+use rollout::wave_assignment::{WaveAssignmentInput, assign};
 use rollout::wave_decision::{MemberProgress, RolloutMember, decide};
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +40,7 @@ use windlass_runtime::run_context::RunContext;
 use observed_appliers::ObservedApplier;
 pub use observed_appliers::facts_of_revision;
 use offline_clusters::{ClusterAccess, OfflineClusters};
+use recent_progress::RecentProgress;
 use rollout_definition::{Rollout, RolloutWaves};
 use rollout_status::{RolloutReport, SourceRollout};
 use wave_gate::{DecidedApplier, RolloutDecisions};
@@ -46,8 +49,12 @@ pub use wave_gate::{GatedApplier, WaveGate, gate, is_selected};
 /// The field manager of the statuses of rollouts.
 const MANAGER: &str = "windlass";
 
-/// How often appliers are compared with the artifacts of their sources.
+/// How often appliers are compared with the artifacts of their sources while no rollout moves on.
 const PASS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The shortest rest after a pass. While a rollout moves on, the rest is not longer than necessary, so that the next wave begins
+/// soon after the one before.
+const SHORTEST_REST: Duration = Duration::from_millis(100);
 
 /// The rest after a pass, as a multiple of its duration. It limits the passes to a twentieth of a core.
 const PASS_REST_FACTOR: u32 = 20;
@@ -101,22 +108,29 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
         if !are_listed(&context).await {
             return;
         }
-        let mut run = RolloutRun {
+        let mut run = RolloutReconcileLoop {
             context,
             offline: OfflineClusters::default(),
             written: BTreeMap::new(),
             paused: BTreeMap::new(),
             soaks: BTreeMap::new(),
+            recent: RecentProgress::new(Instant::now()),
             writes_left: 0,
             waited: Duration::ZERO,
         };
         loop {
             let began = Instant::now();
-            run.pass().await;
+            let moves_on = run.pass().await;
             // Waits for the API server use no processor.
             let worked = began.elapsed().saturating_sub(run.waited);
-            let rest = worked.saturating_mul(PASS_REST_FACTOR);
-            tokio::time::sleep(rest.clamp(PASS_INTERVAL, LONGEST_REST)).await;
+            let rest = worked.saturating_mul(PASS_REST_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
+            tokio::time::sleep(rest).await;
+            if !moves_on {
+                // An applier that asks about a new artifact ends this part of the rest.
+                let decisions = run.context.shared::<RolloutDecisions>();
+                let more = PASS_INTERVAL.saturating_sub(rest);
+                drop(tokio::time::timeout(more, decisions.asked()).await);
+            }
         }
     };
     stop.run_until_cancelled(work).await;
@@ -138,21 +152,23 @@ async fn are_listed(context: &RunContext) -> bool {
 
 /// The status of a rollout that was last written, and when.
 #[derive(Debug, Clone)]
-struct WrittenStatus {
+struct WrittenRolloutStatus {
     status: StagedRolloutStatus,
     at: Instant,
 }
 
-struct RolloutRun {
+struct RolloutReconcileLoop {
     context: Arc<RunContext>,
     offline: OfflineClusters,
     /// The last writes, by the uids of rollouts.
-    written: BTreeMap<String, WrittenStatus>,
+    written: BTreeMap<String, WrittenRolloutStatus>,
     /// Until when the status of a rollout is not written, by the uids of rollouts.
     paused: BTreeMap<String, Instant>,
     /// The soak times, by the uid of the rollout and the source. A status does not list all sources, and without this record
     /// the missing ones would soak forever.
     soaks: BTreeMap<(String, ObjectKey), SourceSoak>,
+    /// The last decisions, and when they changed.
+    recent: RecentProgress,
     /// How many more statuses this pass may write.
     writes_left: usize,
     /// How long this pass has waited for the API server.
@@ -185,22 +201,24 @@ struct DecidedRollout {
     awaited: BTreeMap<String, ClusterAccess>,
 }
 
-impl RolloutRun {
-    async fn pass(&mut self) {
+impl RolloutReconcileLoop {
+    /// Decides about all appliers. Returns whether a rollout has moved on a moment ago.
+    async fn pass(&mut self) -> bool {
         let now = jiff::Timestamp::now();
         self.writes_left = MAX_WRITES_PER_PASS;
         self.waited = Duration::ZERO;
         // While rollouts are not known, nothing new begins and earlier decisions stay.
-        let Ok(rollouts) = Rollout::all(&self.context, None) else { return };
+        let Ok(rollouts) = Rollout::all(&self.context, None) else { return false };
         let selected = match rollouts.is_empty() {
             true => Ok(Vec::new()),
             false => self.selected(&rollouts),
         };
-        let Ok(selected) = selected else { return };
+        let Ok(selected) = selected else { return false };
         let decisions = self.context.shared::<RolloutDecisions>();
         let mut decided = BTreeMap::new();
         let mut awaited = BTreeMap::new();
         let mut soaks = BTreeMap::new();
+        let mut recent = Vec::new();
         for (rollout, selected) in rollouts.iter().zip(selected) {
             let of_rollout = self.decide(rollout, &selected, &decisions, now);
             let is_written = self.write(rollout, &of_rollout.report, now).await;
@@ -219,6 +237,7 @@ impl RolloutRun {
                     updated_since: it.decision.waves.iter().map(|it| it.updated_since).collect(),
                 };
                 soaks.insert((rollout.uid.clone(), it.source), soak);
+                recent.push(it.decision);
             }
         }
         self.soaks = soaks;
@@ -227,6 +246,7 @@ impl RolloutRun {
         self.paused.retain(|_, until| *until > Instant::now());
         decisions.publish(&self.context, decided);
         self.offline.probe(&self.context, &awaited);
+        self.recent.note(recent, Instant::now())
     }
 
     /// The appliers of each rollout.
@@ -262,6 +282,9 @@ impl RolloutRun {
                     Some(owner) => selected.overlapping.push(format!("{key} ({owner})")),
                 }
             }
+        }
+        for appliers in all.iter_mut().flat_map(|it| it.by_source.values_mut()) {
+            appliers.sort_by(|one, other| one.order().cmp(&other.order()));
         }
         Ok(all)
     }
@@ -311,6 +334,7 @@ impl RolloutRun {
         let decision_of_all = decide(&waves.rules, &members, waves.offline, &since, now);
         let mut failed = Vec::new();
         let mut awaited = Vec::new();
+        let mut offline = BTreeSet::new();
         for ((applier, member), released) in
             appliers.iter().zip(&members).zip(&decision_of_all.released)
         {
@@ -325,6 +349,9 @@ impl RolloutRun {
             );
             if is_present && *released && is_on_the_way {
                 awaited.push(key.to_string());
+            }
+            if member.is_offline && member.progress != MemberProgress::Updated {
+                offline.insert(member.cluster.clone());
             }
             // A skipped cluster of an earlier wave stays skipped only while it is known not to respond.
             let is_awaited = decision_of_all.wave.is_none_or(|present| member.wave <= present)
@@ -342,6 +369,7 @@ impl RolloutRun {
             decision: decision_of_all,
             failed,
             awaited,
+            offline: offline.into_iter().collect(),
         });
     }
 
@@ -361,10 +389,10 @@ impl RolloutRun {
             unit.clone()
         };
         let units: Vec<String> = clusters.iter().zip(&names).map(unit).collect();
-        let assigned: Vec<AssignedMember<'_>> = appliers
+        let assigned: Vec<WaveAssignmentInput<'_>> = appliers
             .iter()
             .zip(&units)
-            .map(|(it, unit)| AssignedMember {
+            .map(|(it, unit)| WaveAssignmentInput {
                 label: rollout.wave_of(it.labels()),
                 unit: unit.as_str(),
             })
@@ -446,7 +474,7 @@ impl RolloutRun {
         self.waited = self.waited.saturating_add(began.elapsed());
         match answer {
             Ok(()) => {
-                let written = WrittenStatus { status, at: Instant::now() };
+                let written = WrittenRolloutStatus { status, at: Instant::now() };
                 self.written.insert(rollout.uid.clone(), written);
                 true
             }

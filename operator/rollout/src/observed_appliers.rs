@@ -4,14 +4,16 @@
 
 use std::sync::Arc;
 
-use changes::member_state::{MemberState, MemberTarget, ObservedMember, ObservedReady, next_state};
+use changes::member_state::{
+    MemberNewVersion, MemberState, ObservedMember, ObservedReadyCondition, next_state,
+};
 use crds::helmfile::Helmfile;
 use crds::kustomize::{CrossNamespaceSourceReference, Kustomization};
-use crds::release::Quarantine;
+use crds::windlass_release::Quarantine;
 use crds::{Applier as _, Artifact, KubeConfigReference, ReconciledObject};
 use kube_core::ResourceExt as _;
-use quarantine::build_facts::BuildFacts;
-use reconcile::{ObjectKey, READY, RECONCILING, Time, reason};
+use quarantine::build_inputs_record::BuildInputsRecord;
+use reconcile::{ObjectKey, READY, RECONCILING, Time, condition_reason};
 use rollout::wave_decision::MemberProgress;
 
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -39,12 +41,14 @@ struct StatusRevisions<'o> {
 /// The inputs of the newest good result of a revision, from the history of a Kustomization. `None` if the history does not
 /// have them.
 #[must_use]
-pub fn facts_of_revision(object: &Kustomization, revision: &str) -> Option<BuildFacts> {
+pub fn facts_of_revision(object: &Kustomization, revision: &str) -> Option<BuildInputsRecord> {
     let history = object.status.iter().flat_map(|status| &status.history);
     let mut of_revision = history
         .filter(|it| it.metadata.get("revision").map(String::as_str) == Some(revision))
-        .filter(|it| it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str());
-    of_revision.find_map(|it| BuildFacts::of_entry(&it.digest, &it.metadata))
+        .filter(|it| {
+            it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str()
+        });
+    of_revision.find_map(|it| BuildInputsRecord::of_entry(&it.digest, &it.metadata))
 }
 
 impl ObservedApplier {
@@ -61,6 +65,19 @@ impl ObservedApplier {
         };
         all.extend(helmfiles.filter(lives).map(Self::Helmfile));
         all
+    }
+
+    /// The key by which the appliers of a rollout are sorted. The watches have no order, and a restart would change it. In a
+    /// fixed order, the first decision after a restart releases the appliers that were released before it, unless appliers were
+    /// added or became unhealthy meanwhile.
+    pub(crate) fn order(&self) -> (&str, &str, bool) {
+        let metadata = match self {
+            Self::Kustomization(object) => &object.metadata,
+            Self::Helmfile(object) => &object.metadata,
+        };
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        (namespace, name, matches!(self, Self::Helmfile(_)))
     }
 
     pub(crate) fn key(&self) -> ObjectKey {
@@ -172,10 +189,10 @@ fn progress<K: WindlassKind + ReconciledObject>(
     let observed = ObservedMember {
         is_suspended: is_suspended(object, now),
         is_reconciling: reconciling.is_some_and(|it| {
-            it.status == "True" && it.reason != reason::PROGRESSING_WITH_RETRY.as_str()
+            it.status == "True" && it.reason != condition_reason::PROGRESSING_WITH_RETRY.as_str()
         }),
         generation,
-        ready: ready.map(|it| ObservedReady {
+        ready: ready.map(|it| ObservedReadyCondition {
             status: &it.status,
             reason: &it.reason,
             generation: it.observed_generation,
@@ -186,7 +203,7 @@ fn progress<K: WindlassKind + ReconciledObject>(
         quarantine: None,
     };
     let has_begun = revisions.attempted == Some(revision);
-    match next_state(None, &observed, MemberTarget::Revision(revision)) {
+    match next_state(None, &observed, MemberNewVersion::Revision(revision)) {
         MemberState::Succeeded => MemberProgress::Updated,
         MemberState::Skipped => MemberProgress::Suspended,
         MemberState::Failed | MemberState::RolledBack => MemberProgress::Failed,
@@ -250,6 +267,20 @@ mod tests {
         assert_eq!(of("1", "False", "sha256:2"), MemberProgress::Pending { is_ready: false });
         let other = of("2", "True", "sha256:3");
         assert_eq!(other, MemberProgress::Pending { is_ready: true }, "another artifact");
+    }
+
+    #[test]
+    fn appliers_have_an_order_that_a_restart_does_not_change() {
+        let named = |namespace: &str, name: &str| {
+            let source = json!({"kind": "GitRepository", "name": "g"});
+            let object = json!({"metadata": {"name": name, "namespace": namespace},
+                "spec": {"interval": "1m", "prune": true, "sourceRef": source}});
+            ObservedApplier::Kustomization(Arc::new(serde_json::from_value(object).unwrap()))
+        };
+        let mut all = [named("shop", "b"), named("shop", "a"), named("apps", "c")];
+        all.sort_by(|one, other| one.order().cmp(&other.order()));
+        let keys = all.map(|it| it.key().to_string());
+        assert_eq!(keys, ["Kustomization/apps/c", "Kustomization/shop/a", "Kustomization/shop/b"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::cluster_target::TargetSpec;
 use windlass_runtime::run_context::RunContext;
 
@@ -68,7 +68,7 @@ impl ClusterAccess {
 
     /// Whether the cluster responds. A cluster whose kubeconfig cannot be used counts as not responding.
     async fn responds(&self, context: &RunContext) -> bool {
-        let mut references = ReadReferences::new(&context.watcher);
+        let mut references = RunReferenceReads::new(&context.watcher);
         let account = self.account.as_deref();
         let wanted =
             TargetSpec::new(&context.settings, &self.namespace, Some(&self.kube_config), account);

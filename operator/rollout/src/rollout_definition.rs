@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crds::GoDuration;
-use crds::release::{
-    ClusterStagedRollout, OfflineClusterPolicy, RolloutOfflineClusters, RolloutWave, StagedRollout,
-    StagedRolloutStatus,
+use crds::windlass_release::{
+    ClusterStagedRollout, OfflineClusterPolicy, RolloutOfflineClusterRules, RolloutWave,
+    StagedRollout, StagedRolloutStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube_core::ResourceExt as _;
 use reconcile::{Time, parse_duration};
-use rollout::wave_assignment::{AssignedMember, WaveSelection, assign};
-use rollout::wave_decision::{MaxUnavailable, OfflinePolicy, WaveRules};
+use rollout::wave_assignment::{WaveAssignmentInput, WaveSelection, assign};
+use rollout::wave_decision::{ClusterOfflinePolicy, MaxUnavailable, WaveRules};
 
 use windlass_cluster::label_selectors::compiled;
 use windlass_cluster::namespace_policies::NamespacePolicies;
@@ -62,7 +62,7 @@ pub(crate) struct RolloutWaves {
     pub(crate) names: Vec<String>,
     pub(crate) selections: Vec<WaveSelection>,
     pub(crate) rules: Vec<WaveRules>,
-    pub(crate) offline: OfflinePolicy,
+    pub(crate) offline: ClusterOfflinePolicy,
     /// How long a cluster does not respond before it counts as offline.
     pub(crate) offline_after: Duration,
 }
@@ -70,7 +70,7 @@ pub(crate) struct RolloutWaves {
 impl RolloutWaves {
     fn read(
         waves: &[RolloutWave],
-        offline: Option<&RolloutOfflineClusters>,
+        offline: Option<&RolloutOfflineClusterRules>,
     ) -> Result<Self, String> {
         if waves.is_empty() {
             return Err("spec.waves is empty".to_owned());
@@ -85,7 +85,7 @@ impl RolloutWaves {
                     .to_owned(),
             );
         }
-        let default = RolloutOfflineClusters::default();
+        let default = RolloutOfflineClusterRules::default();
         let offline = offline.unwrap_or(&default);
         let skipped = offline.max_skipped.unwrap_or(1);
         let after = duration("spec.offlineClusters.after", offline.after.as_ref())?;
@@ -94,11 +94,11 @@ impl RolloutWaves {
             selections: waves.iter().map(selection).collect(),
             rules: waves.iter().map(rules).collect::<Result<_, _>>()?,
             offline: match offline.policy.unwrap_or_default() {
-                OfflineClusterPolicy::Wait => OfflinePolicy::Wait,
+                OfflineClusterPolicy::Wait => ClusterOfflinePolicy::Wait,
                 OfflineClusterPolicy::Skip => {
-                    OfflinePolicy::Skip(usize::try_from(skipped).unwrap_or_default())
+                    ClusterOfflinePolicy::Skip(usize::try_from(skipped).unwrap_or_default())
                 }
-                OfflineClusterPolicy::Fail => OfflinePolicy::Fail,
+                OfflineClusterPolicy::Fail => ClusterOfflinePolicy::Fail,
             },
             offline_after: after.unwrap_or(DEFAULT_OFFLINE_AFTER),
         })
@@ -140,15 +140,15 @@ fn max_unavailable(text: &str) -> Result<MaxUnavailable, String> {
 }
 
 /// The parts of a spec that both kinds of rollout have.
-struct RolloutParts<'s> {
+struct CommonRolloutSpec<'s> {
     namespaces: Option<&'s LabelSelector>,
     appliers: &'s LabelSelector,
     wave_label: Option<&'s str>,
     waves: &'s [RolloutWave],
-    offline: Option<&'s RolloutOfflineClusters>,
+    offline: Option<&'s RolloutOfflineClusterRules>,
 }
 
-impl RolloutParts<'_> {
+impl CommonRolloutSpec<'_> {
     fn selectors(&self) -> Result<RolloutSelectors, String> {
         let namespaces = self.namespaces.map(compiled).transpose();
         Ok(RolloutSelectors {
@@ -161,7 +161,7 @@ impl RolloutParts<'_> {
 impl Rollout {
     fn new(
         metadata: &ObjectMeta,
-        parts: &RolloutParts<'_>,
+        parts: &CommonRolloutSpec<'_>,
         status: Option<&StagedRolloutStatus>,
     ) -> Self {
         let selectors = parts.selectors();
@@ -185,7 +185,7 @@ impl Rollout {
     /// A StagedRollout.
     pub(crate) fn of_namespace(object: &StagedRollout) -> Self {
         let spec = &object.spec;
-        let parts = RolloutParts {
+        let parts = CommonRolloutSpec {
             namespaces: None,
             appliers: &spec.selector,
             wave_label: spec.wave_label.as_deref(),
@@ -197,7 +197,7 @@ impl Rollout {
 
     fn of_cluster(object: &ClusterStagedRollout) -> Self {
         let spec = &object.spec;
-        let parts = RolloutParts {
+        let parts = CommonRolloutSpec {
             namespaces: Some(&spec.namespace_selector),
             appliers: &spec.selector,
             wave_label: spec.wave_label.as_deref(),
@@ -287,7 +287,7 @@ impl Rollout {
         if selections.iter().any(|it| matches!(it, WaveSelection::Percent(_))) {
             return None;
         }
-        let member = AssignedMember { label: self.wave_of(labels), unit: "" };
+        let member = WaveAssignmentInput { label: self.wave_of(labels), unit: "" };
         assign(selections, &[member]).first().copied()
     }
 
@@ -338,7 +338,7 @@ mod tests {
         let spec = json!({"selector": {}, "waves": waves, "offlineClusters": offline});
         let waves = rollout(&spec).waves.unwrap();
         assert_eq!(waves.named(1), "wave 2 of 2 (rest)");
-        assert_eq!(waves.offline, OfflinePolicy::Skip(3));
+        assert_eq!(waves.offline, ClusterOfflinePolicy::Skip(3));
         assert_eq!(waves.rules[0].max_unavailable, MaxUnavailable::Count(2));
         assert_eq!(waves.rules[0].soak, Duration::from_secs(600));
         assert_eq!(waves.rules[1].max_unavailable, MaxUnavailable::Percent(25));

@@ -1,9 +1,10 @@
 //! The status of a rollout: its conditions, and the progress of the newest revision of each source. These functions have no
 //! side effects.
 
-use crds::release::{RolloutSource, RolloutWaveStatus, StagedRolloutStatus};
+use crds::windlass_release::{RolloutSourceStatus, RolloutWaveStatus, StagedRolloutStatus};
 use reconcile::{
-    ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, StatusConditions, Time, reason,
+    ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, StatusConditions, Time,
+    condition_reason,
 };
 use rollout::wave_decision::{RolloutDecision, RolloutVerdict, WaveProgress};
 use serde_json::{Value, json};
@@ -62,6 +63,8 @@ pub(crate) struct SourceRollout {
     pub(crate) failed: Vec<String>,
     /// The appliers of the present wave that may take the artifact, and have neither applied it nor failed.
     pub(crate) awaited: Vec<String>,
+    /// The clusters that do not respond and whose appliers do not have the artifact, by the Secrets with their kubeconfigs.
+    pub(crate) offline: Vec<String>,
 }
 
 /// The first few of many names, and the number of further ones.
@@ -79,7 +82,7 @@ fn number(count: usize) -> i64 {
 }
 
 impl SourceRollout {
-    fn status(&self, waves: &RolloutWaves) -> RolloutSource {
+    fn status(&self, waves: &RolloutWaves) -> RolloutSourceStatus {
         let wave = |(name, progress): (&String, &WaveProgress)| RolloutWaveStatus {
             name: name.clone(),
             members: number(progress.members),
@@ -89,7 +92,7 @@ impl SourceRollout {
             updated_since: progress.updated_since.map(crds::Time),
         };
         let [revision, digest] = as_in_status(&self.revision, &self.digest);
-        RolloutSource {
+        RolloutSourceStatus {
             kind: self.source.kind.clone(),
             namespace: self.source.namespace.clone(),
             name: self.source.name.clone(),
@@ -118,7 +121,11 @@ impl SourceRollout {
                 format!("{of}: {wave}: {counts}, {} failed ({failed})", progress.failed)
             }
             RolloutVerdict::ClustersOffline => {
-                format!("{of}: {wave}: {counts}; clusters do not respond, so nothing goes on")
+                let offline = named(&self.offline);
+                format!(
+                    "{of}: {wave}: {counts}; the clusters of the kubeconfig Secrets {offline} do not respond, so no further \
+                     applier takes the revision until they do"
+                )
             }
             RolloutVerdict::Soaking => format!("{of}: {wave}: {counts}, which soaks"),
             RolloutVerdict::Progressing if !self.awaited.is_empty() => {
@@ -177,10 +184,10 @@ impl RolloutReport {
         }
         let under_way = with(RolloutVerdict::Progressing).or_else(|| with(RolloutVerdict::Soaking));
         match under_way {
-            Some(text) => RunOutcome::Running(reason::PROGRESSING, text, wake),
+            Some(text) => RunOutcome::Running(condition_reason::PROGRESSING, text, wake),
             None => {
                 let text = format!("all of {} appliers have the newest revision", self.members);
-                RunOutcome::Settled(reason::SUCCEEDED, text)
+                RunOutcome::Settled(condition_reason::SUCCEEDED, text)
             }
         }
     }
@@ -222,7 +229,7 @@ pub(crate) fn patch(rollout: &Rollout, status: &StagedRolloutStatus) -> Value {
 /// Whether two statuses differ in facts that must survive a restart or that users are alerted about. These are all facts
 /// except counts.
 pub(crate) fn differs_in_state(one: &StagedRolloutStatus, other: &StagedRolloutStatus) -> bool {
-    let source = |it: &RolloutSource| {
+    let source = |it: &RolloutSourceStatus| {
         let since: Vec<Option<crds::Time>> =
             it.waves.iter().map(|wave| wave.updated_since.clone()).collect();
         ([it.kind.clone(), it.namespace.clone(), it.name.clone(), it.digest.clone()], since)
@@ -261,6 +268,7 @@ mod tests {
             decision: RolloutDecision { released: Vec::new(), waves, wave, verdict },
             failed: vec!["Kustomization/shop/a".to_owned()],
             awaited: vec!["Kustomization/shop/b".to_owned()],
+            offline: vec!["shop/east".to_owned()],
         };
         RolloutReport { members: 2, overlapping: Vec::new(), sources: vec![source] }
     }
@@ -291,6 +299,7 @@ mod tests {
         assert_eq!(soaks[..2], ["Unknown", "Progressing"]);
         let offline = ready(&report(RolloutVerdict::ClustersOffline, Some(0)), &two_waves());
         assert_eq!(offline[..2], ["False", "ClustersOffline"]);
+        assert!(offline[2].contains("kubeconfig Secrets shop/east do not respond"), "{offline:?}");
         let complete = ready(&report(RolloutVerdict::Complete, None), &two_waves());
         assert_eq!(complete[..2], ["True", "Succeeded"]);
     }

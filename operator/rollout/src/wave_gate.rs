@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::Artifact;
-use crds::release::{ChangeSet, ClusterStagedRollout, StagedRollout};
+use crds::windlass_release::{ChangeSet, ClusterStagedRollout, StagedRollout};
 use parking_lot::Mutex;
-use quarantine::build_facts::BuildFacts;
+use quarantine::build_inputs_record::BuildInputsRecord;
 use reconcile::{
-    ConditionReason, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, reason,
+    ConditionReason, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use windlass_cluster::metrics::WakeReason;
@@ -54,6 +54,8 @@ pub(crate) struct RolloutDecisions {
     known: Mutex<Arc<BTreeMap<ObjectKey, DecidedApplier>>>,
     /// The appliers that asked before there was a decision about them, each with the text about its wait.
     undecided: Mutex<BTreeMap<ObjectKey, String>>,
+    /// Notified when such an applier asks, so that the next pass begins soon.
+    asked: Notify,
     /// Whether a pass has been completed.
     has_passed: watch::Sender<bool>,
     /// When the first applier asked.
@@ -65,6 +67,7 @@ impl Default for RolloutDecisions {
         Self {
             known: Mutex::default(),
             undecided: Mutex::default(),
+            asked: Notify::new(),
             has_passed: watch::Sender::new(false),
             since: Instant::now(),
         }
@@ -98,6 +101,11 @@ impl RolloutDecisions {
         self.has_passed.send_replace(true);
     }
 
+    /// Waits until an applier asks about which there is no decision.
+    pub(crate) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
     async fn passed(&self) {
         let mut passed = self.has_passed.subscribe();
         let first = passed.wait_for(|has_passed| *has_passed);
@@ -117,7 +125,7 @@ pub struct GatedApplier<'o> {
     /// The revision that the applier last applied successfully.
     pub applied: Option<&'o str>,
     /// The inputs of the newest good result of that revision, if the status has them.
-    pub good: Option<BuildFacts>,
+    pub good: Option<BuildInputsRecord>,
     /// The digest of the artifact that the applier attempted last, if the status has it.
     pub attempted_digest: Option<String>,
     /// Whether the applier can apply an artifact that is not the newest.
@@ -194,6 +202,7 @@ pub async fn gate(
             let text =
                 rollout.waiting_text(&artifact.revision, rollout.wave_by_label(applier.labels));
             decisions.undecided.lock().insert(applier.node.clone(), text.clone());
+            decisions.asked.notify_one();
             text
         }
     };
@@ -203,7 +212,7 @@ pub async fn gate(
         None => {
             let wake = NextRunTrigger::at(retry_at);
             let text = format!("{text}; nothing is changed until then, also not against drift");
-            Err(RunOutcome::Blocked(reason::WAITING_FOR_WAVE, text, wake))
+            Err(RunOutcome::Blocked(condition_reason::WAITING_FOR_WAVE, text, wake))
         }
     }
 }
@@ -240,11 +249,11 @@ fn pinned(
         // The change that brought the revision records its artifact.
         let table = context.shared::<WatchedObjectCache<ChangeSet>>();
         let changes = table.of(&source.namespace);
-        newest_change(&changes, source, revision).map(|change| BuildFacts {
+        newest_change(&changes, source, revision).map(|change| BuildInputsRecord {
             revision: revision.to_owned(),
             artifact_digest: change.spec.digest.clone(),
             artifact_path: change.spec.path.clone(),
-            ..BuildFacts::default()
+            ..BuildInputsRecord::default()
         })
     })?;
     artifact_of_result(newest, &facts)

@@ -9,7 +9,7 @@ use artifacts::archive::ExtractOptions;
 use artifacts::remote_artifact::{ArtifactFetchLimits, RemoteArtifact};
 use artifacts::store;
 use crds::Artifact;
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 
 use super::run_context::RunContext;
 use windlass_cluster::error::chain;
@@ -68,11 +68,13 @@ impl ArtifactError {
         match self {
             Self::NotInStorage(_) => {
                 let wake = NextRunTrigger::on([source.clone()]).and_at(again);
-                RunOutcome::Blocked(reason::ARTIFACT_FAILED, text, wake)
+                RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED, text, wake)
             }
-            Self::Unusable(_) => {
-                RunOutcome::Failed(reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
-            }
+            Self::Unusable(_) => RunOutcome::Failed(
+                condition_reason::ARTIFACT_FAILED,
+                text,
+                NextRunTrigger::default(),
+            ),
         }
     }
 }
@@ -163,7 +165,10 @@ mod tests {
         let outcome = missing.ends(&source, "artifact of revision main", Time::UNIX_EPOCH);
         let text = "artifact of revision main: artifact `gitrepository/apps/app/a.tar.gz` not found in storage";
         let wake = NextRunTrigger::on([source.clone()]).and_at(Time::UNIX_EPOCH);
-        assert_eq!(outcome, RunOutcome::Blocked(reason::ARTIFACT_FAILED, text.to_owned(), wake));
+        assert_eq!(
+            outcome,
+            RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED, text.to_owned(), wake)
+        );
 
         let of_status =
             |status| artifacts::remote_artifact::Error::Status { url: "u".to_owned(), status };

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use apply::object_changes::{ObjectChange, ObjectChangeKind, ObjectChangeList, list};
 use crds::Time as When;
-use crds::release::{
+use crds::windlass_release::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
-    AuditLifecycle, AuditOperation, AuditRevision, ReleaseAudit, ReleaseAuditSpec,
+    AuditLifecycleAnswer, AuditOperation, AuditRevision, ReleaseAudit, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube_core::Resource as _;
@@ -423,13 +423,13 @@ pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &SecretMasking
 }
 
 /// A lifecycle's answer in the form of an audit.
-pub fn answer(of: lifecycle::LifecycleEventAnswer) -> AuditLifecycle {
+pub fn answer(of: lifecycle::LifecycleEventAnswer) -> AuditLifecycleAnswer {
     let approval = |it: lifecycle::LifecycleApproval| AuditApproval {
         user: cut(&it.user, 240),
         at: it.at.and_then(when),
         comment: text(cut(&it.comment, 500)),
     };
-    AuditLifecycle {
+    AuditLifecycleAnswer {
         lifecycle: of.lifecycle,
         phase: of.phase.as_str().to_owned(),
         outcome: of.outcome.as_str().to_owned(),

@@ -9,7 +9,7 @@ use crds::ReconciledObject;
 use kube_core::{Resource, ResourceExt as _};
 use reconcile::{
     AnnotationCondition, ChangeWindowState, ConditionStatus, ReconcileSchedule, SCHEDULE, Time,
-    reason,
+    condition_reason,
 };
 
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -44,7 +44,7 @@ fn schedule_times<K: Resource>(
     Some(ReconcileSchedule::parse(text).map_err(|error| AnnotationCondition {
         kind: SCHEDULE,
         status: ConditionStatus::False,
-        reason: reason::INVALID_SCHEDULE,
+        reason: condition_reason::INVALID_SCHEDULE,
         text: format!(
             "{SCHEDULE_ANNOTATION}: {error}. Only the interval applies until it is corrected"
         ),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crds::KubeConfigReference;
 use http_client::HostBudgets;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{NextRunTrigger, RunOutcome, Time, reason};
+use reconcile::{NextRunTrigger, RunOutcome, Time, condition_reason};
 use sha2::{Digest as _, Sha256};
 use tokio::task::AbortHandle;
 
@@ -23,7 +23,7 @@ use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::rbac_watch::follow_rights;
 use windlass_cluster::run_permits::RunPermits;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 
@@ -51,7 +51,7 @@ fn preparing_permits() -> RunPermits {
 }
 
 /// A cluster, with the state that all objects applied to it share.
-pub(crate) struct ClusterDestination {
+pub(crate) struct TargetClusterState {
     cluster: ClusterConnection,
     /// The watches of the applied objects in this cluster.
     watcher: Arc<ObjectWatcher>,
@@ -105,13 +105,13 @@ impl RemoteClusterAccess {
     }
 }
 
-impl ClusterDestination {
+impl TargetClusterState {
     fn access(&self) -> MutexGuard<'_, RemoteClusterAccess> {
         self.access.lock()
     }
 }
 
-impl Drop for ClusterDestination {
+impl Drop for TargetClusterState {
     fn drop(&mut self) {
         self.crd_watch.iter().chain(self.rights_watch.get()).for_each(AbortHandle::abort);
     }
@@ -121,7 +121,7 @@ impl Drop for ClusterDestination {
 pub struct ClusterTarget {
     /// The connection that sends requests in the name of the user.
     pub cluster: ClusterConnection,
-    destination: Arc<ClusterDestination>,
+    destination: Arc<TargetClusterState>,
     key: TargetKey,
 }
 
@@ -194,7 +194,7 @@ pub struct ClusterTargets {
     /// Which parts of a kubeconfig are allowed.
     allowed: KubeconfigPolicy,
     /// The destinations by place.
-    destinations: Mutex<BTreeMap<String, Weak<ClusterDestination>>>,
+    destinations: Mutex<BTreeMap<String, Weak<TargetClusterState>>>,
     targets: Mutex<BTreeMap<TargetKey, Weak<ClusterTarget>>>,
 }
 
@@ -243,14 +243,14 @@ impl<'a> TargetSpec<'a> {
                 "spec.serviceAccountName: {name:?} is not the name of a ServiceAccount in namespace {}",
                 self.namespace
             );
-            return Err(RunOutcome::Stalled(reason::RECONCILIATION_FAILED, text));
+            return Err(RunOutcome::Stalled(condition_reason::RECONCILIATION_FAILED, text));
         }
         Ok(Some(format!("system:serviceaccount:{}:{name}", self.namespace)))
     }
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::RECONCILIATION_FAILED, text, NextRunTrigger::default())
 }
 
 impl ClusterTargets {
@@ -264,7 +264,7 @@ impl ClusterTargets {
     ) -> Self {
         let applying = RunPermits::new(APPLYING_AT_ONCE);
         let cluster = watcher.cluster().clone();
-        let destination = ClusterDestination {
+        let destination = TargetClusterState {
             cluster: cluster.clone(),
             watcher: watcher.clone(),
             preparing: preparing_permits(),
@@ -293,7 +293,7 @@ impl ClusterTargets {
     pub async fn of(
         &self,
         wanted: &TargetSpec<'_>,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Arc<ClusterTarget>, RunOutcome> {
         let Some(named) = wanted.kube_config else { return self.at_home(wanted) };
         let user = wanted.user()?.unwrap_or_default();
@@ -323,7 +323,7 @@ impl ClusterTargets {
     fn target(
         &self,
         key: TargetKey,
-        destination: Arc<ClusterDestination>,
+        destination: Arc<TargetClusterState>,
     ) -> Result<Arc<ClusterTarget>, ConnectionError> {
         if key == self.home.key {
             return Ok(self.home.clone());
@@ -345,13 +345,13 @@ impl ClusterTargets {
     async fn destination(
         &self,
         named: &RemoteCluster,
-    ) -> Result<Arc<ClusterDestination>, KubeconfigError> {
+    ) -> Result<Arc<TargetClusterState>, KubeconfigError> {
         let RemoteCluster { remote, version, place, secret } = named;
         let known = alive(&self.destinations, place);
         let is_renewed = |access: &RemoteClusterAccess| {
             access.is_renewed_by(&remote.digest, *version, jiff::Timestamp::now())
         };
-        let is_new = |it: &Arc<ClusterDestination>| is_renewed(&it.access());
+        let is_new = |it: &Arc<TargetClusterState>| is_renewed(&it.access());
         if let Some(known) = known.clone().filter(|it| !is_new(it)) {
             return Ok(known);
         }
@@ -376,7 +376,7 @@ impl ClusterTargets {
         }
         let watcher = self.home.watcher().of_another(cluster.clone());
         let follow = follow_crds(cluster.clone(), self.work_queue.clone());
-        let destination = Arc::new(ClusterDestination {
+        let destination = Arc::new(TargetClusterState {
             cluster,
             watcher,
             preparing: preparing_permits(),
@@ -394,7 +394,7 @@ impl ClusterTargets {
         }
         // Another run may have created it meanwhile.
         let is_made =
-            |it: &Arc<ClusterDestination>| !known.as_ref().is_some_and(|old| Arc::ptr_eq(it, old));
+            |it: &Arc<TargetClusterState>| !known.as_ref().is_some_and(|old| Arc::ptr_eq(it, old));
         Ok(keep(&self.destinations, place.clone(), destination, is_made))
     }
 }
@@ -432,13 +432,13 @@ struct RemoteCluster {
 
 async fn remote(
     allowed: KubeconfigPolicy,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
     &TargetSpec { namespace, field, .. }: &TargetSpec<'_>,
     reference: &KubeConfigReference,
 ) -> Result<RemoteCluster, RunOutcome> {
     let Some(secret_ref) = &reference.secret_ref else {
         let text = unsupported_text(&[&format!("{field}.configMapRef")]);
-        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text));
     };
     let secret = format!("{namespace}/{}", secret_ref.name);
     let error_of =

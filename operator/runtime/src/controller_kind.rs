@@ -1,7 +1,7 @@
 //! The trait that a kind implements so that windlass runs its objects, and the keys of objects in the dependency graph.
 //!
 //! Here: what a kind defines about its runs, and its interval with jitter. Elsewhere: running any kind (`object_run`), the
-//! common run of kinds that apply objects (`applier`), and the kinds (crates of their own).
+//! common run of kinds that apply objects (`applier_run`), and the kinds (crates of their own).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use futures::future::BoxFuture;
 use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
 
-use super::object_store::StateCache;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
+use windlass_cluster::object_store::StateCache;
+use windlass_cluster::object_watcher::AppliedOwner;
 use windlass_cluster::windlass_kind::WindlassKind;
 
 /// How the objects of a kind run.
@@ -44,6 +45,11 @@ pub trait ControllerKind: 'static {
     /// Whether the status shows that a run applied the artifact of a revision, or tried to.
     fn has_tried(_object: &Self::Object, _revision: &str) -> bool {
         true
+    }
+
+    /// The owner of objects in windlass's own cluster that an object is, for the first comparison after a start.
+    fn applied_owner(_object: &Self::Object) -> Option<AppliedOwner> {
+        None
     }
 
     /// The objects that must stay in windlass's own cluster until this object is gone.

@@ -18,23 +18,23 @@ mod storage_version_migration;
 
 use std::borrow::Cow;
 
-use apply::drift_ignore_rules::IgnoreRules;
+use apply::drift_ignore_rules::DriftIgnoreRules;
 pub use cause::crd_owners;
 pub use cause::crd_owners::is_definition;
-use crdguard::ChangeVerdict;
+use crdguard::CrdChangeVerdict;
 use objects::{Gvk, Object};
 use reconcile::RemovalPermit;
 use serde_json::Value;
 
-use self::crd_owners::OwnerMark;
+use self::crd_owners::OwnerLabelOrAnnotation;
 use self::crd_prune::CrdPruneRequest;
 use self::error::CrdGuardError;
 use self::guard_policy::{CrdGuardAnnotation, POLICY};
-use self::storage_version_migration::StopCheck;
+use self::storage_version_migration::ApplierStopCheck;
 use crate::cluster_target::ClusterTarget;
 use crate::run_context::RunContext;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::CrdGuardMode;
 
@@ -72,7 +72,7 @@ pub struct CrdGuardian<'a> {
     /// The namespace of the object that applies the CRDs.
     namespace: &'a str,
     /// The rules about fields that other clients may change, if there are any.
-    ignore: Option<&'a IgnoreRules>,
+    ignore: Option<&'a DriftIgnoreRules>,
 }
 
 impl<'a> CrdGuardian<'a> {
@@ -83,7 +83,7 @@ impl<'a> CrdGuardian<'a> {
 
     /// This guard for manifests with rules about fields that other clients may change.
     #[must_use]
-    pub fn ignoring(self, rules: &'a IgnoreRules) -> Self {
+    pub fn ignoring(self, rules: &'a DriftIgnoreRules) -> Self {
         Self { ignore: Some(rules), ..self }
     }
 
@@ -148,7 +148,7 @@ impl<'a> CrdGuardian<'a> {
         if self.is_trusted() && policy.forces(&live) {
             return Ok(CrdWritePermission::Allowed);
         }
-        let none = IgnoreRules::default();
+        let none = DriftIgnoreRules::default();
         let rules = self.ignore.unwrap_or(&none);
         let payload = match rules.leave_alone(manifest) {
             true => Cow::Borrowed(manifest),
@@ -190,7 +190,7 @@ impl<'a> CrdGuardian<'a> {
         let surveyed =
             custom_resource_check::survey(self.target.as_ourselves(), self.namespace, old, new)
                 .await;
-        let verdict: ChangeVerdict = match surveyed {
+        let verdict: CrdChangeVerdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
             Ok(verdict) => verdict,
             Err(error) => {
@@ -210,7 +210,7 @@ impl<'a> CrdGuardian<'a> {
         &self,
         manifest: &Object,
         manager: &str,
-        is_stopped: StopCheck<'_>,
+        is_stopped: ApplierStopCheck<'_>,
     ) -> Result<(), CrdGuardError> {
         if self.is_off() || !is_definition(manifest) {
             return Ok(());
@@ -228,7 +228,7 @@ impl<'a> CrdGuardian<'a> {
         &self,
         manifest: &Object,
         manager: &str,
-        is_stopped: StopCheck<'_>,
+        is_stopped: ApplierStopCheck<'_>,
     ) -> Result<(), CrdGuardError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&manifest.gvk()).await?;
@@ -257,7 +257,7 @@ impl<'a> CrdGuardian<'a> {
         permit: RemovalPermit,
         live: &Object,
         manager: &str,
-        mine: &[OwnerMark],
+        mine: &[OwnerLabelOrAnnotation],
         propagation: &str,
     ) -> Result<CrdPruneOutcome, ClusterError> {
         let theirs = &self.target.cluster;
@@ -296,7 +296,7 @@ impl<'a> CrdGuardian<'a> {
         &self,
         live: &Object,
         manager: &str,
-        mine: &[OwnerMark],
+        mine: &[OwnerLabelOrAnnotation],
     ) -> Result<(), ClusterError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&live.gvk()).await?;
@@ -318,7 +318,7 @@ impl<'a> CrdGuardian<'a> {
 
 /// Removes fields of other tools that the write will remove although the dry run kept them. The write takes such fields over
 /// first, and the manifest lacks them. Fields that other clients may change stay.
-fn without_what_goes(mut dry: Object, manifest: &Object, rules: &IgnoreRules) -> Object {
+fn without_what_goes(mut dry: Object, manifest: &Object, rules: &DriftIgnoreRules) -> Object {
     let has = |field: &str| manifest.get("spec").is_some_and(|it| !it[field].is_null());
     let stays = |field: &str| has(field) || rules.ignores(manifest, &["spec", field]);
     let spec = dry.fields_mut().get_mut("spec").and_then(Value::as_object_mut);
@@ -369,7 +369,7 @@ fn refused(live: &Object, lines: &[String], is_trusted: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use apply::drift_ignore_rules::IgnoreTarget;
+    use apply::drift_ignore_rules::DriftIgnoreTarget;
     use serde_json::json;
 
     use super::*;
@@ -388,7 +388,7 @@ mod tests {
             "preserveUnknownFields": true}));
         let left = |paths: &[&str]| {
             let paths: Vec<String> = paths.iter().map(|it| (*it).to_owned()).collect();
-            let rules = IgnoreRules::new(&[(IgnoreTarget::default(), paths)]).unwrap();
+            let rules = DriftIgnoreRules::new(&[(DriftIgnoreTarget::default(), paths)]).unwrap();
             let left = without_what_goes(dry.clone(), &manifest, &rules);
             let spec = left.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
             spec.keys().cloned().collect::<Vec<_>>().join(" ")

@@ -2,7 +2,8 @@
 //! even if they are of another kind.
 //!
 //! Here: which dependents an object waits for, reads of dependents, and going on without them. Elsewhere: the dependencies
-//! (`applier/needs.rs`, `reconcile::deletion_order`), and the order within one Kustomization (crate `kustomize-controller`).
+//! (`applier/finalization_needs.rs`, `reconcile::deletion_order`), and the order within one Kustomization (crate
+//! `kustomize-controller`).
 //!
 //! Differs(flux): Flux finalizes objects in any order, so that a ServiceAccount or an operator is gone before what needs it.
 
@@ -17,11 +18,11 @@ use objects::{Gvk, ObjectId};
 use reconcile::deletion_order::{
     DELETION_OVERDUE, DependentFacts, DependentWait, SKIP_ORDER, waiting_text,
 };
-use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 use serde_json::json;
 
 use super::controller_kind::node_of;
-use super::depends_on_annotation::{DependencyTargets, ObjectRemoval};
+use super::depends_on_annotation::{DeletionState, DependableKinds};
 use super::freeze::REFUSED_BY_POLICY;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
@@ -66,17 +67,17 @@ impl RemainingDependents {
 }
 
 /// The objects that apply an object: its owners.
-pub struct RemovalOwners {
+pub struct ApplierAncestors {
     /// The owners that are being deleted together with everything that they applied.
     removers: BTreeSet<ObjectKey>,
     /// The direct and indirect owners. They are deleted after the object.
     ancestors: BTreeSet<ObjectKey>,
 }
 
-impl RemovalOwners {
+impl ApplierAncestors {
     /// The owners of the object `node` with these labels.
     pub fn new(
-        targets: &DependencyTargets,
+        targets: &DependableKinds,
         node: &ObjectKey,
         labels: &BTreeMap<String, String>,
     ) -> Self {
@@ -101,7 +102,7 @@ impl RemovalOwners {
     }
 
     /// Whether a dependent is being deleted, or will be deleted by the same owner that deletes this object.
-    fn is_leaving(&self, targets: &DependencyTargets, removal: &ObjectRemoval) -> bool {
+    fn is_leaving(&self, targets: &DependableKinds, removal: &DeletionState) -> bool {
         let owners = || targets.owners(&removal.labels);
         let is_removed = !self.removers.is_empty() && !removal.is_left_by_owner;
         removal.deleted_at.is_some() || (is_removed && !owners().is_disjoint(&self.removers))
@@ -115,7 +116,7 @@ struct DependentSearch<'a> {
     node: &'a ObjectKey,
     /// How long ago its deletion began.
     since: Duration,
-    owners: RemovalOwners,
+    owners: ApplierAncestors,
 }
 
 impl DependentSearch<'_> {
@@ -210,7 +211,7 @@ pub fn age(at: Time) -> Duration {
 
 fn running(text: String, pause: Duration) -> RunOutcome {
     let at = jiff::Timestamp::now().saturating_add(pause).unwrap_or(Time::MAX);
-    RunOutcome::Running(reason::AWAITING_DEPENDENTS, text, NextRunTrigger::at(at))
+    RunOutcome::Running(condition_reason::AWAITING_DEPENDENTS, text, NextRunTrigger::at(at))
 }
 
 /// The wait of a deleted object for its dependents. `None` if it may be finalized. The end of a dependent wakes the object.
@@ -231,7 +232,7 @@ pub async fn hold<K: WindlassKind + ReconciledObject>(
     if dependents.is_empty() {
         return Ok(None);
     }
-    let owners = RemovalOwners::new(&context.dependencies, &node, object.labels());
+    let owners = ApplierAncestors::new(&context.dependencies, &node, object.labels());
     let search = DependentSearch { context, node: &node, since: age(deleted_at.0), owners };
     let RemainingDependents { awaited, overdue } = search.find(dependents).await?;
     context.work_queue.set_edges(&node, DependencyEdge::Waits, awaited.clone());
@@ -260,7 +261,7 @@ pub struct DependentWaiter<'a> {
     /// The object that deletes the applied object.
     pub node: &'a ObjectKey,
     /// The owners of that object.
-    pub owners: &'a RemovalOwners,
+    pub owners: &'a ApplierAncestors,
     /// How long that object has waited for dependents. A later dependent does not start the wait again.
     pub waited: Duration,
 }
@@ -377,7 +378,7 @@ mod tests {
 
     use super::*;
     use crate::depends_on_annotation::DependableKind;
-    use crate::object_store::TypeMap;
+    use windlass_cluster::object_store::TypeMap;
 
     struct HelmReleaseTarget;
 
@@ -406,10 +407,10 @@ mod tests {
         let kept = Arc::new(TypeMap::default());
         let labels = all.iter().find(|it| it.name_any() == of).unwrap().labels().clone();
         kept.list(all);
-        let mut targets = DependencyTargets::new(kept);
+        let mut targets = DependableKinds::new(kept);
         let marks = OwnershipMarks { name: "name", namespace: "namespace", manager: "m" };
         targets.add::<HelmReleaseTarget>(marks);
-        let owners = RemovalOwners::new(&targets, &node(of), &labels);
+        let owners = ApplierAncestors::new(&targets, &node(of), &labels);
         let is_leaving =
             |name: &&str| owners.is_leaving(&targets, &targets.removal(&node(name)).unwrap());
         names.iter().map(is_leaving).collect()

@@ -1,6 +1,6 @@
 //! The states of an object's dependencies in `spec.dependsOn`, for the gate of its run.
 //!
-//! Elsewhere: reading objects of other kinds (`dependency_lookup`), and dependencies in an annotation
+//! Elsewhere: reading objects of other kinds (`cross_kind_dependencies`), and dependencies in an annotation
 //! (`depends_on_annotation`).
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kube_core::ResourceExt as _;
 use reconcile::{DependencyState, DependsOnEntry, ObjectKey};
 
 use super::controller_kind::node_named;
-use super::dependency_lookup::{DependencyLookup, node_of_entry};
+use super::cross_kind_dependencies::{CrossKindDependency, node_of_entry};
 use super::depends_on_annotation::not_ready;
 use super::run_context::RunContext;
 use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
@@ -23,7 +23,7 @@ pub(crate) async fn named_by<K: WindlassKind + Applier>(
     context: &RunContext,
     store: &Store<K>,
     object: &Arc<K>,
-    looked_up: &[Option<DependencyLookup>],
+    looked_up: &[Option<CrossKindDependency>],
     expressions: &RunExpressions,
     stale: impl Fn(&K) -> Option<DependencyState>,
 ) -> Vec<DependsOnEntry> {
@@ -92,7 +92,7 @@ pub(crate) async fn named_by<K: WindlassKind + Applier>(
 fn of_other_kind<K: WindlassKind>(
     entry: &DependencyReference,
     own: &str,
-    other: &DependencyLookup,
+    other: &CrossKindDependency,
 ) -> DependsOnEntry {
     let (namespace, name) = named(entry, own);
     let kind = entry.kind.as_deref().unwrap_or_default();

@@ -1,32 +1,32 @@
 //! Dependencies on any applier, from the annotation `windlass.dev/depends-on`: which objects it names, and whether they are
 //! ready.
 //!
-//! Elsewhere: the syntax of the annotation (`reconcile::depends_on`), dependencies in `spec.dependsOn` (`dependency_gate.rs`),
-//! and waiting for both (the appliers).
+//! Elsewhere: the syntax of the annotation (`reconcile::object_dependency`), dependencies in `spec.dependsOn`
+//! (`dependency_gate.rs`), and waiting for both (the appliers).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use apply::managed_metadata::{PRUNE, RECONCILE, SSA};
+use apply::owner_labels_and_apply_annotations::{PRUNE, RECONCILE, SSA};
 use apply::release_ownership::{POLICY, POLICY_KEEP};
 use crds::{Applier, DependencyReference, ReconciledObject};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object};
-use reconcile::depends_on::{self, ObjectDependency};
-use reconcile::{DependencyState, DependsOnEntry, ObjectKey, RunOutcome, Time, reason};
+use reconcile::object_dependency::{self, ObjectDependency};
+use reconcile::{DependencyState, DependsOnEntry, ObjectKey, RunOutcome, Time, condition_reason};
 use serde_json::Value;
 
-use super::dependency_lookup::check_entries;
+use super::cross_kind_dependencies::check_entries;
 use super::dropped_dependency_fields::check_dropped_fields;
 use super::object_hold;
-use super::object_store::TypeMap;
+use windlass_cluster::object_store::TypeMap;
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
+pub(crate) use reconcile::object_dependency::ANNOTATION as DEPENDS_ON;
 
 /// A kind on whose objects other objects may depend. The type that runs the kind implements it.
 pub trait DependableKind {
@@ -45,7 +45,7 @@ pub trait DependableKind {
 }
 
 /// The effect of an object's deletion, and whether the deletion has begun.
-pub(crate) struct ObjectRemoval {
+pub(crate) struct DeletionState {
     /// Whether the deletion deletes applied objects, and some of them are left.
     pub(crate) removes_objects: bool,
     /// When the object was deleted.
@@ -70,7 +70,7 @@ fn is_left_by_owner<K: WindlassKind>(object: &K) -> bool {
     })
 }
 
-impl ObjectRemoval {
+impl DeletionState {
     fn of<K: DependableKind>(object: &K::Object) -> Self {
         let is_kept = object.finalizers().iter().any(|it| it == K::Object::FINALIZER);
         let is_suspended = object_hold::is_suspended(object, jiff::Timestamp::now());
@@ -84,9 +84,9 @@ impl ObjectRemoval {
 }
 
 /// A read of an object that may not exist.
-type ObjectRead<'a> = BoxFuture<'a, Result<Option<ObjectRemoval>, ClusterError>>;
+type DeletionStateFuture<'a> = BoxFuture<'a, Result<Option<DeletionState>, ClusterError>>;
 
-struct DependencyTargetsOfKind {
+struct DependableKindLookup {
     group: String,
     kind: String,
     find: fn(&TypeMap, &ObjectKey, Option<&str>) -> Option<DependencyState>,
@@ -95,17 +95,17 @@ struct DependencyTargetsOfKind {
     version: fn() -> String,
     ownership: OwnershipMarks,
     is_listed: fn(&TypeMap) -> bool,
-    seen: fn(&TypeMap, &ObjectKey) -> Option<ObjectRemoval>,
-    read: for<'a> fn(&'a ClusterConnection, &'a ObjectKey) -> ObjectRead<'a>,
+    seen: fn(&TypeMap, &ObjectKey) -> Option<DeletionState>,
+    read: for<'a> fn(&'a ClusterConnection, &'a ObjectKey) -> DeletionStateFuture<'a>,
 }
 
 /// The kinds on whose objects other objects may depend.
-pub struct DependencyTargets {
+pub struct DependableKinds {
     kept: Arc<TypeMap>,
-    kinds: Vec<DependencyTargetsOfKind>,
+    kinds: Vec<DependableKindLookup>,
 }
 
-impl DependencyTargets {
+impl DependableKinds {
     /// An empty list of kinds. [`Self::add`] adds a kind.
     pub fn new(kept: Arc<TypeMap>) -> Self {
         Self { kept, kinds: Vec::new() }
@@ -115,7 +115,7 @@ impl DependencyTargets {
     pub fn add<K: DependableKind>(&mut self, ownership: OwnershipMarks) {
         let group = K::Object::group(&()).into_owned();
         let kind = K::Object::kind(&()).into_owned();
-        self.kinds.push(DependencyTargetsOfKind {
+        self.kinds.push(DependableKindLookup {
             group,
             kind,
             find: found::<K>,
@@ -125,19 +125,19 @@ impl DependencyTargets {
             is_listed: |kept| kept.listed::<K::Object>().now_or_never() == Some(true),
             seen: |kept, node| {
                 let object = kept.seen::<K::Object>(&node.namespace, &node.name)?;
-                Some(ObjectRemoval::of::<K>(&object))
+                Some(DeletionState::of::<K>(&object))
             },
             read: |cluster, node| {
                 async move {
                     let read = cluster.read::<K::Object>(&node.namespace, &node.name).await;
-                    Ok(read?.map(|object| ObjectRemoval::of::<K>(&object)))
+                    Ok(read?.map(|object| DeletionState::of::<K>(&object)))
                 }
                 .boxed()
             },
         });
     }
 
-    fn of_node(&self, node: &ObjectKey) -> Option<&DependencyTargetsOfKind> {
+    fn of_node(&self, node: &ObjectKey) -> Option<&DependableKindLookup> {
         self.kinds.iter().find(|it| it.group == node.group && it.kind == node.kind)
     }
 
@@ -148,7 +148,7 @@ impl DependencyTargets {
     }
 
     /// The effect of an object's deletion, from the object as a watch last saw it.
-    pub(crate) fn removal(&self, node: &ObjectKey) -> Option<ObjectRemoval> {
+    pub(crate) fn removal(&self, node: &ObjectKey) -> Option<DeletionState> {
         (self.of_node(node)?.seen)(&self.kept, node)
     }
 
@@ -160,7 +160,7 @@ impl DependencyTargets {
         &self,
         cluster: &ClusterConnection,
         node: &ObjectKey,
-    ) -> Result<Option<ObjectRemoval>, ClusterError> {
+    ) -> Result<Option<DeletionState>, ClusterError> {
         let Some(of) = self.of_node(node) else { return Ok(None) };
         (of.read)(cluster, node).await
     }
@@ -185,7 +185,7 @@ impl DependencyTargets {
 
     /// The owners of an object with these labels.
     pub(crate) fn owners(&self, labels: &BTreeMap<String, String>) -> BTreeSet<ObjectKey> {
-        let owner = |of: &DependencyTargetsOfKind| {
+        let owner = |of: &DependableKindLookup| {
             let name = labels.get(of.ownership.name)?;
             let namespace = labels.get(of.ownership.namespace)?;
             Some(ObjectKey::new(&of.group, &of.kind, namespace, name))
@@ -224,11 +224,11 @@ impl DependencyTargets {
         let own = object.namespace().unwrap_or_default();
         let wrong = |why: String| {
             RunOutcome::Stalled(
-                reason::INVALID_DEPENDENCY,
+                condition_reason::INVALID_DEPENDENCY,
                 format!("annotation {DEPENDS_ON}: {why}"),
             )
         };
-        let all = depends_on::parse(text, &own).map_err(wrong)?;
+        let all = object_dependency::parse(text, &own).map_err(wrong)?;
         for needed in &all {
             if self.kinds_of(needed).next().is_none() {
                 let kinds: BTreeSet<&str> = self.kinds.iter().map(|it| it.kind.as_str()).collect();
@@ -237,7 +237,7 @@ impl DependencyTargets {
             }
             if is_blocked && needed.namespace != own {
                 return Err(RunOutcome::Stalled(
-                    reason::ACCESS_DENIED,
+                    condition_reason::ACCESS_DENIED,
                     format!(
                         "annotation {DEPENDS_ON}: can't access '{needed}': cross-namespace references have been \
                          blocked by --no-cross-namespace-refs; name an object of namespace {own}"
@@ -254,10 +254,7 @@ impl DependencyTargets {
         self.kinds_of(needed).map(|it| ObjectKey::new(&it.group, &it.kind, namespace, name))
     }
 
-    fn kinds_of(
-        &self,
-        needed: &ObjectDependency,
-    ) -> impl Iterator<Item = &DependencyTargetsOfKind> {
+    fn kinds_of(&self, needed: &ObjectDependency) -> impl Iterator<Item = &DependableKindLookup> {
         self.kinds.iter().filter(|it| needed.may_be(&it.group, &it.kind))
     }
 
@@ -289,14 +286,14 @@ pub fn depends_on<K: Applier>(object: &K) -> &[DependencyReference] {
 /// Differs(flux): Flux has no limit.
 fn check_length(depends_on: &[DependencyReference]) -> Result<(), RunOutcome> {
     let count = depends_on.len();
-    let most = depends_on::MOST_DEPENDENCIES;
+    let most = object_dependency::MOST_DEPENDENCIES;
     if count <= most {
         return Ok(());
     }
     let text = format!(
         "spec.dependsOn has {count} entries, which is more than {most}; depend on an object that depends on some of them"
     );
-    Err(RunOutcome::Stalled(reason::INVALID_DEPENDENCY, text))
+    Err(RunOutcome::Stalled(condition_reason::INVALID_DEPENDENCY, text))
 }
 
 fn found<K: DependableKind>(
@@ -349,7 +346,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::applier::announcement;
+    use crate::applier_run::announcement;
 
     fn release(text: &str) -> HelmRelease {
         serde_json::from_value(
@@ -366,7 +363,7 @@ mod tests {
         type Object = HelmRelease;
     }
 
-    impl DependencyTargets {
+    impl DependableKinds {
         fn of_releases() -> Self {
             let mut all = Self::new(Arc::default());
             let marks = OwnershipMarks { name: "name", namespace: "namespace", manager: "m" };
@@ -377,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_annotation_names_kinds_that_apply_and_its_own_namespace_where_others_are_blocked() {
-        let all = DependencyTargets::of_releases();
+        let all = DependableKinds::of_releases();
         let read = |text: &str, is_blocked| {
             all.named_by(&release(text), is_blocked).map_err(|outcome| outcome.text().to_owned())
         };
@@ -390,7 +387,7 @@ mod tests {
 
     #[test]
     fn depends_on_that_is_too_long_is_reported_and_makes_no_edges() {
-        let all = DependencyTargets::of_releases();
+        let all = DependableKinds::of_releases();
         let mut object = release("HelmRelease/db");
         for (count, is_taken) in [(64, true), (65, false), (1_000, false)] {
             let named = (0..count).map(|at| json!({"name": format!("r{at}")}));
@@ -402,7 +399,7 @@ mod tests {
                 continue;
             };
             assert!(
-                matches!(outcome, RunOutcome::Stalled(reason::INVALID_DEPENDENCY, _)),
+                matches!(outcome, RunOutcome::Stalled(condition_reason::INVALID_DEPENDENCY, _)),
                 "{outcome:?}"
             );
             assert!(
@@ -436,7 +433,7 @@ mod tests {
 
     #[test]
     fn an_object_that_was_read_is_ready_by_the_condition_of_its_newest_generation() {
-        let all = DependencyTargets::of_releases();
+        let all = DependableKinds::of_releases();
         let judge = |kind: &str, status: Value| {
             let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": kind,
                 "metadata": {"name": "db", "namespace": "shop", "generation": 2},
@@ -461,7 +458,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_missing_under_its_own_name() {
-        let all = DependencyTargets::of_releases();
+        let all = DependableKinds::of_releases();
         let needed = all.named_by(&release("HelmRelease/db#x"), false).unwrap();
         let state = all.state(&needed[0]);
         assert_eq!(state.state, DependencyState::Missing);

@@ -3,15 +3,15 @@
 //!
 //! Without validation, the API server drops such fields silently from a `kubectl apply`. The rest, `{name}`, then names
 //! another object of the same kind. A server-side apply is rejected with the name of the field. Elsewhere: the warning about
-//! such CRDs (`windlass_cluster::dependency_schema`).
+//! such CRDs (`windlass_cluster::depends_on_crd_fields`).
 
 use crds::{Applier, DependencyReference};
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, reason};
+use reconcile::{RunOutcome, condition_reason};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::dependency_lookup::is_other;
+use super::cross_kind_dependencies::is_other;
 use windlass_cluster::windlass_kind::WindlassKind;
 
 /// The annotation with the manifest of the last `kubectl apply`.
@@ -20,7 +20,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The fields of that manifest that are read. All other fields are skipped, because they may be long.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct LastApplied {
+struct LastAppliedManifest {
     spec: LastAppliedSpec,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn check_dropped_fields<K: WindlassKind + Applier>(
     let Some(text) = object.annotations().get(LAST_APPLIED).filter(|_| !entries.is_empty()) else {
         return Ok(());
     };
-    let applied: LastApplied = serde_json::from_str(text).unwrap_or_default();
+    let applied: LastAppliedManifest = serde_json::from_str(text).unwrap_or_default();
     for (at, (applied, entry)) in applied.spec.depends_on.into_iter().zip(entries).enumerate() {
         let Ok(applied) = serde_json::from_value::<DependencyReference>(applied) else {
             continue;
@@ -51,7 +51,7 @@ pub(crate) fn check_dropped_fields<K: WindlassKind + Applier>(
             let definition = format!("{}.{}", K::plural(&()), K::group(&()));
             let kind = K::kind(&());
             return Err(RunOutcome::Stalled(
-                reason::INVALID_DEPENDENCY,
+                condition_reason::INVALID_DEPENDENCY,
                 format!(
                     "spec.dependsOn[{at}]: kubectl applied it with apiVersion, kind or ready, which the object does not have, \
                      so that it names another object: apply CustomResourceDefinition {definition} of this version of \

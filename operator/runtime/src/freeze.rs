@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ReconciledObject;
-use crds::release::{
+use crds::windlass_release::{
     AuditFreezeBypass, Freeze, FreezeBypass, FreezeCalendarStatus, FreezeDriftCorrection,
     FreezeSpec, ReleaseAuditSpec,
 };
 use kube_core::{Resource, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
-    AnnotationCondition, FreezeCalendar, FreezeHold, ObjectKey, Time, WindowEnd, jittered, reason,
-    seed,
+    AnnotationCondition, FreezeCalendar, FreezeHold, ObjectKey, Time, WindowEnd, condition_reason,
+    jittered, seed,
 };
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::bypass::REFUSED_BY_POLICY;
-pub use self::freeze_times::{ChangedFreezes, calendar, calendar_name, times};
+pub use self::freeze_times::{FreezeChangeSignal, calendar, calendar_name, times};
 use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
     self, CachedObjectChange, WATCH_PATIENCE, WatchedObjectCache, kind_node,
@@ -59,7 +59,7 @@ pub async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
             context.work_queue.changed(&kind_node::<Freeze>());
         }
         if has_another_spec(&changed) {
-            context.shared::<ChangedFreezes>().changed();
+            context.shared::<FreezeChangeSignal>().changed();
         }
     };
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
@@ -188,7 +188,7 @@ impl ObjectFreeze {
     /// The condition of an object whose operation began before the Freeze. `None` while it is not known which Freezes deny.
     pub(crate) fn overrun(&self) -> Option<AnnotationCondition> {
         let text = format!("what has begun comes to its end; {}", said_by(&self.denying));
-        let reason = reason::FREEZE_OVERRUN;
+        let reason = condition_reason::FREEZE_OVERRUN;
         let is_known = !self.denying.is_empty();
         is_known.then(|| AnnotationCondition { reason, text, ..self.hold.mark() })
     }
@@ -241,7 +241,7 @@ pub fn holding<K: Resource<DynamicType = ()>>(
         said_by(&denying)
     );
     let corrects_drift = denying.iter().all(|it| it.corrects_drift);
-    let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift, recheck_at };
+    let hold = FreezeHold { reason: condition_reason::FROZEN, text, corrects_drift, recheck_at };
     Some(ObjectFreeze { hold: Arc::new(hold), denying })
 }
 
@@ -265,8 +265,12 @@ fn unknown(why: &str, now: Time) -> ObjectFreeze {
          this version of windlass"
     );
     let recheck_at = now.saturating_add(UNKNOWN_RECHECK_PERIOD).unwrap_or(Time::MAX);
-    let hold =
-        FreezeHold { reason: reason::FREEZES_UNKNOWN, text, corrects_drift: false, recheck_at };
+    let hold = FreezeHold {
+        reason: condition_reason::FREEZES_UNKNOWN,
+        text,
+        corrects_drift: false,
+        recheck_at,
+    };
     ObjectFreeze { hold: Arc::new(hold), denying: Vec::new() }
 }
 

@@ -227,7 +227,7 @@ mod tests {
         let mark = AnnotationCondition {
             kind: reconcile::FREEZE,
             status: reconcile::ConditionStatus::True,
-            reason: reconcile::reason::FROZEN,
+            reason: reconcile::condition_reason::FROZEN,
             text: "Freeze christmas".to_owned(),
         };
         let object = kustomization(false, &json!({}), &foreign());

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use http_client::{EgressDenyList, EgressRules, HostBudgets, HttpClients};
+use http_client::{EgressDenyList, EgressRules, HostBudgets, HttpClientCache};
 use sources::charts::repository::ChartRepositoryClients;
 use sources::{bucket, oci};
 
@@ -13,7 +13,7 @@ pub struct RemoteClients {
     /// The limits of requests to each host.
     pub budgets: Arc<HostBudgets>,
     /// The connections to web servers.
-    pub http: Arc<HttpClients>,
+    pub http: Arc<HttpClientCache>,
     /// The clients of object stores.
     pub buckets: Arc<bucket::BucketClientCache>,
     /// Facts about Git servers.
@@ -21,11 +21,11 @@ pub struct RemoteClients {
     /// Facts about Git servers, for users who may reach only public addresses.
     pub public_git: Arc<git::GitServerCache>,
     /// Facts about OCI registries.
-    pub oci: Arc<oci::RegistryCache>,
+    pub oci: Arc<oci::RegistrySessionCache>,
     /// The clients of chart repositories, for users who may reach only public addresses.
     pub public_charts: ChartRepositoryClients,
     /// Facts about OCI registries, for users who may reach only public addresses.
-    pub public_oci: Arc<oci::RegistryCache>,
+    pub public_oci: Arc<oci::RegistrySessionCache>,
     /// The rules about the addresses of other processes' artifacts.
     pub(crate) artifacts: EgressRules,
 }
@@ -41,17 +41,17 @@ impl RemoteClients {
         let public_budgets = Arc::new(budgets.for_servers(public.clone()));
         let public_charts = ChartRepositoryClients {
             budgets: public_budgets.clone(),
-            clients: Arc::new(HttpClients::within(public)),
+            clients: Arc::new(HttpClientCache::within(public)),
             buckets: Arc::new(bucket::BucketClientCache::default().sharing(public_budgets.clone())),
         };
         Self {
-            http: Arc::new(HttpClients::within(egress)),
+            http: Arc::new(HttpClientCache::within(egress)),
             buckets: Arc::new(bucket::BucketClientCache::default().sharing(budgets.clone())),
             git: Arc::new(git),
             public_git: Arc::new(public_git),
-            oci: Arc::new(oci::RegistryCache::default().sharing(budgets.clone())),
+            oci: Arc::new(oci::RegistrySessionCache::default().sharing(budgets.clone())),
             public_charts,
-            public_oci: Arc::new(oci::RegistryCache::default().sharing(public_budgets)),
+            public_oci: Arc::new(oci::RegistrySessionCache::default().sharing(public_budgets)),
             artifacts: EgressRules::Provided(rules.clone()),
             budgets,
         }

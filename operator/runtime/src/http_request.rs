@@ -8,8 +8,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use http_client::{ClientIdentity, HttpClients, HttpProxy, TlsConfig, refusal};
-use notify::{DeliveryResult, HttpResponse, MAX_ANSWER, ProviderRequest};
+use http_client::{ClientCertificateAndKey, HttpClientCache, HttpProxy, TlsConfig, refusal};
+use notify::{HttpResponse, MAX_ANSWER, MessageSendResult, ProviderRequest};
 use objects::RedactedValue;
 use url::Url;
 
@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Sends a request and returns the answer, of which only [`MAX_ANSWER`] bytes are read.
 ///
 /// Errors do not contain the URL, which may be secret. The error for a forbidden server says that a repetition is useless.
-pub async fn exchange(clients: &HttpClients, request: &ProviderRequest) -> DeliveryResult {
+pub async fn exchange(clients: &HttpClientCache, request: &ProviderRequest) -> MessageSendResult {
     let never = |text: String| (text, false);
     let url = Url::parse(&request.url).map_err(|error| never(format!("invalid URL: {error}")))?;
     let tls = request.tls.as_deref().map(tls).unwrap_or_default();
@@ -43,12 +43,12 @@ pub(crate) struct HttpMessage {
 
 /// Sends a request and returns the answer, with a limit on its length. Errors are as those of [`exchange`].
 pub(crate) async fn send(
-    clients: &HttpClients,
+    clients: &HttpClientCache,
     tls: &TlsConfig,
     proxy: Option<&HttpProxy>,
     HttpMessage { method, url, headers, body }: HttpMessage,
     most: usize,
-) -> DeliveryResult {
+) -> MessageSendResult {
     let never = |text: String| (text, false);
     clients.egress().admits(&url).map_err(|refused| never(refused.to_string()))?;
     let client = clients.client(tls, proxy).map_err(|error| never(error.to_string()))?;
@@ -82,7 +82,7 @@ fn failed(error: &(dyn Error + 'static)) -> (String, bool) {
 }
 
 fn tls(of: &notify::TlsSettings) -> TlsConfig {
-    let identity = of.identity.as_ref().map(|(certificate, key)| ClientIdentity {
+    let identity = of.identity.as_ref().map(|(certificate, key)| ClientCertificateAndKey {
         certificate: certificate.clone(),
         key: RedactedValue::new(key.clone()),
     });
@@ -132,7 +132,7 @@ mod tests {
     use axum::http::header::LOCATION;
     use axum::routing::{get, post};
     use http_client::{EgressDenyList, EgressRules};
-    use notify::{Alert, DeliveryMessage, EventDispatch, FluxEvent, HttpStep, Provider};
+    use notify::{Alert, DeliveryMessage, DeliveryStep, EventDispatch, FluxEvent, Provider};
     use serde_json::json;
 
     use super::*;
@@ -146,7 +146,7 @@ mod tests {
         let event = FluxEvent { message: "hello".to_owned(), ..FluxEvent::default() };
         let mut dispatch = EventDispatch::new(event, &provider, &alert, 0, &|_, _| None);
         match dispatch.delivery.start() {
-            HttpStep::Send(_, DeliveryMessage::Http(request)) => *request,
+            DeliveryStep::Send(_, DeliveryMessage::Http(request)) => *request,
             other => panic!("{other:?}"),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_sent_as_it_is_written_and_the_answer_is_handed_back() {
         let address = server().await;
-        let clients = HttpClients::within(EgressRules::with_loopback());
+        let clients = HttpClientCache::within(EgressRules::with_loopback());
         let answer = exchange(&clients, &request(&format!("{address}/echo"))).await.unwrap();
         assert_eq!(answer.status, 202);
         assert!(answer.headers.contains(&("x-seen".to_owned(), "yes".to_owned())));
@@ -183,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_gone_may_be_back_and_its_url_is_not_shown() {
-        let clients = HttpClients::within(EgressRules::with_loopback());
+        let clients = HttpClientCache::within(EgressRules::with_loopback());
         let request = request("http://127.0.0.1:1/services/hunter2");
         let (text, may_help) = exchange(&clients, &request).await.unwrap_err();
         assert!(may_help && !text.contains("hunter2"), "{text}");
@@ -192,7 +192,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_no_spec_may_name_is_not_asked_again() {
         let address = server().await;
-        let clients = HttpClients::within(EgressRules::Named(EgressDenyList::default().into()));
+        let clients = HttpClientCache::within(EgressRules::Named(EgressDenyList::default().into()));
         let by_name = address.replace("127.0.0.1", "localhost");
         for address in [address, by_name, "http://169.254.169.254/latest".to_owned()] {
             let refused = exchange(&clients, &request(&format!("{address}/echo"))).await;

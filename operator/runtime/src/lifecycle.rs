@@ -20,15 +20,16 @@ use std::time::Duration;
 use crds::Time as When;
 use crds::lifecycle::{
     KEY_LABEL, Lifecycle, LifecycleBinding, LifecycleEvent, LifecycleEventSpec,
-    LifecycleEventSubject, LifecyclePhase, LifecycleRelease, LifecycleRevision, LifecycleState,
-    SUBJECT_UID_LABEL,
+    LifecycleEventSubject, LifecycleHelmRelease, LifecyclePhase, LifecycleReleaseRevision,
+    LifecycleState, SUBJECT_UID_LABEL,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube_core::{Resource, ResourceExt as _};
 use lifecycle::{
-    DismissedLifecycleEvent, EventRevision, HoldSubject, LabelRequirement, LifecycleApproval,
+    DismissedLifecycleEvent, HoldSubject, LabelRequirement, LifecycleApproval,
     LifecycleEventRequest, LifecycleEventState, LifecycleHoldPhase, LifecycleTimeoutPolicy,
-    ObservedLifecycleBinding, ObservedLifecycleEvent, SubjectLabelSelector, SubjectSelector,
+    ObservedLifecycleBinding, ObservedLifecycleEvent, ReleaseOrSourceRevision,
+    SubjectLabelSelector, SubjectSelector,
 };
 use reconcile::{BREAK_GLASS, ObjectKey, Time};
 use release::lifecycle_hold::ReleaseLifecycles;
@@ -370,16 +371,17 @@ pub struct LifecycleSubject<'a> {
 
 fn asked(asking: &LifecycleSubject<'_>, ask: &LifecycleEventRequest) -> LifecycleEvent {
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let revision = |of: &EventRevision| LifecycleRevision {
+    let revision = |of: &ReleaseOrSourceRevision| LifecycleReleaseRevision {
         revision: of.revision.clone(),
         chart: text(&of.chart_name),
         chart_version: text(&of.chart_version),
     };
-    let release = |(name, namespace, kube_context): ReleaseNameAndContext<'_>| LifecycleRelease {
-        name: name.to_owned(),
-        namespace: namespace.to_owned(),
-        kube_context: kube_context.to_owned(),
-    };
+    let release =
+        |(name, namespace, kube_context): ReleaseNameAndContext<'_>| LifecycleHelmRelease {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            kube_context: kube_context.to_owned(),
+        };
     let node = asking.node.whole();
     let spec = LifecycleEventSpec {
         key: ask.hold.key.clone(),

@@ -11,7 +11,7 @@ use crds::helmfile::SuspendedRelease;
 use kube_core::{Resource, ResourceExt as _};
 use reconcile::{
     AnnotationCondition, ConditionStatus, HOLD, ManagerOwnedFields, ObjectHold, ROLLBACK,
-    ReleaseRollback, SUSPEND_FIELD, Time, reason,
+    ReleaseRollback, SUSPEND_FIELD, Time, condition_reason,
 };
 
 use super::lifecycle::ReleaseNameAndContext;
@@ -75,13 +75,13 @@ pub fn mark<K: WindlassKind + ReconciledObject>(
         None => AnnotationCondition {
             kind: HOLD,
             status: ConditionStatus::True,
-            reason: reason::SUSPENDED,
+            reason: condition_reason::SUSPENDED,
             text: hold.to_string(),
         },
         Some((_, at)) => AnnotationCondition {
             kind: HOLD,
             status: ConditionStatus::False,
-            reason: reason::EXPIRED,
+            reason: condition_reason::EXPIRED,
             text: format!("expired at {}; {}", spelled(at), still_there(object)),
         },
     })
@@ -132,7 +132,8 @@ pub async fn lift<K: WindlassKind + ReconciledObject>(
         (false, _) => "the object was resumed".to_owned(),
     };
     if suspended && applier(&*object, &SUSPEND_FIELD).is_some() {
-        if object.condition(HOLD).is_none_or(|was| was.reason != reason::EXPIRED.as_str()) {
+        if object.condition(HOLD).is_none_or(|was| was.reason != condition_reason::EXPIRED.as_str())
+        {
             tell(context, &object, format!("{text}; {}", still_there(&*object)));
         }
         return Ok(Some(object));
@@ -251,7 +252,10 @@ mod tests {
         let later = object(true, json!(fields));
         assert!(is_suspended(&later, Time::MAX));
         let mark = mark(&later, Time::MAX).unwrap();
-        assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::SUSPENDED));
+        assert_eq!(
+            (mark.status, mark.reason),
+            (ConditionStatus::True, condition_reason::SUSPENDED)
+        );
         assert!(mark.text.ends_with("so the suspension does not expire"), "{}", mark.text);
     }
 
@@ -259,7 +263,10 @@ mod tests {
     fn a_hold_is_shown_while_the_object_is_suspended() {
         let before = time("2026-11-23T20:59:59Z");
         let mark = mark(&held(), before).unwrap();
-        assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::SUSPENDED));
+        assert_eq!(
+            (mark.status, mark.reason),
+            (ConditionStatus::True, condition_reason::SUSPENDED)
+        );
         assert_eq!(mark.text, "suspended by alice until 2026-11-23T21:00:00Z");
         assert_eq!(self::mark(&object(false, json!([])), before), None);
     }
@@ -268,7 +275,7 @@ mod tests {
     fn what_a_manifest_declares_is_named_and_left() {
         let applied = object(true, json!([owned("flux", "Apply", whole())]));
         let mark = mark(&applied, time(AT)).unwrap();
-        assert_eq!((mark.status, mark.reason), (ConditionStatus::False, reason::EXPIRED));
+        assert_eq!((mark.status, mark.reason), (ConditionStatus::False, condition_reason::EXPIRED));
         assert_eq!(
             mark.text,
             "expired at 2026-11-23T21:00:00Z; spec.suspend is still true in the manifest applied by flux, and is \

@@ -26,13 +26,13 @@ use tracing::Instrument as _;
 use self::store_updater::StoreUpdater;
 use super::controller_kind::{ControllerKind, REQUESTED_AT, node_named, node_of};
 use super::depends_on_annotation::DEPENDS_ON;
-use super::object_store::ObjectStore;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::kube_runtime::controller::{self, Action, Config, applier};
 use windlass_cluster::kube_runtime::reflector::ObjectRef;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_decode::UnreadableObject;
+use windlass_cluster::object_store::ObjectStore;
 use windlass_cluster::windlass_kind::WindlassKind;
 
 /// A string of the fields whose change starts a run: generation, requests, annotations and deletion.
@@ -55,7 +55,7 @@ fn digest_of(text: &str) -> TextDigest {
 
 /// The facts about an object when a watch last saw it.
 #[derive(Clone)]
-struct ObjectSnapshot {
+struct ObservedObjectDigests {
     trigger: TextDigest,
     announcement: TextDigest,
     ours: bool,
@@ -64,7 +64,7 @@ struct ObjectSnapshot {
 /// Compares each watch event with the last facts about the object, and wakes the object or its dependents.
 struct WatchEventHandler {
     context: Arc<RunContext>,
-    last: Mutex<BTreeMap<ObjectKey, ObjectSnapshot>>,
+    last: Mutex<BTreeMap<ObjectKey, ObservedObjectDigests>>,
     /// The objects of this shard that cannot be read.
     unreadable: Mutex<BTreeMap<ObjectKey, Arc<UnreadableObject>>>,
     /// The permits for writing the statuses of unreadable objects.
@@ -133,7 +133,7 @@ impl WatchEventHandler {
         self.context.metrics.watch_is_live(&K::kind(&()), live);
     }
 
-    fn forget_last(&self, node: &ObjectKey) -> Option<ObjectSnapshot> {
+    fn forget_last(&self, node: &ObjectKey) -> Option<ObservedObjectDigests> {
         self.last.lock().remove(node)
     }
 
@@ -154,7 +154,7 @@ impl WatchEventHandler {
     fn applied<K: ControllerKind>(&self, object: &K::Object) {
         let node = node_of(object);
         self.is_readable_again(&node);
-        let now = ObjectSnapshot {
+        let now = ObservedObjectDigests {
             trigger: digest_of(&trigger::<K>(object)),
             announcement: digest_of(&K::announcement(object)),
             ours: is_ours(object, &self.context),
@@ -215,7 +215,7 @@ impl WatchEventHandler {
     ) {
         self.unreadable.lock().retain(|node, _| unreadable.contains(node));
         let present: BTreeSet<ObjectKey> = objects.iter().map(|o| node_of(&**o)).collect();
-        let missing: Vec<(ObjectKey, ObjectSnapshot)> = {
+        let missing: Vec<(ObjectKey, ObservedObjectDigests)> = {
             let mut last = self.last.lock();
             last.extract_if(.., |node, _| !present.contains(node)).collect()
         };
@@ -249,9 +249,11 @@ pub async fn run_kind<K: ControllerKind>(
         let store = store.clone();
         let listed = context.kept.listed::<K::Object>();
         async move {
-            // A standby process keeps its store filled, so that it can start at once.
+            let is_listed = listed.await;
+            // A standby process keeps its store filled and watches what was applied, so that it can start at once.
+            tokio::spawn(startup_pacing::observe::<K>(notices.context.clone(), store.state()));
             notices.context.cluster.leadership.begun().await;
-            if listed.await {
+            if is_listed {
                 notices.wake_all::<K>(&store.state());
             }
             None::<Result<ObjectRef<K::Object>, ClusterError>>

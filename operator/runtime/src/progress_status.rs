@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crds::{ObjectStatus as _, ReconciledObject};
 use kube_core::ResourceExt as _;
-use reconcile::{StatusConditions, Time, reason};
+use reconcile::{StatusConditions, Time, condition_reason};
 
 use super::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
 use super::run_context::RunContext;
@@ -64,7 +64,7 @@ fn phase<K: WindlassKind + ReconciledObject>(
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = StatusConditions::since(&had, generation, now, &[]);
     let mut after = before.clone();
-    after.set_conditions(listed(conditions.finish_progress(reason::PROGRESSING, text)));
+    after.set_conditions(listed(conditions.finish_progress(condition_reason::PROGRESSING, text)));
     (before, after)
 }
 

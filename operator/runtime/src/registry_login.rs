@@ -5,7 +5,7 @@
 use crds::source::RegistryProvider;
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::oci::{Error, RemoteOciRepository};
-use sources::source_reasons::{AUTHENTICATION_FAILED, URL_INVALID};
+use sources::source_condition_reasons::{AUTHENTICATION_FAILED, URL_INVALID};
 
 use super::run_context::RunContext;
 use windlass_cluster::error::chain;

@@ -1,17 +1,17 @@
 //! The context that all runs share. It knows no kind: the values that a kind keeps are found by their type
-//! (`object_store.rs`).
+//! (`windlass_cluster::object_store`).
 
 use std::sync::Arc;
 
 use super::cluster_target::ClusterTargets;
-use super::depends_on_annotation::DependencyTargets;
+use super::depends_on_annotation::DependableKinds;
 use super::http_clients::RemoteClients;
-use super::object_store::TypeMap;
 use super::source_catalog::SourceCatalog;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::events::EventDistributor;
 use windlass_cluster::kube_runtime::reflector::Store;
 use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::object_store::TypeMap;
 use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -49,7 +49,7 @@ pub struct RunContext {
     /// All sources, as the watches last saw them.
     pub sources: SourceCatalog,
     /// The appliers on which other objects may depend.
-    pub dependencies: DependencyTargets,
+    pub dependencies: DependableKinds,
     /// The values that kinds keep.
     pub kept: Arc<TypeMap>,
 }

@@ -13,10 +13,10 @@ use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome};
 
-use super::object_store::TypeMap;
 use artifacts::store::{ArtifactStore, ObjectFolder};
 use verification_record::StoredVerificationRecord;
 use windlass_cluster::namespace_policies::NamespacePolicies;
+use windlass_cluster::object_store::TypeMap;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_serve::settings::OperatorSettings;
 

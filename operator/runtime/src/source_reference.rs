@@ -4,7 +4,7 @@
 
 use crds::Artifact;
 use crds::kustomize::CrossNamespaceSourceReference;
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 
 use crate::run_context::RunContext;
 use crate::source_catalog::{SOURCES, SourceSnapshot};
@@ -31,11 +31,11 @@ pub fn artifact(
             "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
              source in namespace {own}"
         );
-        return Err(RunOutcome::Stalled(reason::ACCESS_DENIED, text));
+        return Err(RunOutcome::Stalled(condition_reason::ACCESS_DENIED, text));
     }
     let blocked = |text: String| {
         RunOutcome::Blocked(
-            reason::ARTIFACT_FAILED,
+            condition_reason::ARTIFACT_FAILED,
             text,
             NextRunTrigger::on([node.clone()]).and_at(retry_at),
         )

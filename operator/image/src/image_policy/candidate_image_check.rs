@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::image::ImageRef;
 use jiff::Timestamp;
-use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, condition_reason};
 use signatures::image_verification::acceptance;
 use signatures::referrers::SignatureSearch;
 use sources::oci::{Error, OciDigest, OciPlatform, PlatformSupport, RemoteOciRepository};
-use sources::source_reasons::VERIFICATION_ERROR;
+use sources::source_condition_reasons::VERIFICATION_ERROR;
 use windlass_cluster::error::chain;
 use windlass_runtime::audit::cut;
 use windlass_runtime::blocking_task::blocking;
@@ -416,7 +416,7 @@ fn signer_key(lookup: &DigestLookup<'_>, keys: &VerificationKeys, digest: &OciDi
 fn not_examined(lookup: &DigestLookup<'_>, digest: &OciDigest, error: &Error) -> RunOutcome {
     let text = format!("failed to examine {}@{digest}: {}", lookup.image_name(), chain(error));
     let wake = error.retry_at(Timestamp::now()).map(NextRunTrigger::at).unwrap_or_default();
-    RunOutcome::Failed(reason::FAILED, text, wake)
+    RunOutcome::Failed(condition_reason::FAILED, text, wake)
 }
 
 /// The platform support of an image. `None` if the registry does not have the image.

@@ -12,7 +12,7 @@ use image::TagHistory;
 use jiff::{SignedDuration, Timestamp};
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, format_duration, parse_duration};
-use sources::source_reasons::INVALID_DURATION;
+use sources::source_condition_reasons::INVALID_DURATION;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 
@@ -48,7 +48,7 @@ pub(super) fn of(object: &ImagePolicy) -> Result<Option<Duration>, RunOutcome> {
 
 /// The minimum age of digests, and the times since when they are known.
 #[derive(Debug, PartialEq)]
-pub(super) struct TagAge {
+pub(super) struct TagMinimumAge {
     /// The minimum age.
     pub(super) min_age: Duration,
     /// The times since when digests are known.
@@ -87,7 +87,7 @@ pub(super) async fn keep(
     blocking(FAILURE, "keeping since when tags are known", work).await
 }
 
-impl TagAge {
+impl TagMinimumAge {
     /// The time when the next digest becomes old enough, or the latest time at which a waiting policy runs, whichever is
     /// earlier.
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
@@ -152,7 +152,7 @@ mod tests {
             history.see(&format!("v{at}"), "sha256:a", now);
         }
         let best: Vec<String> = (0..8).rev().map(|at| format!("v{at}")).collect();
-        let age = TagAge { min_age: Duration::from_secs(3600), history };
+        let age = TagMinimumAge { min_age: Duration::from_secs(3600), history };
         let until = "until 2026-11-24T11:00:00Z";
         let text = "; waiting, since windlass.dev/min-age is 1h0m0s: ";
         assert_eq!(age.passed_over(&best, Some("v7"), now), "");

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crds::release::Quarantine;
+use crds::windlass_release::Quarantine;
 use image::ImageName;
 use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, RunOutcome, Time};

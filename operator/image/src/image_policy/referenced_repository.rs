@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crds::image::{ImagePolicy, ImageRepository};
 use crds::source::AccessFrom;
 use kube_core::{Resource as _, ResourceExt as _};
-use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, reason};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, condition_reason};
 use windlass_cluster::namespace_policies::NamespacePolicies;
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::run_context::RunContext;
@@ -41,7 +41,7 @@ pub(super) async fn referred(
         let text = format!(
             "cannot access 'ImageRepository/{namespace}/{name}', cross-namespace references have been blocked"
         );
-        return Err(failed(reason::ACCESS_DENIED, &text).into());
+        return Err(failed(condition_reason::ACCESS_DENIED, &text).into());
     }
     let found = match context.seen::<ImageRepository>(namespace, name) {
         Some(found) => Some(found),
@@ -54,7 +54,7 @@ pub(super) async fn referred(
         let text = format!(
             "referenced ImageRepository does not exist: {plural}.{group} \"{name}\" not found"
         );
-        return Err(failed(reason::DEPENDENCY_NOT_READY, &text).into());
+        return Err(failed(condition_reason::DEPENDENCY_NOT_READY, &text).into());
     };
     if is_foreign {
         let labels = labels_of(context, &node.namespace).await?;
@@ -77,14 +77,14 @@ async fn labels_of(
     let facts = namespaces.facts(namespace);
     facts.map(|facts| facts.labels).ok_or_else(|| {
         let text = format!("the labels of namespace '{namespace}' are not known");
-        failed(reason::DEPENDENCY_NOT_READY, &text)
+        failed(condition_reason::DEPENDENCY_NOT_READY, &text)
     })
 }
 
 fn denied(source: &ObjectKey, why: &str) -> RunOutcome {
     let ObjectKey { namespace, name, .. } = source;
     let text = format!("access denied: '{namespace}/{name}' can't be accessed due to {why}");
-    failed(reason::ACCESS_DENIED, &text)
+    failed(condition_reason::ACCESS_DENIED, &text)
 }
 
 /// Whether policies of a namespace with these labels may have the tags.

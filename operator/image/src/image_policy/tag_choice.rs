@@ -12,15 +12,15 @@ use crds::image::{
 use image::{FilterTags, PolicyChoice, PolicyError, TagHistory, TagPolicy};
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
-use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, reason};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, condition_reason};
 use sources::oci::{Error, ManifestReference, RemoteOciRepository};
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::run_context::RunContext;
 
-use super::candidates::CandidateTags;
-use super::min_age::{MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS, TagAge};
+use super::candidate_tags::CandidateTags;
+use super::min_age::{MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS, TagMinimumAge};
 use super::quarantined_tags::QuarantinedTags;
 use super::tag_history_store;
 use crate::image_kind_run::INVALID_POLICY;
@@ -167,7 +167,7 @@ fn ranked(
         Err(PolicyError::NoTags | PolicyError::NoVersion) => Vec::new(),
         candidates => not_lower(&candidates?)?,
     };
-    let age = min_age.map(|min_age| TagAge { min_age, history });
+    let age = min_age.map(|min_age| TagMinimumAge { min_age, history });
     Ok(TagRanking::Candidates(CandidateTags { image, best, candidates, age }))
 }
 
@@ -190,7 +190,11 @@ fn known_digest(object: &ImagePolicy, chosen: &ImageRef) -> Option<String> {
 
 /// Why there is no digest. Parity(flux): these are its words.
 fn undigested(chosen: &ImageRef, why: &str, wake: NextRunTrigger) -> RunOutcome {
-    RunOutcome::Failed(reason::FAILED, format!("failed fetching digest of {chosen}: {why}"), wake)
+    RunOutcome::Failed(
+        condition_reason::FAILED,
+        format!("failed fetching digest of {chosen}: {why}"),
+        wake,
+    )
 }
 
 /// The registry in which digests are looked up.
@@ -227,7 +231,7 @@ impl DigestLookup<'_> {
 
     /// Ends the watches of Secrets, because this run reads none.
     pub(super) fn read_nothing(&self) {
-        ReadReferences::new(&self.context.watcher).watch(self.node);
+        RunReferenceReads::new(&self.context.watcher).watch(self.node);
     }
 
     /// The name of the image, as the ImageRepository has it.
@@ -280,7 +284,7 @@ impl DigestLookup<'_> {
         &self,
         chosen: &ImageRef,
     ) -> Result<RemoteOciRepository, RunOutcome> {
-        self.remote_with(chosen, ReadReferences::new(&self.context.watcher)).await
+        self.remote_with(chosen, RunReferenceReads::new(&self.context.watcher)).await
     }
 
     /// Like [`Self::remote`], if the run has read other objects before. They are watched, too.
@@ -290,7 +294,7 @@ impl DigestLookup<'_> {
     pub(super) async fn remote_with(
         &self,
         chosen: &ImageRef,
-        mut references: ReadReferences,
+        mut references: RunReferenceReads,
     ) -> Result<RemoteOciRepository, RunOutcome> {
         let spec = &self.repository.spec;
         let namespace = self.repository.namespace().unwrap_or_default();
@@ -465,6 +469,6 @@ mod tests {
         assert_eq!(known("r.io/other", "v1"), None);
         let failure = undigested(&version("r.io/app", "v1"), "no", NextRunTrigger::default());
         assert_eq!(failure.text(), "failed fetching digest of r.io/app:v1: no");
-        assert_eq!(failure.reason(), reason::FAILED);
+        assert_eq!(failure.reason(), condition_reason::FAILED);
     }
 }

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData};
 use signatures::referrers::SignatureSearch;
-use sources::source_reasons::VERIFICATION_ERROR;
-use windlass_cluster::spec_references::ReadReferences;
+use sources::source_condition_reasons::VERIFICATION_ERROR;
+use windlass_cluster::spec_references::RunReferenceReads;
 
 use crate::image_verification::ImageVerificationKeySecretReference;
-use crate::verified_versions;
+use crate::verified_image_versions;
 
 /// The suffix of entries with keys in a Secret, as for an OCIRepository.
 const PUBLIC_KEY_SUFFIX: &str = ".pub";
@@ -37,7 +37,7 @@ impl VerificationKeys {
         if !data.keys().any(is_key) {
             return Err(format!("secret '{place}' has no key that ends in `{PUBLIC_KEY_SUFFIX}`"));
         }
-        let fingerprint = verified_versions::fingerprint(&data);
+        let fingerprint = verified_image_versions::fingerprint(&data);
         Ok(Self { place, fingerprint, trust: Arc::new(ImageTrust::Keys(data)) })
     }
 
@@ -75,7 +75,7 @@ impl VerificationKeyError {
         let text = format!("failed to read the keys for the signatures of images: {why}");
         let of_condition = match self {
             Self::Missing(_) => VERIFICATION_ERROR,
-            Self::Unread(_) => reason::DEPENDENCY_NOT_READY,
+            Self::Unread(_) => condition_reason::DEPENDENCY_NOT_READY,
         };
         RunOutcome::Failed(of_condition, text, NextRunTrigger::default())
     }
@@ -87,7 +87,7 @@ impl VerificationKeyError {
 /// A Secret is missing, cannot be read, or has no key.
 pub(super) async fn read(
     secrets: &[ImageVerificationKeySecretReference],
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
 ) -> Result<Vec<VerificationKeys>, VerificationKeyError> {
     let mut all = Vec::new();
     for secret in secrets {
@@ -170,7 +170,7 @@ mod tests {
             failure,
             VerificationKeyError::Unread("failed to get secret 'apps/keys': 503".to_owned())
         );
-        assert_eq!(failure.outcome().reason(), reason::DEPENDENCY_NOT_READY);
+        assert_eq!(failure.outcome().reason(), condition_reason::DEPENDENCY_NOT_READY);
         let no_key = Some(SignatureSecretData::new());
         for missing in [None, no_key] {
             let failure = all_keys(vec![unread(), of(Ok(missing))]).unwrap_err();

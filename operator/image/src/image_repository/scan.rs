@@ -8,11 +8,13 @@ use crds::{ReconciledObject as _, Time};
 use image::{ScanDecision, ScanReason, ScanState, TagList, exclusion_list};
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
-use reconcile::{NextRunTrigger, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, reason};
+use reconcile::{
+    NextRunTrigger, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, condition_reason,
+};
 use sources::oci::{Error, RemoteOciRepository};
-use sources::source_reasons::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
+use sources::source_condition_reasons::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::object_status::LatestWrittenObject;
@@ -85,7 +87,7 @@ fn settled(result: &ScanResult) -> RunOutcome {
     let ScanResult { revision, tag_count, .. } = result;
     let revision = revision.as_deref().unwrap_or_default();
     let text = format!("successful scan: found {tag_count} tags with checksum {revision}");
-    RunOutcome::Settled(reason::SUCCEEDED, text)
+    RunOutcome::Settled(condition_reason::SUCCEEDED, text)
 }
 
 /// The outcome if the registry cannot be asked.
@@ -205,7 +207,7 @@ impl ScanRun<'_> {
     /// The registry, with the connection settings of the spec. The objects that the spec names are watched from now on.
     async fn remote(&self, image: &ScannedImage) -> Result<RemoteOciRepository, RunOutcome> {
         let spec = &self.object.spec;
-        let mut references = ReadReferences::new(&self.context.watcher);
+        let mut references = RunReferenceReads::new(&self.context.watcher);
         let secrets = RegistrySecrets::read(spec, &self.node.namespace, &mut references).await;
         references.watch(self.node);
         let remote = secrets.and_then(|secrets| secrets.remote(image, spec.insecure));
@@ -280,7 +282,10 @@ mod tests {
         let tags = kept(listed(), &[]).unwrap();
         let found = ScannedTags::new("ghcr.io/acme/app".to_owned(), &[], &tags, now);
         let text = "successful scan: found 5 tags with checksum 4133161855";
-        assert_eq!(found.outcome(), RunOutcome::Settled(reason::SUCCEEDED, text.to_owned()));
+        assert_eq!(
+            found.outcome(),
+            RunOutcome::Settled(condition_reason::SUCCEEDED, text.to_owned())
+        );
         let mut status = ImageRepositoryStatus::default();
         found.show(&mut status);
         let expected = json!({

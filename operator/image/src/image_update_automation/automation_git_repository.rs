@@ -1,7 +1,7 @@
 //! The GitRepository of an automation. It decides whether the automation may use it, how windlass connects to it, which
 //! reference is fetched, and which key signs commits.
 //!
-//! Elsewhere: the branch that is pushed (`push_target`), the remote of any GitRepository (`windlass_runtime::git_remote`),
+//! Elsewhere: the branch that is pushed (`push_target`), the remote of any GitRepository (`windlass_runtime::git_remote_access`),
 //! fetching and pushing (`push_round`).
 
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crds::source::{GitProvider, GitRepository};
 use git::push::{CommitSigner, SigningKeyError};
 use git::{GitReference, GitRemote};
 use kube_core::{Resource as _, ResourceExt as _};
-use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, reason};
-use sources::source_reasons::GIT_OPERATION_FAILED;
-use windlass_cluster::spec_references::ReadReferences;
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, condition_reason};
+use sources::source_condition_reasons::GIT_OPERATION_FAILED;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::controller_kind::node_named;
-use windlass_runtime::git_remote::{self, GitRemoteSecrets, GitSecretData};
+use windlass_runtime::git_remote_access::{self, GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
@@ -66,8 +66,8 @@ pub(super) fn invalid(why: &str) -> RunOutcome {
 /// The outcome of an automation whose GitRepository has this outcome.
 fn blamed(source: &ObjectKey, outcome: &RunOutcome) -> RunOutcome {
     match outcome {
-        RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text) => {
-            RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, format!("{source}: {text}"))
+        RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text) => {
+            RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, format!("{source}: {text}"))
         }
         outcome => unconfigured(outcome.text()),
     }
@@ -95,19 +95,19 @@ pub(super) async fn resolve(
     node: &ObjectKey,
     object: &ImageUpdateAutomation,
     source: &ObjectKey,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
 ) -> Result<AutomationGitRepository, RunError> {
     let git = git_spec(&object.spec)?;
     let is_foreign = source.namespace != node.namespace;
     if is_foreign && context.settings.no_cross_namespace_refs {
         let text = format!("can't access '{source}', cross-namespace references have been blocked");
-        return Err(RunOutcome::Stalled(reason::ACCESS_DENIED, text).into());
+        return Err(RunOutcome::Stalled(condition_reason::ACCESS_DENIED, text).into());
     }
     let repository = referred(context, source).await?;
     // Parity(flux): the reference of the automation replaces that of the GitRepository as a whole.
     let own = git.checkout.as_ref().map(|checkout| &checkout.reference);
     let checkout = own.or(repository.spec.reference.as_ref());
-    let reference = git_remote::reference(checkout).map_err(|it| unconfigured(it.text()))?;
+    let reference = git_remote_access::reference(checkout).map_err(|it| unconfigured(it.text()))?;
     let push = PushTarget::new(git.push.as_ref(), checkout, &reference)?;
     let secrets = GitRemoteSecrets::read(&repository, references).await;
     let key = git.commit.signing_key.as_ref();
@@ -176,7 +176,7 @@ impl SigningKey {
     async fn read(
         key: Option<&CommitSigningKey>,
         namespace: &str,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Option<Self>, RunOutcome> {
         let Some(key) = key else { return Ok(None) };
         let is_ssh = match key.type_.as_deref() {
@@ -274,12 +274,12 @@ mod tests {
     fn what_is_wrong_with_the_repository_is_said_of_the_repository() {
         let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "apps", "app");
         let unsupported = RunOutcome::Stalled(
-            reason::UNSUPPORTED_FIELD,
+            condition_reason::UNSUPPORTED_FIELD,
             "spec.provider is not supported".to_owned(),
         );
         let outcome = blamed(&source, &unsupported);
         assert_eq!(outcome.text(), "GitRepository/apps/app: spec.provider is not supported");
-        let invalid = RunOutcome::Stalled(reason::INVALID_URL, "invalid URL".to_owned());
+        let invalid = RunOutcome::Stalled(condition_reason::INVALID_URL, "invalid URL".to_owned());
         let outcome = blamed(&source, &invalid);
         assert_eq!(outcome.text(), "failed configuring source manager: invalid URL");
         assert!(matches!(outcome, RunOutcome::Failed(SOURCE_MANAGER_FAILED, ..)), "{outcome:?}");

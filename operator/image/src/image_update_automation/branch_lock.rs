@@ -3,7 +3,7 @@
 //!
 //! Nothing waits here: an automation that finds the branch taken ends its run, and is woken when the branch is free. The key
 //! has the namespace of the GitRepository, so that a tenant cannot block the branch of another tenant.
-//! Elsewhere: which automations push together (`round_gathering`); repeating a push that loses against a writer outside of
+//! Elsewhere: which automations push together (`push_round_gathering`); repeating a push that loses against a writer outside of
 //! this process (`push_round`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ pub(super) struct BranchKey {
 
 /// The source and push target of a round. Automations with equal targets can push together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RoundTarget {
+pub(super) struct PushRoundTarget {
     /// The branch, which has one writer at a time.
     pub(super) branch: BranchKey,
     /// The GitRepository, whose credentials are used.
@@ -53,7 +53,7 @@ pub(super) struct BranchLocks(Mutex<BTreeMap<BranchKey, BranchState>>);
 /// An automation that found its branch taken.
 struct WaitingAutomation {
     automation: ObjectKey,
-    target: Arc<RoundTarget>,
+    target: Arc<PushRoundTarget>,
 }
 
 /// The automations that wait for a branch, in the order of their turns. Thousands may.
@@ -114,7 +114,7 @@ struct BranchState {
 impl BranchState {
     /// Queues an automation. If it was its turn before and it was not fast enough, it does not go to the end of the queue
     /// again.
-    fn enqueue(&mut self, automation: &ObjectKey, target: &Arc<RoundTarget>) {
+    fn enqueue(&mut self, automation: &ObjectKey, target: &Arc<PushRoundTarget>) {
         let waiting = WaitingAutomation { automation: automation.clone(), target: target.clone() };
         let is_first = !self.waiting.contains(automation) && self.called.remove(automation);
         self.waiting.add(waiting, is_first);
@@ -159,7 +159,7 @@ struct TurnInRound {
 /// The lock of a branch. No other automation of this process writes to the branch until the lock is dropped.
 pub(super) struct BranchLock {
     locks: Arc<BranchLocks>,
-    target: Arc<RoundTarget>,
+    target: Arc<PushRoundTarget>,
     work_queue: Arc<WorkQueue>,
 }
 
@@ -168,7 +168,7 @@ impl BranchLocks {
     /// woken when its turn comes. An automation before it may never come back, so each also has to try again after some time.
     pub(super) fn acquire(
         self: &Arc<Self>,
-        target: &Arc<RoundTarget>,
+        target: &Arc<PushRoundTarget>,
         leader: &ObjectKey,
         members: &[ObjectKey],
         work_queue: &Arc<WorkQueue>,
@@ -194,7 +194,7 @@ impl BranchLocks {
     /// [`Self::acquire`].
     pub(super) fn enqueue_if_taken(
         &self,
-        target: &Arc<RoundTarget>,
+        target: &Arc<PushRoundTarget>,
         automation: &ObjectKey,
     ) -> bool {
         let mut all = self.0.lock();
@@ -249,10 +249,10 @@ impl BranchLock {
     /// Like [`Self::put_off`], for an automation that is to push alone.
     pub(super) fn put_off_alone(&self, automation: &ObjectKey) {
         let alone = Some(automation.clone());
-        self.enqueue(automation, &Arc::new(RoundTarget { alone, ..(*self.target).clone() }));
+        self.enqueue(automation, &Arc::new(PushRoundTarget { alone, ..(*self.target).clone() }));
     }
 
-    fn enqueue(&self, automation: &ObjectKey, target: &Arc<RoundTarget>) {
+    fn enqueue(&self, automation: &ObjectKey, target: &Arc<PushRoundTarget>) {
         // The state exists as long as the branch is taken.
         if let Some(state) = self.locks.0.lock().get_mut(&target.branch) {
             state.enqueue(automation, target);
@@ -273,14 +273,14 @@ mod tests {
 
     use super::*;
 
-    fn target(namespace: &str, branch: &str) -> Arc<RoundTarget> {
+    fn target(namespace: &str, branch: &str) -> Arc<PushRoundTarget> {
         let push = json!({"branch": branch});
         let push = PushTarget::new(serde_json::from_value(push).ok().as_ref(), None, &main());
         let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", namespace, "b");
         let [namespace, url, branch] = [namespace, "https://a/b", branch].map(str::to_owned);
         let branch = BranchKey { namespace, url, branch };
         let push = push.unwrap();
-        Arc::new(RoundTarget { branch, source, reference: main(), push, alone: None })
+        Arc::new(PushRoundTarget { branch, source, reference: main(), push, alone: None })
     }
 
     fn main() -> GitReference {
@@ -296,8 +296,8 @@ mod tests {
     }
 
     /// Another target with the same branch.
-    fn alone(target: &Arc<RoundTarget>, automation: &ObjectKey) -> Arc<RoundTarget> {
-        Arc::new(RoundTarget { alone: Some(automation.clone()), ..(**target).clone() })
+    fn alone(target: &Arc<PushRoundTarget>, automation: &ObjectKey) -> Arc<PushRoundTarget> {
+        Arc::new(PushRoundTarget { alone: Some(automation.clone()), ..(**target).clone() })
     }
 
     /// The branches, and automations that take them.
@@ -312,7 +312,7 @@ mod tests {
             Self { locks: Arc::default(), work_queue }
         }
 
-        fn acquire(&self, target: &Arc<RoundTarget>, name: &str) -> Option<BranchLock> {
+        fn acquire(&self, target: &Arc<PushRoundTarget>, name: &str) -> Option<BranchLock> {
             let automation = automation(name);
             self.locks.acquire(
                 target,

@@ -1,7 +1,7 @@
 //! The ImagePolicies of an automation and their results. They are the policies of its namespace that its selector chooses.
 //!
 //! Elsewhere: which of their versions were verified (`crate::verification_notes`), the keys that count now
-//! (`current_verification_keys`).
+//! (`policy_verification_keys`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 
-use super::current_verification_keys::CurrentVerificationKeys;
+use super::policy_verification_keys::PolicyVerificationKeys;
 use crate::image_verification::{
     ImageVerificationKeySecretReference, key_secrets, platform_secret,
 };
-use crate::verified_versions::VerifiedVersions;
+use crate::verified_image_versions::VerifiedImageVersions;
 
 /// The selector of policies means nothing. Parity(flux).
 const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPolicySelector");
@@ -75,7 +75,7 @@ pub(super) struct PolicySelection {
     /// All but those that are verified.
     results: PolicyResults,
     verified: Vec<VerifiedPolicy>,
-    notes: Arc<VerifiedVersions>,
+    notes: Arc<VerifiedImageVersions>,
 }
 
 /// A policy whose latest version is verified with keys that some Secrets had.
@@ -99,7 +99,7 @@ impl PolicySelection {
         let all = context.store::<ImagePolicy>().state();
         let of_platform = platform_secret(context, namespace)?;
         let settings = &context.settings;
-        let notes = context.shared::<VerifiedVersions>();
+        let notes = context.shared::<VerifiedImageVersions>();
         let facts = VerificationFacts { settings, of_platform: of_platform.as_ref(), notes };
         Self::select(spec, namespace, all.iter(), facts)
     }
@@ -169,7 +169,7 @@ impl PolicySelection {
     /// The present keys are not known.
     pub(super) fn results(
         self,
-        keys: &CurrentVerificationKeys,
+        keys: &PolicyVerificationKeys,
     ) -> Result<Option<PolicyResults>, RunOutcome> {
         let Self { mut results, verified, notes } = self;
         for VerifiedPolicy { policy, setter, secrets } in verified {
@@ -195,7 +195,7 @@ struct VerificationFacts<'v> {
     /// The Secret with the keys with which all images of the namespace have to be signed.
     of_platform: Option<&'v ImageVerificationKeySecretReference>,
     /// The verified versions.
-    notes: Arc<VerifiedVersions>,
+    notes: Arc<VerifiedImageVersions>,
 }
 
 impl VerificationFacts<'_> {
@@ -226,7 +226,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::verified_versions::{KeyFingerprints, VerifiedVersion};
+    use crate::verified_image_versions::{KeyFingerprints, VerifiedImageVersion};
 
     fn settings(flags: &[&str]) -> OperatorSettings {
         OperatorSettings::from_flags(flags).unwrap()
@@ -255,7 +255,7 @@ mod tests {
         let notes = Arc::default();
         let facts = VerificationFacts { settings: &settings, of_platform: None, notes };
         let selection = PolicySelection::select(&spec, "apps", all.iter(), facts)?;
-        Ok(selection.results(&CurrentVerificationKeys::default())?.unwrap())
+        Ok(selection.results(&PolicyVerificationKeys::default())?.unwrap())
     }
 
     fn names(selector: &Value) -> Vec<String> {
@@ -342,13 +342,13 @@ mod tests {
             policy("plain", false, "IfNotPresent"),
         ]
         .map(Arc::new);
-        let notes = Arc::<VerifiedVersions>::default();
+        let notes = Arc::<VerifiedImageVersions>::default();
         let settings = settings(&[]);
         let place = "apps/keys".to_owned();
         for policy in &all[1..3] {
             let version = policy.status.as_ref().unwrap().latest_ref.clone().unwrap();
             let keys = KeyFingerprints::from([(place.clone(), "a".to_owned())]);
-            notes.keep(policy, &VerifiedVersion { version, keys });
+            notes.keep(policy, &VerifiedImageVersion { version, keys });
         }
         let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({})).unwrap();
         let chosen = |of_platform: Option<&ImageVerificationKeySecretReference>| {
@@ -358,7 +358,7 @@ mod tests {
         };
         let select = |of_platform: Option<ImageVerificationKeySecretReference>, keys: &str| {
             let places = [("apps/keys", Ok(Some(keys))), ("flux-system/keys", Ok(Some("p")))];
-            let current = CurrentVerificationKeys::found(places);
+            let current = PolicyVerificationKeys::found(places);
             chosen(of_platform.as_ref()).results(&current).unwrap().unwrap()
         };
         let names = |results: &PolicyResults| {
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(nodes, ["ImagePolicy/apps/forged", "ImagePolicy/apps/never"]);
         // The keys of what is not verified do not matter, but those of what is are not known.
         assert_eq!(chosen(None).secrets().into_keys().collect::<Vec<_>>(), ["apps/keys"]);
-        assert_eq!(chosen(None).results(&CurrentVerificationKeys::default()), Ok(None));
+        assert_eq!(chosen(None).results(&PolicyVerificationKeys::default()), Ok(None));
     }
 
     #[test]
@@ -401,12 +401,12 @@ mod tests {
             .unwrap()
         };
         let all = [policy("left-out", "a"), policy("other-shard", "b"), policy("own", "a")];
-        let notes = Arc::<VerifiedVersions>::default();
+        let notes = Arc::<VerifiedImageVersions>::default();
         for policy in &all {
             let version = policy.status.as_ref().unwrap().latest_ref.clone().unwrap();
             let keys =
                 KeyFingerprints::from([(format!("apps/{}", policy.name_any()), "a".to_owned())]);
-            notes.keep(policy, &VerifiedVersion { version, keys });
+            notes.keep(policy, &VerifiedImageVersion { version, keys });
         }
         let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({"policySelector":
             {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["left-out"]}]}}))
@@ -415,7 +415,7 @@ mod tests {
         let facts = VerificationFacts { settings: &settings, of_platform: None, notes };
         let selection = PolicySelection::select(&spec, "apps", all.iter(), facts).unwrap();
         assert_eq!(selection.secrets().into_keys().collect::<Vec<_>>(), ["apps/own"]);
-        let current = CurrentVerificationKeys::found([
+        let current = PolicyVerificationKeys::found([
             ("apps/own", Ok(Some("a"))),
             ("apps/left-out", Err("x")),
         ]);

@@ -1,8 +1,8 @@
 //! The pull request that merges a push branch into the branch that is fetched. It decides whether a pull request is due, its
 //! text, and the reaction to a failure.
 //!
-//! Elsewhere: the forge (`windlass_runtime::pull_request`, `notify::PullRequestConversation`), when it is proposed (the run),
-//! status and events about it (`result`).
+//! Elsewhere: the forge (`windlass_runtime::pull_request_proposal`, `notify::PullRequestUpsert`), when it is proposed
+//! (the run), status and events about it (`result`).
 
 use crds::image::ImageUpdateAutomation;
 use git::GitReference;
@@ -220,7 +220,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::super::recommit::CommittedValues;
+    use super::super::recommit_pause::CommittedValues;
     use super::*;
 
     fn target(

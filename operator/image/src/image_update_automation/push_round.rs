@@ -5,13 +5,13 @@
 //! A failed, changed, suspended or deleted automation is left out, and the others go on. If the server declines the commits of
 //! several automations, the commits of only one may be the cause. The round then pushes in parts, in which namespaces take
 //! turns. An automation that is declined alone also pushes alone the next time. All of it blocks. Elsewhere: who is part of a
-//! round (`round_gathering`), the update of one automation (`update`), the fetched commit (`round_base`), the commits
-//! (`round_commits`), objects and connections of Git (`git`).
+//! round (`push_round_gathering`), the update of one automation (`update`), the fetched commit (`push_round_base`), the commits
+//! (`push_round_commits`), objects and connections of Git (`git`).
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use git::push::{PushError, PushRejection, PushWorkspace, RejectionCause};
+use git::push::{PushError, PushRejection, PushRejectionCause, PushWorkspace};
 use git::{GitOperationContext as GitContext, GitRevision};
 use reconcile::{NextRunTrigger, RunOutcome};
 use windlass_cluster::error::chain;
@@ -20,15 +20,15 @@ use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
 use super::automation_git_repository::AutomationGitRepository;
 use super::pull_request::{BranchHead, unmerged_head};
-use super::rewrite::IgnoredMarkers;
-use super::round_base::RoundBase;
-use super::round_commits::{
-    FinishedUpdate, KeySigner, PreparedUpdate, RoundCommits, RoundPlan, RoundUpdate, UpdateOutcome,
-    UpdateOutcomes,
+use super::push_round_base::PushRoundBase;
+use super::push_round_commits::{
+    AutomationUpdateOutcome, AutomationUpdateOutcomes, FinishedUpdate, KeySigner,
+    PreparedAutomationUpdate, PushRoundCommits, PushRoundPlan, PushRoundUpdate,
 };
+use super::rewrite::IgnoredMarkers;
 use super::update::{
-    PushBranchMode, PushedCommit, Update, UpdateReport, not_committed, not_fetched, not_pushed,
-    unpushed,
+    AutomationUpdate, AutomationUpdateReport, PushBranchMode, PushedCommit, not_committed,
+    not_fetched, not_pushed, unpushed,
 };
 
 /// How often a push is tried in one round where others push to the same branch.
@@ -49,7 +49,7 @@ pub(super) struct PushRound {
     /// Whether this process may push. Its connections to the API server know that by themselves, those to others do not.
     pub(super) leadership: Leadership,
     /// The updates, by namespace and name of their automations. This is the order of the edits.
-    pub(super) updates: Vec<RoundUpdate>,
+    pub(super) updates: Vec<PushRoundUpdate>,
 }
 
 /// The parts of the process and of the round that an attempt uses.
@@ -59,67 +59,72 @@ struct PushAttemptContext<'r> {
 }
 
 /// Updates that are pushed together.
-struct RoundPart<'r> {
-    members: Vec<&'r PreparedUpdate<'r>>,
+struct PushRoundPart<'r> {
+    members: Vec<&'r PreparedAutomationUpdate<'r>>,
     /// Whether the server declined the updates together with others.
     is_declined: bool,
 }
 
 /// The end of an attempt.
-struct AttemptEnd<'r> {
-    outcomes: UpdateOutcomes,
+struct PushAttemptEnd<'r> {
+    outcomes: AutomationUpdateOutcomes,
     /// Updates whose commits the server declined together.
-    declined: Vec<&'r PreparedUpdate<'r>>,
+    declined: Vec<&'r PreparedAutomationUpdate<'r>>,
     /// Updates that were left out, to be faster.
-    later: Vec<&'r PreparedUpdate<'r>>,
+    later: Vec<&'r PreparedAutomationUpdate<'r>>,
     /// Whether another attempt may end otherwise.
     is_repeatable: bool,
 }
 
-impl AttemptEnd<'_> {
-    fn of(outcomes: UpdateOutcomes) -> Self {
+impl PushAttemptEnd<'_> {
+    fn of(outcomes: AutomationUpdateOutcomes) -> Self {
         Self { outcomes, declined: Vec::new(), later: Vec::new(), is_repeatable: false }
     }
 
     /// The same outcome for all updates of the part.
-    fn same(part: &[&PreparedUpdate<'_>], outcome: &UpdateOutcome) -> Self {
+    fn same(part: &[&PreparedAutomationUpdate<'_>], outcome: &AutomationUpdateOutcome) -> Self {
         Self::of(part.iter().map(|it| (it.automation(), outcome.clone())).collect())
     }
 }
 
 impl PushRound {
     /// Brings the repository up to date for each automation.
-    pub(super) fn run(&self, git: &GitContext) -> UpdateOutcomes {
+    pub(super) fn run(&self, git: &GitContext) -> AutomationUpdateOutcomes {
         let began = Instant::now();
-        let mut outcomes = UpdateOutcomes::new();
+        let mut outcomes = AutomationUpdateOutcomes::new();
         let mut signers = Vec::new();
         let mut prepared = Vec::new();
         for update in &self.updates {
-            match PreparedUpdate::new(update, &mut signers) {
+            match PreparedAutomationUpdate::new(update, &mut signers) {
                 Ok(update) => prepared.push(update),
                 Err(failure) => {
-                    outcomes.insert(update.automation.clone(), UpdateOutcome::Failed(failure));
+                    outcomes.insert(
+                        update.automation.clone(),
+                        AutomationUpdateOutcome::Failed(failure),
+                    );
                 }
             }
         }
         let tools = PushAttemptContext { git, signers };
-        let whole = RoundPart { members: prepared.iter().collect(), is_declined: false };
+        let whole = PushRoundPart { members: prepared.iter().collect(), is_declined: false };
         let mut parts = VecDeque::from([whole]);
         let mut pushes = 0;
-        while let Some(RoundPart { members, is_declined }) = parts.pop_front() {
+        while let Some(PushRoundPart { members, is_declined }) = parts.pop_front() {
             if members.is_empty() {
                 continue;
             }
             let is_over = began.elapsed() > LONGEST_TIMEOUT || pushes >= MAX_ROUND_PUSHES;
             let end = match (is_over, is_declined) {
-                (true, true) => AttemptEnd::same(&members, &UpdateOutcome::PutOffAlone),
-                (true, false) => AttemptEnd::same(&members, &UpdateOutcome::PutOff),
+                (true, true) => {
+                    PushAttemptEnd::same(&members, &AutomationUpdateOutcome::PutOffAlone)
+                }
+                (true, false) => PushAttemptEnd::same(&members, &AutomationUpdateOutcome::PutOff),
                 (false, _) => self.push_part(members, &tools, &mut pushes),
             };
             outcomes.extend(end.outcomes);
-            parts.push_back(RoundPart { members: end.later, is_declined });
+            parts.push_back(PushRoundPart { members: end.later, is_declined });
             for members in halves(end.declined, |it| &it.round_update.automation.namespace) {
-                parts.push_back(RoundPart { members, is_declined: true });
+                parts.push_back(PushRoundPart { members, is_declined: true });
             }
         }
         outcomes
@@ -127,10 +132,10 @@ impl PushRound {
 
     fn push_part<'r>(
         &self,
-        mut part: Vec<&'r PreparedUpdate<'r>>,
+        mut part: Vec<&'r PreparedAutomationUpdate<'r>>,
         tools: &PushAttemptContext<'_>,
         pushes: &mut usize,
-    ) -> AttemptEnd<'r> {
+    ) -> PushAttemptEnd<'r> {
         let began = Instant::now();
         // A hook of the server may take longer than several attempts, so the server may accept any of them.
         let mut unanswered = Vec::new();
@@ -139,11 +144,12 @@ impl PushRound {
         loop {
             *pushes += 1;
             let attempt = self.attempt(&part, tools, &mut unanswered);
-            let end = attempt
-                .unwrap_or_else(|failure| AttemptEnd::same(&part, &UpdateOutcome::Failed(failure)));
+            let end = attempt.unwrap_or_else(|failure| {
+                PushAttemptEnd::same(&part, &AutomationUpdateOutcome::Failed(failure))
+            });
             let is_last = attempts == MAX_PUSH_ATTEMPTS || began.elapsed() > LONGEST_TIMEOUT;
             if is_last || !end.is_repeatable {
-                return AttemptEnd { later, ..end };
+                return PushAttemptEnd { later, ..end };
             }
             // Another writer was faster. Each member of an unanswered push finds out whether it was accepted.
             if unanswered.is_empty() {
@@ -161,32 +167,32 @@ impl PushRound {
     /// The failure affects all updates of the attempt.
     fn attempt<'r>(
         &self,
-        part: &[&'r PreparedUpdate<'r>],
+        part: &[&'r PreparedAutomationUpdate<'r>],
         tools: &PushAttemptContext<'_>,
-        unanswered: &mut Vec<RoundCommits<'r>>,
-    ) -> Result<AttemptEnd<'r>, RunOutcome> {
+        unanswered: &mut Vec<PushRoundCommits<'r>>,
+    ) -> Result<PushAttemptEnd<'r>, RunOutcome> {
         let Self { source, .. } = self;
         let git = tools.git;
-        let mut base =
-            RoundBase::of(source, self.push_branch, git).map_err(|error| not_fetched(&error))?;
-        let is_head = |commits: &RoundCommits<'_>| commits.head == base.snapshot.commit.sha;
+        let mut base = PushRoundBase::of(source, self.push_branch, git)
+            .map_err(|error| not_fetched(&error))?;
+        let is_head = |commits: &PushRoundCommits<'_>| commits.head == base.snapshot.commit.sha;
         if let Some(accepted) = unanswered.iter().position(is_head) {
             let commits = unanswered.swap_remove(accepted);
             let workspace = PushWorkspace::on(&base.snapshot, &source.remote)
                 .map_err(|error| not_committed(&chain(&error)))?;
             return Ok(self.pushed(&base, commits, &workspace, git));
         }
-        let mut plan = RoundPlan::of(part, &base, &source.remote)?;
+        let mut plan = PushRoundPlan::of(part, &base, &source.remote)?;
         if base.is_push_branch && !plan.is_empty() && base.is_merged(source, git)? {
             let head = Some(base.snapshot.commit.sha.clone());
-            base = RoundBase::on_checkout(source, head, self.push_branch, git)
+            base = PushRoundBase::on_checkout(source, head, self.push_branch, git)
                 .map_err(|it| not_fetched(&it))?;
-            plan = RoundPlan::of(part, &base, &source.remote)?;
+            plan = PushRoundPlan::of(part, &base, &source.remote)?;
         }
         let mut workspace = PushWorkspace::on(&base.snapshot, &source.remote)
             .map_err(|error| not_committed(&chain(&error)))?;
         // The files are in the pack then, and need not be here as well while the server takes its time.
-        let commits = RoundCommits::made(&mut workspace, plan, &tools.signers);
+        let commits = PushRoundCommits::made(&mut workspace, plan, &tools.signers);
         if commits.committed().next().is_none() {
             return Ok(self.accepted(&base, commits, git));
         }
@@ -218,11 +224,11 @@ impl PushRound {
     /// Parity(flux): that is a push of its own, with the same options; what it fails to do, the next run does not make up for.
     fn pushed<'r>(
         &self,
-        base: &RoundBase,
-        commits: RoundCommits<'r>,
+        base: &PushRoundBase,
+        commits: PushRoundCommits<'r>,
         workspace: &PushWorkspace<'_>,
         git: &GitContext,
-    ) -> AttemptEnd<'r> {
+    ) -> PushAttemptEnd<'r> {
         let AutomationGitRepository { remote, push, .. } = &self.source;
         let request = push.refspec_request(&base.revision.sha, self.push_branch.is_forced);
         let followed = match request {
@@ -241,12 +247,12 @@ impl PushRound {
     /// The way to go on after a rejection.
     fn rejected<'r>(
         rejection: &PushRejection,
-        commits: &RoundCommits<'r>,
-        end: &mut AttemptEnd<'r>,
+        commits: &PushRoundCommits<'r>,
+        end: &mut PushAttemptEnd<'r>,
     ) {
-        end.is_repeatable = rejection.cause == RejectionCause::Outdated;
+        end.is_repeatable = rejection.cause == PushRejectionCause::Outdated;
         // If a reference was updated all the same, the branch may have all commits, and no part is pushed again.
-        if rejection.cause != RejectionCause::Declined || !rejection.updated.is_empty() {
+        if rejection.cause != PushRejectionCause::Declined || !rejection.updated.is_empty() {
             return;
         }
         let needing = commits.finished.iter().filter(|it| it.needs_commits());
@@ -255,7 +261,9 @@ impl PushRound {
         if let [one] = declined.as_slice() {
             let outcome = end.outcomes.remove(&one.automation());
             let outcome = outcome.map(|it| match it {
-                UpdateOutcome::Failed(failure) => UpdateOutcome::Declined(failure),
+                AutomationUpdateOutcome::Failed(failure) => {
+                    AutomationUpdateOutcome::Declined(failure)
+                }
                 other => other,
             });
             end.outcomes.extend(outcome.map(|it| (one.automation(), it)));
@@ -270,36 +278,38 @@ impl PushRound {
     /// The end of an attempt after which the repository is up to date.
     fn accepted<'r>(
         &self,
-        base: &RoundBase,
-        commits: RoundCommits<'r>,
+        base: &PushRoundBase,
+        commits: PushRoundCommits<'r>,
         git: &GitContext,
-    ) -> AttemptEnd<'r> {
-        let RoundCommits { head, finished, mut outcomes } = commits;
+    ) -> PushAttemptEnd<'r> {
+        let PushRoundCommits { head, finished, mut outcomes } = commits;
         for FinishedUpdate { prepared, pushed, findings, .. } in finished {
             let report = self.report(base, &head, &prepared.round_update.update, pushed, git);
             let outcome = match report {
-                Ok(report) => UpdateOutcome::Done(UpdateReport { findings, ..report }),
-                Err(failure) => UpdateOutcome::Failed(failure),
+                Ok(report) => {
+                    AutomationUpdateOutcome::Done(AutomationUpdateReport { findings, ..report })
+                }
+                Err(failure) => AutomationUpdateOutcome::Failed(failure),
             };
             outcomes.insert(prepared.automation(), outcome);
         }
-        AttemptEnd::of(outcomes)
+        PushAttemptEnd::of(outcomes)
     }
 
     /// The end of an attempt that failed, but for the updates that are done without its commits.
     fn failed<'r>(
         &self,
-        base: &RoundBase,
-        commits: &RoundCommits<'r>,
+        base: &PushRoundBase,
+        commits: &PushRoundCommits<'r>,
         failure: &RunOutcome,
         git: &GitContext,
-    ) -> AttemptEnd<'r> {
+    ) -> PushAttemptEnd<'r> {
         let mut outcomes = commits.outcomes.clone();
         let mut unchanged = Vec::new();
         for update in &commits.finished {
             let FinishedUpdate { prepared, findings, .. } = update;
             if update.needs_commits() {
-                let outcome = UpdateOutcome::Failed(failure.clone());
+                let outcome = AutomationUpdateOutcome::Failed(failure.clone());
                 outcomes.insert(prepared.automation(), outcome);
             } else {
                 unchanged.push(FinishedUpdate {
@@ -311,18 +321,18 @@ impl PushRound {
             }
         }
         let head = base.snapshot.commit.sha.clone();
-        self.accepted(base, RoundCommits { head, finished: unchanged, outcomes }, git)
+        self.accepted(base, PushRoundCommits { head, finished: unchanged, outcomes }, git)
     }
 
     /// The report of an update, without findings. `head` is the newest commit of the branch.
     fn report(
         &self,
-        base: &RoundBase,
+        base: &PushRoundBase,
         head: &str,
-        update: &Update,
+        update: &AutomationUpdate,
         pushed: Option<PushedCommit>,
         git: &GitContext,
-    ) -> Result<UpdateReport, RunOutcome> {
+    ) -> Result<AutomationUpdateReport, RunOutcome> {
         let Self { source, .. } = self;
         let mut revision = base.revision.clone();
         if source.push.is_checkout {
@@ -345,7 +355,7 @@ impl PushRound {
         };
         let revision = revision.to_string();
         let findings = IgnoredMarkers::default();
-        Ok(UpdateReport { revision, pushed, unmerged, merge, findings })
+        Ok(AutomationUpdateReport { revision, pushed, unmerged, merge, findings })
     }
 }
 

@@ -157,7 +157,7 @@ fn refspec_targets(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use windlass_runtime::git_remote;
+    use windlass_runtime::git_remote_access;
 
     use super::super::automation_git_repository::{
         INVALID_SOURCE_CONFIGURATION, SOURCE_MANAGER_FAILED,
@@ -167,7 +167,7 @@ mod tests {
     fn target(push: &Value, checkout: &Value) -> Result<PushTarget, RunOutcome> {
         let push: Option<GitPushSpec> = serde_json::from_value(push.clone()).unwrap();
         let checkout: Option<GitRepositoryRef> = serde_json::from_value(checkout.clone()).unwrap();
-        let reference = git_remote::reference(checkout.as_ref()).unwrap();
+        let reference = git_remote_access::reference(checkout.as_ref()).unwrap();
         PushTarget::new(push.as_ref(), checkout.as_ref(), &reference)
     }
 

@@ -8,17 +8,17 @@ use crds::Time;
 use crds::image::{ImageRef, ImageUpdateAutomationStatus};
 use image::ImageValueChange;
 use jiff::Timestamp;
-use notify::{PullRequest, PullRequestChange};
+use notify::{PullRequest, PullRequestOutcome};
 use reconcile::{
     ConditionReason, ConditionStatus, MARKERS_IGNORED, ObjectKey, RunOutcome, StatusConditions,
-    reason,
+    condition_reason,
 };
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::audit::cut;
 
 use super::UP_TO_DATE;
 use super::rewrite::{IgnoredMarkers, shown};
-use super::update::{PushedCommit, UpdateReport};
+use super::update::{AutomationUpdateReport, PushedCommit};
 
 /// The reason of the condition about files and markers without effect, and of an event about the same.
 ///
@@ -42,7 +42,7 @@ pub(super) struct AutomationResult {
     /// The results that the files have.
     pub(super) policies: BTreeMap<String, ImageRef>,
     /// The report of the update. `None` if nothing changed since the last run, or the update may not be made yet.
-    pub(super) update: Option<UpdateReport>,
+    pub(super) update: Option<AutomationUpdateReport>,
     /// The time until which the update may not be made, because another writer took back the last commit a moment ago.
     pub(super) undone_until: Option<Timestamp>,
     /// The branch to which commits go.
@@ -59,7 +59,7 @@ impl AutomationResult {
     /// Differs(flux): there is no pause, and `Ready` says nothing of another writer.
     pub(super) fn outcome(&self) -> RunOutcome {
         if let Some(until) = self.undone_until {
-            return RunOutcome::Settled(reason::SUCCEEDED, undone_text(until));
+            return RunOutcome::Settled(condition_reason::SUCCEEDED, undone_text(until));
         }
         let text = match &self.pull_request {
             Some(Err(failure)) => return failure.clone(),
@@ -68,7 +68,7 @@ impl AutomationResult {
             }
             None => UP_TO_DATE.to_owned(),
         };
-        RunOutcome::Settled(reason::SUCCEEDED, text)
+        RunOutcome::Settled(condition_reason::SUCCEEDED, text)
     }
 
     /// The commit that was pushed.
@@ -105,7 +105,7 @@ impl AutomationResult {
         let changes = cut(&changes.join("; "), MAX_CHANGES_BYTES);
         ObjectEvent {
             severity: EventSeverity::Info,
-            reason: reason::SUCCEEDED.to_string(),
+            reason: condition_reason::SUCCEEDED.to_string(),
             message: cut(&message, MAX_EVENT_BYTES),
             metadata: BTreeMap::from([(CHANGES_KEY.to_owned(), changes)]),
         }
@@ -130,10 +130,10 @@ pub(super) fn show_ignored<'c>(
 fn pull_request_text(pull_request: &PullRequest) -> String {
     let PullRequest { number, url, change } = pull_request;
     let state = match change {
-        PullRequestChange::Created | PullRequestChange::Updated | PullRequestChange::Unchanged => {
-            "is open"
-        }
-        PullRequestChange::Ended => {
+        PullRequestOutcome::Created
+        | PullRequestOutcome::Updated
+        | PullRequestOutcome::Unchanged => "is open",
+        PullRequestOutcome::Ended => {
             "was closed or merged, and windlass opens another one only for a newer commit"
         }
     };
@@ -192,7 +192,7 @@ mod tests {
     use reconcile::NextRunTrigger;
     use serde_json::json;
 
-    use super::super::recommit::CommittedValues;
+    use super::super::recommit_pause::CommittedValues;
     use super::*;
     use crate::image_kind_run::{KindSpecificConditions, report_with};
 
@@ -220,10 +220,16 @@ mod tests {
     ) -> AutomationResult {
         let revision = revision.to_owned();
         let findings = IgnoredMarkers::of(findings);
-        result(Some(UpdateReport { revision, pushed, unmerged: None, merge: None, findings }))
+        result(Some(AutomationUpdateReport {
+            revision,
+            pushed,
+            unmerged: None,
+            merge: None,
+            findings,
+        }))
     }
 
-    fn result(update: Option<UpdateReport>) -> AutomationResult {
+    fn result(update: Option<AutomationUpdateReport>) -> AutomationResult {
         let policies = BTreeMap::from([("web".to_owned(), version("2"))]);
         let branch = "main".to_owned();
         AutomationResult {
@@ -239,26 +245,32 @@ mod tests {
     #[test]
     fn ready_says_which_pull_request_there_is_and_is_false_where_the_forge_failed() {
         let outcome = |pull_request| AutomationResult { pull_request, ..result(None) }.outcome();
-        let settled = |text: &str| RunOutcome::Settled(reason::SUCCEEDED, text.to_owned());
-        let of = |change: PullRequestChange, url: &str| {
+        let settled =
+            |text: &str| RunOutcome::Settled(condition_reason::SUCCEEDED, text.to_owned());
+        let of = |change: PullRequestOutcome, url: &str| {
             outcome(Some(Ok(PullRequest { number: 7, url: url.to_owned(), change })))
         };
         assert_eq!(outcome(None), settled("repository up-to-date"), "Flux's words");
         let open = settled("repository up-to-date; pull request 7 is open: https://git.io/7");
-        for change in
-            [PullRequestChange::Created, PullRequestChange::Updated, PullRequestChange::Unchanged]
-        {
+        for change in [
+            PullRequestOutcome::Created,
+            PullRequestOutcome::Updated,
+            PullRequestOutcome::Unchanged,
+        ] {
             assert_eq!(of(change, "https://git.io/7"), open);
         }
         assert_eq!(
-            of(PullRequestChange::Ended, ""),
+            of(PullRequestOutcome::Ended, ""),
             settled(
                 "repository up-to-date; pull request 7 was closed or merged, and windlass opens another one only for a \
                  newer commit"
             )
         );
-        let failure =
-            RunOutcome::Failed(reason::SUCCEEDED, "refused".to_owned(), NextRunTrigger::default());
+        let failure = RunOutcome::Failed(
+            condition_reason::SUCCEEDED,
+            "refused".to_owned(),
+            NextRunTrigger::default(),
+        );
         assert_eq!(outcome(Some(Err(failure.clone()))), failure);
     }
 
@@ -355,6 +367,6 @@ mod tests {
         let outcome = AutomationResult { undone_until: Some(until), ..result(None) }.outcome();
         let text = "another writer undid values that were committed a moment ago: they are committed again after \
                     2026-11-01T00:01:00Z, or on request";
-        assert_eq!(outcome, RunOutcome::Settled(reason::SUCCEEDED, text.to_owned()));
+        assert_eq!(outcome, RunOutcome::Settled(condition_reason::SUCCEEDED, text.to_owned()));
     }
 }

@@ -1,14 +1,14 @@
 //! Sets values in the files of a repository. It says which files may change, and which changed files are committed.
 //!
-//! Elsewhere: the update, its markers and values (engine `image`), fetching the files (`round_base`), committing them
-//! (`round_commits`).
+//! Elsewhere: the update, its markers and values (engine `image`), fetching the files (`push_round_base`), committing them
+//! (`push_round_commits`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use git::TreeEntryKind;
 use git::push::{GitFileChange, GitFileMode};
 use image::{
-    CheckoutFiles, FileUpdate, FileUpdateRequest, ImageSetterValues, RepositoryFileEntry,
+    CheckoutEntryType, CheckoutFiles, FileUpdate, FileUpdateRequest, ImageSetterValues,
     UpdateResult,
 };
 use windlass_runtime::audit::cut;
@@ -111,7 +111,7 @@ impl RepositoryFiles<'_> {
         let mut link_bytes = 0;
         for (path, kind) in self.kinds {
             let entry = match kind {
-                TreeEntryKind::File { .. } => RepositoryFileEntry::File,
+                TreeEntryKind::File { .. } => CheckoutEntryType::File,
                 TreeEntryKind::Symlink => {
                     let target = read(path)?;
                     link_bytes += target.len();
@@ -120,7 +120,7 @@ impl RepositoryFiles<'_> {
                             "the targets of the symbolic links together exceed {MAX_LINK_BYTES} bytes"
                         ));
                     }
-                    RepositoryFileEntry::Link(String::from_utf8_lossy(&target).into_owned())
+                    CheckoutEntryType::Link(String::from_utf8_lossy(&target).into_owned())
                 }
                 TreeEntryKind::Submodule => continue,
             };

@@ -16,12 +16,12 @@ use image::{
 };
 use jiff::Timestamp;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
-use sources::source_reasons::GIT_OPERATION_FAILED;
+use sources::source_condition_reasons::GIT_OPERATION_FAILED;
 use windlass_cluster::error::chain;
 
 use super::automation_git_repository::SigningKey;
 use super::pull_request::BranchHead;
-use super::recommit::{CommittedValues, RecommitPause};
+use super::recommit_pause::{CommittedValues, RecommitPause};
 use super::rewrite::IgnoredMarkers;
 
 /// Values could not be set. Parity(flux).
@@ -37,7 +37,7 @@ const MAX_NAMED_MARKERS: usize = 5;
 const REMOVED_TEMPLATE_FIELD: ConditionReason = ConditionReason::new("RemovedTemplateField");
 
 /// The update of one automation.
-pub(super) struct Update {
+pub(super) struct AutomationUpdate {
     /// `spec.update.path`.
     pub(super) path: String,
     /// The values.
@@ -51,13 +51,13 @@ pub(super) struct Update {
     /// The values that were committed a moment ago, and are not committed again yet.
     pub(super) recommit_pause: Option<RecommitPause>,
     /// The message and author of the commit.
-    pub(super) commit: CommitPlan,
+    pub(super) commit: CommitMessageSettings,
     /// The key that signs the commit.
     pub(super) signing_key: Option<SigningKey>,
     /// Whether a pull request is proposed for a push branch that is not merged.
     pub(super) is_proposed: bool,
     /// The merge state of the push branch that an earlier update found.
-    pub(super) known_merge: Option<MergeState>,
+    pub(super) known_merge: Option<PushBranchMergeState>,
 }
 
 /// The treatment of a push branch that is not the branch of the checkout.
@@ -71,7 +71,7 @@ pub(super) struct PushBranchMode {
 
 /// Whether everything of a push branch is in the branch of the checkout. It follows from the two commits alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MergeState {
+pub(super) struct PushBranchMergeState {
     /// The commit of the push branch.
     pub(super) head: String,
     /// The commit of the branch of the checkout.
@@ -80,7 +80,7 @@ pub(super) struct MergeState {
 }
 
 /// The message and author of a commit.
-pub(super) struct CommitPlan {
+pub(super) struct CommitMessageSettings {
     /// The namespace of the automation.
     pub(super) namespace: String,
     /// Its name.
@@ -95,7 +95,7 @@ pub(super) struct CommitPlan {
 
 /// The result of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UpdateReport {
+pub(super) struct AutomationUpdateReport {
     /// The revision of the source in which the files are up to date.
     pub(super) revision: String,
     /// The commit, if one was needed.
@@ -103,7 +103,7 @@ pub(super) struct UpdateReport {
     /// The last commit of the push branch, if a pull request is to be proposed for it.
     pub(super) unmerged: Option<BranchHead>,
     /// Whether the push branch is merged, if that had to be found out for the pull request.
-    pub(super) merge: Option<MergeState>,
+    pub(super) merge: Option<PushBranchMergeState>,
     /// Files that were left out and markers that set nothing.
     pub(super) findings: IgnoredMarkers,
 }
@@ -177,7 +177,7 @@ pub(super) fn unpushed(why: &str, wake: NextRunTrigger) -> RunOutcome {
     RunOutcome::Failed(GIT_OPERATION_FAILED, text, wake)
 }
 
-impl CommitPlan {
+impl CommitMessageSettings {
     /// The message of a commit of these changes.
     pub(super) fn message(&self, changed: &UpdateResult) -> Result<String, RunOutcome> {
         let now = Timestamp::now();
@@ -223,9 +223,9 @@ impl PushedCommit {
 mod tests {
     use super::*;
 
-    fn plan(template: &str) -> CommitPlan {
+    fn plan(template: &str) -> CommitMessageSettings {
         let [namespace, name, email] = ["apps", "web", "a@example.com"].map(str::to_owned);
-        CommitPlan {
+        CommitMessageSettings {
             namespace,
             name,
             template: template.to_owned(),

@@ -9,8 +9,8 @@ use http_client::{EgressRules, HostBudgets, TlsConfig};
 use objects::Object;
 use reconcile::Time;
 use sources::bucket::{
-    BucketClientCache, BucketEndpoint, BucketIdentity, BucketServerAddress, Error, RemoteBucket,
-    store,
+    BucketClientCache, BucketCredentialSource, BucketEndpoint, BucketServerSettings, Error,
+    RemoteBucket, store,
 };
 
 use windlass_serve::settings::OperatorSettings;
@@ -57,10 +57,10 @@ impl AuditArchive {
             Some(host) => (host, true),
             None => (endpoint.strip_prefix("https://").unwrap_or(endpoint), false),
         };
-        let server = BucketServerAddress {
+        let server = BucketServerSettings {
             endpoint: BucketEndpoint::parse(host, is_insecure)?,
             region,
-            identity: BucketIdentity::Environment { sts: None },
+            identity: BucketCredentialSource::Environment { sts: None },
             tls: TlsConfig::default(),
             proxy: None,
         };

@@ -1,6 +1,6 @@
 //! Tests of the names, sizes and field managers of audits.
 
-use crds::release::{AuditStep, AuditSubject};
+use crds::windlass_release::{AuditStep, AuditSubject};
 use objects::ObjectId;
 use serde_json::json;
 

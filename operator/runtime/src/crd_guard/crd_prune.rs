@@ -9,7 +9,7 @@ use objects::Object;
 use reconcile::RemovalPermit;
 
 use super::CrdPruneOutcome;
-use super::crd_owners::{self, OwnerMark};
+use super::crd_owners::{self, OwnerLabelOrAnnotation};
 use super::custom_resource_check;
 use super::custom_resource_export::{
     CustomResourceExport, CustomResourceExportDestination, CustomResourceExportOutcome,
@@ -31,7 +31,7 @@ pub(super) struct CrdPruneRequest<'a> {
     pub(super) live: &'a Object,
     pub(super) manager: &'a str,
     /// The marks of the owner on the CRD.
-    pub(super) mine: &'a [OwnerMark],
+    pub(super) mine: &'a [OwnerLabelOrAnnotation],
     /// The propagation policy of `DeleteOptions`.
     pub(super) propagation: &'a str,
     /// Whether a confirmation by annotation counts.
@@ -221,7 +221,7 @@ fn is_leaving(object: &Object) -> bool {
 fn said(
     now: &Object,
     before: &Object,
-    mine: &[OwnerMark],
+    mine: &[OwnerLabelOrAnnotation],
     is_trusted: bool,
 ) -> CrdDeletionConfirmation {
     let was_marked = crd_owners::has_any(before, mine);

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crdguard::{
-    ChangeVerdict, CrdChangeJudge, CrdDefinition, CrdGuardFacts, WebhookServicePresence,
+    CrdChangeJudge, CrdChangeVerdict, CrdDefinition, CrdGuardFacts, WebhookServicePresence,
     WebhookServiceReference,
 };
 use golang::work_meter::StopSignal;
@@ -58,7 +58,7 @@ pub async fn survey(
     namespace: &str,
     old: Value,
     new: Value,
-) -> Result<ChangeVerdict, CrdGuardError> {
+) -> Result<CrdChangeVerdict, CrdGuardError> {
     let one = SURVEYS.acquire(namespace).await;
     within(SURVEY_TIMEOUT, surveyed(cluster, one, old, new)).await
 }
@@ -67,8 +67,8 @@ pub async fn survey(
 /// read.
 async fn within(
     limit: Duration,
-    surveyed: impl Future<Output = Result<ChangeVerdict, CrdGuardError>>,
-) -> Result<ChangeVerdict, CrdGuardError> {
+    surveyed: impl Future<Output = Result<CrdChangeVerdict, CrdGuardError>>,
+) -> Result<CrdChangeVerdict, CrdGuardError> {
     let Ok(surveyed) = tokio::time::timeout(limit, surveyed).await else {
         let text = format!("reading its objects took more than {} s", limit.as_secs());
         return Err(CrdGuardError::Refused(text));
@@ -87,7 +87,7 @@ async fn surveyed(
     one: GrantedPermit,
     old: Value,
     new: Value,
-) -> Result<ChangeVerdict, CrdGuardError> {
+) -> Result<CrdChangeVerdict, CrdGuardError> {
     let has_objects = is_established(&old);
     let stop = StopSignal::default();
     let limit = Arc::new(TimeLimit::start(SURVEY_WORK_TIMEOUT, &stop));

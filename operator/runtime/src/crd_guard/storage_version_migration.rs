@@ -45,7 +45,7 @@ type ObjectIdentity = [String; 3];
 
 /// Returns whether the object that applies a CRD was suspended, deleted or changed meanwhile. Moving many custom resources
 /// takes long, so this is checked before each of them.
-pub(crate) type StopCheck<'s> = &'s (dyn Fn() -> bool + Sync);
+pub(crate) type ApplierStopCheck<'s> = &'s (dyn Fn() -> bool + Sync);
 
 /// Moves the custom resources of a live CRD out of the versions that a manifest drops. The writes have the applying identity,
 /// except that of `status.storedVersions`. `is_stopped` is called before each custom resource.
@@ -59,7 +59,7 @@ pub(super) async fn migrate(
     live: Object,
     manifest: &Object,
     manager: &str,
-    is_stopped: StopCheck<'_>,
+    is_stopped: ApplierStopCheck<'_>,
 ) -> Result<(), CrdGuardError> {
     let Ok(Some(migration)) = StoredVersionMigration::of(&fields(&live), &fields(manifest)) else {
         return Ok(());
@@ -149,7 +149,7 @@ async fn write_back(
     resource: &ApiResourceLocation,
     objects: Vec<ObjectIdentity>,
     manager: &str,
-    is_stopped: StopCheck<'_>,
+    is_stopped: ApplierStopCheck<'_>,
 ) -> Result<u64, (ObjectIdentity, ClusterError)> {
     let writes = objects.into_iter().map(|object| async move {
         let written = match is_stopped() {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::release::{
+use crds::windlass_release::{
     AuditCauseKind, AuditFreezeBypass, AuditOperation, BypassedFreeze, FreezeBypass,
     FreezeBypassSpec, FreezeBypassSubject, ReleaseAuditSpec,
 };
@@ -21,7 +21,7 @@ use reconcile::Time;
 use serde_json::json;
 
 use super::DenyingFreeze;
-use crate::deletion_plan::SERVICE_ACCOUNT_PREFIX;
+use crate::approval_plan::SERVICE_ACCOUNT_PREFIX;
 use crate::lifecycle::watched_object_cache::{WatchedObjectCache, resource};
 use crate::run_context::RunContext;
 use windlass_cluster::ClusterError;
@@ -39,7 +39,7 @@ const LONGEST_BYPASS: Duration = Duration::from_secs(4 * 3600);
 pub(crate) const REFUSED_BY_POLICY: u16 = 413;
 
 /// The operation that needs a bypass.
-struct BypassedOperation<'o> {
+struct OperationNeedingBypass<'o> {
     subject: FreezeBypassSubject,
     /// The revision that the operation applies. `None` if it is not known yet.
     revision: Option<&'o str>,
@@ -48,7 +48,7 @@ struct BypassedOperation<'o> {
     now: Time,
 }
 
-impl BypassedOperation<'_> {
+impl OperationNeedingBypass<'_> {
     /// Whether a bypass permits the operation although a Freeze denies it.
     fn is_let(&self, bypass: &FreezeBypass, freeze: &DenyingFreeze) -> bool {
         let FreezeBypassSpec { freeze: of, subject, revision, user, .. } = &bypass.spec;
@@ -110,7 +110,7 @@ pub(super) fn of_all<K: WindlassKind + ReconciledObject>(
         uid: object.uid()?,
         generation,
     };
-    let operation = BypassedOperation { subject, revision, is_ready: is_ready(object), now };
+    let operation = OperationNeedingBypass { subject, revision, is_ready: is_ready(object), now };
     let of = |freeze: &DenyingFreeze| known.iter().find(|it| operation.is_let(it, freeze)).cloned();
     denying.iter().map(of).collect()
 }
@@ -283,7 +283,7 @@ async fn is_proved(context: &RunContext, namespace: &str) -> Result<bool, Cluste
 
 #[cfg(test)]
 mod tests {
-    use crds::release::AuditRevision;
+    use crds::windlass_release::AuditRevision;
     use serde_json::Value;
 
     use super::*;
@@ -302,7 +302,7 @@ mod tests {
         revision: Option<&'static str>,
         is_ready: bool,
         now: &str,
-    ) -> BypassedOperation<'static> {
+    ) -> OperationNeedingBypass<'static> {
         let subject = FreezeBypassSubject {
             group: "kustomize.toolkit.fluxcd.io".to_owned(),
             kind: "Kustomization".to_owned(),
@@ -311,7 +311,7 @@ mod tests {
             generation: 3,
         };
         let now = now.parse().unwrap();
-        BypassedOperation { subject, revision, is_ready, now }
+        OperationNeedingBypass { subject, revision, is_ready, now }
     }
 
     /// A valid FreezeBypass with one field replaced.

@@ -4,7 +4,9 @@
 //! does not end a Freeze. If the status has no events of the spec's calendar, the Freeze denies. Elsewhere: reading the file
 //! (crate `source-controller`), evaluating times (engine `reconcile`), and the held objects (`freeze`).
 
-use crds::release::{FreezeCalendarSource, FreezePeriod, FreezeSchedule, FreezeSpec, FreezeStatus};
+use crds::windlass_release::{
+    FreezeCalendarSource, FreezePeriod, FreezeSchedule, FreezeSpec, FreezeStatus,
+};
 use reconcile::{
     FreezeCalendar, FreezeCalendarError, FreezePeriodText, FreezeScheduleText, ICalendar, READY,
     Time,
@@ -13,9 +15,9 @@ use tokio::sync::Notify;
 
 /// A signal that wakes the reader of iCalendar files when a Freeze was created or changed.
 #[derive(Default)]
-pub struct ChangedFreezes(Notify);
+pub struct FreezeChangeSignal(Notify);
 
-impl ChangedFreezes {
+impl FreezeChangeSignal {
     /// Notes that a Freeze was created or changed.
     pub(super) fn changed(&self) {
         self.0.notify_one();

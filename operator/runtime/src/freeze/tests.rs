@@ -107,7 +107,7 @@ fn a_freeze_says_why_and_until_when() {
 #[test]
 fn while_freezes_are_not_known_not_even_drift_is_corrected() {
     let freeze = unknown("the watch of freezes is interrupted", now());
-    assert_eq!(freeze.hold().reason, reason::FREEZES_UNKNOWN);
+    assert_eq!(freeze.hold().reason, condition_reason::FREEZES_UNKNOWN);
     assert!(!freeze.hold().corrects_drift);
     assert_eq!(freeze.recheck_in(now()), UNKNOWN_RECHECK_PERIOD);
     assert!(freeze.overrun().is_none() && freeze.mark().is_none());

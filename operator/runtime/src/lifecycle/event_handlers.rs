@@ -7,7 +7,7 @@
 //! Here: which events windlass handles, and their status. Below: one check (`check`), Jobs (`job`), and suspended objects
 //! (`subject_suspension`). Elsewhere: the meaning of results (engine `lifecycle`).
 
-mod check;
+mod condition_check;
 mod job;
 mod subject_suspension;
 
@@ -20,13 +20,13 @@ use crds::lifecycle::{
     LifecycleJobHandler, LifecycleState, LifecycleWaitForHandler,
 };
 use kube_core::ResourceExt as _;
-use lifecycle::{HandlerCheckResult, MetricBounds};
+use lifecycle::{HandlerOutcome, MetricBounds};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
-use self::check::CheckSubject;
+use self::condition_check::LifecycleCheckSubject;
 use super::MANAGER;
 use super::watched_object_cache::{WatchedObjectCache, resource};
 use crate::run_context::RunContext;
@@ -111,23 +111,23 @@ impl LifecycleEventHandler {
 }
 
 /// The uid of an event.
-type EventUid = String;
+type LifecycleEventUid = String;
 
 /// The tasks that handle events. The watches of Lifecycles and of events share them.
 pub(super) struct LifecycleHandlers {
-    state: Mutex<HandlersState>,
+    state: Mutex<LifecycleHandlersState>,
     /// Notified when a new event may need a task.
     more: Notify,
     checks: RunPermits,
 }
 
 #[derive(Default)]
-struct HandlersState {
+struct LifecycleHandlersState {
     /// The open events that may need a task.
-    open: BTreeMap<EventUid, Arc<LifecycleEvent>>,
-    running: BTreeMap<EventUid, AbortHandle>,
+    open: BTreeMap<LifecycleEventUid, Arc<LifecycleEvent>>,
+    running: BTreeMap<LifecycleEventUid, AbortHandle>,
     /// The events that windlass has answered. The watch may not have reported the answers yet.
-    answered: BTreeSet<EventUid>,
+    answered: BTreeSet<LifecycleEventUid>,
 }
 
 impl Default for LifecycleHandlers {
@@ -138,7 +138,7 @@ impl Default for LifecycleHandlers {
 }
 
 impl LifecycleHandlers {
-    fn state(&self) -> MutexGuard<'_, HandlersState> {
+    fn state(&self) -> MutexGuard<'_, LifecycleHandlersState> {
         self.state.lock()
     }
 
@@ -179,7 +179,7 @@ impl LifecycleHandlers {
     pub(super) fn lifecycle_changed(&self, name: &str) {
         let mut state = self.state();
         let of_it = state.open.values().filter(|event| event.spec.lifecycle == name);
-        let of_it: Vec<EventUid> = of_it.filter_map(|event| event.uid()).collect();
+        let of_it: Vec<LifecycleEventUid> = of_it.filter_map(|event| event.uid()).collect();
         for task in of_it.iter().filter_map(|uid| state.running.remove(uid)) {
             task.abort();
         }
@@ -215,7 +215,7 @@ pub(super) async fn run(context: Arc<RunContext>) {
 fn begin(context: &Arc<RunContext>, handlers: &Arc<LifecycleHandlers>, tasks: &mut JoinSet<()>) {
     let lifecycles = context.shared::<WatchedObjectCache<Lifecycle>>();
     let mut state = handlers.state();
-    let HandlersState { open, running, .. } = &mut *state;
+    let LifecycleHandlersState { open, running, .. } = &mut *state;
     running.retain(|_, task| !task.is_finished());
     for (uid, event) in
         open.iter().filter(|(uid, _)| !running.contains_key(*uid)).collect::<Vec<_>>()
@@ -242,19 +242,19 @@ async fn handle(
     let mut reported = (status.phase.unwrap_or_default(), status.message.unwrap_or_default());
     loop {
         // Other shards handle the events of their own objects.
-        let Some(subject) = CheckSubject::of(&context, &event) else {
+        let Some(subject) = LifecycleCheckSubject::of(&context, &event) else {
             tokio::time::sleep(DEFAULT_CHECK_INTERVAL).await;
             continue;
         };
         let permit = handlers.checks.acquire(&namespace).await;
-        let (found, again) = check::check(&context, &event, &subject, &handler).await;
+        let (found, again) = condition_check::check(&context, &event, &subject, &handler).await;
         drop(permit);
         let (phase, text) = match found {
-            HandlerCheckResult::Wait(text) => (LifecycleState::Running, text),
-            HandlerCheckResult::Good(text) => (LifecycleState::Succeeded, text),
-            HandlerCheckResult::Bad(text) => (LifecycleState::Failed, text),
+            HandlerOutcome::Wait(text) => (LifecycleState::Running, text),
+            HandlerOutcome::Good(text) => (LifecycleState::Succeeded, text),
+            HandlerOutcome::Bad(text) => (LifecycleState::Failed, text),
         };
-        let message = check::shortened(&text);
+        let message = condition_check::shortened(&text);
         if (phase, &message) != (reported.0, &reported.1) {
             match tell(&context, &event, phase, &message).await {
                 Ok(()) => reported = (phase, message),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crds::release::Quarantine;
+use crds::windlass_release::Quarantine;
 use kube_core::Resource as _;
 use reconcile::{ConditionReason, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time};
 

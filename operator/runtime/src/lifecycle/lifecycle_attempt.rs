@@ -4,7 +4,8 @@
 //! Elsewhere: releases, whose journal keeps the answers (engine `release`).
 
 use lifecycle::{
-    EventRevision, LifecycleEventAnswer, LifecycleHoldPhase, LifecycleQuestion, OperationHoldState,
+    LifecycleEventAnswer, LifecycleHoldContext, LifecycleHoldPhase, OperationHoldState,
+    ReleaseOrSourceRevision,
 };
 use reconcile::{NextRunTrigger, RunOutcome};
 use release::lifecycle_hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, ReleaseLifecycles};
@@ -18,9 +19,9 @@ pub struct LifecycleAttempt {
     /// The name of the operation. It stays the same while the operation does.
     pub operation: String,
     /// The revision before the operation.
-    pub from: Option<EventRevision>,
+    pub from: Option<ReleaseOrSourceRevision>,
     /// The revision that the operation applies.
-    pub to: Option<EventRevision>,
+    pub to: Option<ReleaseOrSourceRevision>,
 }
 
 /// The name prefix of an attempt that concerns a release but is no Helm operation. Helm operations never have this prefix, and
@@ -158,8 +159,8 @@ fn question<'q>(
     lifecycles: &ReleaseLifecycles,
     attempt: &'q LifecycleAttempt,
     phase: LifecycleHoldPhase,
-) -> LifecycleQuestion<'q> {
-    LifecycleQuestion {
+) -> LifecycleHoldContext<'q> {
+    LifecycleHoldContext {
         owner: asking.uid,
         subject: &asking.node.name,
         operation: &attempt.operation,

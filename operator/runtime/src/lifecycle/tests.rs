@@ -85,7 +85,7 @@ fn an_event_says_what_is_asked_and_is_read_back() {
         parameters: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
         required: false,
     };
-    let to = EventRevision {
+    let to = ReleaseOrSourceRevision {
         revision: "2".to_owned(),
         chart_name: "c".to_owned(),
         chart_version: "1.0.0".to_owned(),

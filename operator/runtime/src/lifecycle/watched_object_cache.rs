@@ -1,6 +1,6 @@
 //! A cache of the objects of a kind, kept current by a watch. It serves kinds without runs.
 //!
-//! Elsewhere: the objects of kinds that have runs (`object_store`), and watching (`windlass_cluster::watch`).
+//! Elsewhere: the objects of kinds that have runs (`windlass_cluster::object_store`), and watching (`windlass_cluster::watch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{
+use crds::windlass_notification::Incident;
+use crds::windlass_release::{
     ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine,
     StagedRollout,
 };
-use crds::windlass_notification::Incident;
 use futures::StreamExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
@@ -31,6 +31,10 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// How long a run waits for an interrupted watch. The API server ends each watch after some minutes.
 pub const WATCH_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest interruption after which a watch goes on without a new list. The API server ends each watch after some minutes,
+/// and the next one begins at once.
+const SHORT_INTERRUPTION: Duration = Duration::from_secs(1);
 
 /// How often a wait checks whether the interrupted watch is live again.
 const CURRENT_POLL: Duration = Duration::from_millis(50);
@@ -108,10 +112,10 @@ pub fn resource<K: WatchCachedKind>() -> ApiResourceLocation {
 }
 
 /// Namespace and name.
-type TableObjectKey = (String, String);
+type WatchCachedObjectKey = (String, String);
 
 /// The cached objects by key. `None` stands for an object that exists but cannot be parsed.
-type TableObjects<K> = BTreeMap<TableObjectKey, Option<Arc<K>>>;
+type WatchCachedObjects<K> = BTreeMap<WatchCachedObjectKey, Option<Arc<K>>>;
 
 enum WatchCacheState<K> {
     /// The objects were not listed yet.
@@ -119,7 +123,7 @@ enum WatchCacheState<K> {
     /// The objects could not be listed, for this reason.
     Failed(String),
     /// All objects.
-    Listed(TableObjects<K>),
+    Listed(WatchCachedObjects<K>),
 }
 
 /// An object that was created, changed or deleted.
@@ -162,14 +166,14 @@ fn is_newer<K: kube_core::Resource>(known: Option<&Option<Arc<K>>>, version: u64
 
 /// The cached objects of a namespace.
 fn within<'o, K>(
-    all: &'o TableObjects<K>,
+    all: &'o WatchCachedObjects<K>,
     namespace: &'o str,
-) -> impl Iterator<Item = (&'o TableObjectKey, &'o Option<Arc<K>>)> {
+) -> impl Iterator<Item = (&'o WatchCachedObjectKey, &'o Option<Arc<K>>)> {
     let first = (namespace.to_owned(), String::new());
     all.range(first..).take_while(move |((of, _), _)| of == namespace)
 }
 
-fn key(metadata: &Value) -> TableObjectKey {
+fn key(metadata: &Value) -> WatchCachedObjectKey {
     let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
     (text("namespace"), text("name"))
 }
@@ -184,7 +188,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// Assumes that there are no objects.
     pub fn assume_none(&self) {
-        drop(self.replace(TableObjects::new()));
+        drop(self.replace(WatchCachedObjects::new()));
         self.set_live(true);
     }
 
@@ -241,6 +245,10 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     fn is_current(&self) -> bool {
         self.is_live.load(Ordering::Acquire)
             && matches!(&*self.state.borrow(), WatchCacheState::Listed(_))
+    }
+
+    fn is_interrupted_for(&self, time: Duration) -> bool {
+        self.interrupted_since.lock().is_some_and(|since| since.elapsed() > time)
     }
 
     fn set_live(&self, is_live: bool) {
@@ -310,7 +318,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     }
 
     /// Changes the cached objects. Before the first list nothing is cached, and the list will contain the change.
-    fn change(&self, change: impl FnOnce(&mut TableObjects<K>)) {
+    fn change(&self, change: impl FnOnce(&mut WatchCachedObjects<K>)) {
         self.state.send_if_modified(|known| {
             if let WatchCacheState::Listed(all) = known {
                 change(all);
@@ -323,7 +331,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     fn take(
         &self,
         event: WatcherEvent<FullObject>,
-        listing: &mut TableObjects<K>,
+        listing: &mut WatchCachedObjects<K>,
     ) -> Vec<CachedObjectChange<K>> {
         let read = |whole: FullObject| {
             let version = whole.version().parse::<u64>().unwrap_or(u64::MAX);
@@ -376,13 +384,15 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     }
 
     /// Replaces the cache with a complete list. Returns the changes.
-    fn replace(&self, now: TableObjects<K>) -> Vec<CachedObjectChange<K>> {
+    fn replace(&self, now: WatchCachedObjects<K>) -> Vec<CachedObjectChange<K>> {
         let before = match self.state.send_replace(WatchCacheState::Listed(now.clone())) {
             WatchCacheState::Listed(before) => before,
-            WatchCacheState::Nothing | WatchCacheState::Failed(_) => TableObjects::new(),
+            WatchCacheState::Nothing | WatchCacheState::Failed(_) => WatchCachedObjects::new(),
         };
-        let keys: BTreeSet<&TableObjectKey> = before.keys().chain(now.keys()).collect();
-        let of = |all: &TableObjects<K>, key: &TableObjectKey| all.get(key).cloned().flatten();
+        let keys: BTreeSet<&WatchCachedObjectKey> = before.keys().chain(now.keys()).collect();
+        let of = |all: &WatchCachedObjects<K>, key: &WatchCachedObjectKey| {
+            all.get(key).cloned().flatten()
+        };
         let changed = keys
             .into_iter()
             .map(|key| CachedObjectChange { before: of(&before, key), after: of(&now, key) });
@@ -412,15 +422,30 @@ pub async fn follow<K: WatchCachedKind>(
         true => settings.runtime_namespace.as_str(),
         false => "",
     };
-    let mut events = pin!(context.cluster.watch_objects(&resource::<K>(), namespace, ""));
-    let mut listing = TableObjects::new();
+    let watch = || context.cluster.watch_objects(&resource::<K>(), namespace, "");
+    let mut events = pin!(watch());
+    let mut listing = WatchCachedObjects::new();
+    let mut is_listed_anew = false;
     while let Some(event) = events.next().await {
+        match &event {
+            Ok(WatcherEvent::ListEnded) => is_listed_anew = true,
+            // A watch is live before it reports what changed during its interruption. A run that begins in between must not
+            // miss a guard, so the objects are listed again.
+            Ok(WatcherEvent::Live)
+                if !is_listed_anew && table.is_interrupted_for(SHORT_INTERRUPTION) =>
+            {
+                events.set(watch());
+                continue;
+            }
+            Ok(WatcherEvent::Interrupted) | Err(_) => is_listed_anew = false,
+            Ok(_) => {}
+        }
         let was_current = table.is_current();
         let all = match event {
             Ok(event) => table.take(event, &mut listing),
             Err(error) => {
                 if is_absent::<K>(&context.cluster, &error).await {
-                    let gone = table.replace(TableObjects::new());
+                    let gone = table.replace(WatchCachedObjects::new());
                     table.set_live(true);
                     gone
                 } else {
@@ -479,7 +504,7 @@ mod tests {
         assert!(table.listed("apps").unwrap_err().contains("have not been listed yet"));
         table.failed("forbidden");
         assert!(table.listed("apps").unwrap_err().contains("forbidden"));
-        let mut listing = TableObjects::new();
+        let mut listing = WatchCachedObjects::new();
         table.take(WatcherEvent::Listing, &mut listing);
         table.take(WatcherEvent::Listed(object("a", "1")), &mut listing);
         assert!(table.listed("apps").is_err(), "the list has not ended");
@@ -493,7 +518,7 @@ mod tests {
     #[test]
     fn objects_are_current_only_while_their_watch_is_live() {
         let table = WatchedObjectCache::<LifecycleEvent>::default();
-        let mut listing = TableObjects::new();
+        let mut listing = WatchCachedObjects::new();
         assert!(table.current().unwrap_err().contains("have not been listed yet"));
         table.take(WatcherEvent::ListEnded, &mut listing);
         assert!(table.current().unwrap_err().contains("is interrupted"), "not watched yet");
@@ -512,7 +537,7 @@ mod tests {
             began.elapsed() >= Duration::from_millis(200)
         };
         assert!(!waits().await, "nothing is listed");
-        let mut listing = TableObjects::new();
+        let mut listing = WatchCachedObjects::new();
         table.take(WatcherEvent::ListEnded, &mut listing);
         table.take(WatcherEvent::Live, &mut listing);
         assert!(!waits().await, "every change is seen");
@@ -523,12 +548,16 @@ mod tests {
         table.take(WatcherEvent::Live, &mut listing);
         table.take(WatcherEvent::Interrupted, &mut listing);
         assert!(waits().await, "it is another interruption");
+        assert!(table.is_interrupted_for(Duration::from_millis(100)));
+        assert!(!table.is_interrupted_for(Duration::from_secs(60)));
+        table.take(WatcherEvent::Live, &mut listing);
+        assert!(!table.is_interrupted_for(Duration::ZERO));
     }
 
     #[test]
     fn changes_are_reported_once_and_own_writes_are_known_at_once() {
         let table = WatchedObjectCache::<LifecycleEvent>::default();
-        let mut listing = TableObjects::new();
+        let mut listing = WatchCachedObjects::new();
         table.take(WatcherEvent::ListEnded, &mut listing);
         let created = serde_json::from_value(object("a", "1").value.unwrap()).unwrap();
         assert!(table.insert(created).is_some());
@@ -548,7 +577,7 @@ mod tests {
     #[test]
     fn what_the_watch_tells_late_does_not_replace_what_was_written_since() {
         let table = WatchedObjectCache::<LifecycleEvent>::default();
-        let mut listing = TableObjects::new();
+        let mut listing = WatchCachedObjects::new();
         table.take(WatcherEvent::ListEnded, &mut listing);
         let at = |version: &str, key: &str| {
             let mut value = object("a", key).value.unwrap();
@@ -573,7 +602,7 @@ mod tests {
     #[test]
     fn an_object_that_cannot_be_read_is_not_taken_for_absent() {
         let table = WatchedObjectCache::<LifecycleEvent>::default();
-        let mut listing = TableObjects::new();
+        let mut listing = WatchCachedObjects::new();
         let mut strange = object("a", "1").value.unwrap();
         strange["spec"]["phase"] = json!("Future");
         table.take(WatcherEvent::Listed(FullObject::of(strange)), &mut listing);

@@ -1,7 +1,8 @@
-//! The order of runs after the start of a process. Objects that changed run first, and unchanged objects are compared
-//! afterwards.
+//! The order of runs after the start of a process. Objects that changed run first. Unchanged objects follow: at once if their
+//! comparison needs no request or one of their objects may have drifted, and the others at a limited rate.
 //!
-//! With thousands of objects, all would otherwise be compared at once, and changed objects would wait among them.
+//! With thousands of objects, all would otherwise be compared at once, and changed objects would wait among them. Elsewhere:
+//! which comparisons need no request (`windlass_cluster::object_watcher`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +18,26 @@ use crate::{hold_conditions, object_hold};
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How many unchanged objects of a kind are compared per second.
+/// How many unchanged objects of a kind are compared per second, if that needs requests.
 const A_SECOND: usize = 100;
+
+/// Starts the watches of what these objects have applied, so that the process knows it when it leads.
+pub(super) async fn observe<K: ControllerKind>(
+    context: Arc<RunContext>,
+    objects: Vec<Arc<K::Object>>,
+) {
+    let ours = objects.iter().filter(|it| super::is_ours(&***it, &context));
+    let owners: Vec<_> = ours.filter_map(|it| K::applied_owner(it)).collect();
+    context.watcher.observe_inventories(&owners).await;
+}
 
 /// Wakes the objects that existed before the start.
 pub(super) fn wake<K: ControllerKind>(context: &Arc<RunContext>, objects: Vec<Arc<K::Object>>) {
     let (unchanged, due) = objects.into_iter().partition::<Vec<_>, _>(|it| is_unchanged(&**it));
     wake_now(context, &due);
-    if unchanged.len() <= A_SECOND {
-        return wake_now(context, &unchanged);
+    if !unchanged.is_empty() {
+        tokio::spawn(wake_unchanged::<K>(context.clone(), unchanged));
     }
-    tracing::info!(
-        controller_kind = %K::Object::kind(&()),
-        objects = unchanged.len(),
-        "reconciling objects that did not change, {A_SECOND} per second"
-    );
-    tokio::spawn(wake_unchanged::<K>(context.clone(), unchanged));
 }
 
 fn wake_now<K: WindlassKind>(context: &RunContext, objects: &[Arc<K>]) {
@@ -47,14 +52,43 @@ async fn wake_unchanged<K: ControllerKind>(context: Arc<RunContext>, objects: Ve
         let source: BTreeSet<_> = K::source(object).into_iter().collect();
         context.work_queue.set_edges(&node_of(&**object), DependencyEdge::Source, source);
     }
+    // Each run of an applier waits for this as well.
     if context.sources.listed().await.is_none() {
         return;
     }
-    let (behind, unchanged): (Vec<_>, Vec<_>) =
+    let (behind, objects): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|it| is_behind::<K>(it, &context));
     wake_now(&context, &behind);
-    for some in unchanged.chunks(A_SECOND) {
-        wake_now(&context, some);
+    let kind = K::Object::kind(&());
+    let owners = objects.iter().filter_map(|it| K::applied_owner(it)).collect();
+    let kept = context.watcher.kept_comparisons(&kind, owners).await;
+    let (comparable, others): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|it| kept.has_comparison(&node_of(&**it)));
+    let confirm = async {
+        let first = context.watcher.confirm_after_start(&kind, kept).await;
+        for node in &first {
+            context.work_queue.wake(node, WakeReason::Spec);
+        }
+        let changed = comparable.into_iter().filter(|it| !first.contains(&node_of(&**it)));
+        changed.collect::<Vec<_>>()
+    };
+    // Objects of which nothing is kept have nothing to wait for.
+    let (changed, ()) = tokio::join!(confirm, wake_paced(&context, &others));
+    wake_paced(&context, &changed).await;
+}
+
+/// Wakes objects whose comparison needs requests: at once if they are few.
+async fn wake_paced<K: WindlassKind>(context: &RunContext, objects: &[Arc<K>]) {
+    if objects.len() <= A_SECOND {
+        return wake_now(context, objects);
+    }
+    tracing::info!(
+        controller_kind = %K::kind(&()),
+        objects = objects.len(),
+        "reconciling objects that did not change, {A_SECOND} per second"
+    );
+    for some in objects.chunks(A_SECOND) {
+        wake_now(context, some);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

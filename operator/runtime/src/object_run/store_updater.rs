@@ -12,11 +12,11 @@ use reconcile::ObjectKey;
 
 use super::WatchEventHandler;
 use crate::controller_kind::{ControllerKind, node_named};
-use crate::object_store::StoreWriter;
 use windlass_cluster::ClusterError;
 use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
 use windlass_cluster::kube_runtime::watcher::Event;
 use windlass_cluster::object_decode::{DecodedObject, UnreadableObject};
+use windlass_cluster::object_store::StoreWriter;
 use windlass_cluster::watch::WatcherEvent;
 use windlass_cluster::windlass_kind::WindlassKind;
 

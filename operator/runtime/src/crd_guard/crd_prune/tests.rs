@@ -169,8 +169,14 @@ async fn removed(state: FakeClusterState) -> (Result<CrdPruneOutcome, String>, F
     })
     .await;
     let mine = [
-        OwnerMark::label(apply::managed_metadata::OWNER_NAME, "crds"),
-        OwnerMark::label(apply::managed_metadata::OWNER_NAMESPACE, "infra"),
+        OwnerLabelOrAnnotation::label(
+            apply::owner_labels_and_apply_annotations::OWNER_NAME,
+            "crds",
+        ),
+        OwnerLabelOrAnnotation::label(
+            apply::owner_labels_and_apply_annotations::OWNER_NAMESPACE,
+            "infra",
+        ),
     ];
     let site = CustomResourceExportDestination {
         namespace: "flux-system",

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crds::lifecycle::{LifecycleEvent, LifecycleJobHandler, LifecycleProgress};
+use crds::lifecycle::{LifecycleEvent, LifecycleEventProgressStep, LifecycleJobHandler};
 use kube_core::{Resource as _, ResourceExt as _};
-use lifecycle::{EventJobStep, HandlerCheckResult, job_task};
+use lifecycle::{EventJobStep, HandlerOutcome, job_task};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
@@ -85,13 +85,13 @@ pub(super) async fn check(
     event: &LifecycleEvent,
     wanted: &Object,
     suspension: Option<&str>,
-) -> Result<HandlerCheckResult, String> {
+) -> Result<HandlerOutcome, String> {
     let namespace = event.namespace().unwrap_or_default();
     let name = wanted.name();
     let steps = event.status.as_ref().map_or(&[][..], |status| status.steps.as_slice());
     let is_begun = steps.iter().any(|step| step.name == BEGUN);
     if let Some(why) = suspension.filter(|_| !is_begun) {
-        return Ok(HandlerCheckResult::Wait(format!("{why}; Job {name} is created on resume")));
+        return Ok(HandlerOutcome::Wait(format!("{why}; Job {name} is created on resume")));
     }
     let shown = |error: ClusterError| error.to_string();
     let found = target.get(&jobs(), &namespace, name).await.map_err(shown)?;
@@ -117,19 +117,19 @@ async fn begin(
     cluster: &ClusterConnection,
     target: &ClusterConnection,
     event: &LifecycleEvent,
-    steps: &[LifecycleProgress],
+    steps: &[LifecycleEventProgressStep],
     wanted: &Object,
-) -> Result<HandlerCheckResult, String> {
+) -> Result<HandlerOutcome, String> {
     let name = wanted.name();
     let refused = |error: ClusterError| format!("Job {name} cannot be created: {error}");
     // A dry run finds most refusals, so that nothing has to be recorded.
     target.try_create(&jobs(), wanted, MANAGER).await.map_err(refused)?;
-    let begun = LifecycleProgress {
+    let begun = LifecycleEventProgressStep {
         name: BEGUN.to_owned(),
         message: Some(format!("Job {name} is created")),
         at: Some(jiff::Timestamp::now().into()),
     };
-    let noted: Vec<&LifecycleProgress> = steps.iter().chain([&begun]).collect();
+    let noted: Vec<&LifecycleEventProgressStep> = steps.iter().chain([&begun]).collect();
     // The write requires the version of the event. It fails if the event is too old to know that its Job has begun.
     let version = event.resource_version();
     let of = json!({"uid": event.uid(), "resourceVersion": version});
@@ -137,13 +137,13 @@ async fn begin(
         format!("Job {name} is not created, since the event cannot say that it is: {error}")
     })?;
     match target.create_object(&jobs(), wanted, MANAGER, true).await {
-        Ok(_) => Ok(HandlerCheckResult::Wait(format!("Job {name} was created"))),
+        Ok(_) => Ok(HandlerOutcome::Wait(format!("Job {name} was created"))),
         Err(error) => {
             let is_refused = error.code().is_some_and(|code| (400..500).contains(&code));
             // An existing Job may be the one that this request created, if its answer was lost. Then the record is right.
             if is_refused && error.code() != Some(409) {
                 // No Job was created, so the record is removed and a later check tries again.
-                let noted: Vec<&LifecycleProgress> = steps.iter().collect();
+                let noted: Vec<&LifecycleEventProgressStep> = steps.iter().collect();
                 let withdrawn = note(cluster, event, &json!({"uid": event.uid()}), &noted).await;
                 withdrawn.map_err(|error| error.to_string())?;
             }
@@ -157,7 +157,7 @@ async fn note(
     cluster: &ClusterConnection,
     event: &LifecycleEvent,
     metadata: &Value,
-    steps: &[&LifecycleProgress],
+    steps: &[&LifecycleEventProgressStep],
 ) -> Result<(), ClusterError> {
     let patch = json!({"metadata": metadata, "status": {"steps": steps}});
     let namespace = event.namespace().unwrap_or_default();

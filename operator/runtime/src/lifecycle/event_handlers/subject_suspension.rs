@@ -1,7 +1,7 @@
 //! The reasons why windlass starts nothing for a LifecycleEvent. While its object is suspended, no Job is created and no
 //! `POST` is sent. Checks that only read continue.
 //!
-//! Elsewhere: the checks (`check.rs`), and holds (`object_hold`).
+//! Elsewhere: the checks (`condition_check.rs`), and holds (`object_hold`).
 
 use crds::Applier;
 use crds::helmfile::SuspendedRelease;

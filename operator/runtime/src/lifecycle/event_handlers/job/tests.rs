@@ -86,7 +86,7 @@ impl FakeJobApiServer {
         &self,
         cluster: &ClusterConnection,
         event: &LifecycleEvent,
-    ) -> Result<HandlerCheckResult, String> {
+    ) -> Result<HandlerOutcome, String> {
         self.check_during(None, cluster, event).await
     }
 
@@ -95,7 +95,7 @@ impl FakeJobApiServer {
         suspension: Option<&str>,
         cluster: &ClusterConnection,
         event: &LifecycleEvent,
-    ) -> Result<HandlerCheckResult, String> {
+    ) -> Result<HandlerOutcome, String> {
         let job: LifecycleJobHandler =
             serde_json::from_value(json!({"template": {"spec": {"ttlSecondsAfterFinished": 0,
             "template": {"spec": {"containers": [{"name": "c"}]}}}}}))
@@ -121,7 +121,7 @@ async fn a_job_that_a_ttl_removed_is_not_created_again() {
     let cluster = cluster(&server).await;
     let stale = server.event();
     let created = server.check(&cluster, &stale).await;
-    assert_eq!(created, Ok(HandlerCheckResult::Wait("Job web-0123 was created".to_owned())));
+    assert_eq!(created, Ok(HandlerOutcome::Wait("Job web-0123 was created".to_owned())));
     let job = server.state().job.clone().unwrap();
     assert_eq!(job["spec"].get("ttlSecondsAfterFinished"), None);
     assert_eq!(
@@ -129,9 +129,9 @@ async fn a_job_that_a_ttl_removed_is_not_created_again() {
         json!([{"name": "LIFECYCLE_SUBJECT", "value": "web"}])
     );
     let runs = server.check(&cluster, &server.event()).await;
-    assert_eq!(runs, Ok(HandlerCheckResult::Wait("Job web-0123 runs".to_owned())));
+    assert_eq!(runs, Ok(HandlerOutcome::Wait("Job web-0123 runs".to_owned())));
     server.state().job = None;
-    let Ok(HandlerCheckResult::Bad(why)) = server.check(&cluster, &server.event()).await else {
+    let Ok(HandlerOutcome::Bad(why)) = server.check(&cluster, &server.event()).await else {
         panic!()
     };
     assert!(why.contains("is unknown"), "{why}");
@@ -163,13 +163,13 @@ async fn a_job_that_was_refused_is_not_created_during_a_suspension() {
     let suspension = Some("HelmRelease apps/web is suspended");
     let waits = server.check_during(suspension, &cluster, &server.event()).await;
     let text = "HelmRelease apps/web is suspended; Job web-0123 is created on resume";
-    assert_eq!(waits, Ok(HandlerCheckResult::Wait(text.to_owned())));
+    assert_eq!(waits, Ok(HandlerOutcome::Wait(text.to_owned())));
     assert_eq!(server.state().created, 0);
     assert!(server.check(&cluster, &server.event()).await.is_ok());
     assert_eq!(server.state().created, 1);
     // A Job that has begun is still judged during the suspension.
     let runs = server.check_during(suspension, &cluster, &server.event()).await;
-    assert_eq!(runs, Ok(HandlerCheckResult::Wait("Job web-0123 runs".to_owned())));
+    assert_eq!(runs, Ok(HandlerOutcome::Wait("Job web-0123 runs".to_owned())));
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_job_that_was_created_by_a_lost_request_stays_begun() {
     let why = server.check(&cluster, &server.event()).await.unwrap_err();
     assert!(why.starts_with("Job web-0123 cannot be created: "), "{why}");
     server.state().refusal = None;
-    let Ok(HandlerCheckResult::Bad(why)) = server.check(&cluster, &server.event()).await else {
+    let Ok(HandlerOutcome::Bad(why)) = server.check(&cluster, &server.event()).await else {
         panic!()
     };
     assert!(why.contains("is unknown"), "{why}");
