@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use changes::verdict::ChangeVerdict;
-use crds::release::{ChangeSet, ChangeSetVerdict};
+use changes::change_verdict::ChangeVerdict;
+use crds::windlass_release::{ChangeSet, ChangeSetVerdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ const MAX_KEPT: usize = 10;
 
 /// The status of a ChangeSet that was last written, and when.
 #[derive(Debug, Default)]
-struct WrittenStatus {
+struct WrittenChangeSetStatus {
     status: Value,
     verdict: Option<ChangeVerdict>,
     at: Option<Instant>,
@@ -69,7 +69,7 @@ pub(crate) struct ChangeSetWriter {
     context: Arc<RunContext>,
     table: Arc<WatchedObjectCache<ChangeSet>>,
     /// The last writes, by namespace and name.
-    written: BTreeMap<[String; 2], WrittenStatus>,
+    written: BTreeMap<[String; 2], WrittenChangeSetStatus>,
     /// Until when windlass assumes that the CRD is not installed.
     absent_until: Option<Instant>,
     /// How many more writes this pass may do.
@@ -154,7 +154,7 @@ impl ChangeSetWriter {
             Ok(had) => {
                 // An earlier process has announced its own verdicts.
                 let is_verdict = is_verdict && had != Some(verdict_text(verdict));
-                *known = WrittenStatus {
+                *known = WrittenChangeSetStatus {
                     status,
                     verdict: Some(verdict),
                     at: Some(now),

@@ -5,20 +5,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use changes::build_change::{BuildChange, FollowedBuilds};
-use changes::member_lines::{self, ListedMember, MemberKind};
+use changes::build_change::{BuildChange, NewestAndPreviousBuild};
+use changes::change_set_member_lines::{self, ChangeSetMember, MemberKind};
+use changes::change_verdict::{self, ChangeVerdict, ChangeVerdictFacts, MemberCounts};
 use changes::member_state::MemberState;
-use changes::verdict::{self, ChangeVerdict, JudgedChange, MemberCounts};
 use crds::Time as When;
-use crds::release::{ChangeSet, ChangeSetCounts, ChangeSetSpec, ChangeSetStatus, ChangeSetVerdict};
+use crds::windlass_release::{
+    ChangeSet, ChangeSetCounts, ChangeSetSpec, ChangeSetStatus, ChangeSetVerdict,
+};
 use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Time};
 use serde_json::{Value, json};
 
 use windlass_runtime::run_context::RunContext;
 
-use super::applied_children::{AppliedChanges, has_appliers};
-use super::observed_members::{EarlierState, child_state};
+use super::applied_changes_from_audits::{AppliedChanges, has_appliers};
+use super::first_failure::seen_cause;
+use super::observed_members::{EarlierMemberState, child_state};
 use super::observed_sources::SourceConsumer;
 
 /// How long windlass looks for an audit after the attempt has ended.
@@ -33,6 +36,9 @@ const WATCH_PATIENCE: Duration = Duration::from_secs(60);
 /// The most members of a change that are followed. Further members are counted as omitted.
 const MAX_MEMBERS: usize = 20_000;
 
+/// How many failures are read in one pass.
+const MAX_FAILURES_READ: usize = 32;
+
 /// The longest message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1_000;
 
@@ -44,6 +50,13 @@ struct Member {
     child: Option<i64>,
     /// When the member was found.
     known: Instant,
+    /// Why the member failed or went back. `None` for a member of another namespace, which is not named.
+    failure: Option<String>,
+}
+
+/// Whether a member failed or went back.
+const fn is_unwell(state: MemberState) -> bool {
+    matches!(state, MemberState::Failed | MemberState::RolledBack)
 }
 
 /// The state of the search for a Kustomization's audit.
@@ -126,7 +139,7 @@ impl FollowedChange {
         since: Time,
     ) -> Self {
         let lines = status.into_iter().flat_map(|it| &it.members);
-        let read = lines.filter_map(|line| member_lines::read(line));
+        let read = lines.filter_map(|line| change_set_member_lines::read(line));
         let earlier = read.map(|it| (it.subject.to_owned(), it.state)).collect();
         let progressed = status.and_then(|it| it.progressed_at.as_ref()).map(|it| it.0);
         // The verdict does not show that. A member may have rolled back by itself before the user's request.
@@ -201,7 +214,7 @@ impl FollowedChange {
         &mut self,
         context: &RunContext,
         consumers: &[SourceConsumer],
-        builds: &BTreeMap<String, FollowedBuilds>,
+        builds: &BTreeMap<String, NewestAndPreviousBuild>,
         now: Time,
     ) -> Vec<SourceConsumer> {
         let mut asked = Vec::new();
@@ -236,6 +249,7 @@ impl FollowedChange {
         self.members.retain(|key, it| it.child.is_some() || seen.contains(key));
         self.unchanged.retain(|key| seen.contains(key));
         self.observe_children(context, now);
+        self.remember_failures(context);
         if self.closed.is_none() && asked.is_empty() && self.unread.is_empty() && self.has_ended() {
             self.closed = Some(now);
         }
@@ -250,24 +264,41 @@ impl FollowedChange {
     /// The earlier state of a member, also from the lines that an earlier process wrote.
     fn before(&self, key: &ObjectKey) -> Option<MemberState> {
         let earlier = || {
-            let subject = member_lines::subject_of(&key.group, &key.kind, &key.name)?;
+            let subject = change_set_member_lines::subject_of(&key.group, &key.kind, &key.name)?;
             self.earlier.get(&subject).filter(|_| key.namespace == self.namespace).copied()
         };
         self.members.get(key).map(|it| it.state).or_else(earlier)
     }
 
-    fn earlier_state(&self, key: &ObjectKey) -> EarlierState {
+    fn earlier_state(&self, key: &ObjectKey) -> EarlierMemberState {
         let age = self.members.get(key).map_or(Duration::ZERO, |it| it.known.elapsed());
-        EarlierState { state: self.before(key), age }
+        EarlierMemberState { state: self.before(key), age }
     }
 
     fn put(&mut self, key: ObjectKey, state: MemberState, child: Option<i64>, now: Time) {
-        let before = self.members.get(&key);
-        if state.has_ended() && before.is_some_and(|it| !it.state.has_ended()) {
+        let before = self.members.remove(&key);
+        if state.has_ended() && before.as_ref().is_some_and(|it| !it.state.has_ended()) {
             self.progressed = now;
         }
-        let known = before.map_or_else(Instant::now, |it| it.known);
-        self.members.insert(key, Member { state, child, known });
+        let known = before.as_ref().map_or_else(Instant::now, |it| it.known);
+        let failure = before.and_then(|it| it.failure).filter(|_| is_unwell(state));
+        self.members.insert(key, Member { state, child, known, failure });
+    }
+
+    /// Remembers why members failed. While a member is retried, its status does not show that, and the verdict may come then.
+    fn remember_failures(&mut self, context: &RunContext) {
+        let Self { members, namespace, spec, .. } = self;
+        let unknown = members.iter_mut().filter(|(key, it)| {
+            key.namespace == *namespace && is_unwell(it.state) && it.failure.is_none()
+        });
+        for (key, member) in unknown.take(MAX_FAILURES_READ) {
+            member.failure = seen_cause(context, key, &spec.revision);
+        }
+    }
+
+    /// Why a member failed, as it was first seen. `None` if that was not seen.
+    pub(crate) fn remembered_failure(&self, key: &ObjectKey) -> Option<&str> {
+        self.members.get(key)?.failure.as_deref()
     }
 
     /// Two facts about an applier of the source: whether its audits must be read, and whether it counts as a member. It counts
@@ -277,7 +308,7 @@ impl FollowedChange {
         context: &RunContext,
         consumer: &SourceConsumer,
         key: &ObjectKey,
-        builds: &BTreeMap<String, FollowedBuilds>,
+        builds: &BTreeMap<String, NewestAndPreviousBuild>,
         state: MemberState,
     ) -> (bool, bool) {
         let SourceConsumer::Kustomization(object) = consumer else { return (false, true) };
@@ -393,23 +424,23 @@ impl FollowedChange {
     }
 
     /// The members in the namespace of the source.
-    fn listed(&self) -> Vec<ListedMember> {
+    fn listed(&self) -> Vec<ChangeSetMember> {
         let own = self.members.iter().filter(|(key, _)| key.namespace == self.namespace);
-        own.filter_map(|(key, member)| {
-            Some(ListedMember {
-                state: member.state,
-                is_child: member.child.is_some(),
-                kind: MemberKind::of(&key.group, &key.kind)?,
-                name: key.name.clone(),
-            })
-        })
-        .collect()
+        own.filter_map(|(key, member)| listed_member(key, member)).collect()
+    }
+
+    /// The members in the namespace of the source that failed or went back, in the order in which they are listed.
+    pub(crate) fn unwell(&self) -> Vec<&ObjectKey> {
+        let own = self.members.iter().filter(|(key, _)| key.namespace == self.namespace);
+        let mut unwell: Vec<_> = own.filter(|(_, member)| is_unwell(member.state)).collect();
+        unwell.sort_by_cached_key(|(key, member)| listed_member(key, member));
+        unwell.into_iter().map(|(key, _)| key).collect()
     }
 
     /// Judges the change, and returns its verdict.
     pub(crate) fn judge(&mut self, now: Time) -> ChangeVerdict {
         let [own, others] = self.counts();
-        let change = JudgedChange {
+        let change = ChangeVerdictFacts {
             counts: own.and(&others),
             is_closed: self.closed.is_some(),
             is_superseded: self.is_superseded,
@@ -417,7 +448,7 @@ impl FollowedChange {
             progressed: self.progressed,
             before: self.verdict,
         };
-        self.verdict = verdict::verdict(&change, now);
+        self.verdict = change_verdict::verdict(&change, now);
         self.verdict
     }
 
@@ -444,12 +475,11 @@ impl FollowedChange {
         let [own, others] = self.counts();
         let mut unwell = self.listed();
         unwell.retain(|it| {
-            matches!(it.state, MemberState::Failed | MemberState::RolledBack)
-                || self.verdict == ChangeVerdict::Stalled && !it.state.has_ended()
+            is_unwell(it.state) || self.verdict == ChangeVerdict::Stalled && !it.state.has_ended()
         });
         unwell.sort();
-        let named: Vec<String> = unwell.iter().map(ListedMember::subject).collect();
-        let mut said = verdict::sentence(&own.and(&others), self.unchanged.len(), &named);
+        let named: Vec<String> = unwell.iter().map(ChangeSetMember::subject).collect();
+        let mut said = change_verdict::sentence(&own.and(&others), self.unchanged.len(), &named);
         if self.is_incomplete {
             said.push_str(
                 "; an audit could not be read, or does not list all objects, so that members may be missing",
@@ -466,7 +496,7 @@ impl FollowedChange {
     /// The status as a patch. It has all fields except those that users write.
     pub(crate) fn status(&self) -> Value {
         let [own, others] = self.counts();
-        let (lines, omitted) = member_lines::lines(self.listed());
+        let (lines, omitted) = change_set_member_lines::lines(self.listed());
         let others = (others.total() > 0).then(|| counts_of(&others));
         json!({
             "verdict": as_status(self.verdict),
@@ -487,6 +517,16 @@ impl FollowedChange {
     pub(crate) fn is(&self, object: &ChangeSet) -> bool {
         object.spec == self.spec && object.name_any() == self.name
     }
+}
+
+/// A member as its line lists it. `None` for a kind that is never a member.
+fn listed_member(key: &ObjectKey, member: &Member) -> Option<ChangeSetMember> {
+    Some(ChangeSetMember {
+        state: member.state,
+        is_child: member.child.is_some(),
+        kind: MemberKind::of(&key.group, &key.kind)?,
+        name: key.name.clone(),
+    })
 }
 
 /// The counts with every field, because a patch leaves omitted fields unchanged.
@@ -512,5 +552,45 @@ fn counts_of(counts: &MemberCounts) -> ChangeSetCounts {
         failed: number(counts.failed),
         skipped: number(counts.skipped),
         rolled_back: number(counts.rolled_back),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_failed_come_before_those_that_went_back_and_other_namespaces_are_not_named() {
+        let spec = ChangeSetSpec::default();
+        let mut change = FollowedChange::new("shop", "fleet-2-x", spec, None, Time::UNIX_EPOCH);
+        let group = "kustomize.toolkit.fluxcd.io";
+        for (namespace, name, state, child) in [
+            ("shop", "a-child", MemberState::Failed, Some(2)),
+            ("shop", "a-good-one", MemberState::Succeeded, None),
+            ("shop", "a-pinned-one", MemberState::RolledBack, None),
+            ("shop", "web", MemberState::Failed, None),
+            ("another", "a", MemberState::Failed, None),
+        ] {
+            let key = ObjectKey::new(group, "Kustomization", namespace, name);
+            change.put(key, state, child, Time::UNIX_EPOCH);
+        }
+        let unwell: Vec<&str> = change.unwell().into_iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(unwell, ["web", "a-child", "a-pinned-one"]);
+    }
+
+    #[test]
+    fn a_failure_is_remembered_while_the_member_is_retried_and_until_it_succeeds() {
+        let spec = ChangeSetSpec::default();
+        let mut change = FollowedChange::new("shop", "fleet-2-x", spec, None, Time::UNIX_EPOCH);
+        let key = ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", "web");
+        change.put(key.clone(), MemberState::Failed, None, Time::UNIX_EPOCH);
+        assert_eq!(change.remembered_failure(&key), None);
+        change.members.get_mut(&key).unwrap().failure = Some("it crashes".to_owned());
+        for state in [MemberState::Failed, MemberState::RolledBack] {
+            change.put(key.clone(), state, None, Time::UNIX_EPOCH);
+            assert_eq!(change.remembered_failure(&key), Some("it crashes"), "{state:?}");
+        }
+        change.put(key.clone(), MemberState::Succeeded, None, Time::UNIX_EPOCH);
+        assert_eq!(change.remembered_failure(&key), None);
     }
 }

@@ -6,12 +6,14 @@
 //!
 //! Here: one pass over all sources. Below: sources and their users (`observed_sources`), states of members
 //! (`observed_members`), applied objects (`applied_children`), one change (`followed_change`), and writing
-//! (`change_set_writer`). Also rollbacks (`requested_rollback`), replaced events ([`withheld_events`]), and failed changes
-//! ([`failed_changes`]). Elsewhere: the decisions (engine `changes`), and Quarantines (`windlass_quarantine`).
+//! (`change_set_writer`). Also rollbacks (`requested_rollback`), replaced events ([`withheld_events`]), failed changes
+//! ([`failed_changes`]), and why a change failed (`first_failure`).
+//! Elsewhere: the decisions (engine `changes`), and Quarantines (`windlass_quarantine`).
 
-mod applied_children;
+mod applied_changes_from_audits;
 mod change_set_writer;
-pub mod failed_changes;
+pub mod failed_change_advice;
+mod first_failure;
 mod followed_change;
 mod observed_members;
 mod observed_sources;
@@ -22,14 +24,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use changes::build_change::FollowedBuilds;
+use changes::build_change::NewestAndPreviousBuild;
 use changes::change_name;
 use changes::commit_metadata::CommitDescription;
 use crds::Artifact;
 use crds::helm::HelmRelease;
 use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
-use crds::release::{ChangeSet, ChangeSetCommit, ChangeSetSource, ChangeSetSpec, Quarantine};
+use crds::windlass_release::{
+    ChangeSet, ChangeSetCommit, ChangeSetSource, ChangeSetSpec, Quarantine,
+};
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -39,14 +43,14 @@ use windlass_runtime::lifecycle::watched_object_cache::{
 };
 use windlass_runtime::run_context::RunContext;
 
-use self::applied_children::applied_changes;
+use self::applied_changes_from_audits::applied_changes;
 use self::change_set_writer::{ChangeSetWrite, ChangeSetWriter, of_source};
 use self::followed_change::FollowedChange;
 use self::observed_members::generation_of;
 use self::observed_sources::{
     ConsumersBySource, ObservedSource, ObservedSources, SourceConsumer, consumers,
 };
-use self::withheld_events::{ChangesUnderWay, announce};
+use self::withheld_events::{OngoingChangeMembers, announce};
 
 /// How often sources are compared. All changes in between are handled in one pass.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
@@ -92,9 +96,9 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
         if !are_listed(&context).await {
             return;
         }
-        let mut run = ChangeRun {
+        let mut run = ChangeSetReconcileLoop {
             writer: ChangeSetWriter::new(context.clone()),
-            under_way: context.shared::<ChangesUnderWay>(),
+            under_way: context.shared::<OngoingChangeMembers>(),
             requests: context.shared::<RollbackRequests>(),
             context,
             builds: BTreeMap::new(),
@@ -125,12 +129,12 @@ async fn are_listed(context: &RunContext) -> bool {
     is_listed
 }
 
-struct ChangeRun {
+struct ChangeSetReconcileLoop {
     context: Arc<RunContext>,
     writer: ChangeSetWriter,
-    under_way: Arc<ChangesUnderWay>,
+    under_way: Arc<OngoingChangeMembers>,
     requests: Arc<RollbackRequests>,
-    builds: BTreeMap<String, FollowedBuilds>,
+    builds: BTreeMap<String, NewestAndPreviousBuild>,
     /// The newest change of each source, by the uid of the source.
     changes: BTreeMap<String, FollowedChange>,
 }
@@ -164,7 +168,7 @@ fn spec(source: &ObservedSource, sequence: i64) -> ChangeSetSpec {
     }
 }
 
-impl ChangeRun {
+impl ChangeSetReconcileLoop {
     async fn pass(&mut self) {
         self.writer.pass();
         self.observe_builds();

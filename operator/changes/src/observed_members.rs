@@ -5,17 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use changes::member_lines::MemberKind;
+use changes::change_set_member_lines::MemberKind;
 use changes::member_state::{
-    self, MemberState, MemberTarget, ObservedMember, ObservedReady, QuarantineEffect,
+    self, MemberNewVersion, MemberState, ObservedMember, ObservedReadyCondition, QuarantineEffect,
 };
 use crds::ReconciledObject;
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, helmfile_operator};
+use crds::helmfile::{Helmfile, mumoshu_helmfile};
 use crds::kustomize::Kustomization;
-use crds::release::{Quarantine, QuarantineAction};
+use crds::windlass_release::{Quarantine, QuarantineAction};
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, Time, reason};
+use reconcile::{ObjectKey, Time, condition_reason};
 
 use windlass_cluster::ClusterError;
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -31,7 +31,7 @@ const PINNED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The earlier state of a member.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EarlierState {
+pub(crate) struct EarlierMemberState {
     pub(crate) state: Option<MemberState>,
     /// How long the member has been known.
     pub(crate) age: Duration,
@@ -58,10 +58,10 @@ impl SourceConsumer {
         &self,
         context: &RunContext,
         revision: &str,
-        earlier: EarlierState,
+        earlier: EarlierMemberState,
         now: Time,
     ) -> MemberState {
-        let target = MemberTarget::Revision(revision);
+        let target = MemberNewVersion::Revision(revision);
         match self {
             Self::Kustomization(object) => {
                 let status = object.status.as_ref();
@@ -138,7 +138,7 @@ fn effect_of(quarantine: &Quarantine) -> QuarantineEffect<'_> {
 /// Whether a Kustomization reports that a Quarantine pins it, and has the revision that the Quarantine goes back to.
 fn has_gone_back(object: &Kustomization, quarantine: &Quarantine) -> bool {
     let ready = object.condition(reconcile::READY);
-    let is_pinned = ready.is_some_and(|it| it.reason == reason::QUARANTINED.as_str());
+    let is_pinned = ready.is_some_and(|it| it.reason == condition_reason::QUARANTINED.as_str());
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
     let good = quarantine.spec.last_good.as_ref().map(|it| it.revision.as_str());
     is_pinned && good.is_some() && attempted == good
@@ -151,7 +151,7 @@ fn observed<'o, K: WindlassKind + ReconciledObject>(
     quarantine: Option<QuarantineEffect<'o>>,
     now: Time,
 ) -> ObservedMember<'o> {
-    let ready = object.condition(reconcile::READY).map(|it| ObservedReady {
+    let ready = object.condition(reconcile::READY).map(|it| ObservedReadyCondition {
         status: &it.status,
         reason: &it.reason,
         generation: it.observed_generation,
@@ -161,7 +161,7 @@ fn observed<'o, K: WindlassKind + ReconciledObject>(
         is_suspended: is_suspended(object, now),
         // A failed attempt has ended, even if it is repeated later.
         is_reconciling: reconciling.is_some_and(|it| {
-            it.status == "True" && it.reason != reason::PROGRESSING_WITH_RETRY.as_str()
+            it.status == "True" && it.reason != condition_reason::PROGRESSING_WITH_RETRY.as_str()
         }),
         generation: object.meta().generation.unwrap_or_default(),
         ready,
@@ -186,7 +186,7 @@ pub(crate) fn child_state(
         now: Time,
     ) -> Option<MemberState> {
         let object = context.seen::<K>(&key.namespace, &key.name)?;
-        let target = MemberTarget::Generation(generation);
+        let target = MemberNewVersion::Generation(generation);
         let observed = observed(&*object, StatusRevisions::default(), None, now);
         Some(member_state::next_state(None, &observed, target))
     }
@@ -195,7 +195,7 @@ pub(crate) fn child_state(
         MemberKind::HelmRelease => seen::<HelmRelease>(context, key, generation, now),
         MemberKind::Helmfile => seen::<Helmfile>(context, key, generation, now),
         MemberKind::OperatorHelmfile => {
-            seen::<helmfile_operator::Helmfile>(context, key, generation, now)
+            seen::<mumoshu_helmfile::Helmfile>(context, key, generation, now)
         }
     }
 }
@@ -221,7 +221,7 @@ pub(crate) async fn generation_of(
         Some(MemberKind::HelmRelease) => read::<HelmRelease>(context, key).await,
         Some(MemberKind::Helmfile) => read::<Helmfile>(context, key).await,
         Some(MemberKind::OperatorHelmfile) => {
-            read::<helmfile_operator::Helmfile>(context, key).await
+            read::<mumoshu_helmfile::Helmfile>(context, key).await
         }
         None => Ok(None),
     }
@@ -251,7 +251,7 @@ mod tests {
             let revisions = StatusRevisions { attempted: Some("2"), applied: Some("1") };
             let object = kustomization(&ready, &reconciling);
             let observed = observed(&object, revisions, None, Time::UNIX_EPOCH);
-            member_state::next_state(None, &observed, MemberTarget::Revision("2"))
+            member_state::next_state(None, &observed, MemberNewVersion::Revision("2"))
         };
         let retried = json!(["True", "ProgressingWithRetry"]);
         assert_eq!(of(json!(["False", "BuildFailed"]), retried.clone()), MemberState::Failed);

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use crds::kustomize::{HistoryEntry, Kustomization};
-use crds::release::{ChangeSet, ChangeSetRollback, Quarantine, QuarantineAction};
+use crds::windlass_release::{ChangeSet, ChangeSetRollbackRequest, Quarantine, QuarantineAction};
 use kube_core::{Resource as _, ResourceExt as _};
-use quarantine::build_facts::BuildFacts;
-use quarantine::way_back::FailureConsequence;
-use reconcile::{ObjectKey, reason};
+use quarantine::build_inputs_record::BuildInputsRecord;
+use quarantine::rollback_decision::FailureConsequence;
+use reconcile::{ObjectKey, condition_reason};
 
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
@@ -24,7 +24,7 @@ use super::change_set_writer::of_source;
 use super::followed_change::FollowedChange;
 use super::observed_members::built_of;
 use super::observed_sources::SourceConsumer;
-use changes::member_lines::subject_of;
+use changes::change_set_member_lines::subject_of;
 use changes::member_state::MemberState;
 
 /// The prefix of the user names of ServiceAccounts, whose requests do not count. windlass applies objects as ServiceAccounts,
@@ -35,7 +35,7 @@ const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 const MAX_LEFT: usize = 32;
 
 /// The rollback that a user requested. The request of a ServiceAccount does not count, even if no admission policy refuses it.
-pub(crate) fn request(object: &ChangeSet) -> Option<&ChangeSetRollback> {
+pub(crate) fn request(object: &ChangeSet) -> Option<&ChangeSetRollbackRequest> {
     let asked = object.status.as_ref()?.rollback.as_ref()?;
     let counts = !asked.user.is_empty() && !asked.user.starts_with(SERVICE_ACCOUNT_PREFIX);
     counts.then_some(asked)
@@ -54,7 +54,7 @@ enum RollbackObstacle {
 pub(crate) async fn carry_out(
     context: &RunContext,
     change: &mut FollowedChange,
-    asked: &ChangeSetRollback,
+    asked: &ChangeSetRollbackRequest,
     consumers: &[SourceConsumer],
 ) {
     let mut left = Vec::new();
@@ -123,7 +123,7 @@ fn good_entry<'o>(
 ) -> Option<&'o HistoryEntry> {
     let mut history = object.status.iter().flat_map(|status| &status.history);
     history.find(|it| {
-        it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str()
+        it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str()
             && it.digest != result
             && windlass_quarantine::of_result(own, &it.digest).is_none()
     })
@@ -136,9 +136,9 @@ fn good_before(
     object: &Kustomization,
     result: &str,
     own: &[Arc<Quarantine>],
-) -> Option<BuildFacts> {
+) -> Option<BuildInputsRecord> {
     let good = good_entry(object, result, own)?;
-    if let Some(facts) = BuildFacts::of_entry(&good.digest, &good.metadata) {
+    if let Some(facts) = BuildInputsRecord::of_entry(&good.digest, &good.metadata) {
         return Some(facts);
     }
     // The earlier change records the artifact of that revision.
@@ -146,12 +146,12 @@ fn good_before(
     let table = context.shared::<WatchedObjectCache<ChangeSet>>();
     let earlier = of_source(&table, &change.namespace, &change.spec.source.uid);
     let earlier = earlier.iter().rev().find(|it| it.spec.revision == *revision)?;
-    Some(BuildFacts {
+    Some(BuildInputsRecord {
         digest: good.digest.clone(),
         revision: revision.clone(),
         artifact_digest: earlier.spec.digest.clone(),
         artifact_path: earlier.spec.path.clone(),
-        ..BuildFacts::default()
+        ..BuildInputsRecord::default()
     })
 }
 
@@ -159,7 +159,7 @@ fn good_before(
 async fn pin(
     context: &RunContext,
     change: &FollowedChange,
-    asked: &ChangeSetRollback,
+    asked: &ChangeSetRollbackRequest,
     object: &Kustomization,
     key: &ObjectKey,
 ) -> Result<(), RollbackObstacle> {
@@ -179,19 +179,19 @@ async fn pin(
     let good = good_before(context, change, object, digest, &own).ok_or(RollbackObstacle::Stays(
         "its history has no good result before the revision, or the artifact of it is not known",
     ))?;
-    let facts = BuildFacts {
+    let facts = BuildInputsRecord {
         digest: digest.to_owned(),
         revision: revision.clone(),
         artifact_digest: change.spec.digest.clone(),
         artifact_path: change.spec.path.clone(),
-        ..BuildFacts::default()
+        ..BuildInputsRecord::default()
     };
     let why = asked.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let mut quarantine = windlass_quarantine::quarantine(&FailedResult {
         node: key,
         uid: &uid,
         facts: &facts,
-        reason: reason::FAILED,
+        reason: condition_reason::FAILED,
         message: &format!("{} rolled back change {}{why}", asked.user, change.name),
         consequence: &FailureConsequence::RollBack(good),
     });
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn change_set(user: &str) -> ChangeSet {
-        let mut object = ChangeSet::new("a", crds::release::ChangeSetSpec::default());
+        let mut object = ChangeSet::new("a", crds::windlass_release::ChangeSetSpec::default());
         object.status =
             serde_json::from_value(json!({"verdict": "Failed", "rollback": {"user": user}}))
                 .unwrap();

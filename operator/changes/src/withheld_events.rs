@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use changes::verdict::ChangeVerdict;
+use changes::change_verdict::ChangeVerdict;
 use crds::helmfile::Helmfile;
 use crds::kustomize::{CrossNamespaceSourceReference, Kustomization};
 use crds::notification::Alert;
-use crds::release::{ChangeSet, ChangeSetVerdict};
 use crds::source::{Bucket, ExternalArtifact, GitRepository, OCIRepository};
+use crds::windlass_release::{ChangeSet, ChangeSetVerdict};
 use crds::{Artifact, ArtifactSource};
 use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
@@ -25,6 +25,7 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
 
 use super::change_set_writer::{of_source, verdict_of};
+use super::first_failure::first_failure;
 use super::followed_change::FollowedChange;
 use super::observed_sources::{ObservedSource, source_of};
 
@@ -42,7 +43,7 @@ const EVENT_MESSAGE_BYTES: usize = 1024;
 
 /// The members of changes that are under way, as the process that follows the changes last saw them.
 #[derive(Default)]
-pub(crate) struct ChangesUnderWay {
+pub(crate) struct OngoingChangeMembers {
     is_kept: AtomicBool,
     /// The kind, namespace and name of each member.
     members: Mutex<BTreeSet<[String; 3]>>,
@@ -50,7 +51,7 @@ pub(crate) struct ChangesUnderWay {
     rejected: Mutex<BTreeSet<String>>,
 }
 
-impl ChangesUnderWay {
+impl OngoingChangeMembers {
     /// Sets whether changes are followed, so that each will have a verdict.
     pub(crate) fn set_kept(&self, is_kept: bool) {
         self.is_kept.store(is_kept, Ordering::Relaxed);
@@ -79,7 +80,7 @@ pub fn is_about_verdict(reason: &str) -> bool {
 
 /// The facts about an event that decide whether a verdict replaces it.
 #[derive(Debug, Clone, Copy)]
-pub struct ReportedEvent<'e> {
+pub struct WithheldEventCandidate<'e> {
     /// The kind of the object.
     pub kind: &'e str,
     /// The namespace of the object.
@@ -94,12 +95,12 @@ pub struct ReportedEvent<'e> {
 
 /// Whether an event is about a member of a change without a verdict, or about its source.
 #[must_use]
-pub fn is_replaced_by_verdict(context: &RunContext, event: &ReportedEvent<'_>) -> bool {
-    let under_way = context.shared::<ChangesUnderWay>();
+pub fn is_replaced_by_verdict(context: &RunContext, event: &WithheldEventCandidate<'_>) -> bool {
+    let under_way = context.shared::<OngoingChangeMembers>();
     if !under_way.is_kept.load(Ordering::Relaxed) {
         return false;
     }
-    let ReportedEvent { kind, namespace, name, revision, is_error } = *event;
+    let WithheldEventCandidate { kind, namespace, name, revision, is_error } = *event;
     let member = [kind, namespace, name].map(str::to_owned);
     if under_way.members.lock().contains(&member) {
         return true;
@@ -141,7 +142,7 @@ fn has_consumers(context: &RunContext, source: &ObjectKey) -> bool {
 /// Whether the change of this revision has no verdict yet.
 fn awaits_verdict(context: &RunContext, source: &ObjectKey, revision: &str) -> bool {
     let Some((uid, artifact)) = seen_source(context, source) else { return false };
-    if context.shared::<ChangesUnderWay>().rejected.lock().contains(&uid) {
+    if context.shared::<OngoingChangeMembers>().rejected.lock().contains(&uid) {
         return false;
     }
     let table = context.shared::<WatchedObjectCache<ChangeSet>>();
@@ -179,14 +180,17 @@ fn seen_source(context: &RunContext, source: &ObjectKey) -> Option<(String, Arti
 /// Announces the verdict of a change on its source, if an Alert gets verdicts. A superseded change is not announced, because
 /// the next verdict covers it.
 pub(crate) fn announce(context: &RunContext, change: &FollowedChange, source: &ObservedSource) {
-    let Some(event) = event(change) else { return };
-    if context.store::<Alert>().state().iter().any(|alert| is_wanted(alert)) {
+    if !context.store::<Alert>().state().iter().any(|alert| is_wanted(alert)) {
+        return;
+    }
+    if let Some(event) = event(change, first_failure(context, change).as_deref()) {
         context.events.announce_about(source.about.clone(), source.controller, event);
     }
 }
 
-/// The event about the verdict of a change. `None` if the verdict is not announced.
-fn event(change: &FollowedChange) -> Option<ObjectEvent> {
+/// The event about the verdict of a change. `failure` is the first member that failed, with its cause. `None` if the verdict is
+/// not announced.
+fn event(change: &FollowedChange, failure: Option<&str>) -> Option<ObjectEvent> {
     let (reason, severity) = match change.verdict() {
         ChangeVerdict::Succeeded => (SUCCEEDED, EventSeverity::Info),
         ChangeVerdict::Failed => (FAILED, EventSeverity::Error),
@@ -195,12 +199,14 @@ fn event(change: &FollowedChange) -> Option<ObjectEvent> {
         ChangeVerdict::Progressing | ChangeVerdict::Superseded => return None,
     };
     let subject = change.spec.commit.as_ref().map(|it| format!(" ({})", it.subject));
+    let failure = failure.map(|failure| format!("; {failure}"));
     let text = format!(
-        "change {} of revision {}{}: {}",
+        "change {} of revision {}{}: {}{}",
         change.name,
         change.spec.revision,
         subject.unwrap_or_default(),
-        change.message()
+        change.message(),
+        failure.unwrap_or_default()
     );
     let message = match change.way_back() {
         Some(command) => with_command(text, &command),
@@ -229,7 +235,7 @@ fn with_command(mut text: String, command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use crds::notification::AlertSpec;
-    use crds::release::{ChangeSetCommit, ChangeSetSpec, ChangeSetStatus};
+    use crds::windlass_release::{ChangeSetCommit, ChangeSetSpec, ChangeSetStatus};
 
     use super::*;
 
@@ -268,17 +274,23 @@ mod tests {
             let since = jiff::Timestamp::UNIX_EPOCH;
             FollowedChange::new("shop", "fleet-2-x", spec, Some(&status), since)
         };
-        let failed = event(&change("Failed")).unwrap();
+        let failed = event(&change("Failed"), None).unwrap();
         assert_eq!((failed.reason.as_str(), failed.severity), (FAILED, EventSeverity::Error));
         assert_eq!(
             failed.message,
             "change fleet-2-x of revision main@sha1:2 (Scale): it changes no applier; to take it back: windlass rollback \
              change/fleet-2-x -n shop"
         );
-        let succeeded = event(&change("Succeeded")).unwrap();
+        let succeeded = event(&change("Succeeded"), None).unwrap();
         assert!(!succeeded.message.contains("windlass rollback"), "{}", succeeded.message);
         assert!(is_about_verdict(&failed.reason) && !is_about_verdict("HealthCheckFailed"));
         assert_eq!(failed.metadata["source.toolkit.fluxcd.io/revision"], "main@sha1:2");
-        assert!(event(&change("Superseded")).is_none() && event(&change("Progressing")).is_none());
+        let cause = "ks/web failed: health check failed after 15s";
+        let named = event(&change("Failed"), Some(cause)).unwrap().message;
+        let end = format!("; {cause}; to take it back: windlass rollback change/fleet-2-x -n shop");
+        assert!(named.ends_with(&end), "{named}");
+        for verdict in ["Superseded", "Progressing"] {
+            assert!(event(&change(verdict), None).is_none(), "{verdict}");
+        }
     }
 }

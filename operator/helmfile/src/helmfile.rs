@@ -3,18 +3,19 @@
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_custom_resource`,
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`,
 //! `plan`, `remote_fetch`, `decryption`, `charts`, `chart_folder`), the releases (`release_reconciler`, `release_order`,
-//! `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`, `hooks_without_operation`,
-//! `hook_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
-//! (`finalize`).
+//! `prune`, `suspended_releases`, `release_request`, `release_status_writer`, `status_limits`, `hooks`,
+//! `hooks_without_operation`, `hook_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters
+//! (`release_clusters`), deletion (`finalize`).
 
+pub mod chart_fetch;
 mod chart_folder;
-pub mod charts;
+mod chart_repositories;
 mod decryption;
 mod finalize;
 pub mod helmfile_custom_resource;
 pub mod helmfile_operator_resource;
 mod helmfile_source;
-mod hook_plan;
+mod hook_approval_plan;
 mod hooks;
 mod hooks_without_operation;
 pub mod plan;
@@ -22,11 +23,10 @@ mod prune;
 mod release_clusters;
 mod release_order;
 mod release_reconciler;
-pub mod release_request;
-mod release_states;
+pub mod release_specification;
+mod release_status_writer;
 pub mod remote_fetch;
 mod report;
-mod repositories;
 mod status_limits;
 pub mod suspended_releases;
 #[cfg(test)]
@@ -51,15 +51,15 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::chart_folder::ChartFolder;
+use self::chart_repositories::HelmfileRepositories;
 use self::decryption::PlanDecryption;
 use self::helmfile_custom_resource::HelmfileCustomResource;
 use self::helmfile_source::{HelmfileOrigin, RemoteSourceRevision};
 use self::plan::{HelmfilePlan, HelmfilePlanInputs, PlannedChartStore, ReleaseKey};
 use self::release_clusters::ReleaseClusters;
 use self::release_reconciler::{ReleaseRunState, UnreachableClusters};
-use self::release_states::ReleaseStatusRows;
-use self::remote_fetch::{FetchContext, NOT_VERIFIED};
-use self::repositories::HelmfileRepositories;
+use self::release_status_writer::ReleaseStatusWriter;
+use self::remote_fetch::{HelmfileFetchContext, NOT_VERIFIED};
 use self::status_limits::fitted;
 use self::suspended_releases::ReleaseSuspensions;
 use self::validated_spec::{HelmfileInputs, HelmfileTimeouts};
@@ -68,17 +68,17 @@ use helm_controller::release_runner::quarantined_releases::OwnerQuarantines;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::applier::{
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::applier_run::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
 };
-use windlass_runtime::build::decryption::BuildDecryptionKeys;
-use windlass_runtime::build::key_services::KeyServiceAccess;
-use windlass_runtime::build::remote_base_access::{BuildPermits, SharedBuildPermits};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::hold_conditions;
+use windlass_runtime::shared_build_parts::decryption::BuildDecryptionKeys;
+use windlass_runtime::shared_build_parts::key_services::KeyServiceAccess;
+use windlass_runtime::shared_build_parts::remote_base_access::{BuildPermits, SharedBuildPermits};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 
@@ -101,7 +101,7 @@ const RENDER_STACK_BYTES: usize = helm::render::REQUIRED_STACK_BYTES;
 /// The state of a Helmfile that this process keeps between runs.
 #[derive(Default)]
 pub struct HelmfileState {
-    plan: Option<CachedPlan>,
+    plan: Option<CachedHelmfilePlan>,
     /// The revision of the spec's address at its last fetch.
     fetched: Option<Arc<RemoteSourceRevision>>,
     releases: BTreeMap<ReleaseKey, Arc<ReleaseRunState>>,
@@ -110,7 +110,7 @@ pub struct HelmfileState {
 }
 
 /// A plan that was made.
-struct CachedPlan {
+struct CachedHelmfilePlan {
     /// A digest of all inputs of the plan, except the contents of repositories.
     key: String,
     made: Instant,
@@ -121,7 +121,7 @@ struct CachedPlan {
 pub struct HelmfileRunDetails<K: HelmfileCustomResource> {
     revision: String,
     plan: Option<Arc<HelmfilePlan>>,
-    book: Option<Arc<ReleaseStatusRows<K>>>,
+    book: Option<Arc<ReleaseStatusWriter<K>>>,
 }
 
 impl<K: HelmfileCustomResource> Default for HelmfileRunDetails<K> {
@@ -130,15 +130,15 @@ impl<K: HelmfileCustomResource> Default for HelmfileRunDetails<K> {
     }
 }
 
-type HelmfileRunReport<K> = applier::ApplierRunReport<HelmfileController<K>>;
+type HelmfileRunReport<K> = applier_run::ApplierRunReport<HelmfileController<K>>;
 
 /// A run of a Helmfile.
 struct HelmfileSession<'r, K: HelmfileCustomResource>(
-    &'r applier::ApplierSession<HelmfileController<K>>,
+    &'r applier_run::ApplierSession<HelmfileController<K>>,
 );
 
 impl<K: HelmfileCustomResource> Deref for HelmfileSession<'_, K> {
-    type Target = applier::ApplierSession<HelmfileController<K>>;
+    type Target = applier_run::ApplierSession<HelmfileController<K>>;
 
     fn deref(&self) -> &Self::Target {
         self.0
@@ -188,7 +188,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         ReconcileIntervals { interval, retry, timeout }
     }
 
-    fn observation(_: &applier::ApplierSession<Self>, _: &K) -> Option<WaitObservation> {
+    fn observation(_: &applier_run::ApplierSession<Self>, _: &K) -> Option<WaitObservation> {
         None
     }
 
@@ -197,7 +197,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     async fn is_under_way(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<K>,
     ) -> Result<bool, ClusterError> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
@@ -209,7 +209,10 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         Ok(rows.iter().any(|row| known(row).unwrap_or_else(|| report::is_under_way(row))))
     }
 
-    async fn pending(session: &applier::ApplierSession<Self>, object: &Arc<K>) -> PendingChanges {
+    async fn pending(
+        session: &applier_run::ApplierSession<Self>,
+        object: &Arc<K>,
+    ) -> PendingChanges {
         let revision = HelmfileSession(session).known_revision(&object.asked());
         let applied = object.status().and_then(|it| it.last_applied_revision.as_deref());
         let is_ready = object.status().is_some_and(|status| {
@@ -227,7 +230,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     async fn stop(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<K>,
     ) -> Result<Option<Duration>, ClusterError> {
         HelmfileSession(session).stop(object).await
@@ -241,9 +244,9 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     async fn read(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &K,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<HelmfileInputs, RunOutcome> {
         let in_use = HelmfileSession(session).contexts_in_use(object);
         let preparing = &session.preparing;
@@ -255,7 +258,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     async fn reconcile(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<K>,
         facts: RunGateFacts,
         timeouts: HelmfileTimeouts,
@@ -264,7 +267,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     async fn finalize(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<K>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
         HelmfileSession(session).finalize(object).await
@@ -283,10 +286,10 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     fn report(
-        _: &applier::ApplierSession<Self>,
+        _: &applier_run::ApplierSession<Self>,
         ended: HelmfileRunReport<K>,
         end: &ApplierRunEnd,
-    ) -> applier::ApplierReport<Self> {
+    ) -> applier_run::ApplierReport<Self> {
         let HelmfileRunReport { object, came, .. } = ended;
         let object = came.book.as_ref().map_or(object, |book| book.object());
         // A request that came during the run is for the next one.
@@ -310,7 +313,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         for ObjectEvent { reason, message, .. } in &events {
             tracing::info!(controller_kind = "Helmfile", name, namespace, reason, "{message}");
         }
-        applier::ApplierReport { object, before, after, events }
+        applier_run::ApplierReport { object, before, after, events }
     }
 }
 
@@ -387,7 +390,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     ) -> Option<HelmfileRunReport<K>> {
         let HelmfileRunSubject { object, spec, timeouts } = *asking;
         let book =
-            ReleaseStatusRows::new(self.context.clone(), self.latest.clone(), object.clone());
+            ReleaseStatusWriter::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let ended = |outcome| {
             let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), outcome);
@@ -517,7 +520,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             let ObjectKey { name, namespace, .. } = &self.node;
             tracing::info!(controller_kind = "Helmfile", name, namespace, "{warning}");
         }
-        self.memory().plan = Some(CachedPlan { key, made: Instant::now(), plan: plan.clone() });
+        self.memory().plan =
+            Some(CachedHelmfilePlan { key, made: Instant::now(), plan: plan.clone() });
         Ok(plan)
     }
 
@@ -555,7 +559,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         });
         let repositories = HelmfileRepositories::new(context, namespace, target);
         let runtime = Handle::current();
-        let reaching = FetchContext::new(repositories, permits, getter, runtime, is_verified_only);
+        let reaching =
+            HelmfileFetchContext::new(repositories, permits, getter, runtime, is_verified_only);
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let work = move || {
             let stop = StopSignal::default();
@@ -581,7 +586,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let timeouts =
             validated_spec::check(&spec).unwrap_or_else(|_| HelmfileTimeouts::for_finalize());
         let book =
-            ReleaseStatusRows::new(self.context.clone(), self.latest.clone(), object.clone());
+            ReleaseStatusWriter::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let secrets = SecretMasking::default();
         let run = release_reconciler::HelmfileRun {

@@ -20,14 +20,14 @@ const FOLDER: &str = "helmfile-charts";
 const MAX_STORED_BYTES: usize = 4 << 30;
 
 /// The files of a chart, or its archive.
-pub(super) enum ChartInput {
+pub(super) enum ChartFilesOrArchive {
     /// The files of the chart, relative to the chart.
     Files(Vec<ChartFile>),
     /// The archive of the chart.
     Archive(Arc<[u8]>),
 }
 
-impl ChartInput {
+impl ChartFilesOrArchive {
     /// All bytes of the chart, piece by piece: names and contents with their lengths, or the archive.
     fn pieces(&self, mut each: impl FnMut(&[u8])) {
         match self {
@@ -69,7 +69,7 @@ impl ChartInput {
     }
 }
 
-/// Parses the files that [`ChartInput::bytes`] joined. `None` if the bytes have another form.
+/// Parses the files that [`ChartFilesOrArchive::bytes`] joined. `None` if the bytes have another form.
 fn files_of(mut bytes: &[u8]) -> Option<Vec<ChartFile>> {
     fn part<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -141,7 +141,7 @@ impl ChartFolder {
         self: &Arc<Self>,
         digest: &str,
         place: &str,
-        input: &ChartInput,
+        input: &ChartFilesOrArchive,
     ) -> Result<Arc<StoredChart>, String> {
         let known = || self.stored.lock().by_digest.get(digest).and_then(Weak::upgrade);
         if let Some(known) = known() {
@@ -156,7 +156,7 @@ impl ChartFolder {
             path: folder.join(number.to_string()),
             digest: digest.to_owned(),
             bytes: bytes.len(),
-            is_archive: matches!(input, ChartInput::Archive(_)),
+            is_archive: matches!(input, ChartFilesOrArchive::Archive(_)),
             place: place.to_owned(),
         });
         let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&chart.path, &bytes));
@@ -195,8 +195,8 @@ impl StoredChart {
             return Err(changed());
         }
         let input = match self.is_archive {
-            true => ChartInput::Archive(bytes.into()),
-            false => ChartInput::Files(files_of(&bytes).ok_or_else(changed)?),
+            true => ChartFilesOrArchive::Archive(bytes.into()),
+            false => ChartFilesOrArchive::Files(files_of(&bytes).ok_or_else(changed)?),
         };
         input.chart(&self.place)
     }
@@ -206,16 +206,19 @@ impl StoredChart {
 mod tests {
     use super::*;
 
-    fn chart(version: &str) -> ChartInput {
+    fn chart(version: &str) -> ChartFilesOrArchive {
         let yaml = format!("apiVersion: v2\nname: web\nversion: {version}\n");
         let file = |name: &str, data: &str| ChartFile {
             name: name.to_owned(),
             data: data.as_bytes().into(),
         };
-        ChartInput::Files(vec![file("Chart.yaml", &yaml), file("templates/a.yaml", "a: b\n")])
+        ChartFilesOrArchive::Files(vec![
+            file("Chart.yaml", &yaml),
+            file("templates/a.yaml", "a: b\n"),
+        ])
     }
 
-    fn stored(folder: &Arc<ChartFolder>, input: &ChartInput) -> Arc<StoredChart> {
+    fn stored(folder: &Arc<ChartFolder>, input: &ChartFilesOrArchive) -> Arc<StoredChart> {
         folder.store(&input.digest(), "/charts/web", input).unwrap()
     }
 

@@ -16,9 +16,11 @@ use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
 use super::HELMFILE_ERROR;
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::build::decryption::{BuildDecryptionKeys, mac_policy, revealed_in_file};
-use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::shared_build_parts::decryption::{
+    BuildDecryptionKeys, mac_policy, revealed_in_file,
+};
+use windlass_runtime::shared_build_parts::key_services::KeyServiceAccess;
 use windlass_runtime::time_limit::TimeLimit;
 use windlass_serve::settings::OperatorSettings;
 
@@ -43,7 +45,7 @@ pub(super) async fn read(
     spec: &HelmfileSpec,
     namespace: &str,
     annotations: &BTreeMap<String, String>,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
 ) -> Result<Option<Arc<BuildDecryptionKeys>>, RunOutcome> {
     let Some(spec) = &spec.decryption else { return Ok(None) };
     let mac = mac_policy(annotations, MacPolicy::Require)

@@ -10,16 +10,16 @@ use reconcile::RemovalCause;
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::ReleaseKey;
-use super::prune::PruneReason;
+use super::prune::NoUninstallReason;
 use super::release_clusters::of_rows;
 use super::release_reconciler::{HelmfileRun, UnreachableClusters};
-use super::release_states::ReleaseStatusRows;
+use super::release_status_writer::ReleaseStatusWriter;
 use super::suspended_releases::ReleaseSuspensions;
 use super::validated_spec::{self, HelmfileTimeouts};
 use super::{HelmfileController, HelmfileRunDetails, HelmfileRunReport, HelmfileSession, report};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_runtime::applier::FinalizeOutcome;
+use windlass_runtime::applier_run::FinalizeOutcome;
 use windlass_runtime::object_hold;
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
@@ -40,7 +40,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let in_use = of_rows(rows);
         let (places, gone) = self.finalize_places(object, &spec, &in_use).await?;
         let book =
-            ReleaseStatusRows::new(self.context.clone(), self.latest.clone(), object.clone());
+            ReleaseStatusWriter::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let secrets = SecretMasking::default();
         let run = HelmfileRun {
@@ -67,7 +67,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             let event = match (gone.get(&key.context), permitted) {
                 _ if row.state == ReleaseState::LeftOut => None,
                 (Some(missing), _) => Some(left(&key, missing)),
-                (None, Err(_)) => Some(given_up(&key, &PruneReason::Suspended)),
+                (None, Err(_)) => Some(given_up(&key, &NoUninstallReason::Suspended)),
                 (None, Ok(removal)) => {
                     leaving.push(removal);
                     continue;
@@ -115,7 +115,7 @@ fn left(key: &ReleaseKey, missing: &str) -> ObjectEvent {
 }
 
 /// The event about a release that is not uninstalled and stays in the cluster.
-pub(super) fn given_up(key: &ReleaseKey, why: &PruneReason) -> ObjectEvent {
+pub(super) fn given_up(key: &ReleaseKey, why: &NoUninstallReason) -> ObjectEvent {
     ObjectEvent {
         severity: EventSeverity::Info,
         reason: "ReleaseLeft".to_owned(),

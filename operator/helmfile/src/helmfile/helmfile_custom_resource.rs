@@ -13,10 +13,10 @@ use reconcile::{ROLLBACK, RunOutcome};
 use super::{HelmfileController, OWNERSHIP, report, validated_spec};
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::windlass_kind::WindlassKind;
-use windlass_runtime::build::decryption::MAC;
-use windlass_runtime::deletion_plan::DELETION_BUDGET;
-use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
+use windlass_runtime::approval_plan::DELETION_BUDGET;
+use windlass_runtime::approval_plan::change_approval::PLAN_MODE;
 use windlass_runtime::depends_on_annotation::DependableKind;
+use windlass_runtime::shared_build_parts::decryption::MAC;
 
 impl<K: HelmfileCustomResource> DependableKind for HelmfileController<K> {
     type Object = K;

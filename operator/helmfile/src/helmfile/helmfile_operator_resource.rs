@@ -1,25 +1,25 @@
 //! Reads a Helmfile of helmfile-operator as a Helmfile of windlass: it renames fields and keeps helmfile-operator's defaults.
 //!
-//! Elsewhere: the fields (`crds::helmfile::helmfile_operator`), the runs of the Helmfile (this folder).
+//! Elsewhere: the fields (`crds::helmfile::mumoshu_helmfile`), the runs of the Helmfile (this folder).
 
 use std::borrow::Cow;
 
 use crds::GoDuration;
-use crds::helmfile::helmfile_operator::Helmfile;
+use crds::helmfile::mumoshu_helmfile::Helmfile;
 use crds::helmfile::{Dialect, EnvironmentVariable, HelmfileSpec};
 use crds::kustomize::DeletionPolicy;
 use helmfile::RemoteAddress;
 use kube_core::ResourceExt as _;
 use quarantine::on_failure::ON_FAILURE;
 use reconcile::{ROLLBACK, RunOutcome};
-use sources::source_reasons::URL_INVALID;
+use sources::source_condition_reasons::URL_INVALID;
 
 use super::DIALECT;
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use helm_controller::release_runner::MANAGER;
 use windlass_cluster::object_watcher::OwnershipMarks;
-use windlass_runtime::deletion_plan::DELETION_BUDGET;
-use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
+use windlass_runtime::approval_plan::DELETION_BUDGET;
+use windlass_runtime::approval_plan::change_approval::PLAN_MODE;
 
 /// The marks on the objects of releases.
 pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {

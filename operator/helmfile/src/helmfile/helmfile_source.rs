@@ -10,9 +10,9 @@ use crds::Artifact;
 use crds::helmfile::{Helmfile, HelmfileSpec};
 use helmfile::{RemoteAddress, RemoteSource};
 use kube_core::{Resource as _, ResourceExt as _};
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
-use sources::go_getter::{GetterLimits, GetterRequest, HelmfileGetter};
-use sources::source_reasons::URL_INVALID;
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
+use sources::go_getter::{GoGetterLimits, GoGetterRequest, HelmfileGetter};
+use sources::source_condition_reasons::URL_INVALID;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
@@ -97,14 +97,14 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), RunOutcome> {
 ///
 /// # Errors
 /// The address is not supported. The text says what to write instead.
-pub(super) fn wanted(address: &RemoteAddress) -> Result<GetterRequest, String> {
+pub(super) fn wanted(address: &RemoteAddress) -> Result<GoGetterRequest, String> {
     Ok(match address.source()? {
         RemoteSource::Git { host, path, folder, reference } => {
-            GetterRequest::Git { url: format!("{host}{path}"), folder, reference }
+            GoGetterRequest::Git { url: format!("{host}{path}"), folder, reference }
         }
-        RemoteSource::File { url } => GetterRequest::File { url, name: address.file.clone() },
-        RemoteSource::Archive { url, folder } => GetterRequest::Archive { url, folder },
-        RemoteSource::S3 { region, bucket, key } => GetterRequest::Object { region, bucket, key },
+        RemoteSource::File { url } => GoGetterRequest::File { url, name: address.file.clone() },
+        RemoteSource::Archive { url, folder } => GoGetterRequest::Archive { url, folder },
+        RemoteSource::S3 { region, bucket, key } => GoGetterRequest::Object { region, bucket, key },
     })
 }
 
@@ -121,8 +121,8 @@ pub(super) fn getter(
         scratch: context.artifacts.scratch(),
         known: known.clone(),
     };
-    let limits = GetterLimits::default();
-    let limits = GetterLimits { time: limits.time.min(time), ..limits };
+    let limits = GoGetterLimits::default();
+    let limits = GoGetterLimits { time: limits.time.min(time), ..limits };
     HelmfileGetter { git, buckets: context.remotes.buckets.clone(), limits }
 }
 
@@ -142,7 +142,7 @@ pub(super) fn getter_for(
     }
     let is_free = target.is_home() || settings.insecure_remote_bases;
     let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
-    Ok(getter(context, known, cancel, GetterLimits::default().time))
+    Ok(getter(context, known, cancel, GoGetterLimits::default().time))
 }
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
@@ -269,7 +269,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         })?;
         let failed = |why: String| {
             let text = format!("failed to fetch {address}: {why}");
-            RunOutcome::Failed(reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
+            RunOutcome::Failed(condition_reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
         };
         let wanted = wanted(&address).map_err(failed)?;
         // Mostly waiting for a server, so it needs no build permit.

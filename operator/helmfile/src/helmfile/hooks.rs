@@ -5,20 +5,20 @@
 //! server did not answer as long as the process lives, so that its change is audited once. No release owns these objects:
 //! drift is not corrected, and they are not pruned.
 //! Elsewhere: what hooks apply, and which are refused (engine `helmfile`); when (`release_reconciler.rs`,
-//! `release_states.rs`).
+//! `release_status_writer.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apply::drift_comparison::{digest, stored_digest};
 use apply::object_changes::{ObjectChange as Changed, ObjectChangeKind, fields};
-use crds::release::{
+use crds::windlass_release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRevision, ReleaseAuditSpec,
 };
 use helmfile::{ManifestHook, ManifestHookTime};
 use lifecycle::LifecycleEventAnswer;
 use objects::{Object, ObjectId};
-use quarantine::kept_objects::record_refusal;
+use quarantine::rollback_protected_objects::record_refusal;
 use reconcile::{NextRunTrigger, RunOutcome, Time, format_duration};
 use release::ReleaseDesiredState;
 use release::status::RECONCILE_ERROR;
@@ -26,13 +26,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
-use super::release_states::HelmfileReleaseOwner;
+use super::release_status_writer::HelmfileReleaseOwner;
 use helm_controller::release_runner::audit::subject;
-use helm_controller::release_runner::crd_definitions::{EstablishError, established};
+use helm_controller::release_runner::crd_definitions::{CrdNotEstablishedError, established};
 use helm_controller::release_runner::{ReleaseStatusOwner as _, manifest_objects};
 use windlass_cluster::ClusterError;
-use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::run_permits::RunPermit;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_runtime::audit::{self, cut, text, took, when};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::node_of;
@@ -173,7 +173,7 @@ impl HelmfileHookChanges {
 }
 
 /// An application of hooks that ended.
-struct HookApplication<'a> {
+struct EndedHookApply<'a> {
     started: Time,
     ended: &'a Result<HookApplyOutcome, RunOutcome>,
     changes: Vec<Changed>,
@@ -207,7 +207,7 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
         if !self.hooks.all.iter().any(is_due) {
             return Ok(HookApplyOutcome::Applied);
         }
-        let mut round = HookRound {
+        let mut round = HookManifestApply {
             owner: self,
             target,
             permit,
@@ -232,7 +232,7 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
         // A process may have applied all hooks, and ended before it wrote the audit. The process that began an operation also
         // audits the hooks before it.
         if self.follows(moments) || moments == [ManifestHookTime::Before] || !changes.is_empty() {
-            let application = HookApplication { started, ended: &ended, changes };
+            let application = EndedHookApply { started, ended: &ended, changes };
             self.audit_hooks(moments, application, answers, desired).await;
         }
         ended
@@ -247,7 +247,7 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
     ) {
         let ended = Ok(HookApplyOutcome::Refused(why.to_owned()));
         let started = jiff::Timestamp::now();
-        let application = HookApplication { started, ended: &ended, changes: Vec::new() };
+        let application = EndedHookApply { started, ended: &ended, changes: Vec::new() };
         let moments = [ManifestHookTime::Before, ManifestHookTime::After];
         self.audit_hooks(&moments, application, &answers, desired).await;
     }
@@ -262,11 +262,11 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
     async fn audit_hooks(
         &self,
         moments: &[ManifestHookTime],
-        application: HookApplication<'_>,
+        application: EndedHookApply<'_>,
         answers: &[LifecycleEventAnswer],
         desired: &ReleaseDesiredState,
     ) {
-        let HookApplication { started, ended, changes } = application;
+        let EndedHookApply { started, ended, changes } = application;
         let object = self.book.object();
         let now = jiff::Timestamp::now();
         let (outcome, message) = match ended {
@@ -323,7 +323,7 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
 }
 
 /// One application of hooks.
-struct HookRound<'r, K: HelmfileCustomResource> {
+struct HookManifestApply<'r, K: HelmfileCustomResource> {
     owner: &'r HelmfileReleaseOwner<K>,
     target: &'r ClusterTarget,
     permit: &'r RunPermit,
@@ -334,7 +334,7 @@ struct HookRound<'r, K: HelmfileCustomResource> {
     left: usize,
 }
 
-impl<K: HelmfileCustomResource> HookRound<'_, K> {
+impl<K: HelmfileCustomResource> HookManifestApply<'_, K> {
     async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, RunOutcome> {
         let hooks = self.owner.hooks.clone();
         let failed =
@@ -426,8 +426,8 @@ impl<K: HelmfileCustomResource> HookRound<'_, K> {
         for definition in std::mem::take(definitions) {
             let wait = established(&self.target.cluster, &definition, until);
             self.permit.aside(wait).await.map_err(|error| match error {
-                EstablishError::TimedOut(text) => CrdGuardError::Refused(text),
-                EstablishError::Cluster(error) => CrdGuardError::Cluster(error),
+                CrdNotEstablishedError::TimedOut(text) => CrdGuardError::Refused(text),
+                CrdNotEstablishedError::Cluster(error) => CrdGuardError::Cluster(error),
             })?;
         }
         Ok(())

@@ -3,14 +3,14 @@
 //! applied.
 //!
 //! Elsewhere: applying (`hooks.rs`), hooks before an operation, whose lifecycles the operation has asked
-//! (`release_states.rs`).
+//! (`release_status_writer.rs`).
 
 use std::sync::atomic::Ordering;
 
 use helmfile::ManifestHookTime;
 use kube_core::ResourceExt as _;
-use lifecycle::{EventRevision, LifecycleEventAnswer, LifecycleHoldPhase};
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use lifecycle::{LifecycleEventAnswer, LifecycleHoldPhase, ReleaseOrSourceRevision};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use release::lifecycle_hold::{LIFECYCLES_UNKNOWN, ReleaseLifecycles};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
@@ -20,11 +20,11 @@ use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::hooks::HookApplyOutcome;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseRunState};
-use super::release_request::latest_version;
-use super::release_states::HelmfileReleaseOwner;
+use super::release_specification::latest_version;
+use super::release_status_writer::HelmfileReleaseOwner;
 use super::report::RELEASE_FAILED;
 use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _};
-use windlass_runtime::deletion_plan::PLAN_FAILED;
+use windlass_runtime::approval_plan::PLAN_FAILED;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::lifecycle::lifecycle_attempt::{
     LifecycleAttempt, LifecycleAttemptProgress, beside_release, is_beside_release,
@@ -33,7 +33,7 @@ use windlass_runtime::lifecycle::lifecycle_attempt::{
 use windlass_runtime::lifecycle::{LifecycleSubject, dismiss, events_of};
 
 /// The present and the former digest of a release.
-pub(super) struct ReleaseDigestComparison<'d> {
+pub(super) struct ReleaseDigestChange<'d> {
     pub(super) digest: &'d str,
     pub(super) known: Option<&'d str>,
 }
@@ -59,7 +59,7 @@ fn operation(key: &ReleaseKey, digest: &str) -> String {
 }
 
 /// The outcome of applying hooks that do not continue.
-type ReapplyResult = Result<(), RunOutcome>;
+type HookReapplyResult = Result<(), RunOutcome>;
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Applies the hooks of a release once the release is as the helmfile says. That includes hooks before an operation, if no
@@ -69,16 +69,16 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         owner: &HelmfileReleaseOwner<K>,
         desired_release: &DesiredRelease,
         remembered: &ReleaseRunState,
-        of: ReleaseDigestComparison<'_>,
+        of: ReleaseDigestChange<'_>,
         run: &HelmfileRun<'_, K>,
-    ) -> Option<ReapplyResult> {
+    ) -> Option<HookReapplyResult> {
         if owner.hooks.all.is_empty() || of.known == Some(of.digest) {
             return Some(self.end_hook_plans(&owner.key, run).await);
         }
         if self.is_closed(run.object) {
             let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
             let text = "manifests of hooks wait until a window opens".to_owned();
-            return Some(Err(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, again)));
+            return Some(Err(RunOutcome::Blocked(condition_reason::WINDOW_CLOSED, text, again)));
         }
         // This is known until the process ends. After that, the hooks are applied once more.
         if remembered.has_begun.load(Ordering::Relaxed) {
@@ -103,8 +103,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         let lifecycles = &desired_release.desired.lifecycles;
         let version = latest_version(&owner.status()).map(|it| it.to_string());
-        let revision =
-            version.map(|revision| EventRevision { revision, ..EventRevision::default() });
+        let revision = version.map(|revision| ReleaseOrSourceRevision {
+            revision,
+            ..ReleaseOrSourceRevision::default()
+        });
         let attempt = LifecycleAttempt {
             operation: operation(&owner.key, of.digest),
             from: revision.clone(),
@@ -147,7 +149,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         moments: &[ManifestHookTime],
         answers: &[LifecycleEventAnswer],
         run: &HelmfileRun<'_, K>,
-    ) -> Option<ReapplyResult> {
+    ) -> Option<HookReapplyResult> {
         let target = remembered.target();
         let permit = target.applying().run_permit(&self.node.namespace).await;
         match owner.apply_hooks(moments, target, &permit, &desired_release.desired, answers).await {
@@ -165,7 +167,11 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 
     /// Deletes the Plans of hooks that are applied, because an approval counts once.
-    async fn end_hook_plans(&self, key: &ReleaseKey, run: &HelmfileRun<'_, K>) -> ReapplyResult {
+    async fn end_hook_plans(
+        &self,
+        key: &ReleaseKey,
+        run: &HelmfileRun<'_, K>,
+    ) -> HookReapplyResult {
         self.dismiss_hook_plans(key, run).await.map_err(|error| {
             let text = format!("a Plan that is carried out cannot be deleted: {error}");
             let again = self.in_future(run.timeouts.retry);

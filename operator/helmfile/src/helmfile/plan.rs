@@ -21,18 +21,18 @@ use helmfile::release_values;
 use helmfile::{
     ChartRenderRequest, HelmChartRenderer, HelmfileHostEnvironment, HelmfilePlanSettings,
     HelmfileProcessingPlan, HelmfileReleaseToRender, HelmfileReleaseToUninstall,
-    ReleaseChartLocation, ReleaseIdentity, ReleaseOperationSettings, ReleaseRenderOptions,
+    ReleaseChartLocation, ReleaseIdentity, ReleaseOperationSettings, RenderCommandFlags,
     RenderPurpose, SopsFileDecryptor,
 };
 use objects::SecretMasking;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::chart_folder::{ChartFolder, ChartInput, StoredChart};
+use super::chart_folder::{ChartFilesOrArchive, ChartFolder, StoredChart};
 use super::decryption::{self, PlanDecryption};
 use super::hooks::ReleaseHooks;
 use super::release_clusters::undeclared;
-use super::remote_fetch::{FetchContext, HelmfileFetcher};
+use super::remote_fetch::{HelmfileFetchContext, HelmfileFetcher};
 use helm_controller::release_runner::chart_cache::{self, LoadedChart};
 use helm_controller::release_runner::manifest_rendering;
 use windlass_runtime::run_context::RunContext;
@@ -260,7 +260,7 @@ const MOST_RELEASES: usize = 2_000;
 /// The helmfile, a chart or values are invalid. The text is for people.
 pub(super) fn plan(
     inputs: HelmfilePlanInputs,
-    reaching: FetchContext,
+    reaching: HelmfileFetchContext,
     decrypting: Option<PlanDecryption>,
     stop: &StopSignal,
     limit: Arc<TimeLimit>,
@@ -284,7 +284,7 @@ pub(super) fn plan(
 /// The helmfile, a chart or values are invalid. The text is for people.
 pub fn plan_with(
     inputs: HelmfilePlanInputs,
-    reaching: FetchContext,
+    reaching: HelmfileFetchContext,
     decrypt: Arc<dyn SopsFileDecryptor>,
     stop: &StopSignal,
     limit: Arc<TimeLimit>,
@@ -334,10 +334,10 @@ pub fn plan_with(
     let read = plan.identities();
     let is_partial = plan.is_partial();
     let mut skipped = SkippedHelmfiles::of(&plan, &settings);
-    let options = ReleaseRenderOptions {
+    let options = RenderCommandFlags {
         purpose: RenderPurpose::Apply,
         skip_needs: !settings.selectors.is_empty(),
-        ..ReleaseRenderOptions::default()
+        ..RenderCommandFlags::default()
     };
     let capabilities = inputs.capabilities;
     let helm = HelmTemplateRenderer { capabilities, now, random, stop: stop.clone() };
@@ -514,7 +514,7 @@ fn releases(
             ReleaseChartLocation::Refused { why } => Err(why.clone()),
             ReleaseChartLocation::Path(path) => Ok(charts.at(path, files).map_err(failed)?),
             ReleaseChartLocation::Files { place, files } => {
-                Ok(charts.of(place, ChartInput::Files(files.clone())).map_err(failed)?)
+                Ok(charts.of(place, ChartFilesOrArchive::Files(files.clone())).map_err(failed)?)
             }
         };
         let merged = release_values::merged(&release.values, &release.flags, files);
@@ -552,14 +552,16 @@ impl PlannedCharts<'_> {
         let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
         let read = |error: tree::TreeError| format!("{path}: {error}");
         let input = match files.entry(&at) {
-            Some(FileMetadata::File { .. }) => ChartInput::Archive(files.read(&at).map_err(read)?),
-            _ => ChartInput::Files(files.chart(&at).map_err(read)?),
+            Some(FileMetadata::File { .. }) => {
+                ChartFilesOrArchive::Archive(files.read(&at).map_err(read)?)
+            }
+            _ => ChartFilesOrArchive::Files(files.chart(&at).map_err(read)?),
         };
         self.of(path, input)
     }
 
     /// The chart of these files or of an archive.
-    fn of(&mut self, place: &str, input: ChartInput) -> Result<PlannedChart, String> {
+    fn of(&mut self, place: &str, input: ChartFilesOrArchive) -> Result<PlannedChart, String> {
         let digest = input.digest();
         if let Some(known) = self.known.get(&digest) {
             return Ok(known.clone());
@@ -660,8 +662,8 @@ mod tests {
             [(PlannedChartStore::memory(), true), (PlannedChartStore::folder(folder), false)]
         {
             let mut charts = PlannedCharts { store: &store, known: BTreeMap::new() };
-            let one = charts.of("/a", ChartInput::Files(vec![file.clone()])).unwrap();
-            let two = charts.of("/b", ChartInput::Files(vec![file.clone()])).unwrap();
+            let one = charts.of("/a", ChartFilesOrArchive::Files(vec![file.clone()])).unwrap();
+            let two = charts.of("/b", ChartFilesOrArchive::Files(vec![file.clone()])).unwrap();
             assert_eq!((&*two.name, &*two.version, &*two.app_version), ("web", "1.2.3", "4"));
             assert_eq!((charts.known.len(), one.digest.len()), (1, 71));
             let loaded = one.load().unwrap();
@@ -671,7 +673,7 @@ mod tests {
         let unusable = vec![ChartFile { name: "a".to_owned(), data: "b".as_bytes().into() }];
         let store = PlannedChartStore::memory();
         let mut charts = PlannedCharts { store: &store, known: BTreeMap::new() };
-        assert!(charts.of("/a", ChartInput::Files(unusable)).is_err());
+        assert!(charts.of("/a", ChartFilesOrArchive::Files(unusable)).is_err());
     }
 
     #[test]

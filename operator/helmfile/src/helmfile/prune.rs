@@ -11,7 +11,9 @@ use crds::helmfile::{HelmfileReleaseStatus, ReleaseState};
 use kube_core::ResourceExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
-use reconcile::{NextRunTrigger, ObjectKey, RemovalCause, RemovalRefusal, RunOutcome, reason};
+use reconcile::{
+    NextRunTrigger, ObjectKey, RemovalCause, RemovalRefusal, RunOutcome, condition_reason,
+};
 use release::storage::secret_name;
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
@@ -21,11 +23,11 @@ use super::release_order::{
     OrderedOperationOutcome, OrderedReleaseOperations, ReleaseOrder, in_turn,
 };
 use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseOutcomes, ReleaseProgress};
-use super::suspended_releases::ReleaseRemoval;
-use super::{HELMFILE_ERROR, HelmfileSession, finalize, release_request, report};
+use super::suspended_releases::PermittedUninstall;
+use super::{HELMFILE_ERROR, HelmfileSession, finalize, release_specification, report};
 use windlass_cluster::ClusterError;
+use windlass_runtime::approval_plan::{self, DeletionSubject};
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::deletion_plan::{self, DeletionSubject};
 use windlass_runtime::lifecycle;
 
 /// The treatment of a release that is not in a plan.
@@ -59,7 +61,7 @@ impl<'p> UnplannedReleaseAction<'p> {
 /// The progress of a release that is not in a plan.
 enum PruneProgress {
     /// The release may be uninstalled.
-    Permitted(ReleaseRemoval),
+    Permitted(PermittedUninstall),
     /// The release has an outcome.
     Unfinished(ReleaseProgress),
     /// There is nothing to do for the release, or not yet.
@@ -138,17 +140,17 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 unfinished(RunOutcome::Failed(HELMFILE_ERROR, text, NextRunTrigger::default()))
             }
             (UnplannedReleaseAction::LeftOut, target) => {
-                self.give_up(row, target, &PruneReason::LeftOut, run).await
+                self.give_up(row, target, &NoUninstallReason::LeftOut, run).await
             }
             (UnplannedReleaseAction::Goes, Some(target)) => {
                 self.remove(row, target, planned, waits, run).await
             }
             _ if waits => Some(PruneProgress::Nothing),
             (UnplannedReleaseAction::GivenUp, Some(target)) => {
-                self.give_up(row, Some(target), &PruneReason::NotPruned, run).await
+                self.give_up(row, Some(target), &NoUninstallReason::NotPruned, run).await
             }
             (UnplannedReleaseAction::Goes | UnplannedReleaseAction::GivenUp, None) => {
-                self.give_up(row, None, &PruneReason::OutOfReach, run).await
+                self.give_up(row, None, &NoUninstallReason::OutOfReach, run).await
             }
         }
     }
@@ -166,7 +168,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let unfinished =
             |outcome| Some(PruneProgress::Unfinished(self.unfinished(run, &key, outcome)));
         if let Some(entry) = run.suspensions.of(&key) {
-            let operation = &release_request::unplanned();
+            let operation = &release_specification::unplanned();
             let remembered = self.remembered(&key, target);
             let progress = self.suspend_one(&key, operation, entry, &remembered, run).await?;
             return Some(PruneProgress::Unfinished(progress));
@@ -177,7 +179,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         match self.kept_elsewhere(&key, target, planned, run).await {
             Err(outcome) => return unfinished(outcome),
             Ok(Some(other)) => {
-                return self.give_up(row, Some(target), &PruneReason::Is(other), run).await;
+                return self.give_up(row, Some(target), &NoUninstallReason::Is(other), run).await;
             }
             Ok(None) => {}
         }
@@ -186,20 +188,20 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             Err(RemovalRefusal::WindowClosed) => {
                 let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits until a window opens".to_owned();
-                unfinished(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, again))
+                unfinished(RunOutcome::Blocked(condition_reason::WINDOW_CLOSED, text, again))
             }
             Err(RemovalRefusal::Frozen) => unfinished(match &run.freeze {
                 Some(freeze) => freeze.outcome("the uninstall"),
                 None => {
                     let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
                     let text = "the uninstall waits for the end of a Freeze".to_owned();
-                    RunOutcome::Blocked(reason::FROZEN, text, again)
+                    RunOutcome::Blocked(condition_reason::FROZEN, text, again)
                 }
             }),
             Err(RemovalRefusal::Suspended) => {
                 let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits for the end of a suspension".to_owned();
-                unfinished(RunOutcome::Blocked(reason::SUSPENDED, text, again))
+                unfinished(RunOutcome::Blocked(condition_reason::SUSPENDED, text, again))
             }
         }
     }
@@ -209,7 +211,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         &self,
         row: &HelmfileReleaseStatus,
         target: Option<&Arc<ClusterTarget>>,
-        why: &PruneReason,
+        why: &NoUninstallReason,
         run: &HelmfileRun<'_, K>,
     ) -> Option<PruneProgress> {
         let key = ReleaseKey::of(row);
@@ -220,13 +222,13 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         match why {
             // Without its history in this row, a new owner that selects the release takes it over.
-            PruneReason::LeftOut => run.book.update(&key, |row| {
+            NoUninstallReason::LeftOut => run.book.update(&key, |row| {
                 *row = HelmfileReleaseStatus {
                     kube_context: key.context.clone(),
                     name: key.name.clone(),
                     namespace: key.namespace.clone(),
                     state: ReleaseState::LeftOut,
-                    message: Some(PruneReason::LeftOut.to_string()),
+                    message: Some(NoUninstallReason::LeftOut.to_string()),
                     ..HelmfileReleaseStatus::default()
                 };
             }),
@@ -245,7 +247,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release).await;
         let release = &key.to_string();
         let subject = DeletionSubject { release, ..DeletionSubject::of(&self.node, &uid) };
-        let dismissed = deletion_plan::dismiss(&self.context, &subject, None).await;
+        let dismissed = approval_plan::dismiss(&self.context, &subject, None).await;
         let dismissed = match dismissed {
             Ok(()) => self.dismiss_hook_plans(key, run).await,
             error => error,
@@ -313,10 +315,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// `None` if the Helmfile changed meanwhile.
     pub(super) async fn uninstall(
         &self,
-        leaving: &[ReleaseRemoval],
+        leaving: &[PermittedUninstall],
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReleaseOutcomes> {
-        for ReleaseRemoval { key, .. } in leaving {
+        for PermittedUninstall { key, .. } in leaving {
             // The state of the row does not hold any more, also if the helmfile has the release again.
             run.book.update(key, |row| {
                 (row.state, row.digest) = (ReleaseState::Uninstalling, None);
@@ -335,10 +337,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
 
     async fn uninstall_one(
         &self,
-        removal: &ReleaseRemoval,
+        removal: &PermittedUninstall,
         run: &HelmfileRun<'_, K>,
     ) -> Option<RunOutcome> {
-        let ReleaseRemoval { key, permit } = removal;
+        let PermittedUninstall { key, permit } = removal;
         let found = run.places.of(key);
         let unreachable =
             found.as_ref().ok().and_then(|target| run.unreachable_clusters.at(target));
@@ -349,7 +351,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 return Some(outcome);
             }
         };
-        let operation = &release_request::unplanned();
+        let operation = &release_specification::unplanned();
         let row = run.book.row(key);
         let goal = ReleaseGoal::Removed(*permit);
         let desired_release = match self.desired_release(run, key, operation, goal, row.as_ref()) {
@@ -369,7 +371,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
 /// The releases that are uninstalled, in their turns.
 struct UninstallingReleases<'k, K: HelmfileCustomResource> {
     session: &'k HelmfileSession<'k, K>,
-    leaving: &'k [ReleaseRemoval],
+    leaving: &'k [PermittedUninstall],
     run: &'k HelmfileRun<'k, K>,
     outcomes: Mutex<ReleaseOutcomes>,
 }
@@ -400,9 +402,9 @@ impl<K: HelmfileCustomResource> OrderedReleaseOperations for UninstallingRelease
     }
 }
 
-/// The reason why a release is given up.
+/// The reason why a release that is given up stays in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PruneReason {
+pub(super) enum NoUninstallReason {
     /// `prune` is not set.
     NotPruned,
     /// The spec does not name the cluster of the release any more.
@@ -415,7 +417,7 @@ pub(super) enum PruneReason {
     Is(ReleaseKey),
 }
 
-impl fmt::Display for PruneReason {
+impl fmt::Display for NoUninstallReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPruned => f.write_str(

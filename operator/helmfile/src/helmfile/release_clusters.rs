@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec};
 use futures::stream::{self, StreamExt as _};
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::{HelmfilePlan, ReleaseKey};
 use super::{HELMFILE_ERROR, HelmfileSession};
 use windlass_cluster::ClusterError;
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::applier::finalize::FinalizationTargetCluster;
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::applier_run::finalize::FinalizationTargetCluster;
 use windlass_runtime::cluster_target::{ClusterTarget, TargetSpec};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::unsupported_fields::unsupported_text;
@@ -59,7 +59,7 @@ impl ReleaseClusters {
             None => {
                 let text = undeclared(&key.context);
                 Err(RunOutcome::Failed(
-                    reason::RECONCILIATION_FAILED,
+                    condition_reason::RECONCILIATION_FAILED,
                     text,
                     NextRunTrigger::default(),
                 ))
@@ -123,7 +123,7 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), RunOutcome> {
         }
         if named.secret_ref.is_none() {
             let text = unsupported_text(&[&format!("{}.configMapRef", field(context))]);
-            return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+            return Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text));
         }
     }
     Ok(())
@@ -135,11 +135,11 @@ pub(super) async fn contexts(
     spec: &HelmfileSpec,
     own: &TargetSpec<'_>,
     in_use: &BTreeSet<String>,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
 ) -> ContextTargets {
     let named = spec.kube_contexts.iter().filter(|(name, _)| in_use.contains(*name));
     let read = named.map(|(name, named)| async move {
-        let mut references = ReadReferences::new(&context.watcher);
+        let mut references = RunReferenceReads::new(&context.watcher);
         let target = context.targets.of(&own.at(named, &field(name)), &mut references).await;
         (name.clone(), target, references)
     });
@@ -162,7 +162,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// The clusters of the status rows, in which operations have to come to an end.
     pub(super) async fn usable_places(&self, object: &K, spec: &HelmfileSpec) -> ReleaseClusters {
         // All references are watched before a missing one ends the run.
-        let mut references = ReadReferences::new(&self.context.watcher);
+        let mut references = RunReferenceReads::new(&self.context.watcher);
         let wanted = self.wanted(object);
         let own = self.context.targets.of(&wanted, &mut references).await;
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
@@ -186,7 +186,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     ) -> Result<(ReleaseClusters, BTreeMap<String, String>), ClusterError> {
         let mut places = ReleaseClusters::default();
         let mut gone = BTreeMap::new();
-        let mut references = ReadReferences::new(&self.context.watcher);
+        let mut references = RunReferenceReads::new(&self.context.watcher);
         let own = self.wanted(&**object);
         for name in in_use {
             let field = field(name);

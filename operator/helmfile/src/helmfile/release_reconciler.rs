@@ -1,8 +1,8 @@
 //! Reconciles the releases of a plan, many at a time.
 //!
 //! Elsewhere: their order (`release_order.rs`), releases that left the helmfile (`prune.rs`) or are suspended
-//! (`suspended_releases.rs`), one release (`helm_controller::release_runner`), its specification (`release_request.rs`), its
-//! hooks (`hooks_without_operation.rs`, `hooks.rs`), its row in the status (`release_states.rs`).
+//! (`suspended_releases.rs`), one release (`helm_controller::release_runner`), its specification (`release_specification.rs`), its
+//! hooks (`hooks_without_operation.rs`, `hooks.rs`), its row in the status (`release_status_writer.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,35 +13,37 @@ use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec, ReleaseState};
 use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{FreezeHold, NextRunTrigger, ObjectKey, RemovalPermit, RunOutcome, Time, reason};
-use release::operation_phase::OperationPhaseGates;
+use reconcile::{
+    FreezeHold, NextRunTrigger, ObjectKey, RemovalPermit, RunOutcome, Time, condition_reason,
+};
+use release::gated_release_change::ReleaseChangeGates;
 use release::{OperationOrigin, ReleaseDesiredState};
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::hooks::UnansweredHookWrites;
-use super::hooks_without_operation::ReleaseDigestComparison;
+use super::hooks_without_operation::ReleaseDigestChange;
 use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
 use super::release_clusters::{ReleaseClusterId, ReleaseClusters};
 use super::release_order::{
     OrderedOperationOutcome, OrderedReleaseOperations, ReleaseOrder, in_turn,
 };
-use super::release_states::{HelmfileReleaseOwner, ReleaseStatusRows, placed};
+use super::release_status_writer::{HelmfileReleaseOwner, ReleaseStatusWriter, placed};
 use super::report::{ReleaseNameList, is_under_way};
 use super::suspended_releases::ReleaseSuspensions;
 use super::validated_spec::HelmfileTimeouts;
-use super::{HELMFILE_ERROR, HelmfileSession, helmfile_source, release_request};
+use super::{HELMFILE_ERROR, HelmfileSession, helmfile_source, release_specification};
 use helm_controller::helm_release::{self, report};
 use helm_controller::release_runner::chart_cache::LoadedChart;
 use helm_controller::release_runner::quarantined_releases::{
-    OwnerQuarantines, ReleaseOfOwner, attempt_once, note_attempt, without_failures,
+    OwnerQuarantines, ReleaseQuarantineInputs, attempt_once, note_attempt, without_failures,
 };
-use helm_controller::release_runner::release_run::ReleaseDriveReport;
+use helm_controller::release_runner::release_run::ReleaseRunnerReport;
 use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
 use objects::SecretMasking;
 use windlass_cluster::preparing_permit::PreparingPermit;
+use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
+use windlass_runtime::approval_plan::change_approval::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::lifecycle::known_quarantines::QUARANTINES_UNKNOWN;
 use windlass_runtime::{change_window, hold_conditions, lifecycle};
 
@@ -70,7 +72,7 @@ impl Drop for ReleaseRunState {
 /// The state in which the last run left a release.
 #[derive(Clone)]
 struct LastReleaseRun {
-    /// The [`release_request::digest`] of the release in its last run.
+    /// The [`release_specification::digest`] of the release in its last run.
     digest: String,
     generation: Option<i64>,
     outcome: RunOutcome,
@@ -170,7 +172,7 @@ pub(super) struct HelmfileRun<'r, K: HelmfileCustomResource> {
     pub(super) timeouts: &'r HelmfileTimeouts,
     /// The releases that `spec.suspendedReleases` suspends.
     pub(super) suspensions: ReleaseSuspensions<'r>,
-    pub(super) book: &'r Arc<ReleaseStatusRows<K>>,
+    pub(super) book: &'r Arc<ReleaseStatusWriter<K>>,
     pub(super) secrets: &'r SecretMasking,
     /// The revision of the source. Empty if nothing of the source is desired.
     pub(super) revision: &'r str,
@@ -248,7 +250,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 
     /// Enters the releases of a plan into the status before any work for them. Releases that left the helmfile come last.
-    pub(super) fn enter(&self, planned: &HelmfilePlan, book: &ReleaseStatusRows<K>) {
+    pub(super) fn enter(&self, planned: &HelmfilePlan, book: &ReleaseStatusWriter<K>) {
         let known = book.rows();
         let mut places: BTreeMap<ReleaseKey, usize> =
             known.iter().enumerate().map(|(at, row)| (ReleaseKey::of(row), at)).collect();
@@ -319,7 +321,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             (Err(why), None) => return Some(self.unfinished(run, key, refused_chart(why))),
         };
         let digest =
-            release_request::digest(planned, chart, run.spec, run.timeouts, target.place());
+            release_specification::digest(planned, chart, run.spec, run.timeouts, target.place());
         let row = run.book.row(key);
         let as_before = remembered.last().filter(|last| {
             last.digest == digest
@@ -373,7 +375,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let mut outcome = self.drive(run, &owner, &desired_release, &remembered).await?;
         let known = row.and_then(|row| row.digest);
         if outcome.is_settled() {
-            let again = ReleaseDigestComparison { digest: &digest, known: known.as_deref() };
+            let again = ReleaseDigestChange { digest: &digest, known: known.as_deref() };
             if let Err(held) =
                 self.reapply(&owner, &desired_release, &remembered, again, run).await?
             {
@@ -425,17 +427,17 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 target.watcher().is_calm(node).then_some(ReleaseProgress::Kept)
             }
             // A user lifts a Quarantine without a change of the desired state.
-            RunOutcome::Stalled(reason::QUARANTINED, _)
+            RunOutcome::Stalled(condition_reason::QUARANTINED, _)
             | RunOutcome::Blocked(QUARANTINES_UNKNOWN, ..) => None,
             RunOutcome::Stalled(..) => Some(ReleaseProgress::Unfinished(last.outcome.clone())),
             // Windows open without a change of the desired state.
-            RunOutcome::Blocked(why, ..) if *why == reason::WINDOW_CLOSED => {
+            RunOutcome::Blocked(why, ..) if *why == condition_reason::WINDOW_CLOSED => {
                 let is_closed = self.is_closed(run.object);
                 is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
             }
             // A Freeze ends, and a user goes past one, without a change of the desired state.
             RunOutcome::Blocked(why, ..)
-                if matches!(*why, reason::FROZEN | reason::FREEZES_UNKNOWN) =>
+                if matches!(*why, condition_reason::FROZEN | condition_reason::FREEZES_UNKNOWN) =>
             {
                 None
             }
@@ -473,9 +475,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let is_suspended = matches!(asked, ReleaseGoal::Stopped);
         let helmfile = &**run.object;
         let settings = &self.context.settings;
-        release_request::check(key, row)?;
+        release_specification::check(key, row)?;
         let mut spec =
-            release_request::release_spec(run.spec, key, operation, run.timeouts, settings)?;
+            release_specification::release_spec(run.spec, key, operation, run.timeouts, settings)?;
         let skips_schema = planned.is_some_and(|(planned, _)| planned.skips_schema);
         spec.options = spec.options.skipping_schema(skips_schema);
         let quarantines = run.quarantines.filter(|_| planned.is_some());
@@ -485,12 +487,12 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             attempt_once(&mut spec.release, operation.rolls_back);
         }
         let status = row.map(|row| row.status.clone()).unwrap_or_default();
-        let known = release_request::known(helmfile, status);
+        let known = release_specification::known(helmfile, status);
         let inputs = match planned {
-            Some((planned, chart)) => release_request::inputs(planned, chart),
+            Some((planned, chart)) => release_specification::inputs(planned, chart),
             None => helm_release::released_parts(&known, is_suspended),
         };
-        let mut requests = release_request::requests(helmfile, key, &known);
+        let mut requests = release_specification::requests(helmfile, key, &known);
         if self.is_verified_only() {
             requests.keep_known(&known);
         }
@@ -503,7 +505,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             kube_context: key.context.clone(),
             deleted: permit.is_some(),
             suspended: is_suspended,
-            gates: OperationPhaseGates {
+            gates: ReleaseChangeGates {
                 removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
                 freeze,
                 ..self.gates(helmfile)
@@ -513,7 +515,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             origin: OperationOrigin {
                 source: source.unwrap_or_default(),
                 revision: run.revision.to_owned(),
-                ..release_request::origin(helmfile, key)
+                ..release_specification::origin(helmfile, key)
             },
             ..spec.desired(helmfile, inputs, known.failures, settings)
         };
@@ -578,7 +580,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             running: driven.running.as_deref(),
             now: jiff::Timestamp::now(),
         };
-        let revision = release_request::latest_version(&owner.status());
+        let revision = release_specification::latest_version(&owner.status());
         let before = run.book.row(key).map(|row| row.status).unwrap_or_default();
         if let Some(event) = report::held_event(&before, &driven.outcome) {
             run.book.tell(placed::<K>(event, &key.context));
@@ -604,13 +606,13 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         run: &HelmfileRun<'_, K>,
         owner: &HelmfileReleaseOwner<K>,
         desired_release: &DesiredRelease,
-        driven: ReleaseDriveReport,
-    ) -> ReleaseDriveReport {
+        driven: ReleaseRunnerReport,
+    ) -> ReleaseRunnerReport {
         let Some(quarantines) = run.quarantines else { return driven };
         let name = owner.key.to_string();
         let context = &self.context;
         let node = &self.node;
-        let release = ReleaseOfOwner { context, node, name: &name, desired_release };
+        let release = ReleaseQuarantineInputs { context, node, name: &name, desired_release };
         let status = owner.status();
         quarantines.conclude(release, &**run.object, &status, driven).await
     }
@@ -621,17 +623,17 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 
     /// The windows that hold releases at their phases. Freezes are checked by the run.
-    pub(super) fn gates(&self, object: &K) -> OperationPhaseGates {
-        OperationPhaseGates {
+    pub(super) fn gates(&self, object: &K) -> ReleaseChangeGates {
+        ReleaseChangeGates {
             closes: change_window::closes(object, self.began),
-            ..OperationPhaseGates::default()
+            ..ReleaseChangeGates::default()
         }
     }
 }
 
 /// The outcome of a release whose chart the helmfile may not name.
 fn refused_chart(why: &str) -> RunOutcome {
-    RunOutcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::ARTIFACT_FAILED, why.to_owned(), NextRunTrigger::default())
 }
 
 /// The row of a planned release, with the known facts about it.
@@ -660,7 +662,7 @@ fn planned_row(
 /// The text of an outcome in a row.
 fn outcome_text(outcome: &RunOutcome) -> String {
     match outcome {
-        RunOutcome::Blocked(why, what, _) if *why == reconcile::reason::WINDOW_CLOSED => {
+        RunOutcome::Blocked(why, what, _) if *why == reconcile::condition_reason::WINDOW_CLOSED => {
             format!("{what} waits until a window opens")
         }
         outcome => outcome.text().to_owned(),
@@ -672,18 +674,18 @@ struct ReleaseReconciliation<'k, K: HelmfileCustomResource> {
     session: &'k HelmfileSession<'k, K>,
     planned: &'k HelmfilePlan,
     run: &'k HelmfileRun<'k, K>,
-    noted: Mutex<ReleasePassNotes>,
+    noted: Mutex<ReleasePassProgress>,
 }
 
 /// The progress of releases in this pass.
 #[derive(Default)]
-struct ReleasePassNotes {
+struct ReleasePassProgress {
     outcomes: ReleaseOutcomes,
     /// Missing releases, by their helmfile. All releases of later helmfiles wait for them.
     absent: BTreeMap<usize, ReleaseNameList>,
 }
 
-impl ReleasePassNotes {
+impl ReleasePassProgress {
     fn note(&mut self, release: &PlannedRelease, progress: ReleaseProgress) {
         if !progress.is_there() {
             self.absent.entry(release.helmfile).or_default().push(&release.key);
@@ -705,7 +707,7 @@ impl ReleasePassNotes {
 }
 
 impl<K: HelmfileCustomResource> ReleaseReconciliation<'_, K> {
-    fn noted(&self) -> MutexGuard<'_, ReleasePassNotes> {
+    fn noted(&self) -> MutexGuard<'_, ReleasePassProgress> {
         self.noted.lock()
     }
 
@@ -752,10 +754,10 @@ mod tests {
 
     #[test]
     fn few_of_many_releases_that_are_not_there_are_named() {
-        let mut noted = ReleasePassNotes::default();
+        let mut noted = ReleasePassProgress::default();
         for at in 0..600 {
             let outcome = RunOutcome::Failed(
-                reconcile::reason::RECONCILIATION_FAILED,
+                reconcile::condition_reason::RECONCILIATION_FAILED,
                 String::new(),
                 NextRunTrigger::default(),
             );

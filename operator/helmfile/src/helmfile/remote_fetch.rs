@@ -2,24 +2,24 @@
 //! of its bundle.
 //!
 //! This blocks. Here: requesting each file once, and the limits on their size; a command has servers of its own
-//! ([`HelmfileServerAccess`]). Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses
-//! (`helmfile_source.rs`), the lock of a bundle (`helmfile::bundle`).
+//! ([`HelmfileServerAccess`]). Elsewhere: repositories and registries (`chart_repositories.rs`, `chart_fetch.rs`), addresses
+//! (`helmfile_source.rs`), the lock of a bundle (`helmfile::bundle_lock_file`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helm::chart::{ChartFile, load};
-use helmfile::bundle::{self, HelmfileBundle};
+use helmfile::bundle_lock_file::{self, HelmfileBundleLock};
 use helmfile::helmfile_files::HelmfileFiles;
 use helmfile::{ChartFetchError, ChartVersionRequest, RemoteAddress, RemoteFetcher};
 use parking_lot::{Mutex, MutexGuard};
-use sources::go_getter::{GetterRequest, HelmfileGetter};
+use sources::go_getter::{GoGetterRequest, HelmfileGetter};
 use tokio::runtime::Handle;
 use tree::{FileTree as _, MemoryTree, RelPath};
 
+use super::chart_repositories::HelmfileRepositories;
 use super::helmfile_source;
-use super::repositories::HelmfileRepositories;
-use windlass_runtime::build::remote_base_access::SharedBuildPermits;
+use windlass_runtime::shared_build_parts::remote_base_access::SharedBuildPermits;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// The most addresses that a helmfile may name.
@@ -44,7 +44,7 @@ pub trait HelmfileServerAccess: Send {
     ///
     /// # Errors
     /// The files cannot be fetched. The text is for people.
-    fn address(&mut self, request: &GetterRequest) -> Result<MemoryTree, String>;
+    fn address(&mut self, request: &GoGetterRequest) -> Result<MemoryTree, String>;
 }
 
 /// The servers that a run may send requests to.
@@ -68,7 +68,7 @@ impl HelmfileServerAccess for RunServers {
         permits.while_asking(|| runtime.block_on(repositories.archive(chart)))
     }
 
-    fn address(&mut self, request: &GetterRequest) -> Result<MemoryTree, String> {
+    fn address(&mut self, request: &GoGetterRequest) -> Result<MemoryTree, String> {
         let getter = self.getter.as_ref().map_err(|why| (*why).to_owned())?;
         let got = self.permits.while_asking(|| getter.get(request, None))?;
         Ok(got.ok_or(helmfile_source::NO_CONTENT)?.files)
@@ -76,13 +76,13 @@ impl HelmfileServerAccess for RunServers {
 }
 
 /// Everything that fetches a chart or an address that a helmfile names.
-pub struct FetchContext {
+pub struct HelmfileFetchContext {
     servers: Box<dyn HelmfileServerAccess>,
     /// The place of the files of each fetched address.
     fetched: BTreeMap<String, String>,
 }
 
-impl FetchContext {
+impl HelmfileFetchContext {
     /// A context for these servers, before anything is fetched.
     pub fn of(servers: Box<dyn HelmfileServerAccess>) -> Self {
         Self { servers, fetched: BTreeMap::new() }
@@ -103,7 +103,7 @@ impl FetchContext {
 /// Fetches charts of repositories and registries, and files of addresses, and puts them beside the source.
 pub(super) struct HelmfileFetcher {
     files: Arc<HelmfileFiles>,
-    reaching: Mutex<FetchContext>,
+    reaching: Mutex<HelmfileFetchContext>,
     limit: Arc<TimeLimit>,
     budget: Mutex<DownloadBudget>,
     /// The bundle with all remote files, if the source is a bundle. No server is asked then.
@@ -118,7 +118,7 @@ impl HelmfileFetcher {
     pub(super) fn new(
         files: Arc<HelmfileFiles>,
         directory: &str,
-        reaching: FetchContext,
+        reaching: HelmfileFetchContext,
         limit: Arc<TimeLimit>,
     ) -> Result<Self, String> {
         let bundle = bundle_of(&files, directory)?;
@@ -127,7 +127,7 @@ impl HelmfileFetcher {
         Ok(Self { files, reaching, limit, budget, bundle })
     }
 
-    fn reaching(&self) -> MutexGuard<'_, FetchContext> {
+    fn reaching(&self) -> MutexGuard<'_, HelmfileFetchContext> {
         self.reaching.lock()
     }
 }
@@ -136,18 +136,18 @@ impl HelmfileFetcher {
 struct SourceBundle {
     /// The directory of the bundle.
     top: RelPath,
-    lock: HelmfileBundle,
+    lock: HelmfileBundleLock,
 }
 
 /// The bundle beside the helmfile, or else the bundle at the top of the source. `None` if there is none.
 fn bundle_of(files: &HelmfileFiles, directory: &str) -> Result<Option<SourceBundle>, String> {
     let own = RelPath::parse(directory.trim_start_matches('/')).map_err(|it| it.to_string())?;
     for top in [own, RelPath::root()] {
-        let at = top.join(bundle::FOLDER).map_err(|error| error.to_string())?;
-        let lock = at.join(bundle::LOCK).map_err(|error| error.to_string())?;
+        let at = top.join(bundle_lock_file::FOLDER).map_err(|error| error.to_string())?;
+        let lock = at.join(bundle_lock_file::LOCK).map_err(|error| error.to_string())?;
         if files.entry(&lock).is_some() {
             let text = files.read(&lock).map_err(|error| error.to_string())?;
-            return Ok(Some(SourceBundle { top: at, lock: HelmfileBundle::parse(&text)? }));
+            return Ok(Some(SourceBundle { top: at, lock: HelmfileBundleLock::parse(&text)? }));
         }
     }
     Ok(None)
@@ -172,7 +172,8 @@ fn bundled(
     entry.check(&archive)?;
     // The remaining budget limits the unpacking itself.
     let tree = sources::go_getter::unpack(&archive, budget.left);
-    let tree = tree.map_err(|error| format!("{}/{}: {error}", bundle::FOLDER, entry.file))?;
+    let tree =
+        tree.map_err(|error| format!("{}/{}: {error}", bundle_lock_file::FOLDER, entry.file))?;
     budget.charge(tree.bytes())?;
     Ok(files.put_tree(id, tree))
 }
@@ -203,14 +204,14 @@ impl DownloadBudget {
 
 impl RemoteFetcher for HelmfileFetcher {
     fn fetch(&self, address: &RemoteAddress) -> Result<String, String> {
-        let key = bundle::address_id(address);
+        let key = bundle_lock_file::address_id(address);
         let mut budget = self.budget.lock();
         if let Some(bundle) = &self.bundle {
             return bundled(&self.files, bundle, &key, &address.to_string(), &mut budget);
         }
         let wanted = helmfile_source::wanted(address)?;
         let mut reaching = self.reaching();
-        let FetchContext { servers, fetched } = &mut *reaching;
+        let HelmfileFetchContext { servers, fetched } = &mut *reaching;
         if let Some(place) = fetched.get(&key) {
             return Ok(place.clone());
         }
@@ -225,7 +226,7 @@ impl RemoteFetcher for HelmfileFetcher {
     }
 
     fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartFetchError> {
-        let id = bundle::chart_id(chart);
+        let id = bundle_lock_file::chart_id(chart);
         let name = &chart.name;
         let mut budget = self.budget.lock();
         if let Some(bundle) = &self.bundle {
@@ -254,14 +255,14 @@ impl RemoteFetcher for HelmfileFetcher {
 #[cfg(test)]
 mod tests {
     use artifacts::archive::{ArchiveContents, write};
-    use helmfile::bundle::HelmfileBundleEntry;
+    use helmfile::bundle_lock_file::HelmfileBundleLockEntry;
 
     use super::*;
 
     /// A bundle with so many entries of a kilobyte each.
-    fn bundle(entries: usize) -> (HelmfileFiles, HelmfileBundle) {
+    fn bundle(entries: usize) -> (HelmfileFiles, HelmfileBundleLock) {
         let mut files = Vec::new();
-        let mut lock = HelmfileBundle::default();
+        let mut lock = HelmfileBundleLock::default();
         for number in 0..entries {
             let mut contents = ArchiveContents::new();
             contents.file(RelPath::parse("f").unwrap(), false, vec![b'x'; 1_000]).unwrap();
@@ -269,14 +270,14 @@ mod tests {
             let archive = write(Vec::new(), &contents, read).unwrap();
             let id = number.to_string();
             let file = format!("{number}.tgz");
-            let digest = bundle::digest(&archive);
-            lock.entries.push(HelmfileBundleEntry {
+            let digest = bundle_lock_file::digest(&archive);
+            lock.entries.push(HelmfileBundleLockEntry {
                 id: id.clone(),
                 of: id,
                 file: file.clone(),
                 digest,
             });
-            files.push((format!("{}/{file}", bundle::FOLDER), archive));
+            files.push((format!("{}/{file}", bundle_lock_file::FOLDER), archive));
         }
         (HelmfileFiles::new(Arc::new(MemoryTree::from_files(files).unwrap())), lock)
     }
@@ -284,7 +285,7 @@ mod tests {
     #[test]
     fn the_entries_of_a_bundle_have_one_budget() {
         let (files, lock) = bundle(3);
-        let bundle = SourceBundle { top: RelPath::parse(bundle::FOLDER).unwrap(), lock };
+        let bundle = SourceBundle { top: RelPath::parse(bundle_lock_file::FOLDER).unwrap(), lock };
         let mut budget = DownloadBudget::of(2_500);
         let mut unpacked = |id: &str| bundled(&files, &bundle, id, id, &mut budget);
         assert_eq!(unpacked("0").unwrap(), "/.windlass/0");

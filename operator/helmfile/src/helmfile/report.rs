@@ -1,25 +1,25 @@
 //! Turns the outcome of a run of a Helmfile into its status and an event. Pure.
 //!
-//! Elsewhere: the row of each release (`release_states.rs`), conditions (`reconcile`).
+//! Elsewhere: the row of each release (`release_status_writer.rs`), conditions (`reconcile`).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crds::ObjectStatus as _;
 use crds::helmfile::{HelmfileReleaseStatus, HelmfileStatus, ReleaseState};
-use reconcile::depends_on;
+use reconcile::object_dependency;
 use reconcile::{
     ConditionReason, ConditionStatus, DELETION_HELD, NextRunTrigger, RunOutcome, StatusConditions,
-    Time, reason,
+    Time, condition_reason,
 };
 
 use super::helmfile_custom_resource::{self, HelmfileCustomResource};
 use super::plan::ReleaseKey;
 use super::release_reconciler::{ReleaseOutcomes, ReleaseProgress};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_runtime::applier;
-use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
+use windlass_runtime::applier_run;
+use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
+use windlass_runtime::approval_plan::change_approval::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::depends_on_annotation::shortened;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::object_status::{conditions_of, listed, status_of};
@@ -148,7 +148,7 @@ pub(super) fn outcome(
             1 => format!("release {} is in progress{waits}", running[0]),
             number => format!("{number} releases are in progress: {}{waits}", named(&running)),
         };
-        return RunOutcome::Running(reason::PROGRESSING, text, wake);
+        return RunOutcome::Running(condition_reason::PROGRESSING, text, wake);
     }
     if let Some(first) = pending.first() {
         let more = match pending.len().saturating_sub(1) {
@@ -163,17 +163,20 @@ pub(super) fn outcome(
     if let Some(first) = waiting.first() {
         let why = of(first).and_then(|row| row.message.as_deref()).unwrap_or("waits");
         let of_freeze = outcomes.values().find_map(freeze_reason);
-        let reason = of_freeze.unwrap_or(reason::DEPENDENCY_NOT_READY);
+        let reason = of_freeze.unwrap_or(condition_reason::DEPENDENCY_NOT_READY);
         return RunOutcome::Blocked(reason, format!("release {first}: {why}"), wake);
     }
-    RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
+    RunOutcome::Settled(
+        condition_reason::RECONCILIATION_SUCCEEDED,
+        format!("Applied revision: {revision}"),
+    )
 }
 
 /// The reason of a release that a Freeze holds, or that is held because the Freezes are not known.
 fn freeze_reason(progress: &ReleaseProgress) -> Option<ConditionReason> {
     let ReleaseProgress::Unfinished(outcome) = progress else { return None };
     let reason = outcome.reason();
-    matches!(reason, reason::FROZEN | reason::FREEZES_UNKNOWN).then_some(reason)
+    matches!(reason, condition_reason::FROZEN | condition_reason::FREEZES_UNKNOWN).then_some(reason)
 }
 
 fn named(keys: &[String]) -> String {
@@ -283,7 +286,7 @@ fn event<K: HelmfileCustomResource>(
             (EventSeverity::Info, is_new || is_well_again)
         }
         // As for a Kustomization, only the log reports that a source has no artifact yet.
-        RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..) => return None,
+        RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED, ..) => return None,
         RunOutcome::Blocked(..) => (EventSeverity::Info, !is_said),
         RunOutcome::Failed(..) | RunOutcome::Stalled(..) => (EventSeverity::Error, !is_said),
     };
@@ -314,7 +317,7 @@ fn without_effect<K: HelmfileCustomResource>(object: &K) -> Option<String> {
 pub(super) fn announcement<K: HelmfileCustomResource>(object: &K) -> String {
     let status = object.status();
     let revision = status.and_then(|it| it.last_applied_revision.as_deref());
-    let mut text = applier::announcement(object, revision);
+    let mut text = applier_run::announcement(object, revision);
     for row in status.into_iter().flat_map(|it| &it.releases) {
         let revision = row.revision.unwrap_or_default();
         text.push_str(&format!(" {} {} {revision}", ReleaseKey::of(row), row.state));
@@ -338,7 +341,7 @@ pub(super) fn release_not_ready<K: HelmfileCustomResource>(
     }
     let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
     let all = rows.iter().map(|row| (row, [&*row.kube_context, &*row.namespace, &*row.name]));
-    let row = match depends_on::releases(release, all).as_slice() {
+    let row = match object_dependency::releases(release, all).as_slice() {
         [] => return Some("the helmfile has no such release".to_owned()),
         [(row, _)] => *row,
         several => {

@@ -1,7 +1,7 @@
 //! The releases that `spec.suspendedReleases` suspends, and their outcome.
 //!
 //! Windlass does not change or uninstall a suspended release, also if the helmfile drops it or the Helmfile is deleted.
-//! Elsewhere: a Helmfile that is suspended as a whole (`windlass_runtime::applier`), which release an entry names
+//! Elsewhere: a Helmfile that is suspended as a whole (`windlass_runtime::applier_run`), which release an entry names
 //! (`windlass_runtime::object_hold`).
 
 use std::collections::BTreeMap;
@@ -10,14 +10,15 @@ use std::sync::Arc;
 use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec, ReleaseState, SuspendedRelease};
 use helmfile::ReleaseOperationSettings;
 use reconcile::{
-    RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time, reason::SUSPENDED,
+    RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time,
+    condition_reason::SUSPENDED,
 };
 
 use super::HelmfileSession;
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
-use super::{release_request, report};
+use super::{release_specification, report};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::object_hold;
 
@@ -50,7 +51,7 @@ pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
 }
 
 /// A release that may be uninstalled.
-pub(super) struct ReleaseRemoval {
+pub(super) struct PermittedUninstall {
     pub(super) key: ReleaseKey,
     /// The permit that the removal gate gave for the release.
     pub(super) permit: RemovalPermit,
@@ -66,7 +67,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         run: &HelmfileRun<'_, K>,
         row: &HelmfileReleaseStatus,
         cause: RemovalCause,
-    ) -> Result<ReleaseRemoval, RemovalRefusal> {
+    ) -> Result<PermittedUninstall, RemovalRefusal> {
         let key = ReleaseKey::of(row);
         let now = jiff::Timestamp::now();
         let is_under_way = self.may_be_under_way(row);
@@ -77,7 +78,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             closes: self.gates(run.object).closes.filter(|_| !is_under_way),
             is_frozen: run.freeze.is_some() && !is_under_way,
         };
-        gate.permit(now).map(|permit| ReleaseRemoval { key, permit })
+        gate.permit(now).map(|permit| PermittedUninstall { key, permit })
     }
 
     /// Whether an operation on the release of a row may be under way. If this process does not know it, the row decides.
@@ -99,7 +100,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     ) -> Option<ReleaseProgress> {
         let row = run.book.row(key);
         let is_under_way = row.as_ref().is_some_and(|row| self.may_be_under_way(row));
-        if (is_under_way || release_request::rolls_back(&**run.object, key, row.as_ref()))
+        if (is_under_way || release_specification::rolls_back(&**run.object, key, row.as_ref()))
             && let Some(outcome) = self.stop_one(key, operation, remembered, run).await?
         {
             return Some(ReleaseProgress::Unfinished(outcome));
@@ -150,7 +151,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         let key = ReleaseKey::of(row);
         let remembered = self.remembered(&key, target);
-        self.stop_one(&key, &release_request::unplanned(), &remembered, run).await
+        self.stop_one(&key, &release_specification::unplanned(), &remembered, run).await
     }
 }
 

@@ -10,7 +10,7 @@ use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
 use kube_core::ResourceExt as _;
 use objects::SecretMasking;
-use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, SHORTEST_INTERVAL, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, SHORTEST_INTERVAL, condition_reason};
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::HelmfilePlan;
@@ -18,11 +18,11 @@ use super::release_clusters::ContextTargets;
 use super::{decryption, helmfile_source, release_clusters};
 use helm_controller::helm_release::values::{self, ReleaseValues};
 use windlass_cluster::preparing_permit::PreparingPermit;
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::build::decryption::BuildDecryptionKeys;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::cluster_target::TargetSpec;
-use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::drift_ignore_rules::ignored;
 use windlass_runtime::run_context::RunContext;
+use windlass_runtime::shared_build_parts::decryption::BuildDecryptionKeys;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
 /// An object that `envFrom` names cannot be read.
@@ -57,14 +57,17 @@ pub fn check(spec: &HelmfileSpec) -> Result<HelmfileTimeouts, RunOutcome> {
         let Some(text) = given else { return Ok(default) };
         reconcile::parse_duration(text.as_str()).map_err(|error| {
             RunOutcome::Stalled(
-                sources::source_reasons::INVALID_DURATION,
+                sources::source_condition_reasons::INVALID_DURATION,
                 format!("{field}: {error}"),
             )
         })
     };
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+        return Err(RunOutcome::Stalled(
+            condition_reason::UNSUPPORTED_FIELD,
+            unsupported_text(&fields),
+        ));
     }
     helmfile_source::check(spec)?;
     release_clusters::check(spec)?;
@@ -137,7 +140,7 @@ pub(super) async fn read<K: HelmfileCustomResource>(
     context: &RunContext,
     object: &K,
     in_use: &BTreeSet<String>,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
     preparing: &PreparingPermit,
 ) -> Result<HelmfileInputs, RunOutcome> {
     let spec: &HelmfileSpec = &object.asked();
@@ -181,7 +184,7 @@ pub fn state_values(spec: &HelmfileSpec) -> HelmReleaseSpec {
 /// The outcome of a run without some of the variables.
 pub async fn variables(
     spec: &HelmfileSpec,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
     namespace: &str,
 ) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), RunOutcome> {
     let mut all = BTreeMap::new();

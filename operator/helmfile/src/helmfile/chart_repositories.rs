@@ -3,7 +3,7 @@
 //!
 //! A user who may push to the source can write a file. A user who may write objects into the namespace can write a spec. So a
 //! file may not always name what a spec may name. Elsewhere: the repositories that a helmfile names (engine `helmfile`),
-//! requests to them (`charts.rs`).
+//! requests to them (`chart_fetch.rs`).
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -14,9 +14,11 @@ use http_client::refusal;
 use kube_core::ResourceExt as _;
 use reconcile::RunOutcome;
 
-use super::charts::{ChartRepositoryCache, HelmfileChartRemote};
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, is_registry, with_address};
+use super::chart_fetch::{ChartRepositoryCache, HelmfileChartRemote};
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::chart_repository_access::{
+    self, HelmRepositorySecrets, is_registry, with_address,
+};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;
 
@@ -32,7 +34,7 @@ enum RemoteChartPolicy {
 }
 
 impl RemoteChartPolicy {
-    /// The policy, by the same rules as for the bases of a Kustomization (`windlass_runtime::build::bases`).
+    /// The policy, by the same rules as for the bases of a Kustomization (`windlass_runtime::shared_build_parts::bases`).
     fn new(no_remote_bases: bool, insecure_remote_bases: bool, is_home: bool) -> Self {
         if no_remote_bases {
             Self::Listed
@@ -87,7 +89,7 @@ impl HelmfileRepositories {
         let remotes = &context.remotes;
         let charts = match scope {
             RemoteChartPolicy::Free | RemoteChartPolicy::Listed => ChartRepositoryCache::new(
-                chart_repository::access(context),
+                chart_repository_access::access(context),
                 remotes.oci.clone(),
                 None,
             ),
@@ -152,17 +154,22 @@ impl HelmfileRepositories {
     ) -> Result<HelmfileChartRemote, RunOutcome> {
         let context = &self.context;
         // These objects are not watched. A failed plan is repeated, and a kept plan is made again at the interval.
-        let mut references = ReadReferences::new(&context.watcher);
+        let mut references = RunReferenceReads::new(&context.watcher);
         let secrets = HelmRepositorySecrets::read(object, &mut references).await?;
         if is_registry(object) {
-            let remote = chart_repository::registry(context, object, &secrets, &chart.name).await?;
+            let remote =
+                chart_repository_access::registry(context, object, &secrets, &chart.name).await?;
             return Ok(HelmfileChartRemote::Registry(
                 Box::new(remote),
                 context.remotes.oci.clone(),
             ));
         }
-        chart_repository::repository(&chart_repository::access(context), object, &secrets)
-            .map(|repository| HelmfileChartRemote::Index(Box::new(repository)))
+        chart_repository_access::repository(
+            &chart_repository_access::access(context),
+            object,
+            &secrets,
+        )
+        .map(|repository| HelmfileChartRemote::Index(Box::new(repository)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The specification of one release, made from the helmfile and the Helmfile's spec. Pure.
 //!
 //! Elsewhere: the meaning of the spec's fields, which are the fields of a HelmRelease
-//! (`helm_controller::helm_release::validated_spec`), the row of the release (`release_states.rs`).
+//! (`helm_controller::helm_release::validated_spec`), the row of the release (`release_status_writer.rs`).
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec};
 use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use reconcile::{
-    HistoryRevision, NextRunTrigger, REQUESTED_BY, REQUESTED_REASON, ROLLBACK,
+    NextRunTrigger, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, ReleaseHistoryRevision,
     ReleaseRollbackProgress, RunOutcome,
 };
 use release::operation_origin::AnnotationRequest;
+use release::release_spec::AnnotationRequests;
 use release::release_target::ReleaseTarget;
-use release::settings::AnnotationRequests;
 use release::status::HelmReleaseStatusFields;
 use release::{OperationOrigin, release_snapshot};
 use sha2::{Digest as _, Sha256};
@@ -203,7 +203,11 @@ pub(super) fn rolls_back<K: HelmfileCustomResource>(
     let asked = rollback(helmfile, key).zip(row);
     asked.is_some_and(|(asked, row)| {
         let made = |it: &Snapshot| {
-            HistoryRevision::new(it.version, &it.status, it.action.as_deref().unwrap_or_default())
+            ReleaseHistoryRevision::new(
+                it.version,
+                &it.status,
+                it.action.as_deref().unwrap_or_default(),
+            )
         };
         let progress = asked.progress(row.status.history.iter().map(made));
         matches!(progress, ReleaseRollbackProgress::Requested | ReleaseRollbackProgress::Overtaken)

@@ -4,9 +4,9 @@
 //! An audit is written before the status reports the end of the attempt. If it is missing, windlass looks for it again for a
 //! while, because the API server may store it later. Elsewhere: writing audits (`windlass_runtime::audit`).
 
-use changes::member_lines::MemberKind;
+use changes::change_set_member_lines::MemberKind;
 use crds::kustomize::Kustomization;
-use crds::release::{AuditChangeKind, AuditOperation, ReleaseAudit, ReleaseAuditSpec};
+use crds::windlass_release::{AuditChangeKind, AuditOperation, ReleaseAudit, ReleaseAuditSpec};
 use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Time};
 

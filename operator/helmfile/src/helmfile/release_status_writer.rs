@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use apply::result_changes::ResultChanges;
+use apply::planned_changes::PlannedChanges;
 use crds::ResourceInventory;
 use crds::helm::HelmReleaseStatus;
 use crds::helmfile::{HelmfileReleaseStatus, HelmfileStatus, ReleaseState};
@@ -21,10 +21,10 @@ use release::status::{HelmReleaseStatusFields, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
 use super::helmfile_custom_resource::{self, HelmfileCustomResource};
-use super::hook_plan::hook_changes;
+use super::hook_approval_plan::hook_changes;
 use super::hooks::{HookApplyOutcome, ReleaseHooks, UnansweredHookWrites};
 use super::plan::ReleaseKey;
-use super::release_request;
+use super::release_specification;
 use super::status_limits::fitted;
 use helm_controller::helm_release::report;
 use helm_controller::release_runner::change_judgement::OwnerHooks;
@@ -32,10 +32,10 @@ use helm_controller::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::run_permits::RunPermit;
+use windlass_runtime::approval_plan::DELETION_BUDGET;
+use windlass_runtime::approval_plan::change_approval::PLAN_MODE;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::{REQUESTED_AT, node_of};
-use windlass_runtime::deletion_plan::DELETION_BUDGET;
-use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::{hold_conditions, object_hold};
@@ -43,8 +43,8 @@ use windlass_runtime::{hold_conditions, object_hold};
 /// How often a run writes progress at most. Each write contains the rows of all releases, however many there are.
 const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The status rows of a Helmfile during a run, which combines the changes of many releases in one status write.
-pub(super) struct ReleaseStatusRows<K: HelmfileCustomResource> {
+/// Writes the status rows of a Helmfile during a run. It combines the changes of many releases in one status write.
+pub(super) struct ReleaseStatusWriter<K: HelmfileCustomResource> {
     pub(super) context: Arc<RunContext>,
     latest: Arc<LatestWrittenObject<K>>,
     /// The request that the run has seen.
@@ -67,7 +67,7 @@ struct ReleaseStatusContents<K> {
     written_at: Option<Instant>,
 }
 
-impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
+impl<K: HelmfileCustomResource> ReleaseStatusWriter<K> {
     pub(super) fn new(
         context: Arc<RunContext>,
         latest: Arc<LatestWrittenObject<K>>,
@@ -216,7 +216,7 @@ pub(super) fn placed<K: HelmfileCustomResource>(
 
 /// A Helmfile as the owner of one of its releases.
 pub(super) struct HelmfileReleaseOwner<K: HelmfileCustomResource> {
-    pub(super) book: Arc<ReleaseStatusRows<K>>,
+    pub(super) book: Arc<ReleaseStatusWriter<K>>,
     pub(super) key: ReleaseKey,
     /// Other releases of the plan with its namespace and name.
     pub(super) namesakes: Vec<ReleaseKey>,
@@ -271,7 +271,7 @@ impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
     }
 
     fn status(&self) -> HelmReleaseStatusFields {
-        release_request::known(&*self.book.object(), self.row_status())
+        release_specification::known(&*self.book.object(), self.row_status())
     }
 
     async fn tell(
@@ -398,7 +398,7 @@ impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
     }
 
     fn own_hooks(&self) -> OwnerHooks {
-        let ResultChanges { objects, hooks: names, .. } = hook_changes(&self.hooks, &self.secrets);
+        let PlannedChanges { objects, hooks: names, .. } = hook_changes(&self.hooks, &self.secrets);
         OwnerHooks { names, objects, digest: self.hooks.digest.clone() }
     }
 

@@ -2,12 +2,13 @@
 //! adopted. If all changes wait for approval, a user approves these hooks, too.
 //!
 //! Elsewhere: when hooks are applied (`hooks_without_operation.rs`), Plans of operations with their hooks
-//! (`helm_controller::release_runner::change_judgement`), Plans themselves (`windlass_runtime::deletion_plan`).
+//! (`helm_controller::release_runner::change_judgement`), Plans themselves (`windlass_runtime::approval_plan`).
 
 use std::collections::BTreeSet;
 
-use apply::result_changes::{
-    PlanMode, ResultChange, ResultChangeKind, ResultChanges, ResultContentHash, ResultIdentity,
+use apply::planned_changes::{
+    PlanMode, PlannedChange, PlannedChangeKind, PlannedChanges, PlannedChangesHash,
+    PlannedChangesIdentity,
 };
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId, SecretMasking};
@@ -17,19 +18,18 @@ use release::ReleaseDesiredState;
 use super::HelmfileSession;
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::hooks::ReleaseHooks;
-use super::hooks_without_operation::ReleaseDigestComparison;
+use super::hooks_without_operation::ReleaseDigestChange;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseRunState};
-use super::release_states::HelmfileReleaseOwner;
+use super::release_status_writer::HelmfileReleaseOwner;
 use helm_controller::release_runner::{ReleaseStatusOwner as _, manifest_objects};
 use windlass_cluster::ClusterError;
-use windlass_runtime::deletion_plan::approvals::review_approvals;
-use windlass_runtime::deletion_plan::result_plan::{
-    PLAN_PENDING, PLAN_REJECTED, approving_plan, deletion_of, digest_key, listed,
-    waits_for_approval,
+use windlass_runtime::approval_plan::approvals::review_approvals;
+use windlass_runtime::approval_plan::change_approval::{
+    PLAN_PENDING, PLAN_REJECTED, approved_plan, deletion_of, digest_key, listed,
 };
-use windlass_runtime::deletion_plan::{
-    self, DeletionPlanRequest, DeletionSubject, PLAN_FAILED, PlanGuard,
+use windlass_runtime::approval_plan::{
+    self, ApprovalPlanRequest, DeletionSubject, PLAN_FAILED, UnknownPlansGuard,
 };
 
 /// The name of a release's hooks in Plans. It differs from the name in Plans of operations, which are deleted when the release
@@ -40,7 +40,7 @@ fn hooks_of(key: &ReleaseKey) -> String {
 
 /// The changes of hooks, as a Plan shows them to people. Windlass does not find out whether an object exists already, and
 /// which of its fields change.
-pub(super) fn hook_changes(hooks: &ReleaseHooks, secrets: &SecretMasking) -> ResultChanges {
+pub(super) fn hook_changes(hooks: &ReleaseHooks, secrets: &SecretMasking) -> PlannedChanges {
     let mut ids: BTreeSet<ObjectId> = BTreeSet::new();
     for hook in &hooks.all {
         // Unreadable manifests are not applied.
@@ -48,14 +48,14 @@ pub(super) fn hook_changes(hooks: &ReleaseHooks, secrets: &SecretMasking) -> Res
         ids.extend(objects.iter().map(Object::id));
     }
     let change = |id: ObjectId| {
-        let change = ResultChange::new(id, ResultChangeKind::Changed);
-        ResultChange { is_unverified: true, ..change }
+        let change = PlannedChange::new(id, PlannedChangeKind::Changed);
+        PlannedChange { is_unverified: true, ..change }
     };
     let names = hooks.all.iter().map(|hook| format!("helmfile: {}", secrets.mask(&hook.name)));
-    ResultChanges {
+    PlannedChanges {
         objects: ids.into_iter().map(change).collect(),
         hooks: names.collect(),
-        ..ResultChanges::default()
+        ..PlannedChanges::default()
     }
 }
 
@@ -69,7 +69,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         owner: &HelmfileReleaseOwner<K>,
         desired: &ReleaseDesiredState,
         remembered: &ReleaseRunState,
-        of: &ReleaseDigestComparison<'_>,
+        of: &ReleaseDigestChange<'_>,
         run: &HelmfileRun<'_, K>,
     ) -> Result<(), RunOutcome> {
         // The Plan of an operation has the hooks that are applied with it.
@@ -80,19 +80,22 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let namespace = &self.node.namespace;
         let retry_at = self.in_future(run.timeouts.retry);
         let unknown = |text: String| {
-            let nodes = deletion_plan::budget_nodes(namespace).into_iter();
-            let wake = NextRunTrigger::on(nodes.chain([deletion_plan::plans_node()]));
-            RunOutcome::Blocked(PlanGuard::Changes.unknown(), text, wake.and_at(retry_at))
+            let nodes = approval_plan::budget_nodes(namespace).into_iter();
+            let wake = NextRunTrigger::on(nodes.chain([approval_plan::plans_node()]));
+            RunOutcome::Blocked(UnknownPlansGuard::Changes.unknown(), text, wake.and_at(retry_at))
         };
         let failed = |error: ClusterError| {
             let text = format!("a Plan cannot be created or deleted: {error}");
             RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(retry_at))
         };
         let none: BTreeSet<ObjectKey> = BTreeSet::new();
-        let rules =
-            deletion_plan::when_known(&self.context, PlanGuard::Changes, node, &none, || {
-                deletion_plan::namespace_rules(&self.context, namespace)
-            });
+        let rules = approval_plan::when_known(
+            &self.context,
+            UnknownPlansGuard::Changes,
+            node,
+            &none,
+            || approval_plan::namespace_rules(&self.context, namespace),
+        );
         let rules = rules.map_err(unknown)?;
         // Hooks delete and recreate no objects.
         if rules.mode.tightened(owner.plan_mode().as_deref()) != PlanMode::Approve {
@@ -102,10 +105,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let uid = run.object.uid().unwrap_or_default();
         let target = remembered.target();
         let place = format!("{} {} {}", target.place(), target.user(), owner.key);
-        let mut content = ResultContentHash::begin(&uid, &place, of.known.unwrap_or_default());
+        let mut content = PlannedChangesHash::begin(&uid, &place, of.known.unwrap_or_default());
         content.add(b"hooks");
         content.add(owner.hooks.digest.as_bytes());
-        let result = ResultIdentity {
+        let result = PlannedChangesIdentity {
             content: content.finish(),
             removed: BTreeSet::new(),
             recreated: BTreeSet::new(),
@@ -117,10 +120,13 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         review_approvals(&self.context, &subject)
             .await
             .map_err(|text| RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(retry_at)))?;
-        let plan =
-            deletion_plan::when_known(&self.context, PlanGuard::Changes, node, &none, || {
-                approving_plan(&self.context, &subject, &key, &result, &terms)
-            });
+        let plan = approval_plan::when_known(
+            &self.context,
+            UnknownPlansGuard::Changes,
+            node,
+            &none,
+            || approved_plan(&self.context, &subject, &key, &result, &terms),
+        );
         if plan.map_err(unknown)?.is_some() {
             return Ok(());
         }
@@ -130,17 +136,17 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let changes = tokio::task::spawn_blocking(move || hook_changes(&hooks, &secrets)).await;
         let changes = changes.unwrap_or_default();
         let deletion = deletion_of(&changes, rules.budget, terms);
-        let request = DeletionPlanRequest {
+        let request = ApprovalPlanRequest {
             subject,
             owner: owner.reference(),
             revision: &desired.origin.revision,
             deletion: &deletion,
             changes: Some(listed(&key, &result, &changes)),
         };
-        let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
+        let plan = approval_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
         let plan = plan.map_err(failed)?;
         // Another mode may not ask.
-        let nodes = BTreeSet::from(deletion_plan::budget_nodes(namespace));
+        let nodes = BTreeSet::from(approval_plan::budget_nodes(namespace));
         self.context.work_queue.set_edges(node, DependencyEdge::Waits, nodes);
         let wake = NextRunTrigger::at(self.in_future(run.timeouts.interval));
         if let Some(rejection) = plan.as_ref().and_then(|it| it.rejection.as_deref()) {
@@ -149,7 +155,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         let name = plan.as_ref().map(|it| it.name.as_str());
         let note = plan.as_ref().map(|it| it.note.as_str()).unwrap_or_default();
-        let waiting = waits_for_approval(&changes, namespace, name);
+        let waiting = changes.waits_for_approval(namespace, name);
         let text = run.secrets.mask(&format!("the manifests of its hooks {waiting}{note}"));
         Err(RunOutcome::Running(PLAN_PENDING, text, wake))
     }
@@ -167,7 +173,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let release = hooks_of(key);
         let subject =
             DeletionSubject { release: &release, ..DeletionSubject::of(&self.node, &uid) };
-        deletion_plan::dismiss(&self.context, &subject, None).await
+        approval_plan::dismiss(&self.context, &subject, None).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Charts of repositories and registries: lists the versions of a chart, and fetches one.
 //!
-//! Elsewhere: which charts helmfiles name (engine `helmfile`), which repositories a helmfile may use (`repositories.rs`),
+//! Elsewhere: which charts helmfiles name (engine `helmfile`), which repositories a helmfile may use (`chart_repositories.rs`),
 //! requests to repositories and registries (`sources`).
 
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use anyhow::{Context as _, anyhow, bail};
 use helmfile::ChartVersionRequest;
 use http_client::TlsConfig;
 use objects::RedactedValue;
-use sources::bucket::BucketIdentity;
+use sources::bucket::BucketCredentialSource;
 use sources::charts::repository::ChartRepositoryClients;
 use sources::charts::{
-    ChartBucketServer, ChartIndex, ChartRepository, ChartRepositoryCredentials, DownloadCache,
-    IndexFetchResult, MAX_CHART, MAX_INDEX, download_cache,
+    ChartBucketServer, ChartIndex, ChartIndexFetchResult, ChartRepository,
+    ChartRepositoryCredentials, DownloadCache, MAX_CHART, MAX_INDEX, download_cache,
 };
 use sources::oci::{self, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOciRepository};
 
@@ -27,7 +27,7 @@ const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct ChartRepositoryCache {
     indexes: BTreeMap<String, ChartIndex>,
     reach: ChartRepositoryClients,
-    known: Arc<oci::RegistryCache>,
+    known: Arc<oci::RegistrySessionCache>,
     /// The logins of the user who runs the command, for registries without a login in the helmfile.
     logins: Option<fn() -> anyhow::Result<RegistryKeyring>>,
     /// Whether buckets are read anonymously instead of with the credentials of the environment.
@@ -39,7 +39,7 @@ pub struct ChartRepositoryCache {
 /// The connection to the chart repository or the registry of a chart.
 pub(super) enum HelmfileChartRemote {
     Index(Box<ChartRepository>),
-    Registry(Box<RemoteOciRepository>, Arc<oci::RegistryCache>),
+    Registry(Box<RemoteOciRepository>, Arc<oci::RegistrySessionCache>),
 }
 
 impl ChartRepositoryCache {
@@ -47,7 +47,7 @@ impl ChartRepositoryCache {
     /// reads the registry logins of the user who runs the command.
     pub fn new(
         reach: ChartRepositoryClients,
-        known: Arc<oci::RegistryCache>,
+        known: Arc<oci::RegistrySessionCache>,
         logins: Option<fn() -> anyhow::Result<RegistryKeyring>>,
     ) -> Self {
         let downloads = None;
@@ -159,7 +159,7 @@ impl ChartRepositoryCache {
             self.indexes.insert(chart.url.clone(), ChartIndex::parse(&text)?);
         }
         if !self.indexes.contains_key(&chart.url) {
-            let IndexFetchResult::Index { file, .. } = repository.index(None).await? else {
+            let ChartIndexFetchResult::Index { file, .. } = repository.index(None).await? else {
                 return Err(anyhow!("the repository answers that its index is unchanged"));
             };
             let mut text = Vec::new();
@@ -176,7 +176,7 @@ impl ChartRepositoryCache {
             ChartRepositoryCredentials { basic, ..ChartRepositoryCredentials::default() };
         if self.is_anonymous {
             credentials.bucket = ChartBucketServer {
-                identity: BucketIdentity::Anonymous,
+                identity: BucketCredentialSource::Anonymous,
                 ..ChartBucketServer::default()
             };
         }
@@ -222,7 +222,7 @@ mod tests {
 
     use parking_lot::Mutex;
     use sha2::{Digest as _, Sha256};
-    use sources::charts::{CachedDownload, DownloadKey};
+    use sources::charts::{CachedDownload, DownloadCacheKey};
 
     use super::*;
 
@@ -230,11 +230,11 @@ mod tests {
     struct MemoryDownloads(Mutex<BTreeMap<String, CachedDownload>>);
 
     impl DownloadCache for MemoryDownloads {
-        fn download(&self, key: &DownloadKey) -> Option<CachedDownload> {
+        fn download(&self, key: &DownloadCacheKey) -> Option<CachedDownload> {
             self.0.lock().get(key.text()).cloned()
         }
 
-        fn keep(&self, key: &DownloadKey, download: &CachedDownload) {
+        fn keep(&self, key: &DownloadCacheKey, download: &CachedDownload) {
             self.0.lock().insert(key.text().to_owned(), download.clone());
         }
     }

@@ -3,9 +3,9 @@
 //! Members are found by their lines in ChangeSets, and never by messages. Elsewhere: carrying out a rollback
 //! (`requested_rollback`), and the event about a verdict ([`super::withheld_events`]).
 
-use changes::member_lines;
+use changes::change_set_member_lines;
 use changes::member_state::MemberState;
-use crds::release::{ChangeSet, ChangeSetVerdict};
+use crds::windlass_release::{ChangeSet, ChangeSetVerdict};
 use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
 
@@ -39,14 +39,16 @@ pub fn has_failed(change: &ChangeSet, object: &ObjectKey) -> bool {
     if change.namespace().as_deref() != Some(object.namespace.as_str()) {
         return false;
     }
-    let Some(subject) = member_lines::subject_of(&object.group, &object.kind, &object.name) else {
+    let Some(subject) =
+        change_set_member_lines::subject_of(&object.group, &object.kind, &object.name)
+    else {
         return false;
     };
     let lines = change.status.iter().flat_map(|it| &it.members);
     // The end of each line is compared first, so that only few of thousands of lines are parsed.
     lines
         .filter(|line| line.ends_with(subject.as_str()))
-        .filter_map(|line| member_lines::read(line))
+        .filter_map(|line| change_set_member_lines::read(line))
         .any(|it| it.state == MemberState::Failed && it.subject == subject)
 }
 
