@@ -2,7 +2,8 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart (`chart_source`,
 //! `chart_template`), the Helm release (`release_runner`), the HelmRelease as owner of the release (`release_owner`), deletion
-//! (`finalize`), quarantined charts and values (`quarantined_release`).
+//! (`finalize`), quarantined charts and values (`quarantined_release`), releases that are unchanged after a restart
+//! (`confirmed_release`).
 
 mod chart_source;
 pub mod chart_template;
@@ -13,6 +14,7 @@ mod release_pause;
 pub mod report;
 mod required_releases;
 pub mod status;
+mod unchanged_release_after_restart;
 pub mod validated_spec;
 pub mod values;
 
@@ -27,25 +29,25 @@ use quarantine::on_failure::ON_FAILURE;
 use reconcile::{ObjectKey, ROLLBACK, ReleaseRollback, RunGateFacts, RunOutcome};
 use release::{OperationOrigin, ReleaseDesiredState};
 
-use self::quarantined_release::JudgedDesiredState;
+use self::quarantined_release::DesiredStateWithFailurePolicy;
 use self::release_owner::{DeferredStatusWrite, HelmReleaseOwner};
 pub use self::release_pause::released_parts;
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
-use super::release_runner::quarantined_releases::{OwnerQuarantines, ReleaseOfOwner};
+use super::release_runner::quarantined_releases::{OwnerQuarantines, ReleaseQuarantineInputs};
 use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
 use super::release_runner::{self, DesiredRelease, MANAGER, ReleaseStatusOwner as _, release_run};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::applier::{
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::applier_run::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
 };
+use windlass_runtime::approval_plan::DELETION_BUDGET;
+use windlass_runtime::approval_plan::change_approval::PLAN_MODE;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::deletion_plan::DELETION_BUDGET;
-use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_status::status_of;
 use windlass_runtime::run_error::RunError;
@@ -118,13 +120,13 @@ pub struct HelmReleaseRunDetails {
     running: Option<String>,
 }
 
-type HelmReleaseRunReport = applier::ApplierRunReport<HelmReleaseController>;
+type HelmReleaseRunReport = applier_run::ApplierRunReport<HelmReleaseController>;
 
 /// A run of a HelmRelease.
-struct HelmReleaseSession<'r>(&'r applier::ApplierSession<HelmReleaseController>);
+struct HelmReleaseSession<'r>(&'r applier_run::ApplierSession<HelmReleaseController>);
 
 impl Deref for HelmReleaseSession<'_> {
-    type Target = applier::ApplierSession<HelmReleaseController>;
+    type Target = applier_run::ApplierSession<HelmReleaseController>;
 
     fn deref(&self) -> &Self::Target {
         self.0
@@ -181,7 +183,10 @@ impl ApplierKind for HelmReleaseController {
 
     fn announcement(object: &HelmRelease) -> String {
         let status = object.status.as_ref();
-        applier::announcement(object, status.and_then(|it| it.last_attempted_revision.as_deref()))
+        applier_run::announcement(
+            object,
+            status.and_then(|it| it.last_attempted_revision.as_deref()),
+        )
     }
 
     fn validate(
@@ -198,7 +203,7 @@ impl ApplierKind for HelmReleaseController {
     }
 
     fn observation(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &HelmRelease,
     ) -> Option<WaitObservation> {
         let memory = session.memory();
@@ -218,21 +223,21 @@ impl ApplierKind for HelmReleaseController {
     }
 
     async fn is_under_way(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
     ) -> Result<bool, ClusterError> {
         HelmReleaseSession(session).is_under_way(object).await
     }
 
     async fn pending(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
     ) -> PendingChanges {
         HelmReleaseSession(session).pending(object)
     }
 
     async fn stop(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
     ) -> Result<Option<Duration>, ClusterError> {
         HelmReleaseSession(session).stop(object).await
@@ -251,9 +256,9 @@ impl ApplierKind for HelmReleaseController {
     }
 
     async fn read(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &HelmRelease,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<values::ReleaseValues, RunOutcome> {
         values::read(&session.node.namespace, &object.spec, references).await
     }
@@ -263,7 +268,7 @@ impl ApplierKind for HelmReleaseController {
     }
 
     async fn reconcile(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
         facts: RunGateFacts,
         spec: Arc<ValidatedSpec>,
@@ -273,7 +278,7 @@ impl ApplierKind for HelmReleaseController {
     }
 
     async fn finalize(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<HelmRelease>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
         HelmReleaseSession(session).finalize(object).await
@@ -284,10 +289,10 @@ impl ApplierKind for HelmReleaseController {
     }
 
     fn report(
-        _: &applier::ApplierSession<Self>,
+        _: &applier_run::ApplierSession<Self>,
         ended: HelmReleaseRunReport,
         end: &ApplierRunEnd,
-    ) -> applier::ApplierReport<Self> {
+    ) -> applier_run::ApplierReport<Self> {
         let HelmReleaseRunReport { object, came, .. } = ended;
         let HelmReleaseRunDetails { desired_release, helm_chart, pending, running } = came;
         let run = report::ReleaseRunResult {
@@ -307,7 +312,7 @@ impl ApplierKind for HelmReleaseController {
         for event in events.iter().chain(&report.logged) {
             report::log(&object, event);
         }
-        applier::ApplierReport { object, before, after: report.after, events }
+        applier_run::ApplierReport { object, before, after: report.after, events }
     }
 }
 
@@ -409,7 +414,7 @@ impl HelmReleaseSession<'_> {
             Ok(judged) => judged,
             Err(error) => return early(error.outcome()?),
         };
-        let JudgedDesiredState { object, quarantines, desired } = judged;
+        let DesiredStateWithFailurePolicy { object, quarantines, desired } = judged;
         let origin = OperationOrigin {
             source: source.node.to_string(),
             revision: source.artifact.revision.clone(),
@@ -467,17 +472,28 @@ impl HelmReleaseSession<'_> {
         let owner = HelmReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
         let owner = Arc::new(owner);
         let memory = self.memory().release.clone();
+        if let Some(outcome) = self.confirmed(object, &desired_release, target).await {
+            memory.set_under_way(false);
+            let desired_release = Some(desired_release);
+            let came =
+                HelmReleaseRunDetails { desired_release, ..HelmReleaseRunDetails::default() };
+            return Some(HelmReleaseRunReport {
+                came,
+                ..HelmReleaseRunReport::early(object, outcome)
+            });
+        }
         let driven =
             release_run::drive(context, target, node, &owner, &desired_release, &memory).await?;
         let driven = match quarantines {
             Some(quarantines) => {
                 let desired_release = &*desired_release;
-                let release = ReleaseOfOwner { context, node, name: "", desired_release };
+                let release = ReleaseQuarantineInputs { context, node, name: "", desired_release };
                 let status = owner.status();
                 quarantines.conclude(release, &*owner.object(), &status, driven).await
             }
             None => driven,
         };
+        self.keep_comparison(object, &desired_release.desired, target, &driven, &owner.status());
         self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseSpecIdentity::of(object));
         let came = HelmReleaseRunDetails {
             desired_release: Some(desired_release),

@@ -3,7 +3,7 @@
 //! Here: the desired state of a run ([`DesiredRelease`]), and the trait that each owner implements ([`ReleaseStatusOwner`]).
 //! In the folder: the specification of a release (`validated_spec`), observing and performing steps (`executor` and the files
 //! that it names), charts, post-renderers, rendering for commands (`manifest_rendering`), releases that are quarantined
-//! (`quarantined_releases`).
+//! (`quarantined_releases`), the versions of records (`record_versions`).
 //! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, and the crate `helmfile-controller`).
 
 pub mod action_options;
@@ -24,6 +24,7 @@ mod observe;
 pub mod postrender;
 pub mod prepare_revision;
 pub mod quarantined_releases;
+pub(crate) mod record_versions;
 pub mod release_conflict;
 pub mod release_run;
 mod step_error;
@@ -42,9 +43,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
 use objects::SecretMasking;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
-use release::operation::{HookObject, ObservedHealth, ObservedLiveObjects};
+use release::operation::{ObservedHealth, ObservedHookObject, ObservedLiveObjects};
+use release::release_spec::DriftMode;
 use release::release_target::ReleaseTarget;
-use release::settings::DriftMode;
 use release::status::{HelmReleaseStatusFields, RECONCILE_ERROR, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
@@ -185,7 +186,7 @@ impl DesiredRelease {
     /// The state of live objects without the values of Secrets, which statuses and events of objects may quote.
     pub(crate) fn masked_live(&self, mut live: ObservedLiveObjects) -> ObservedLiveObjects {
         let hook = match &mut live.hook {
-            Some(HookObject::Ours { health, .. }) => Some(health),
+            Some(ObservedHookObject::Ours { health, .. }) => Some(health),
             _ => None,
         };
         for health in hook.into_iter().chain(&mut live.objects) {

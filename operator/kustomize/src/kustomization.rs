@@ -1,16 +1,17 @@
 //! The kind Kustomization: windlass keeps the manifests of an artifact applied.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`), pauses
-//! of a run (`paused_run`), results that failed (`quarantined_results`), waves of rollouts (`wave_pin`), observing and writing
-//! (`executor`), deletions that are held (`deletion_hold`), whether a reviewed pull request showed them
-//! ([`reviewed_removal`]), deletion of the Kustomization (`finalize`).
+//! of a run (`paused_run`), results that failed (`quarantined_results`), waves of rollouts (`wave_pin`), what outlives the
+//! process (`kept_comparison`), observing and writing (`executor`), deletions that are held (`deletion_hold`), whether a
+//! reviewed pull request showed them ([`reviewed_removal`]) or all changes (`reviewed_changes`), deletion of the
+//! Kustomization (`finalize`).
 
 mod audit;
 mod build;
 pub mod build_inputs;
 mod build_manifests;
-mod ca_bundle;
-pub mod cluster_scope;
+pub mod cluster_scoped_namespace_removal;
+mod crd_ca_bundle;
 mod deletion_counts;
 mod deletion_hold;
 mod executor;
@@ -22,8 +23,10 @@ mod lifecycle_holds;
 mod paused_run;
 mod quarantined_results;
 mod report;
+mod reviewed_changes;
 pub mod reviewed_removal;
 mod stale_dependency;
+mod stored_drift_comparison;
 mod substitution;
 pub mod validated_spec;
 mod wave_pin;
@@ -37,18 +40,18 @@ use apply::contested_object_corrections::ContestedObjectCorrections;
 use apply::unanswered_writes::UnansweredWrites;
 use apply::{ApplyDesiredState, FailedHealthWait, KustomizationApplyPlanner};
 use crds::kustomize::Kustomization;
-use crds::release::Quarantine;
+use crds::windlass_release::Quarantine;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use parking_lot::Mutex;
-use quarantine::build_facts::BuildFacts;
+use quarantine::build_inputs_record::BuildInputsRecord;
 use quarantine::on_failure::ON_FAILURE;
 use reconcile::{
     DependencyEdge, DependencyState, ObjectKey, READY, RefusedAttempts, RemovalCause, RunGateFacts,
-    RunOutcome, Time, reason,
+    RunOutcome, Time, condition_reason,
 };
-use tree::TreeTrace;
+use tree::TreeAccessTrace;
 
 use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
@@ -57,7 +60,7 @@ use self::deletion_hold::{DeletionJudgement, DeletionReport};
 use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
-use self::quarantined_results::{AppliedArtifact, QuarantinedBuild, rolled_back_to};
+use self::quarantined_results::{ArtifactToApply, QuarantinedBuild, rolled_back_to};
 use self::report::QuarantinedRevision;
 use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, KustomizationTimeouts};
 use windlass_cluster::ClusterError;
@@ -65,17 +68,17 @@ use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::run_permits::PermitPriority;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_rollout::WaveGate;
-use windlass_runtime::applier::{
+use windlass_runtime::applier_run::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
 };
-use windlass_runtime::build::decryption::MAC;
+use windlass_runtime::approval_plan::DELETION_BUDGET;
+use windlass_runtime::approval_plan::change_approval::{PLAN_MODE, PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::deletion_plan::DELETION_BUDGET;
-use windlass_runtime::deletion_plan::result_plan::{PLAN_MODE, PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::depends_on_annotation::DependableKind;
+use windlass_runtime::shared_build_parts::decryption::MAC;
 use windlass_runtime::{
     artifact_files, change_window, hold_conditions, object_hold, progress_status, source_reference,
 };
@@ -89,8 +92,8 @@ pub const MANAGER: &str = Kustomization::CONTROLLER;
 
 /// The marks on the objects of a Kustomization.
 pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {
-    name: apply::managed_metadata::OWNER_NAME,
-    namespace: apply::managed_metadata::OWNER_NAMESPACE,
+    name: apply::owner_labels_and_apply_annotations::OWNER_NAME,
+    namespace: apply::owner_labels_and_apply_annotations::OWNER_NAMESPACE,
     manager: MANAGER,
 };
 
@@ -102,7 +105,7 @@ pub struct KustomizationState {
     /// The time when every object was last compared.
     verified: Option<Time>,
     /// The last build that was applied to its end.
-    settled: Option<SettledBuild>,
+    settled: Option<HealthyAppliedBuild>,
     /// The last desired state that was applied to its end. A difference from it is drift.
     applied: LastAppliedState,
     /// Objects of a build that were healthy while others were awaited, with their resourceVersions at that time.
@@ -118,7 +121,7 @@ pub struct KustomizationState {
     /// Since when runs have waited for the end of dependents, before they delete the objects that these need.
     dependents_awaited: Arc<Mutex<Option<Time>>>,
     /// The desired state that was applied and that runs wait for.
-    waiting: Option<WaitUnderWay>,
+    waiting: Option<HealthWaitInProgress>,
     /// The changes of attempts without an audit yet.
     attempts: AuditedAttempts,
     /// The artifact that was found to build a quarantined result.
@@ -128,7 +131,7 @@ pub struct KustomizationState {
 }
 
 /// A wait in progress. It keeps the build, so that the next run need not build again.
-struct WaitUnderWay {
+struct HealthWaitInProgress {
     generation: i64,
     /// Digest of the artifact.
     artifact: String,
@@ -137,10 +140,10 @@ struct WaitUnderWay {
 }
 
 /// A build whose objects are applied and healthy.
-struct SettledBuild {
+struct HealthyAppliedBuild {
     generation: i64,
     digest: String,
-    trace: TreeTrace,
+    trace: TreeAccessTrace,
     is_remote: bool,
     inputs: String,
     /// Whether the health checks name objects that are not among those applied, which no watch of applied objects
@@ -170,7 +173,7 @@ pub struct KustomizationRunDetails {
     /// Digest of the build, if there was one.
     digest: Option<String>,
     /// The facts of a good result, if a later result may be rolled back to it.
-    facts: Option<BuildFacts>,
+    facts: Option<BuildInputsRecord>,
     /// The images of the build, if it was applied and is compared with others.
     images: Option<Vec<String>>,
     /// The revision of the source, in whose place the last good one was applied.
@@ -201,16 +204,24 @@ struct KustomizationRunResults {
     approved_plan: Option<String>,
 }
 
-type KustomizationRunReport = applier::ApplierRunReport<KustomizationController>;
+type KustomizationRunReport = applier_run::ApplierRunReport<KustomizationController>;
 
 /// A run of a Kustomization.
-struct KustomizationSession<'r>(&'r applier::ApplierSession<KustomizationController>);
+struct KustomizationSession<'r>(&'r applier_run::ApplierSession<KustomizationController>);
 
 impl Deref for KustomizationSession<'_> {
-    type Target = applier::ApplierSession<KustomizationController>;
+    type Target = applier_run::ApplierSession<KustomizationController>;
 
     fn deref(&self) -> &Self::Target {
         self.0
+    }
+}
+
+/// Adds the warnings of the build to the message of a run that has settled.
+fn add_warnings(ended: &mut KustomizationRunReport, warnings: &[String]) {
+    if let RunOutcome::Settled(_, text) = &mut ended.outcome {
+        *text = validated_spec::with_warnings(std::mem::take(text), warnings);
+        warnings.clone_into(&mut ended.came.warnings);
     }
 }
 
@@ -237,6 +248,7 @@ impl ApplierKind for KustomizationController {
     const ANNOTATIONS: &'static [&'static str] =
         &[ALLOW_EMPTY, DELETION_BUDGET, MAC, ON_FAILURE, PLAN_MODE];
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
+    const CORRECTS_ALL_DRIFT: bool = true;
 
     type Own = KustomizationState;
     type ValidatedSpec = KustomizationTimeouts;
@@ -261,7 +273,7 @@ impl ApplierKind for KustomizationController {
 
     fn announcement(object: &Kustomization) -> String {
         let status = object.status.as_ref();
-        applier::announcement(object, status.and_then(|it| it.last_applied_revision.as_deref()))
+        applier_run::announcement(object, status.and_then(|it| it.last_applied_revision.as_deref()))
     }
 
     fn stale(
@@ -285,7 +297,7 @@ impl ApplierKind for KustomizationController {
     }
 
     fn observation(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Kustomization,
     ) -> Option<WaitObservation> {
         if KustomizationSession(session).verify(object) == DriftCheckScope::Everything {
@@ -310,7 +322,7 @@ impl ApplierKind for KustomizationController {
 
     /// A waiting attempt is audited when its object is suspended. It continues when a window closes.
     async fn is_under_way(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<Kustomization>,
     ) -> Result<bool, ClusterError> {
         let is_suspended = object_hold::is_suspended(&**object, session.began);
@@ -318,7 +330,7 @@ impl ApplierKind for KustomizationController {
     }
 
     async fn pending(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<Kustomization>,
     ) -> PendingChanges {
         let pending = KustomizationSession(session).pending(object).await;
@@ -332,7 +344,7 @@ impl ApplierKind for KustomizationController {
     }
 
     async fn stop(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<Kustomization>,
     ) -> Result<Option<Duration>, ClusterError> {
         KustomizationSession(session)
@@ -346,9 +358,9 @@ impl ApplierKind for KustomizationController {
     }
 
     async fn read(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Kustomization,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<KustomizationInputs, RunOutcome> {
         KustomizationInputs::read(&session.context.settings, object, references).await
     }
@@ -358,7 +370,7 @@ impl ApplierKind for KustomizationController {
     }
 
     async fn reconcile(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<Kustomization>,
         facts: RunGateFacts,
         timeouts: KustomizationTimeouts,
@@ -367,7 +379,7 @@ impl ApplierKind for KustomizationController {
     }
 
     async fn finalize(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         object: &Arc<Kustomization>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
         KustomizationSession(session).finalize(object).await
@@ -382,10 +394,10 @@ impl ApplierKind for KustomizationController {
     }
 
     fn report(
-        session: &applier::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         ended: KustomizationRunReport,
         end: &ApplierRunEnd,
-    ) -> applier::ApplierReport<Self> {
+    ) -> applier_run::ApplierReport<Self> {
         // The status contains the progress messages of the run's phases by now.
         let object = session.latest.begun(&ended.object);
         let KustomizationRunDetails {
@@ -401,7 +413,7 @@ impl ApplierKind for KustomizationController {
             images: _,
             is_permanent: _,
         } = &ended.came;
-        let run = report::KustomizationRun {
+        let run = report::KustomizationReportInputs {
             outcome: &end.outcome,
             revision,
             origin_revision,
@@ -420,7 +432,7 @@ impl ApplierKind for KustomizationController {
         let report = report::report(&object, &run);
         report.log(&object, &run);
         let report::KustomizationReport { before, after, events } = report;
-        applier::ApplierReport { object, before, after, events }
+        applier_run::ApplierReport { object, before, after, events }
     }
 
     fn next_look(own: &KustomizationState) -> Option<Duration> {
@@ -431,7 +443,7 @@ impl ApplierKind for KustomizationController {
 /// Whether a build is applied completely and healthy. An object that another manager keeps changing does not count.
 fn is_at_end(outcome: &RunOutcome) -> bool {
     outcome.is_settled()
-        || matches!(outcome, RunOutcome::Failed(why, ..) if *why == reason::CONTESTED)
+        || matches!(outcome, RunOutcome::Failed(why, ..) if *why == condition_reason::CONTESTED)
 }
 
 /// Whether a run changed nothing because a user has to approve its Plan first, or rejected it. Then no attempt has begun.
@@ -585,7 +597,7 @@ impl KustomizationSession<'_> {
         &self,
         object: &Arc<Kustomization>,
         timeouts: KustomizationTimeouts,
-        AppliedArtifact { artifact, is_way_back }: AppliedArtifact<'_>,
+        ArtifactToApply { artifact, is_way_back }: ArtifactToApply<'_>,
         desired_kustomization: &Arc<DesiredKustomization>,
         target: &Arc<ClusterTarget>,
     ) -> KustomizationRunReport {
@@ -610,6 +622,7 @@ impl KustomizationSession<'_> {
             Ok(passed) => passed,
             Err(stopped) => return self.not_begun(object, &judged, stopped).await,
         };
+        let confirmed = self.confirmed_health(object, verify, is_correction, target);
         let (healthy, contests, unanswered, dependents_awaited) = {
             let mut memory = self.memory();
             memory.settled = None;
@@ -624,13 +637,14 @@ impl KustomizationSession<'_> {
             (healthy, memory.contests.clone(), memory.unanswered.clone(), dependents_awaited)
         };
         let apply_settings = ApplySettings {
+            digest: digest.clone(),
             verify,
             force: object.spec.force,
             removal: RemovalCause::Pruned,
             await_end: false,
             health_versions: desired_kustomization.health_versions.iter().cloned().collect(),
             expressions: self.expressions.clone(),
-            healthy: healthy.unwrap_or_default(),
+            healthy: healthy.unwrap_or(confirmed),
             failed_wait: self.failed_wait(&judged),
             is_correction,
             is_way_back,
@@ -651,13 +665,7 @@ impl KustomizationSession<'_> {
             return ended;
         }
         self.postpone(&mut ended, timeouts.timeout);
-        if let RunOutcome::Settled(_, text) = &mut ended.outcome {
-            *text = validated_spec::with_warnings(
-                std::mem::take(text),
-                &desired_kustomization.warnings,
-            );
-            ended.came.warnings.clone_from(&desired_kustomization.warnings);
-        }
+        add_warnings(&mut ended, &desired_kustomization.warnings);
         let cluster = &target.cluster;
         let known = self.failed_wait(&judged);
         failure_cause::complete(&mut ended.outcome, cluster, &desired_kustomization.secrets, known)
@@ -709,7 +717,7 @@ impl KustomizationSession<'_> {
                 let trace = desired_kustomization.trace.clone();
                 let is_remote = desired_kustomization.is_remote;
                 let inputs = desired_kustomization.inputs.clone();
-                memory.settled = Some(SettledBuild {
+                memory.settled = Some(HealthyAppliedBuild {
                     generation,
                     digest,
                     trace,
@@ -730,10 +738,16 @@ impl KustomizationSession<'_> {
                 let desired_kustomization = desired_kustomization.clone();
                 let before = before.filter(|it| it.artifact == artifact).map(|it| it.observation);
                 let observation = WaitObservation::again(before);
-                memory.waiting =
-                    Some(WaitUnderWay { generation, artifact, desired_kustomization, observation });
+                memory.waiting = Some(HealthWaitInProgress {
+                    generation,
+                    artifact,
+                    desired_kustomization,
+                    observation,
+                });
             }
-            RunOutcome::Failed(why, ..) if *why == reason::CONTESTED => memory.applied.end(judged),
+            RunOutcome::Failed(why, ..) if *why == condition_reason::CONTESTED => {
+                memory.applied.end(judged);
+            }
             RunOutcome::Running(..)
             | RunOutcome::Blocked(..)
             | RunOutcome::Failed(..)

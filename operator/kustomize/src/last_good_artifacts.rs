@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use artifacts::store::{NeededArtifact, NeededArtifacts};
 use crds::kustomize::{HistoryEntry, Kustomization};
-use crds::release::{ChangeSet, ChangeSetVerdict, Quarantine};
+use crds::windlass_release::{ChangeSet, ChangeSetVerdict, Quarantine};
 use futures::FutureExt as _;
 use kube_core::ResourceExt as _;
 use reconcile::Time;

@@ -4,7 +4,7 @@
 
 use crds::helm::HelmRelease;
 use kube_core::ResourceExt as _;
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 
 use super::chart_template;
 use crate::release_runner::chart_cache::ChartSource;
@@ -45,14 +45,14 @@ pub(super) fn source(
     let own = object.namespace().unwrap_or_default();
     let Some(node) = source_node(object) else {
         let text = "neither spec.chart nor spec.chartRef is set; set one of them".to_owned();
-        return Err(RunOutcome::Stalled(reason::ARTIFACT_FAILED, text));
+        return Err(RunOutcome::Stalled(condition_reason::ARTIFACT_FAILED, text));
     };
     if context.settings.no_cross_namespace_refs && node.namespace != own {
         let text = format!(
             "can't access '{node}': cross-namespace references have been blocked by --no-cross-namespace-refs; use a \
              source in namespace {own}"
         );
-        return Err(RunOutcome::Stalled(reason::ACCESS_DENIED, text));
+        return Err(RunOutcome::Stalled(condition_reason::ACCESS_DENIED, text));
     }
     let blocked = |why, text: String| {
         RunOutcome::Blocked(why, text, NextRunTrigger::on([node.clone()]).and_at(retry_at))
@@ -65,7 +65,7 @@ pub(super) fn source(
             Some(_) => format!("source '{node}' not found; create it or correct spec.chartRef"),
             None => format!("{node} does not exist yet"),
         };
-        return Err(blocked(reason::ARTIFACT_FAILED, text));
+        return Err(blocked(condition_reason::ARTIFACT_FAILED, text));
     };
     found.admit(&context.kept, &context.artifacts, &own, &node)?;
     if let Some(why) = found.denied {

@@ -13,12 +13,12 @@ use crds::source::{
 use crds::{GoDuration, ReconciledObject as _};
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, condition_reason};
 use serde_json::Value;
 
 use super::{OWNERSHIP, origin};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::run_context::RunContext;
@@ -195,11 +195,11 @@ fn check_access(
          spec.chart.spec.sourceRef",
         place(chart)
     );
-    Err(RunOutcome::Stalled(reason::ACCESS_DENIED, text))
+    Err(RunOutcome::Stalled(condition_reason::ACCESS_DENIED, text))
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
 }
 
 /// Makes the HelmChart what the template says and deletes a former one; returns the value of `status.helmChart`.
@@ -231,7 +231,7 @@ pub(super) async fn keep(
                 at: soon.filter(|_| error.is_transient()),
                 ..NextRunTrigger::default()
             };
-            RunOutcome::Failed(reason::ARTIFACT_FAILED, text, wake)
+            RunOutcome::Failed(condition_reason::ARTIFACT_FAILED, text, wake)
         };
         let live = match seen {
             // If the watch has not seen a write yet, the write is repeated, which changes nothing.
@@ -282,7 +282,7 @@ fn taken(context: &RunContext, chart: &ObjectKey, other: &ObjectKey) -> RunOutco
     );
     let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
     let wake = NextRunTrigger::on([other.clone()]).and_at(again.unwrap_or(reconcile::Time::MAX));
-    RunOutcome::Failed(reason::ARTIFACT_FAILED, text, wake)
+    RunOutcome::Failed(condition_reason::ARTIFACT_FAILED, text, wake)
 }
 
 /// Applies a HelmChart and announces that.

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::helm::HelmRelease;
-use release::operation_phase::OperationPhaseGates;
+use release::gated_release_change::ReleaseChangeGates;
 
 use super::{
     HelmReleaseController, HelmReleaseRunReport, HelmReleaseSession, chart_template, status,
 };
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_runtime::applier::FinalizeOutcome;
+use windlass_runtime::applier_run::FinalizeOutcome;
 use windlass_runtime::object_hold;
 
 impl HelmReleaseSession<'_> {
@@ -43,7 +43,7 @@ impl HelmReleaseSession<'_> {
         if let Err(outcome) = status::check(object.status.as_ref()) {
             return later(HelmReleaseRunReport::early(object, outcome), None);
         }
-        let desired_release = self.without_chart(object, false, OperationPhaseGates::default());
+        let desired_release = self.without_chart(object, false, ReleaseChangeGates::default());
         let spec = desired_release.spec.clone();
         match self.drive(object, desired_release, &target, None).await {
             None => Ok(FinalizeOutcome::Anew),

@@ -17,7 +17,7 @@ use windlass_runtime::object_status::status_of;
 use windlass_runtime::run_error::RunError;
 
 /// A desired state, with the policy for its failures.
-pub(super) struct JudgedDesiredState {
+pub(super) struct DesiredStateWithFailurePolicy {
     /// The HelmRelease as our last write left it.
     pub(super) object: Arc<HelmRelease>,
     /// The Quarantines of the HelmRelease.
@@ -36,7 +36,7 @@ impl HelmReleaseSession<'_> {
         &self,
         object: &Arc<HelmRelease>,
         desired: ReleaseDesiredState,
-    ) -> Result<JudgedDesiredState, RunError> {
+    ) -> Result<DesiredStateWithFailurePolicy, RunError> {
         let retry_at = self.in_future(self.context.settings.requeue_dependency);
         let read = OwnerQuarantines::read(&self.context, &self.node, &**object, retry_at).await;
         let refused = read.unknown().cloned().or_else(|| read.check(&desired.spec).err());
@@ -48,7 +48,7 @@ impl HelmReleaseSession<'_> {
         let object = self.attempted_anew(object, &read, &desired).await?;
         let failures = read.policy(&desired, &status::read(&object));
         let desired = ReleaseDesiredState { failures, ..desired };
-        Ok(JudgedDesiredState { object, quarantines: read, desired })
+        Ok(DesiredStateWithFailurePolicy { object, quarantines: read, desired })
     }
 
     /// The HelmRelease without its failures, if a user lifted the Quarantine of the desired release.

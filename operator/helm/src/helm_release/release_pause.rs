@@ -12,11 +12,11 @@ use golang::value::GoMap;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::SecretMasking;
 use reconcile::{
-    FreezeHold, ROLLBACK, ReleaseRollback, ReleaseRollbackProgress, RunOutcome, reason,
+    FreezeHold, ROLLBACK, ReleaseRollback, ReleaseRollbackProgress, RunOutcome, condition_reason,
 };
 use release::ReleaseDesiredState;
+use release::gated_release_change::ReleaseChangeGates;
 use release::helm_release_planner::is_under_way;
-use release::operation_phase::OperationPhaseGates;
 use release::release_snapshot::{ReleaseSnapshot, latest};
 use release::status::{HelmReleaseStatusFields, RELEASED};
 
@@ -25,7 +25,7 @@ use crate::release_runner::storage::ReleaseStorage;
 use crate::release_runner::validated_spec::ReleaseInputs;
 use crate::release_runner::{DesiredRelease, target_of};
 use windlass_cluster::ClusterError;
-use windlass_runtime::applier::PendingChanges;
+use windlass_runtime::applier_run::PendingChanges;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::{change_window, object_hold};
 
@@ -65,11 +65,11 @@ impl HelmReleaseSession<'_> {
         &self,
         object: &HelmRelease,
         freeze: Option<Arc<FreezeHold>>,
-    ) -> OperationPhaseGates {
-        OperationPhaseGates {
+    ) -> ReleaseChangeGates {
+        ReleaseChangeGates {
             closes: change_window::closes(object, self.began),
             freeze,
-            ..OperationPhaseGates::default()
+            ..ReleaseChangeGates::default()
         }
     }
 
@@ -141,14 +141,14 @@ impl HelmReleaseSession<'_> {
         };
         let requested = object.annotations().get(ROLLBACK).map(String::as_str);
         let freeze = self.frozen(object, requested.filter(|_| self.is_to_roll_back(object))).await;
-        let gates = OperationPhaseGates { freeze, ..OperationPhaseGates::default() };
+        let gates = ReleaseChangeGates { freeze, ..ReleaseChangeGates::default() };
         let desired_release = self.without_chart(object, true, gates);
         let spec = desired_release.spec.clone();
         let Some(ended) = self.drive(object, desired_release, &target, None).await else {
             return Ok(Some(Duration::ZERO));
         };
         match &ended.outcome {
-            RunOutcome::Blocked(why, ..) if *why == reason::SUSPENDED => {
+            RunOutcome::Blocked(why, ..) if *why == condition_reason::SUSPENDED => {
                 self.finish_suspended(&ended.object).await
             }
             _ => self.finish(ended, Some(spec)).await,
@@ -160,7 +160,7 @@ impl HelmReleaseSession<'_> {
         &self,
         object: &HelmRelease,
         is_suspended: bool,
-        gates: OperationPhaseGates,
+        gates: ReleaseChangeGates,
     ) -> Arc<DesiredRelease> {
         let known = status::read(object);
         let spec = validated_spec::read_without_chart(object, &self.context.settings);
@@ -213,7 +213,9 @@ pub(super) fn where_stopped(object: &HelmRelease) -> String {
 /// the windows are open again by now.
 pub(super) fn outside(ended: HelmReleaseRunReport) -> Option<HelmReleaseRunReport> {
     let what = match &ended.outcome {
-        RunOutcome::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),
+        RunOutcome::Blocked(why, what, _) if *why == condition_reason::WINDOW_CLOSED => {
+            what.clone()
+        }
         _ => return Some(ended),
     };
     let state = change_window::state(&*ended.object, jiff::Timestamp::now())?;

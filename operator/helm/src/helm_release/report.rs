@@ -9,7 +9,7 @@ use crds::{ObjectStatus as _, ResourceInventory};
 use kube_core::ResourceExt as _;
 use reconcile::{
     AnnotationCondition, ConditionReason, ConditionStatus as Truth, DELETION_HELD, NextRunTrigger,
-    RunOutcome, StatusCondition, Time, reason,
+    RunOutcome, StatusCondition, Time, condition_reason,
 };
 use release::ReleaseDesiredState;
 use release::status::{DRIFT_CORRECTION_FAILED, ReleaseEvent, ReleaseProgress, ReleaseReport};
@@ -18,9 +18,9 @@ use super::chart_source::SOURCE_NOT_READY;
 use super::status;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
+use windlass_runtime::approval_plan::change_approval::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::object_status::{conditions_of, listed};
 
 /// An event in the form in which it is recorded about an owner. The group of the owner's kind is the prefix of the facts.
@@ -74,7 +74,7 @@ pub fn progress(
     let ready = StatusCondition::find(&had, reconcile::READY);
     let was = |why: ConditionReason| ready.is_some_and(|said| said.reason == why.as_str());
     // The end of the run reports that a contest began, with an event.
-    let was_contested = was(reason::CONTESTED);
+    let was_contested = was(condition_reason::CONTESTED);
     let is_drifted =
         release_report.status.drifted.as_ref().is_some_and(|said| said.status == Truth::True);
     let is_uncorrected = is_drifted && was(DRIFT_CORRECTION_FAILED);
@@ -83,9 +83,11 @@ pub fn progress(
         // The end of the run reports whether the drift is corrected.
         (_, Some(said)) if said.status == Truth::True && is_uncorrected => None,
         (_, Some(said)) if said.status == Truth::True => Some(match &release_report.contested {
-            Some(text) if was_contested => {
-                RunOutcome::Failed(reason::CONTESTED, text.clone(), NextRunTrigger::default())
-            }
+            Some(text) if was_contested => RunOutcome::Failed(
+                condition_reason::CONTESTED,
+                text.clone(),
+                NextRunTrigger::default(),
+            ),
             Some(_) | None => RunOutcome::Settled(said.reason, said.text),
         }),
         (_, Some(said)) if said.status == Truth::False => {
@@ -108,7 +110,11 @@ pub fn progress(
 }
 
 fn running(text: &str) -> Option<RunOutcome> {
-    Some(RunOutcome::Running(reason::PROGRESSING, text.to_owned(), NextRunTrigger::default()))
+    Some(RunOutcome::Running(
+        condition_reason::PROGRESSING,
+        text.to_owned(),
+        NextRunTrigger::default(),
+    ))
 }
 
 /// The result of a run of a release.
@@ -135,7 +141,7 @@ pub fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmRele
     // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
     // A Quarantine names its failure, and the revision that is applied in its place.
-    let failure = failure.filter(|_| run.outcome.reason() != reason::QUARANTINED);
+    let failure = failure.filter(|_| run.outcome.reason() != condition_reason::QUARANTINED);
     let under_way = matches!(run.outcome, RunOutcome::Running(..));
     let conditions = status::conditions(&known, &had, run.generation, run.now)
         .marked(run.marks)
@@ -214,7 +220,7 @@ pub fn held_event(before: &HelmReleaseStatus, outcome: &RunOutcome) -> Option<Ob
 /// Parity(flux): users mostly create a HelmRelease together with its source, so a source that has no artifact yet is
 /// logged without an event.
 fn is_only_logged(outcome: &RunOutcome) -> bool {
-    matches!(outcome, RunOutcome::Blocked(reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
+    matches!(outcome, RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
 }
 
 /// The event for the outcome of a run. `None` if an action already reported the same text.
@@ -353,16 +359,23 @@ mod tests {
     #[test]
     fn that_a_source_has_nothing_yet_is_logged_and_no_event() {
         let text = || "HelmChart/apps/c is not ready: it has no artifact".to_owned();
-        for why in [SOURCE_NOT_READY, reason::ARTIFACT_FAILED] {
+        for why in [SOURCE_NOT_READY, condition_reason::ARTIFACT_FAILED] {
             assert_eq!(
                 event_and_log(&RunOutcome::Blocked(why, text(), NextRunTrigger::default())),
                 [None, Some(text())]
             );
         }
-        let waits =
-            RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text(), NextRunTrigger::default());
+        let waits = RunOutcome::Blocked(
+            condition_reason::DEPENDENCY_NOT_READY,
+            text(),
+            NextRunTrigger::default(),
+        );
         assert_eq!(event_and_log(&waits), [Some(text()), None]);
-        let failed = RunOutcome::Failed(reason::ARTIFACT_FAILED, text(), NextRunTrigger::default());
+        let failed = RunOutcome::Failed(
+            condition_reason::ARTIFACT_FAILED,
+            text(),
+            NextRunTrigger::default(),
+        );
         assert_eq!(event_and_log(&failed), [Some(text()), None]);
     }
 
@@ -426,7 +439,7 @@ mod tests {
         assert_eq!(run(&first, &held("a")).1, None, "it was announced");
         assert_eq!(run(&first, &held("b")).1, announced);
         let closed = RunOutcome::Blocked(
-            reason::WINDOW_CLOSED,
+            condition_reason::WINDOW_CLOSED,
             "the changed spec".to_owned(),
             NextRunTrigger::default(),
         );
@@ -436,7 +449,7 @@ mod tests {
         let (after, event) = run(&first, &rejected);
         assert!(!is_held(&after), "it waits for no approval any more");
         assert_eq!(event, Some(("PlanRejected".to_owned(), EventSeverity::Info)));
-        let settled = RunOutcome::Settled(reason::SUCCEEDED, String::new());
+        let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, String::new());
         assert!(!is_held(&run(&first, &settled).0));
     }
 }

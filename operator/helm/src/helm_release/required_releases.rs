@@ -8,7 +8,7 @@
 use std::fmt;
 
 use golang::semver::{SemverVersion, VersionConstraint};
-use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, Time, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, Time, condition_reason};
 use release::ReleaseRevisions;
 
 use crate::release_runner::storage::ReleaseStorage;
@@ -110,7 +110,7 @@ pub(super) fn of(
     let all = parse(text, storage).map_err(|error| wrong(INVALID, error))?;
     match all.iter().find(|it| is_blocked && it.namespace != own) {
         Some(foreign) => Err(wrong(
-            reason::ACCESS_DENIED,
+            condition_reason::ACCESS_DENIED,
             format!(
                 "can't access release '{foreign}': cross-namespace references have been blocked by \
                  --no-cross-namespace-refs; require a release in namespace {own}"
@@ -130,7 +130,11 @@ pub(super) async fn check(
     retry_at: Time,
 ) -> Result<(), RunOutcome> {
     let blocked = |text: String| {
-        RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, NextRunTrigger::at(retry_at))
+        RunOutcome::Blocked(
+            condition_reason::DEPENDENCY_NOT_READY,
+            text,
+            NextRunTrigger::at(retry_at),
+        )
     };
     let mut all = Vec::new();
     for release in required {
@@ -205,7 +209,9 @@ mod tests {
             of(Some(&text.to_owned()), "apps", storage, is_blocked).map(|all| all.len())
         };
         let denied = |text: &str, storage: &str| match read(text, storage, true) {
-            Err(RunOutcome::Stalled(reason, text)) if reason == reason::ACCESS_DENIED => text,
+            Err(RunOutcome::Stalled(reason, text)) if reason == condition_reason::ACCESS_DENIED => {
+                text
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!(read("db; apps/web", "apps", true).unwrap(), 2);

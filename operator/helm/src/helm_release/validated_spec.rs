@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use apply::drift_ignore_rules::IgnoreRules;
+use apply::drift_ignore_rules::DriftIgnoreRules;
 use crds::GoDuration;
 use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, DeletionPropagation, DriftDetectionMode, HelmRelease,
@@ -18,21 +18,21 @@ use reconcile::{ROLLBACK, RunOutcome, SHORTEST_INTERVAL};
 use release::ReleaseSpec;
 use release::journal::{ReleaseWaitPolicy, UninstallPropagation};
 use release::release_snapshot::TestFilter;
-use release::release_target::ReleaseTarget;
-use release::settings::{
+use release::release_spec::{
     AnnotationRequests, DriftMode, FailureStrategy, InstallSettings, RemediationSettings,
     RemediationStrategy as Remedy, RollbackSettings, TestSettings, UninstallSettings,
     UpgradeSettings,
 };
+use release::release_target::ReleaseTarget;
 
 use super::origin;
 use crate::release_runner::action_options::{ActionOptions, RevisionOptions};
 use crate::release_runner::postrender::{self, PostRenderers};
 use crate::release_runner::target_of;
 use crate::release_runner::validated_spec::ValidatedSpec;
-use windlass_runtime::applier::{AFTER_REFUSAL, ReconcileIntervals};
+use windlass_runtime::applier_run::{AFTER_REFUSAL, ReconcileIntervals};
 use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::drift_ignore_rules::ignored;
 use windlass_serve::settings::OperatorSettings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
@@ -107,7 +107,7 @@ pub fn read_without_chart(object: &HelmRelease, settings: &OperatorSettings) -> 
 }
 
 /// The fields whose differences do not count as drift.
-fn ignore(spec: &HelmReleaseSpec) -> Result<IgnoreRules, RunOutcome> {
+fn ignore(spec: &HelmReleaseSpec) -> Result<DriftIgnoreRules, RunOutcome> {
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)
 }
@@ -117,7 +117,7 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<HelmReleaseDurations, RunOutcome> 
         None => Ok(default),
         Some(text) => reconcile::parse_duration(text.as_str()).map_err(|error| {
             RunOutcome::Stalled(
-                sources::source_reasons::INVALID_DURATION,
+                sources::source_condition_reasons::INVALID_DURATION,
                 format!("{field}: {error}"),
             )
         }),
@@ -180,7 +180,7 @@ fn read(
             uninstall: uninstall(spec, timeouts),
             drift: drift(spec),
         },
-        ignore: IgnoreRules::default(),
+        ignore: DriftIgnoreRules::default(),
         options,
         post: PostRenderers::of(&spec.post_renderers, common_metadata, labels, strategy),
         post_render_strategy: spec.post_render_strategy.unwrap_or_default(),

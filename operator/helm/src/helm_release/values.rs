@@ -10,14 +10,14 @@ use crds::helm::HelmReleaseSpec;
 use golang::GoRuntimeValue;
 use golang::value::{GoMap, GoType};
 use helm::values::{
-    ReferencedData, UnresolvedValuesReference, ValuesReference, ValuesReferenceError,
+    UnresolvedValuesReference, ValuesReference, ValuesReferenceData, ValuesReferenceError,
     ValuesReferenceLookup, ValuesReferenceProblem,
 };
 use objects::SecretMasking;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 
 use windlass_cluster::ClusterError;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 
 /// The values could not be put together.
@@ -37,8 +37,8 @@ pub struct ReleaseValues {
 
 /// The data of every object that `valuesFrom` names, by kind and name. `None` if the object does not exist, an error if it
 /// could not be read.
-pub type ReferencedObjects =
-    BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>, ClusterError>>;
+pub type ValuesFromObjects =
+    BTreeMap<(ConfigKind, String), Result<Option<ValuesReferenceData>, ClusterError>>;
 
 /// Reads the objects that `valuesFrom` names, and merges the values.
 ///
@@ -50,9 +50,9 @@ pub type ReferencedObjects =
 pub async fn read(
     namespace: &str,
     spec: &HelmReleaseSpec,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
 ) -> Result<ReleaseValues, RunOutcome> {
-    let mut objects = ReferencedObjects::new();
+    let mut objects = ValuesFromObjects::new();
     for named in &spec.values_from {
         let place = (named.kind, named.name.clone());
         // Each is read once, so that all entries about it see the same version.
@@ -97,7 +97,7 @@ fn failed(text: String) -> RunOutcome {
 pub fn compose(
     namespace: &str,
     spec: &HelmReleaseSpec,
-    objects: &ReferencedObjects,
+    objects: &ValuesFromObjects,
 ) -> Result<ReleaseValues, RunOutcome> {
     let references: Vec<ValuesReference> = spec
         .values_from
@@ -134,7 +134,7 @@ pub fn compose(
 }
 
 /// The values of Secrets among the references. Errors of templates, API servers and hooks may quote them.
-fn secrets(objects: &ReferencedObjects) -> SecretMasking {
+fn secrets(objects: &ValuesFromObjects) -> SecretMasking {
     let of_secrets = objects.iter().filter(|((kind, _), _)| *kind == ConfigKind::Secret);
     let data = of_secrets.filter_map(|(_, found)| found.as_ref().ok()?.as_ref());
     SecretMasking::new(data.flat_map(BTreeMap::values).cloned())

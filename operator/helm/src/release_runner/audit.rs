@@ -6,15 +6,15 @@
 use std::collections::BTreeSet;
 
 use apply::object_changes::{ObjectChange, ObjectChangeKind, adopt, between};
-use crds::release::{
-    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditRevision,
+use crds::windlass_release::{
+    AuditCause, AuditCauseKind, AuditHelmRelease, AuditOperation, AuditOutcome, AuditRevision,
     AuditStep, AuditSubject, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
 use reconcile::{ObjectKey, ROLLBACK, Time};
 use release::audit::{
-    self as release_audit, AuditedRevision, OperationCause, OperationOutcome, RevisionSpan,
+    self as release_audit, AuditedRevision, OperationCause, OperationOutcome, RecordsBeforeAndAfter,
 };
 use release::status::LifecycleRefusedOperation;
 use release::{OperationKind, OperationOrigin, ReleaseDesiredState, ReleaseRecord};
@@ -81,7 +81,7 @@ fn step(of: release_audit::AuditedStep) -> AuditStep {
 }
 
 /// A revision, as events of lifecycles name it.
-fn named(of: &lifecycle::EventRevision) -> AuditRevision {
+fn named(of: &lifecycle::ReleaseOrSourceRevision) -> AuditRevision {
     AuditRevision {
         revision: text(&*of.revision),
         chart: text(&*of.chart_name),
@@ -115,7 +115,7 @@ pub fn subject(
         name: owner.name.clone(),
         uid: desired.owner.clone(),
         generation: desired.generation,
-        release: Some(AuditRelease {
+        release: Some(AuditHelmRelease {
             name: cut(name, 200),
             namespace: cut(namespace, 200),
             kube_context: cut(&desired.kube_context, 200),
@@ -236,7 +236,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// The changes by an operation, from its revisions.
-    async fn changes(&self, span: &RevisionSpan) -> Vec<ObjectChange> {
+    async fn changes(&self, span: &RecordsBeforeAndAfter) -> Vec<ObjectChange> {
         let before = self.objects_of(span.before.as_deref()).await;
         let after = self.objects_of(span.after.as_deref()).await;
         let kept = before.iter().filter(|it| it.annotation(POLICY).is_some());

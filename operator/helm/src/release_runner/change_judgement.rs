@@ -4,14 +4,15 @@
 //! A Plan compares two manifests: the manifest of the current revision, and the one that the chart renders now. An approval is
 //! for that rendering. A chart that renders something else each time can therefore not be approved.
 //! Elsewhere: which operations are judged (engine `release`), which changes wait and which an approval covers (engine `apply`,
-//! `result_changes`), Plans (`windlass_runtime::deletion_plan`), deletions beyond a budget (`deletion_judgement`).
+//! `planned_changes`), Plans (`windlass_runtime::approval_plan`), deletions beyond a budget (`deletion_judgement`).
 
 use std::collections::BTreeSet;
 
 use apply::deletion_budget::DeletionBudget;
 use apply::object_changes::{self, ObjectChange, ObjectChangeKind};
-use apply::result_changes::{
-    PlanMode, ResultChange, ResultChangeKind, ResultChanges, ResultContentHash, ResultIdentity,
+use apply::planned_changes::{
+    PlanMode, PlannedChange, PlannedChangeKind, PlannedChanges, PlannedChangesHash,
+    PlannedChangesIdentity,
 };
 use crds::helm::CrdsPolicy;
 use helm::manifests::ReleaseHook;
@@ -19,7 +20,7 @@ use helm::template::RenderedRelease;
 use objects::{Object, ObjectId};
 use reconcile::{NextRunTrigger, RunOutcome, Time};
 use release::record::HookRecord;
-use release::settings::{ReleaseSpec, RemediationStrategy, UpgradeSettings};
+use release::release_spec::{ReleaseSpec, RemediationStrategy, UpgradeSettings};
 use release::{OperationKind, PlannedOperation, ReleaseDesiredState, ReleaseRecord};
 
 use super::ReleaseStatusOwner;
@@ -28,20 +29,20 @@ use super::manifest_objects::{self, POLICY};
 use super::prepare_revision::RevisionInputs;
 use super::step_error::StepError;
 use windlass_cluster::ClusterError;
-use windlass_runtime::deletion_plan::approvals::review_approvals;
-use windlass_runtime::deletion_plan::result_plan::{
-    self, PLAN_NOT_REPRODUCIBLE, PLAN_PENDING, PLAN_REJECTED, approving_plan, deletion_of,
-    digest_key, is_listed, listed, waits_for_approval,
+use windlass_runtime::approval_plan::approvals::review_approvals;
+use windlass_runtime::approval_plan::change_approval::{
+    PLAN_NOT_REPRODUCIBLE, PLAN_PENDING, PLAN_REJECTED, approved_plan, deletion_of, digest_key,
+    is_listed, listed,
 };
-use windlass_runtime::deletion_plan::{
-    self, DeletionPlanRequest, DeletionSubject, NamespacePlanRules, PLAN_FAILED, PlanGuard,
-    RequestedPlan,
+use windlass_runtime::approval_plan::{
+    self, ApprovalPlanRequest, DeletionSubject, EffectivePlanPolicy, PLAN_FAILED, RequestedPlan,
+    UnknownPlansGuard,
 };
 
 /// The rules by which an operation may have to wait.
-struct ChangeRules {
+struct ChangeApprovalRules {
     mode: PlanMode,
-    rules: NamespacePlanRules,
+    rules: EffectivePlanPolicy,
 }
 
 /// A hook of a revision, rendered or recorded.
@@ -62,9 +63,9 @@ struct FirstRendering<'r> {
 }
 
 /// The result that an operation would have.
-struct PlannedResult {
-    changes: ResultChanges,
-    content: ResultContentHash,
+struct PlannedOperationResult {
+    changes: PlannedChanges,
+    content: PlannedChangesHash,
 }
 
 /// The hooks that an operation runs, and its tests, for people.
@@ -131,7 +132,7 @@ fn hook_objects<'h>(hooks: impl Iterator<Item = &'h str>) -> Vec<Object> {
 }
 
 /// The changes between manifests, as a Plan lists them. Objects that are kept are not removed.
-fn result_changes(before: &[Object], after: &[Object]) -> Vec<ResultChange> {
+fn planned_changes(before: &[Object], after: &[Object]) -> Vec<PlannedChange> {
     let kept: BTreeSet<_> = before
         .iter()
         .filter(|object| object.annotation(POLICY) == Some("keep"))
@@ -142,11 +143,11 @@ fn result_changes(before: &[Object], after: &[Object]) -> Vec<ResultChange> {
         .filter(|change| change.what != ObjectChangeKind::Removed || !kept.contains(&change.id));
     let change = |ObjectChange { id, what, fields }: ObjectChange| {
         let kind = match what {
-            ObjectChangeKind::Added => ResultChangeKind::Added,
-            ObjectChangeKind::Changed => ResultChangeKind::Changed,
-            ObjectChangeKind::Removed => ResultChangeKind::Removed,
+            ObjectChangeKind::Added => PlannedChangeKind::Added,
+            ObjectChangeKind::Changed => PlannedChangeKind::Changed,
+            ObjectChangeKind::Removed => PlannedChangeKind::Removed,
         };
-        ResultChange { fields, ..ResultChange::new(id, kind) }
+        PlannedChange { fields, ..PlannedChange::new(id, kind) }
     };
     changes.map(change).collect()
 }
@@ -255,15 +256,15 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// The rules by which operations of this release may have to wait. `None` if there are none.
-    fn change_rules(&self) -> Result<Option<ChangeRules>, RunOutcome> {
+    fn change_rules(&self) -> Result<Option<ChangeApprovalRules>, RunOutcome> {
         if !self.context.settings.plan_approval {
             return Ok(None);
         }
-        let rules = self.when_known(PlanGuard::Changes, || {
-            deletion_plan::namespace_rules(&self.context, &self.node.namespace)
+        let rules = self.when_known(UnknownPlansGuard::Changes, || {
+            approval_plan::namespace_rules(&self.context, &self.node.namespace)
         })?;
         let mode = rules.mode.tightened(self.owner.plan_mode().as_deref());
-        Ok((mode > PlanMode::Automatic).then_some(ChangeRules { mode, rules }))
+        Ok((mode > PlanMode::Automatic).then_some(ChangeApprovalRules { mode, rules }))
     }
 
     /// The result that an operation would have for the objects of a revision.
@@ -273,7 +274,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         base: Option<&ReleaseRecord>,
         after: &[Object],
         hooks: &[PlannedHook<'_>],
-    ) -> PlannedResult {
+    ) -> PlannedOperationResult {
         let ReleaseDesiredState { owner, kube_context, spec, .. } = self.desired();
         let target = &spec.target;
         // No object of an unreadable revision is deleted.
@@ -282,7 +283,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let place = self.target.place();
         let target = format!("{place} {kube_context} {} {}", target.namespace, target.name);
         let base = base.map_or("", |it| &*it.manifest);
-        let mut content = ResultContentHash::begin(owner, &target, base);
+        let mut content = PlannedChangesHash::begin(owner, &target, base);
         for object in after {
             content.add(apply::digest(object).as_bytes());
         }
@@ -309,7 +310,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let mut run = if leaves_hooks_out(operation, spec) { Vec::new() } else { run };
         run.extend(names);
         let after = self.placed(after.to_vec()).await;
-        let mut objects = result_changes(&before, &after);
+        let mut objects = planned_changes(&before, &after);
         objects.extend(applied);
         let is_upgrade = matches!(operation, PlannedOperation::Upgrade { .. });
         let uninstalls = is_upgrade && may_uninstall(&spec.upgrade);
@@ -317,8 +318,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             run.push("if the upgrade fails: uninstall of the release".to_owned());
         }
         let changes =
-            ResultChanges { objects, hooks: run, tests, uninstalls, ..ResultChanges::default() };
-        PlannedResult { changes, content }
+            PlannedChanges { objects, hooks: run, tests, uninstalls, ..PlannedChanges::default() };
+        PlannedOperationResult { changes, content }
     }
 
     /// The settings of the spec that decide how a result is made, and by which user. An approval covers them, too. `inputs` of
@@ -341,7 +342,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self,
         version: i64,
         base: Option<&ReleaseRecord>,
-        result: &mut PlannedResult,
+        result: &mut PlannedOperationResult,
     ) -> Result<(), RunOutcome> {
         let action = action_of(operation_of(version, base));
         let inputs = match self.revision_inputs(action, version, base) {
@@ -377,8 +378,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self,
         inputs: &RevisionInputs,
         action: OperationKind,
-        content: &mut ResultContentHash,
-    ) -> Result<Vec<ResultChange>, StepError> {
+        content: &mut PlannedChangesHash,
+    ) -> Result<Vec<PlannedChange>, StepError> {
         let RevisionInputs { chart, config, .. } = inputs;
         let policy = self.options().of_action(action).crds;
         if policy != CrdsPolicy::Skip {
@@ -390,23 +391,23 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let mut changes = Vec::new();
         for definition in self.crds_to_write(chart, config, action).await? {
             let is_there = self.live_crd(&definition).await?.1.is_some();
-            let kind = if is_there { ResultChangeKind::Changed } else { ResultChangeKind::Added };
-            changes.push(ResultChange::new(definition.id(), kind));
+            let kind = if is_there { PlannedChangeKind::Changed } else { PlannedChangeKind::Added };
+            changes.push(PlannedChange::new(definition.id(), kind));
         }
         Ok(changes)
     }
 
     /// The namespace that an installation creates. For another cluster, it is only found out at the creation whether the
     /// namespace exists.
-    fn namespace_change(&self, action: OperationKind) -> Option<ResultChange> {
+    fn namespace_change(&self, action: OperationKind) -> Option<PlannedChange> {
         let namespace = &self.desired().spec.target.namespace;
         let is_created = action == OperationKind::Install
             && self.options().create_namespace
             && !self.is_there(namespace);
         let id = ObjectId::new("", namespace, "", "Namespace");
         let is_unverified = !self.target.place().is_empty();
-        let change = ResultChange::new(id, ResultChangeKind::Added);
-        is_created.then_some(ResultChange { is_unverified, ..change })
+        let change = PlannedChange::new(id, PlannedChangeKind::Added);
+        is_created.then_some(PlannedChange { is_unverified, ..change })
     }
 
     /// The differences when the same revision is rendered once more, with another time of day.
@@ -438,18 +439,18 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     async fn judge_result(
         &self,
         operation: PlannedOperation,
-        rules: &ChangeRules,
-        result: PlannedResult,
+        rules: &ChangeApprovalRules,
+        result: PlannedOperationResult,
         rendering: Option<FirstRendering<'_>>,
     ) -> Result<bool, RunOutcome> {
-        let PlannedResult { changes, content } = result;
+        let PlannedOperationResult { changes, content } = result;
         if !changes.waits_under(rules.mode) {
             return Ok(false);
         }
-        let identity = ResultIdentity {
+        let identity = PlannedChangesIdentity {
             content: content.finish(),
-            removed: changes.ids(ResultChangeKind::Removed),
-            recreated: changes.ids(ResultChangeKind::Recreated),
+            removed: changes.ids(PlannedChangeKind::Removed),
+            recreated: changes.ids(PlannedChangeKind::Recreated),
         };
         let key = digest_key(&self.context).await.map_err(|error| self.plan_failed(&error))?;
         let node = self.node.whole();
@@ -464,8 +465,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let terms = rules.rules.terms_of_changes();
         let reviewed = review_approvals(&self.context, &subject).await;
         reviewed.map_err(|text| self.approvers_unknown(&text))?;
-        let plan = self.when_known(PlanGuard::Changes, || {
-            approving_plan(&self.context, &subject, &key, &identity, &terms)
+        let plan = self.when_known(UnknownPlansGuard::Changes, || {
+            approved_plan(&self.context, &subject, &key, &identity, &terms)
         })?;
         if plan.is_some() {
             return Ok(true);
@@ -480,19 +481,19 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         };
         if !differing.is_empty() {
             // The result of the earlier Plan is not desired any more.
-            let dismissed = deletion_plan::dismiss(&self.context, &subject, None).await;
+            let dismissed = approval_plan::dismiss(&self.context, &subject, None).await;
             dismissed.map_err(|error| self.plan_failed(&error))?;
             return Err(self.not_reproducible(operation, &differing));
         }
         let revision = operation.revision(self.desired());
-        let request = DeletionPlanRequest {
+        let request = ApprovalPlanRequest {
             subject,
             owner: self.owner.reference(),
             revision: &revision,
             deletion: &deletion,
             changes: Some(listed(&key, &identity, &self.masked_fields(&changes))),
         };
-        let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
+        let plan = approval_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
         let plan = plan.map_err(|error| self.plan_failed(&error))?;
         Err(self.waiting(operation, &changes, plan.as_ref()))
     }
@@ -502,7 +503,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// The changes without the values of Secrets. A chart may have used such values in names of fields and hooks.
-    fn masked_fields(&self, changes: &ResultChanges) -> ResultChanges {
+    fn masked_fields(&self, changes: &PlannedChanges) -> PlannedChanges {
         let mut changes = changes.clone();
         for field in changes.objects.iter_mut().flat_map(|it| &mut it.fields) {
             *field = self.desired_release.masked(field);
@@ -517,7 +518,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     fn waiting(
         &self,
         operation: PlannedOperation,
-        changes: &ResultChanges,
+        changes: &PlannedChanges,
         plan: Option<&RequestedPlan>,
     ) -> RunOutcome {
         let namespace = &self.node.namespace;
@@ -526,9 +527,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             return self.rejected(&format!("{subject} {rejection}"));
         }
         // Another mode may not ask.
-        self.known().lacked.extend(deletion_plan::budget_nodes(namespace));
+        self.known().lacked.extend(approval_plan::budget_nodes(namespace));
         let note = plan.map(|it| it.note.as_str()).unwrap_or_default();
-        let waiting = waits_for_approval(changes, namespace, plan.map(|it| it.name.as_str()));
+        let waiting = changes.waits_for_approval(namespace, plan.map(|it| it.name.as_str()));
         let text = format!("{subject} {waiting}{note}");
         let wake = NextRunTrigger::at(self.soon_again());
         RunOutcome::Running(PLAN_PENDING, self.desired_release.masked(&text), wake)
@@ -544,9 +545,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             "{} cannot be approved, because the chart renders something else each time: {}; use values or an existing Secret \
              in place of random numbers and times",
             operation.subject(self.desired()),
-            result_plan::differences(differing)
+            object_changes::summary(differing)
         );
-        let nodes = deletion_plan::budget_nodes(&self.node.namespace);
+        let nodes = approval_plan::budget_nodes(&self.node.namespace);
         let wake = NextRunTrigger::on(nodes).and_at(self.soon_again());
         RunOutcome::Blocked(PLAN_NOT_REPRODUCIBLE, self.desired_release.masked(&text), wake)
     }
@@ -554,8 +555,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// The outcome of a run whose operation a user rejected.
     pub(super) fn rejected(&self, text: &str) -> RunOutcome {
         // Another mode or budget may not ask.
-        let nodes = deletion_plan::budget_nodes(&self.node.namespace);
-        let nodes = nodes.into_iter().chain([deletion_plan::plans_node()]);
+        let nodes = approval_plan::budget_nodes(&self.node.namespace);
+        let nodes = nodes.into_iter().chain([approval_plan::plans_node()]);
         let wake = NextRunTrigger::on(nodes).and_at(self.soon_again());
         RunOutcome::Blocked(PLAN_REJECTED, self.desired_release.masked(text), wake)
     }
@@ -578,7 +579,7 @@ pub struct OwnerHooks {
     /// The names of the hooks.
     pub names: Vec<String>,
     /// The changes by the hooks.
-    pub objects: Vec<ResultChange>,
+    pub objects: Vec<PlannedChange>,
     /// The digest of all manifests of the hooks. Empty if there are none.
     pub digest: String,
 }
@@ -621,7 +622,7 @@ mod tests {
     fn what_is_kept_is_not_removed() {
         let before = [object("a", "1", false), object("b", "1", true), object("c", "1", false)];
         let after = [object("a", "2", false), object("d", "1", false)];
-        let shown: Vec<String> = result_changes(&before, &after)
+        let shown: Vec<String> = planned_changes(&before, &after)
             .iter()
             .map(|it| format!("{:?} {} {:?}", it.kind, it.id.name, it.fields))
             .collect();

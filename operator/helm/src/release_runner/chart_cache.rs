@@ -10,7 +10,7 @@ use golang::semver::SemverVersion;
 use helm::chart::{Chart, load};
 use helm::render::ChartTemplates;
 use parking_lot::Mutex;
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 
 use windlass_runtime::artifact_files;
 use windlass_runtime::run_context::RunContext;
@@ -47,6 +47,12 @@ struct CachedChart {
     key: String,
     chart: Arc<LoadedChart>,
     bytes: usize,
+}
+
+/// The bytes of all cached charts.
+pub fn cached_bytes(context: &RunContext) -> u64 {
+    let bytes: usize = context.shared::<ChartCache>().0.lock().iter().map(|it| it.bytes).sum();
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 impl ChartCache {
@@ -112,7 +118,7 @@ pub(crate) async fn load(
     let what = format!("could not load chart of {}", source.node);
     let failed = |text: String| {
         RunOutcome::Failed(
-            reason::ARTIFACT_FAILED,
+            condition_reason::ARTIFACT_FAILED,
             format!("{what}: {text}"),
             NextRunTrigger::default(),
         )

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{NextRunTrigger, RemovalPermit, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RemovalPermit, RunOutcome, condition_reason};
 use release::{OperationKind, ReleaseRecord};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use super::manifest_objects::{self, ManifestObject};
 use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::crd_guard::crd_owners::OwnerMark;
+use windlass_runtime::crd_guard::crd_owners::OwnerLabelOrAnnotation;
 use windlass_runtime::crd_guard::{self, CrdGuardian, CrdPruneOutcome, CrdWritePermission};
 
 /// The time between two checks whether a kind is served.
@@ -26,14 +26,14 @@ const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The reason why a kind is not served.
 #[derive(Debug)]
-pub enum EstablishError {
+pub enum CrdNotEstablishedError {
     /// The definition in this text was not served in time.
     TimedOut(String),
     /// The API server's refusal, or no answer.
     Cluster(ClusterError),
 }
 
-impl From<ClusterError> for EstablishError {
+impl From<ClusterError> for CrdNotEstablishedError {
     fn from(error: ClusterError) -> Self {
         Self::Cluster(error)
     }
@@ -50,7 +50,7 @@ pub async fn established(
     cluster: &ClusterConnection,
     definition: &Object,
     until: Instant,
-) -> Result<(), EstablishError> {
+) -> Result<(), CrdNotEstablishedError> {
     let name = definition.name();
     let began = Instant::now();
     let kinds = served_kinds(definition);
@@ -63,7 +63,7 @@ pub async fn established(
             match first_unserved(cluster, &kinds).await? {
                 None => return Ok(()),
                 Some(gvk) if is_late => {
-                    return Err(EstablishError::TimedOut(format!(
+                    return Err(CrdNotEstablishedError::TimedOut(format!(
                         "CustomResourceDefinition {name} is established, and {} of {} is not served {}",
                         gvk.kind,
                         gvk.api_version(),
@@ -74,7 +74,7 @@ pub async fn established(
             }
         } else if is_late {
             let text = format!("CustomResourceDefinition {name} is not established {}", after());
-            return Err(EstablishError::TimedOut(text));
+            return Err(CrdNotEstablishedError::TimedOut(text));
         }
         tokio::time::sleep(DISCOVERY_POLL_INTERVAL).await;
     }
@@ -190,7 +190,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             return Ok(skipped);
         }
         let wake = NextRunTrigger::at(self.soon_again());
-        Err(RunOutcome::Failed(reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
+        Err(RunOutcome::Failed(condition_reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
     }
 
     /// The definitions of a revision that must not be changed. The text says why an installation or an upgrade fails.
@@ -222,7 +222,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             if matches!(action, OperationKind::Install | OperationKind::Upgrade) {
                 return Ok((all, Some(self.desired_release.masked(&text))));
             }
-            self.tell_of(reason::CRD_INCOMPATIBLE, EventSeverity::Error, &text);
+            self.tell_of(condition_reason::CRD_INCOMPATIBLE, EventSeverity::Error, &text);
             all.insert(id);
         }
         Ok((all, None))
@@ -274,11 +274,17 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     ) -> Result<(), ClusterError> {
         let whole = self.node.whole();
         let mine = [
-            OwnerMark::label(O::OWNERSHIP.name, &whole.name),
-            OwnerMark::label(O::OWNERSHIP.namespace, &self.node.namespace),
-            OwnerMark::label(manifest_objects::MANAGED_BY.0, manifest_objects::MANAGED_BY.1),
-            OwnerMark::annotation(manifest_objects::RELEASE_NAME, &record.name),
-            OwnerMark::annotation(manifest_objects::RELEASE_NAMESPACE, &record.namespace),
+            OwnerLabelOrAnnotation::label(O::OWNERSHIP.name, &whole.name),
+            OwnerLabelOrAnnotation::label(O::OWNERSHIP.namespace, &self.node.namespace),
+            OwnerLabelOrAnnotation::label(
+                manifest_objects::MANAGED_BY.0,
+                manifest_objects::MANAGED_BY.1,
+            ),
+            OwnerLabelOrAnnotation::annotation(manifest_objects::RELEASE_NAME, &record.name),
+            OwnerLabelOrAnnotation::annotation(
+                manifest_objects::RELEASE_NAMESPACE,
+                &record.namespace,
+            ),
         ];
         let guard = self.guard();
         if self.comes_with_the_chart(live.name()) {
@@ -288,8 +294,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let removal = guard.remove(permit, live, MANAGER, &mine, propagation);
         let (why, text) = match self.permit.aside(removal).await? {
             CrdPruneOutcome::Deleted => return Ok(()),
-            CrdPruneOutcome::Exported(text) => (reason::CRD_EXPORTED, text),
-            CrdPruneOutcome::Released(text) => (reason::CRD_RELEASED, text),
+            CrdPruneOutcome::Exported(text) => (condition_reason::CRD_EXPORTED, text),
+            CrdPruneOutcome::Released(text) => (condition_reason::CRD_RELEASED, text),
         };
         self.tell_of(why, EventSeverity::Info, &text);
         Ok(())
@@ -371,7 +377,7 @@ mod tests {
 
         let (cluster, definition, _) = documents_after(usize::MAX).await;
         let error = established(&cluster, &definition, Instant::now()).await.unwrap_err();
-        let EstablishError::TimedOut(text) = error else { panic!("{error:?}") };
+        let CrdNotEstablishedError::TimedOut(text) = error else { panic!("{error:?}") };
         let expected = "CustomResourceDefinition widgets.acme.io is established, and Widget of acme.io/v1 is not served";
         assert!(text.starts_with(expected), "{text}");
     }

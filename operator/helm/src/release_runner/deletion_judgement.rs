@@ -3,14 +3,14 @@
 //!
 //! An approval of all changes of an operation (`change_judgement`) covers its deletions, too.
 //! Elsewhere: which operations are judged (engine `release`), what a budget allows (engine `apply`), Plans and PlanPolicies
-//! (`windlass_runtime::deletion_plan`), deleting the objects (`object_writes`).
+//! (`windlass_runtime::approval_plan`), deleting the objects (`object_writes`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::deletion_budget::{DeletedObject, DeletionRule, PendingDeletion};
-use apply::generated_objects::GeneratedObjects;
-use apply::left_manifests::{
-    identity_in, is_same_object, left_objects, missing_count, without_hooks,
+use apply::deletion_budget::{DeletedObject, DeletionRule, DeletionToJudge};
+use apply::generated_config_maps_and_secrets::GeneratedConfigMapsAndSecrets;
+use apply::prune_candidates::{
+    identity_in, is_same_object, missing_count, removed_objects, without_hooks,
 };
 use helm::template::RenderedRelease;
 use objects::{Object, ObjectId};
@@ -23,16 +23,16 @@ use super::ReleaseStatusOwner;
 use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, ManifestObject, POLICY, POLICY_KEEP};
 use super::prepare_revision::RevisionInputs;
-use windlass_runtime::crd_guard::{self, crd_owners::UNOWNED};
-use windlass_runtime::deletion_plan::approvals::review_approvals;
-use windlass_runtime::deletion_plan::following_deletions::following;
-use windlass_runtime::deletion_plan::{
-    self, BUDGET_EXCEEDED, BudgetedDeletion, DeletionClearance, DeletionPlanRequest,
-    DeletionSubject, PLAN_FAILED, PlanGuard,
+use windlass_runtime::approval_plan::approvals::review_approvals;
+use windlass_runtime::approval_plan::cascading_deletions::following;
+use windlass_runtime::approval_plan::{
+    self, ApprovalPlanRequest, BUDGET_EXCEEDED, BudgetedDeletion, DeletionClearance,
+    DeletionSubject, PLAN_FAILED, UnknownPlansGuard,
 };
+use windlass_runtime::crd_guard::{self, crd_owners::UNOWNED};
 
 /// A rendered revision to which windlass may upgrade.
-pub(super) struct JudgedRendering {
+pub(super) struct PermittedRendering {
     pub(super) version: i64,
     pub(super) rendered: RenderedRelease,
     /// How many objects of the current revision are deleted with it without the approval of a user.
@@ -40,7 +40,7 @@ pub(super) struct JudgedRendering {
 }
 
 /// Objects of a revision that an operation would delete, by their manifests.
-struct LeavingObjects<'r> {
+struct OperationDeletions<'r> {
     deletion: PlannedOperation,
     /// The revision with the objects.
     record: &'r ReleaseRecord,
@@ -48,7 +48,7 @@ struct LeavingObjects<'r> {
     /// The number of all objects, including the new ones.
     of: usize,
     /// The generated objects of the revision that replaces it.
-    generated: GeneratedObjects,
+    generated: GeneratedConfigMapsAndSecrets,
 }
 
 /// The objects of a revision that stay, by its manifests. Those that are hooks, too, are deleted to run these.
@@ -125,8 +125,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             Err(error) => return error.text().map(|_| 0),
         };
         let of = members.len();
-        let generated = GeneratedObjects::default();
-        self.judge_leaving(LeavingObjects { deletion, record, members, of, generated }).await
+        let generated = GeneratedConfigMapsAndSecrets::default();
+        self.judge_leaving(OperationDeletions { deletion, record, members, of, generated }).await
     }
 
     /// Judges an installation, or an upgrade from `base`, before any object of it is written.
@@ -172,7 +172,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         version: i64,
         rendered: RenderedRelease,
         base: Option<&ReleaseRecord>,
-    ) -> Result<JudgedRendering, RunOutcome> {
+    ) -> Result<PermittedRendering, RunOutcome> {
         let mut deletions = 0;
         let is_approved = self.judge_rendered_changes(version, &rendered, base).await?;
         let is_limited = self.context.settings.deletion_budget && !is_approved;
@@ -185,7 +185,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 deletions = self.judge_left(deletion, base, &after).await?;
             }
         }
-        Ok(JudgedRendering { version, rendered, deletions })
+        Ok(PermittedRendering { version, rendered, deletions })
     }
 
     /// Judges the deletion of objects that are in a revision and not in the manifests of another one.
@@ -198,7 +198,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         // No object of an unreadable revision is deleted.
         let before = manifest_objects::read(&record.manifest).unwrap_or_default();
         let namespace = &record.namespace;
-        let left = left_objects(&before, after, namespace);
+        let left = removed_objects(&before, after, namespace);
         if left.is_empty() {
             return Ok(0);
         }
@@ -212,17 +212,17 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             };
             members.extend(found.filter(|it| !stays(it)));
         }
-        let of = before.len().saturating_add(left_objects(after, &before, namespace).len());
+        let of = before.len().saturating_add(removed_objects(after, &before, namespace).len());
         let after: Vec<ObjectId> = after.iter().map(|it| identity_in(it, namespace)).collect();
-        let generated = GeneratedObjects::among(&after);
-        self.judge_leaving(LeavingObjects { deletion, record, members, of, generated }).await
+        let generated = GeneratedConfigMapsAndSecrets::among(&after);
+        self.judge_leaving(OperationDeletions { deletion, record, members, of, generated }).await
     }
 
     /// Judges the deletion of those objects that exist.
-    async fn judge_leaving(&self, leaving: LeavingObjects<'_>) -> Result<usize, RunOutcome> {
+    async fn judge_leaving(&self, leaving: OperationDeletions<'_>) -> Result<usize, RunOutcome> {
         let ReleaseDesiredState { owner, .. } = self.desired();
-        let policy = self.when_known(PlanGuard::Deletions, || {
-            deletion_plan::namespace_rules(&self.context, &self.node.namespace)
+        let policy = self.when_known(UnknownPlansGuard::Deletions, || {
+            approval_plan::namespace_rules(&self.context, &self.node.namespace)
         })?;
         let terms = policy.terms_of_deletions();
         let Some(budget) = policy.budget.filter(|_| !leaving.members.is_empty()) else {
@@ -254,7 +254,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             let manifests = manifest_objects::read(&attempt.manifest);
             manifests.map_or(0, |it| missing_count(&it, &attempt.namespace, deleted.keys()))
         });
-        let pending = PendingDeletion {
+        let pending = DeletionToJudge {
             objects: deleted.values().map(|live| DeletedObject::new(live, false)).collect(),
             following: following.ids,
             unreadable: following.unreadable,
@@ -279,13 +279,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         };
         let reviewed = review_approvals(&self.context, &subject).await;
         reviewed.map_err(|text| self.approvers_unknown(&text))?;
-        let clearance = self.when_known(PlanGuard::Deletions, || {
-            deletion_plan::clearance(&self.context, &subject, &judged, now)
+        let clearance = self.when_known(UnknownPlansGuard::Deletions, || {
+            approval_plan::clearance(&self.context, &subject, &judged, now)
         })?;
         match clearance {
             DeletionClearance::Free => Ok(count),
             DeletionClearance::Approved => {
-                let kept = deletion_plan::kept_objects(&self.context, &subject, &judged, now);
+                let kept = approval_plan::kept_objects(&self.context, &subject, &judged, now);
                 deleted.retain(|id, _| kept.contains(id));
                 self.keep(&leaving.members, &deleted).await.map(|()| 0)
             }
@@ -349,13 +349,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// the node is woken when the answer is known.
     pub(super) fn when_known<T>(
         &self,
-        guard: PlanGuard,
+        guard: UnknownPlansGuard,
         read: impl Fn() -> Result<T, String>,
     ) -> Result<T, RunOutcome> {
         let none = BTreeSet::new();
-        deletion_plan::when_known(&self.context, guard, &self.node, &none, read).map_err(|text| {
-            let nodes = deletion_plan::budget_nodes(&self.node.namespace);
-            let nodes = nodes.into_iter().chain([deletion_plan::plans_node()]);
+        approval_plan::when_known(&self.context, guard, &self.node, &none, read).map_err(|text| {
+            let nodes = approval_plan::budget_nodes(&self.node.namespace);
+            let nodes = nodes.into_iter().chain([approval_plan::plans_node()]);
             RunOutcome::Blocked(
                 guard.unknown(),
                 text,
@@ -374,14 +374,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let desired = self.desired();
         let revision = deletion.revision(desired);
         let owner = self.owner.reference();
-        let request = DeletionPlanRequest {
+        let request = ApprovalPlanRequest {
             subject,
             owner,
             revision: &revision,
             deletion: judged,
             changes: None,
         };
-        let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
+        let plan = approval_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
         let plan = match plan {
             Ok(plan) => plan,
             Err(error) => {
@@ -395,7 +395,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             return self.rejected(&text);
         }
         // Another budget may allow it.
-        self.known().lacked.extend(deletion_plan::budget_nodes(&self.node.namespace));
+        self.known().lacked.extend(approval_plan::budget_nodes(&self.node.namespace));
         let note = plan.as_ref().map(|it| it.note.clone()).unwrap_or_default();
         let plan = plan.map(|it| it.name);
         let text = format!(
@@ -414,7 +414,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let release = self.release_of_owner();
         let owner = &self.desired().owner;
         let subject = DeletionSubject { release: &release, ..DeletionSubject::of(&node, owner) };
-        match deletion_plan::dismiss(&self.context, &subject, None).await {
+        match approval_plan::dismiss(&self.context, &subject, None).await {
             Ok(()) => outcome,
             Err(error) => {
                 // The approval of the Plan would count for another deletion of the same objects.

@@ -8,23 +8,23 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use apply::field_conflict::contested_text;
-use apply::managed_metadata::has;
 use apply::object_changes::masked;
+use apply::owner_labels_and_apply_annotations::has;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{RunOutcome, Time};
 use release::ReleaseRecord;
 use release::journal::OperationKind;
 use release::release_decision::ReleaseDrift;
-use release::settings::DriftMode;
+use release::release_spec::DriftMode;
 use sha2::{Digest as _, Sha256};
 
 use super::executor::{DriftedObject, ReleaseExecutor};
 use super::manifest_objects::ManifestObject;
 use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::ClusterError;
-use windlass_cluster::object_watcher::LiveObjectKnowledge;
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::object_watcher::WatchedObjectState;
+use windlass_cluster::untyped_objects::DryRunMode;
 
 /// The label or annotation that disables drift detection for an object, with the value `disabled`.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
@@ -33,7 +33,7 @@ const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
 const MAX_NAMED_FIELDS: usize = 8;
 
 /// The result of comparing one object.
-enum DriftComparison {
+enum DriftComparisonResult {
     Same,
     Missing,
     Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
@@ -61,7 +61,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let observations: Vec<_> =
             members.iter().map(|member| self.compared(member, is_rollback)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let found: Vec<Result<DriftComparison, ClusterError>> =
+        let found: Vec<Result<DriftComparisonResult, ClusterError>> =
             stream::iter(observations).buffered(width).collect().await;
         self.report_answered_late(record).await;
         let mut drifted = Vec::new();
@@ -70,15 +70,15 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         for (member, found) in members.iter().zip(found) {
             let subject = member.id.subject();
             match found {
-                Ok(DriftComparison::Same) => {}
-                Ok(DriftComparison::Missing | DriftComparison::Changed { .. })
+                Ok(DriftComparisonResult::Same) => {}
+                Ok(DriftComparisonResult::Missing | DriftComparisonResult::Changed { .. })
                     if !self.is_within_measure(member) => {}
-                Ok(DriftComparison::Missing) => {
+                Ok(DriftComparisonResult::Missing) => {
                     line(&mut text, &format!("{subject} removed"));
                     let payload = member.object.clone();
                     drifted.push(DriftedObject { member: member.clone(), payload, fields: None });
                 }
-                Ok(DriftComparison::Changed {
+                Ok(DriftComparisonResult::Changed {
                     payload,
                     paths,
                     counts: [added, changed, removed],
@@ -175,10 +175,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self,
         member: &ManifestObject,
         is_rollback: bool,
-    ) -> Result<DriftComparison, ClusterError> {
+    ) -> Result<DriftComparisonResult, ClusterError> {
         let has_moved = self.target.watcher().has_moved(&self.node, &member.id);
         let found = self.compared_with_live(member, is_rollback).await?;
-        if has_moved && matches!(found, DriftComparison::Same) {
+        if has_moved && matches!(found, DriftComparisonResult::Same) {
             self.contests().end(&member.id);
         }
         Ok(found)
@@ -188,29 +188,34 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self,
         member: &ManifestObject,
         is_rollback: bool,
-    ) -> Result<DriftComparison, ClusterError> {
+    ) -> Result<DriftComparisonResult, ClusterError> {
         let ManifestObject { id, object, resource } = member;
-        if has(object, SWITCH, "disabled") || self.guard().skips(object) {
-            return Ok(DriftComparison::Same);
+        if has(object, SWITCH, "disabled") {
+            return Ok(DriftComparisonResult::Same);
+        }
+        if self.guard().skips(object) {
+            self.known().is_partly_compared = true;
+            return Ok(DriftComparisonResult::Same);
         }
         let watcher = self.target.watcher();
         let digest = self.manifest_digest(object);
         let knowledge = watcher.knowledge(&self.node, id, &digest);
         let is_asked = self.owner.is_asked();
         if !is_asked
-            && matches!(knowledge, LiveObjectKnowledge::Applied | LiveObjectKnowledge::Unmoved)
+            && matches!(knowledge, WatchedObjectState::Applied | WatchedObjectState::Unmoved)
         {
-            return Ok(DriftComparison::Same);
+            return Ok(DriftComparisonResult::Same);
         }
         let since = watcher.now();
         let cluster = &self.target.cluster;
         let Some(live) = cluster.get(resource, &id.namespace, &id.name).await? else {
             self.unanswered().forget(id);
-            return Ok(DriftComparison::Missing);
+            return Ok(DriftComparisonResult::Missing);
         };
         if has(&live, SWITCH, "disabled") {
             watcher.released(&self.node, id);
-            return Ok(DriftComparison::Same);
+            self.known().is_partly_compared = true;
+            return Ok(DriftComparisonResult::Same);
         }
         let rules = &self.desired_release.spec.ignore;
         let payload = match rules.leave_alone(object) {
@@ -222,11 +227,12 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             let write = self.unanswered().take_applied(id, &digest);
             self.known().answered_late.extend(write.map(|write| (id.clone(), write)));
             watcher.applied(&self.node, resource, &digest, &live, since);
-            return Ok(DriftComparison::Same);
+            return Ok(DriftComparisonResult::Same);
         }
         self.unanswered().forget(id);
         if is_rollback && self.is_left_alone(&payload).await? {
-            return Ok(DriftComparison::Same);
+            self.known().is_partly_compared = true;
+            return Ok(DriftComparisonResult::Same);
         }
         let pause = self.contested_pause();
         let text = contested_text(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
@@ -234,7 +240,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let paths = apply::drift_comparison::diff_paths(&live, &dry, usize::MAX);
         let counts = apply::drift_comparison::change_counts(&live, &dry, &paths);
         let paths = paths.into_iter().take(MAX_NAMED_FIELDS).collect();
-        Ok(DriftComparison::Changed { payload, paths, counts })
+        Ok(DriftComparisonResult::Changed { payload, paths, counts })
     }
 }
 

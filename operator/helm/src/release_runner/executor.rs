@@ -15,15 +15,15 @@ use apply::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 use release::helm_release_planner::{
-    ObservationNeed, ReleaseObservedState, RunProgress, is_under_way,
+    ReleaseObservedState, RequiredObservation, RunProgress, is_under_way,
 };
 use release::lifecycle_hold::LIFECYCLES_UNKNOWN;
 use release::operation::{
     NewRevisionInputs, ObservedLiveObjects, StepOutcome, opened, rolled_back,
 };
-use release::operation_status::running_text;
+use release::operation_status_changes::running_text;
 use release::release_snapshot;
 use release::status::{self as words, HelmReleaseStatusFields, ReleaseReport};
 use release::{
@@ -34,7 +34,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::action_options::ActionOptions;
-use super::deletion_judgement::JudgedRendering;
+use super::deletion_judgement::PermittedRendering;
 use super::hook_watch::HookWatch;
 use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
 use super::object_writes::DriftCorrectionReport;
@@ -62,7 +62,7 @@ pub(super) struct ObservedReleaseState {
     revisions: ReleaseRevisions,
     prepared: Option<PreparedRevision>,
     /// The desired revision as it was judged before its operation began.
-    pub(super) judged: Option<JudgedRendering>,
+    pub(super) judged: Option<PermittedRendering>,
     outcome: Option<StepOutcome>,
     pub(super) ran: RunProgress,
     /// The objects of revisions, by the manifest from which they are read. A number is not enough, since another release may
@@ -82,6 +82,9 @@ pub(super) struct ObservedReleaseState {
     pub(super) rivals: BTreeMap<ObjectId, String>,
     /// Drifted objects, in the form in which they are applied.
     pub(super) drifted: Vec<DriftedObject>,
+    /// Whether the run compared less than all objects of the release. A later run may compare more without a change of the
+    /// metadata that windlass has seen.
+    pub(super) is_partly_compared: bool,
     /// Corrections of earlier runs without an answer that turned out to be done.
     pub(super) answered_late: Vec<(ObjectId, UnansweredWrite)>,
     /// The uids of lifecycle events that nothing waits for any more.
@@ -197,6 +200,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<ReleaseStorage>>) {
         let mut known = self.known();
         (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
+    }
+
+    /// The digest of the versions of the records, as this run has read or written them. `None` after a run that did not compare
+    /// all objects.
+    pub(super) fn record_versions(&self) -> Option<String> {
+        let known = self.known();
+        let storage = known.storage.as_ref().filter(|_| !known.is_partly_compared);
+        storage.and_then(|storage| storage.versions_digest())
     }
 
     /// The revisions that the run knows.
@@ -626,7 +637,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) fn overtaken(&self) -> RunOutcome {
         self.known().outdated = true;
         let text = "the spec was changed during the run".to_owned();
-        RunOutcome::Running(reason::PROGRESSING, text, NextRunTrigger::default())
+        RunOutcome::Running(condition_reason::PROGRESSING, text, NextRunTrigger::default())
     }
 }
 
@@ -652,13 +663,15 @@ impl<O: ReleaseStatusOwner> reconcile::Executor<HelmReleasePlanner> for ReleaseE
         let mut live = ObservedLiveObjects::default();
         let mut drift = None;
         match (need(desired, &status, &revisions), last) {
-            (ObservationNeed::Operation(scope), Some(last)) => {
+            (RequiredObservation::Operation(scope), Some(last)) => {
                 let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
                 live = self
                     .desired_release
                     .masked_live(self.live(&last.record, journal, scope).await?);
             }
-            (ObservationNeed::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
+            (RequiredObservation::Drift, Some(last)) => {
+                drift = Some(self.drift(&last.record).await?);
+            }
             _ => self.known().hook_watch = None,
         }
         (live.events, live.glass) = (self.events(), desired.lifecycles.glass);

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use apply::HealthReport;
+use apply::ObjectHealth;
 use cause::object_event::last_seen;
 use cause::pod::PodTrouble;
 use objects::{Gvk, Object, ObjectId};
@@ -17,7 +17,7 @@ use sources::remote_bases::without_credentials;
 use super::manifest_objects::ManifestObject;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_runtime::workload_pods::WorkloadPods;
+use windlass_cluster::workload_pods::WorkloadPods;
 
 /// The longest cause, in characters.
 const MAX_TEXT: usize = 500;
@@ -32,7 +32,7 @@ const MOST_WARNINGS: usize = 6_400;
 pub(super) async fn of(
     cluster: &ClusterConnection,
     member: &ManifestObject,
-    report: &HealthReport,
+    report: &ObjectHealth,
 ) -> Option<String> {
     let own = (!report.message.is_empty() && report.status != apply::HealthStatus::NotFound)
         .then(|| report.words().to_owned());
@@ -242,8 +242,8 @@ mod tests {
             (200, Body::from(json!({"items": items}).to_string()))
         })
         .await;
-        let report = HealthReport { status: HealthStatus::InProgress, ..HealthReport::not_found() };
-        let report = HealthReport { message: String::new(), ..report };
+        let report = ObjectHealth { status: HealthStatus::InProgress, ..ObjectHealth::not_found() };
+        let report = ObjectHealth { message: String::new(), ..report };
         let cause = of(&cluster, &member(), &report).await;
         assert_eq!(cause.as_deref(), Some("Failed: web-1"));
         let asked = asked.lock();
@@ -298,8 +298,8 @@ mod tests {
             (200, Body::from(answer.to_string()))
         })
         .await;
-        let report = HealthReport { status: HealthStatus::InProgress, ..HealthReport::not_found() };
-        let report = HealthReport { message: String::new(), ..report };
+        let report = ObjectHealth { status: HealthStatus::InProgress, ..ObjectHealth::not_found() };
+        let report = ObjectHealth { message: String::new(), ..report };
         let cause = of(&cluster, &member(), &report).await;
         assert_eq!(cause.as_deref(), Some("Failed: web-2"));
     }
@@ -322,8 +322,8 @@ mod tests {
             (200, Body::from(page.to_string()))
         })
         .await;
-        let report = HealthReport { status: HealthStatus::InProgress, ..HealthReport::not_found() };
-        let report = HealthReport { message: String::new(), ..report };
+        let report = ObjectHealth { status: HealthStatus::InProgress, ..ObjectHealth::not_found() };
+        let report = ObjectHealth { message: String::new(), ..report };
         let cause = of(&cluster, &member(), &report).await.unwrap();
         assert!(cause.contains("Pod web-9 ImagePullBackOff: no such tag"), "{cause}");
     }
@@ -344,10 +344,10 @@ mod tests {
         let plural = "pods".to_owned();
         let resource = ApiResourceLocation { gvk, plural, namespaced: true, watchable: true };
         let member = ManifestObject { id: object.id(), object, resource };
-        let report = HealthReport {
+        let report = ObjectHealth {
             status: HealthStatus::Failed,
             message: String::new(),
-            ..HealthReport::not_found()
+            ..ObjectHealth::not_found()
         };
         let cause = of(&cluster, &member, &report).await;
         assert_eq!(cause.as_deref(), Some("container 'main' ended with exit code 3 (Error)"));

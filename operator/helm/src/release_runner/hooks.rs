@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use apply::HealthStatus as State;
 use objects::{Object, SecretMasking};
-use quarantine::kept_objects::record_refusal;
+use quarantine::rollback_protected_objects::record_refusal;
 use reconcile::{ObjectKey, RunOutcome};
 use release::ReleaseRecord;
 use release::journal::HOOK_ANNOTATION;
-use release::operation::{HookObject, ObservedHealth};
+use release::operation::{ObservedHealth, ObservedHookObject};
 use serde_json::Value;
 
 use super::executor::ReleaseExecutor;
@@ -70,10 +70,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         place: usize,
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
-    ) -> Result<HookObject, RunOutcome> {
+    ) -> Result<ObservedHookObject, RunOutcome> {
         // An object that cannot be built does not exist. Creating it reports the reason.
         let Some(member) = self.built_hook(record, place).await? else {
-            return Ok(HookObject::Missing);
+            return Ok(ObservedHookObject::Missing);
         };
         let id = &member.id;
         let cluster = &self.target.cluster;
@@ -81,16 +81,16 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let live = cluster.get(&member.resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
         self.saw(&member, live.as_ref(), since);
-        let Some(live) = live else { return Ok(HookObject::Missing) };
+        let Some(live) = live else { return Ok(ObservedHookObject::Missing) };
         on.insert(member.node());
         if is_leaving(&live) {
-            return Ok(HookObject::Leaving);
+            return Ok(ObservedHookObject::Leaving);
         }
         if live.annotation(HOOK_ANNOTATION) != Some(operation) {
             return Ok(of_others(&member));
         }
         let health = self.hook_health(record, &member, &live).await;
-        Ok(HookObject::Ours { uid: live.uid().to_owned(), health })
+        Ok(ObservedHookObject::Ours { uid: live.uid().to_owned(), health })
     }
 
     /// The state of the hook that is due, even if its object was deleted. It also tells whether a watch has seen every change
@@ -101,9 +101,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         place: usize,
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
-    ) -> Result<(HookObject, bool), RunOutcome> {
+    ) -> Result<(ObservedHookObject, bool), RunOutcome> {
         let Some(member) = self.built_hook(record, place).await? else {
-            return Ok((HookObject::Missing, false));
+            return Ok((ObservedHookObject::Missing, false));
         };
         let is_noted = self.journal(record.version).is_some_and(|it| it.hook_begun);
         let watch = self.hook_watch(&member, place, operation, is_noted).await;
@@ -121,9 +121,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let found = match live {
             Some(live) if is_ours(&live) => {
                 let health = self.hook_health(record, &member, &live).await;
-                HookObject::Ours { uid: live.uid().to_owned(), health }
+                ObservedHookObject::Ours { uid: live.uid().to_owned(), health }
             }
-            Some(live) if is_leaving(&live) => HookObject::Leaving,
+            Some(live) if is_leaving(&live) => ObservedHookObject::Leaving,
             Some(_) => of_others(&member),
             None => self.vanished(record, &member, &watch).await,
         };
@@ -162,9 +162,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         record: &ReleaseRecord,
         member: &ManifestObject,
         watch: &HookWatch,
-    ) -> HookObject {
+    ) -> ObservedHookObject {
         let seen = watch.seen();
-        let Some(object) = seen.object else { return HookObject::Missing };
+        let Some(object) = seen.object else { return ObservedHookObject::Missing };
         let uid = object.uid().to_owned();
         let health = match self.hook_health(record, member, &object).await {
             ObservedHealth::Pending(_) if seen.is_gone || !watch.wakes() => {
@@ -175,7 +175,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             }
             health => health,
         };
-        HookObject::Ours { uid, health }
+        ObservedHookObject::Ours { uid, health }
     }
 
     /// Parity(helm 4): a hook that is neither a Job nor a Pod is over once it is there.
@@ -192,7 +192,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                     live.get("status").and_then(|it| it.get("phase")).and_then(Value::as_str);
                 match phase {
                     Some("Succeeded") => return ObservedHealth::Done,
-                    Some("Failed") => apply::HealthReport {
+                    Some("Failed") => apply::ObjectHealth {
                         status: State::Failed,
                         ..self.judged(live, true).await
                     },
@@ -246,7 +246,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         let created = match member.id.kind == CRD {
             true => {
-                let mode = windlass_cluster::objects::DryRunMode::Write;
+                let mode = windlass_cluster::untyped_objects::DryRunMode::Write;
                 cluster.apply(&member.resource, &member.object, MANAGER, mode).await
             }
             false => cluster.create_object(&member.resource, &member.object, MANAGER, false).await,
@@ -313,9 +313,9 @@ fn is_leaving(live: &Object) -> bool {
 }
 
 /// An object that another operation or another client created.
-fn of_others(member: &ManifestObject) -> HookObject {
+fn of_others(member: &ManifestObject) -> ObservedHookObject {
     // A CRD is never deleted, so it is changed instead of created.
-    if member.id.kind == CRD { HookObject::Missing } else { HookObject::Theirs }
+    if member.id.kind == CRD { ObservedHookObject::Missing } else { ObservedHookObject::Theirs }
 }
 
 fn pending(member: &ManifestObject) -> String {

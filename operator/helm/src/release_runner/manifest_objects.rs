@@ -9,7 +9,7 @@ pub(super) use apply::release_ownership::{
 pub use apply::release_ownership::{POLICY, is_of_another, owned};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, manifest};
-use quarantine::kept_objects::record_refusal;
+use quarantine::rollback_protected_objects::record_refusal;
 use reconcile::ObjectKey;
 use release::ReleaseRecord;
 

@@ -16,7 +16,7 @@ use super::postrender::PostRenderers;
 
 /// The inputs for rendering a release.
 #[derive(Clone)]
-pub struct HelmReleaseRendering {
+pub struct HelmReleaseRenderInputs {
     /// The chart of the release.
     pub chart: Chart,
     /// The values that override the values of the chart.
@@ -38,7 +38,7 @@ pub struct RenderedManifests {
     pub hooks: String,
 }
 
-impl HelmReleaseRendering {
+impl HelmReleaseRenderInputs {
     /// Renders the release. The caller needs a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors

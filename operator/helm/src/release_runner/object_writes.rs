@@ -13,7 +13,7 @@ use apply::three_way_merge;
 use apply::unanswered_writes::UnansweredWrite;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
-use quarantine::kept_objects::{deletes_claims, is_kept, record_refusal};
+use quarantine::rollback_protected_objects::{deletes_claims, is_kept, record_refusal};
 use reconcile::{RemovalPermit, RunOutcome, Time};
 use release::ReleaseRecord;
 use release::journal::{OperationJournal, OperationKind};
@@ -25,7 +25,7 @@ use super::storage::creation_time;
 use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_runtime::crd_guard;
 use windlass_runtime::crd_guard::crd_owners::UNOWNED;
 

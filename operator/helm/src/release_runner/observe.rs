@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use apply::{HealthReport, HealthStatus as State, health, legacy_readiness};
+use apply::{HealthStatus as State, ObjectHealth, health, helm3_readiness};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::RunOutcome;
@@ -15,7 +15,7 @@ use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
 use super::{ReleaseStatusOwner, failure_cause};
-use windlass_cluster::object_watcher::{AwaitedObject, OwnerLabel, WatchMoment};
+use windlass_cluster::object_watcher::{AwaitedObject, OwnerLabelPresence, WatchMoment};
 use windlass_cluster::{ClusterError, resource_version};
 use windlass_runtime::crd_guard;
 
@@ -136,7 +136,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             // reported.
             let cause = match is_late {
                 true => {
-                    failure_cause::of(&self.target.cluster, member, &HealthReport::not_found())
+                    failure_cause::of(&self.target.cluster, member, &ObjectHealth::not_found())
                         .await
                 }
                 false => None,
@@ -156,10 +156,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self,
         members: Vec<&'m ManifestObject>,
         jobs: bool,
-    ) -> Result<Vec<(&'m ManifestObject, HealthReport)>, RunOutcome> {
+    ) -> Result<Vec<(&'m ManifestObject, ObjectHealth)>, RunOutcome> {
         let observations: Vec<_> = members.iter().map(|it| self.health_of(it, jobs)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let found: Vec<Result<(HealthReport, u64), ClusterError>> =
+        let found: Vec<Result<(ObjectHealth, u64), ClusterError>> =
             stream::iter(observations).buffered(width).collect().await;
         let mut reports = Vec::new();
         for (member, found) in members.into_iter().zip(found) {
@@ -195,7 +195,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self,
         member: &ManifestObject,
         jobs: bool,
-    ) -> Result<(HealthReport, u64), ClusterError> {
+    ) -> Result<(ObjectHealth, u64), ClusterError> {
         let ManifestObject { id, resource, .. } = member;
         let written = self.known().written.remove(id);
         let (live, since) = match written {
@@ -207,15 +207,15 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             }
         };
         self.saw(member, live.as_ref(), since);
-        let Some(live) = live else { return Ok((HealthReport::not_found(), 0)) };
+        let Some(live) = live else { return Ok((ObjectHealth::not_found(), 0)) };
         Ok((self.judged(&live, jobs).await, version_of(&live)))
     }
 
     /// The health of an object, by the expressions of the spec or the usual rules.
-    pub(super) async fn judged(&self, live: &Object, jobs: bool) -> HealthReport {
+    pub(super) async fn judged(&self, live: &Object, jobs: bool) -> ObjectHealth {
         if self.options().legacy_wait {
             // Parity(flux): expressions are for the other way of waiting.
-            return legacy_readiness::report(live, jobs);
+            return helm3_readiness::report(live, jobs);
         }
         if (live.api_version(), live.kind()) == ("batch/v1", "Job") {
             // Parity(helm 4): a Job counts as ready once it is there, unless its end is waited for.
@@ -233,8 +233,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) fn saw(&self, member: &ManifestObject, live: Option<&Object>, since: WatchMoment) {
         let own = live.and_then(|it| it.label(O::OWNERSHIP.name));
         let labelled = match own == Some(self.node.whole().name.as_str()) {
-            true => OwnerLabel::Yes,
-            false => OwnerLabel::No,
+            true => OwnerLabelPresence::Yes,
+            false => OwnerLabelPresence::No,
         };
         let awaited = AwaitedObject {
             resource: member.resource.clone(),
@@ -311,8 +311,8 @@ fn with_cause(text: String, cause: Option<String>) -> String {
     }
 }
 
-fn current() -> HealthReport {
-    HealthReport { status: State::Current, message: String::new(), conditions: Vec::new() }
+fn current() -> ObjectHealth {
+    ObjectHealth { status: State::Current, message: String::new(), conditions: Vec::new() }
 }
 
 #[cfg(test)]

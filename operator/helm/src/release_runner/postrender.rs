@@ -1,7 +1,7 @@
 //! Post-rendering as Flux does it: the spec's kustomize post-renderers, its common metadata, and the labels with the owner of
 //! the objects.
 //!
-//! Source: helm-controller 1.6 `internal/postrender`. Elsewhere: which documents are post-rendered (`helm::release`), overlays
+//! Source: helm-controller 1.6 `internal/postrender`. Elsewhere: which documents are post-rendered (`helm::manifests_and_helmignore`), overlays
 //! (`kustomize`).
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use apply::left_manifests::is_same_object;
+use apply::prune_candidates::is_same_object;
 use crds::helm::CrdsPolicy;
 use golang::time::{GoTime, GoTimeZone};
 use golang::value::GoMap;
@@ -18,15 +18,15 @@ use helm::template::{RenderRequest, RenderedRelease, render};
 use helm::values::coalesce;
 use helm::warning::WarningLevel;
 use objects::{Gvk, Object, manifest};
-use quarantine::kept_objects::record_refusal;
+use quarantine::rollback_protected_objects::record_refusal;
 use reconcile::Time;
 use release::ReleaseRecord;
 use release::journal::OperationKind;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::crd_definitions::{EstablishError, established};
-use super::deletion_judgement::JudgedRendering;
+use super::crd_definitions::{CrdNotEstablishedError, established};
+use super::deletion_judgement::PermittedRendering;
 use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
 use super::step_error::StepError;
@@ -119,7 +119,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 self.judged_rendering(version, rendered, base.as_deref()).await?
             }
         };
-        let JudgedRendering { rendered, deletions, .. } = judged;
+        let PermittedRendering { rendered, deletions, .. } = judged;
         if let Some(loaded) = &self.desired_release.chart {
             *loaded.templates.lock() = Some(rendered.templates.clone());
         }
@@ -340,8 +340,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 let until = tokio::time::Instant::now() + ESTABLISHED_LIMIT;
                 let established = established(&self.target.cluster, object, until).await;
                 established.map_err(|error| match error {
-                    EstablishError::TimedOut(text) => StepError::Failed(text),
-                    EstablishError::Cluster(error) => StepError::Outcome(self.no_answer(&error)),
+                    CrdNotEstablishedError::TimedOut(text) => StepError::Failed(text),
+                    CrdNotEstablishedError::Cluster(error) => {
+                        StepError::Outcome(self.no_answer(&error))
+                    }
                 })?;
             }
             Ok(())

@@ -11,21 +11,21 @@
 use std::sync::Arc;
 
 use crds::helm::HelmReleaseStatus;
-use crds::release::{Quarantine, QuarantineAction};
+use crds::windlass_release::{Quarantine, QuarantineAction};
 use kube_core::ResourceExt as _;
 use objects::container_images::images_of;
-use quarantine::build_facts::{BuildFacts, known_images};
-use quarantine::on_failure::{ON_FAILURE, OnFailure};
-use quarantine::way_back::{FailureConsequence, HoldCause};
-use reconcile::{ConditionStatus, NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use quarantine::build_inputs_record::{BuildInputsRecord, known_images};
+use quarantine::on_failure::{ON_FAILURE, OnFailurePolicy};
+use quarantine::rollback_decision::{FailureConsequence, NoRollbackReason};
+use reconcile::{ConditionStatus, NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 use release::failure_policy::{FailurePolicy, ReleaseQuarantine};
-use release::settings::{FailureStrategy, RemediationSettings};
+use release::release_spec::{FailureStrategy, RemediationSettings};
 use release::status::{HelmReleaseStatusFields, MISSING_ROLLBACK_TARGET, RETRIES_EXCEEDED};
 use release::{ReleaseDesiredState, ReleaseRevision, ReleaseSnapshot, ReleaseSpec};
 use sha2::{Digest as _, Sha256};
 
 use super::executor::ReleaseExecutor;
-use super::release_run::ReleaseDriveReport;
+use super::release_run::ReleaseRunnerReport;
 use super::{DesiredRelease, ReleaseStatusOwner, manifest_objects};
 use windlass_cluster::ClusterError;
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -47,7 +47,7 @@ pub(crate) struct FailedReleaseRecords {
 
 /// The Quarantines of an owner of releases, and the requests in its annotation.
 pub struct OwnerQuarantines {
-    asked: OnFailure,
+    asked: OnFailurePolicy,
     own: Vec<Arc<Quarantine>>,
     /// The outcome if nothing may begin, because the annotation or the Quarantines are not known.
     unknown: Option<RunOutcome>,
@@ -55,7 +55,7 @@ pub struct OwnerQuarantines {
 
 /// The inputs for judging a run of a release by Quarantines.
 #[derive(Clone, Copy)]
-pub struct ReleaseOfOwner<'r> {
+pub struct ReleaseQuarantineInputs<'r> {
     /// The context of the run.
     pub context: &'r RunContext,
     /// The owner.
@@ -158,7 +158,7 @@ impl OwnerQuarantines {
         };
         let (asked, refused) = match asked {
             Ok(asked) => (asked, None),
-            Err(outcome) => (OnFailure::Never, Some(outcome)),
+            Err(outcome) => (OnFailurePolicy::Never, Some(outcome)),
         };
         let own = windlass_quarantine::of_applier(known, node, &uid);
         Self { asked, own, unknown: refused.or(unread) }
@@ -221,7 +221,7 @@ impl OwnerQuarantines {
         });
         FailurePolicy {
             quarantines: self.quarantines(),
-            rolls_back: self.asked == OnFailure::RollBack,
+            rolls_back: self.asked == OnFailurePolicy::RollBack,
             quarantine: unknown.or(quarantine),
         }
     }
@@ -237,15 +237,16 @@ impl OwnerQuarantines {
     /// `status` is the one that the run decided.
     pub async fn conclude<K: WindlassKind>(
         &self,
-        release: ReleaseOfOwner<'_>,
+        release: ReleaseQuarantineInputs<'_>,
         object: &K,
         status: &HelmReleaseStatusFields,
-        ended: ReleaseDriveReport,
-    ) -> ReleaseDriveReport {
+        ended: ReleaseRunnerReport,
+    ) -> ReleaseRunnerReport {
         let desired = &release.desired_release.desired;
-        let is_held = matches!(ended.outcome, RunOutcome::Stalled(reason::QUARANTINED, _));
+        let is_held =
+            matches!(ended.outcome, RunOutcome::Stalled(condition_reason::QUARANTINED, _));
         if let Some(unknown) = self.unknown.clone().filter(|_| is_held) {
-            return ReleaseDriveReport { outcome: unknown, ..ended };
+            return ReleaseRunnerReport { outcome: unknown, ..ended };
         }
         let is_new = desired.failures.quarantine.is_none() && !ended.records.was_good;
         if !(self.quarantines() && has_failed(&ended.outcome) && is_new) {
@@ -256,7 +257,7 @@ impl OwnerQuarantines {
                 let good = desired.stays_in_place(status);
                 let good = good.map(|good| format!("chart {}", good.versioned_chart()));
                 let text = windlass_quarantine::text_with(&recorded, good.as_deref());
-                RunOutcome::Stalled(reason::QUARANTINED, text)
+                RunOutcome::Stalled(condition_reason::QUARANTINED, text)
             }
             Err(error) => {
                 let text = format!("{}; it cannot be quarantined: {error}", ended.outcome.text());
@@ -265,17 +266,17 @@ impl OwnerQuarantines {
                 RunOutcome::Failed(RETRIES_EXCEEDED, text, NextRunTrigger::at(again))
             }
         };
-        ReleaseDriveReport { outcome, ..ended }
+        ReleaseRunnerReport { outcome, ..ended }
     }
 
     async fn record<K: WindlassKind>(
         &self,
-        release: ReleaseOfOwner<'_>,
+        release: ReleaseQuarantineInputs<'_>,
         object: &K,
         status: &HelmReleaseStatusFields,
-        ended: &ReleaseDriveReport,
+        ended: &ReleaseRunnerReport,
     ) -> Result<Quarantine, ClusterError> {
-        let ReleaseOfOwner { context, node, name, desired_release } = release;
+        let ReleaseQuarantineInputs { context, node, name, desired_release } = release;
         let desired = &desired_release.desired;
         let masked = |images: &[String]| -> Vec<String> {
             images.iter().map(|image| desired_release.masked(image)).collect()
@@ -293,26 +294,26 @@ impl OwnerQuarantines {
             "" => version.to_owned(),
             name => format!("{name}@{version}"),
         };
-        let facts = BuildFacts {
+        let facts = BuildInputsRecord {
             digest: result_digest(desired),
             revision: revision(&desired.chart_version),
             images: masked(&ended.records.failed_images),
-            ..BuildFacts::default()
+            ..BuildInputsRecord::default()
         };
         let consequence = match desired.stays_in_place(status) {
-            Some(good) => FailureConsequence::RollBack(BuildFacts {
+            Some(good) => FailureConsequence::RollBack(BuildInputsRecord {
                 digest: good_digest(good),
                 revision: revision(&good.chart_version),
                 images: masked(&ended.records.good_images),
-                ..BuildFacts::default()
+                ..BuildInputsRecord::default()
             }),
-            None if self.asked == OnFailure::Hold => {
-                FailureConsequence::Hold(vec![HoldCause::Requested])
+            None if self.asked == OnFailurePolicy::Hold => {
+                FailureConsequence::Hold(vec![NoRollbackReason::Requested])
             }
             None if desired.last_good(status).is_none() => {
-                FailureConsequence::Hold(vec![HoldCause::NoLastGood])
+                FailureConsequence::Hold(vec![NoRollbackReason::NoLastGood])
             }
-            None => FailureConsequence::Hold(vec![HoldCause::NotUndone]),
+            None => FailureConsequence::Hold(vec![NoRollbackReason::NotUndone]),
         };
         let uid = object.uid().unwrap_or_default();
         let failed = FailedResult {
@@ -365,7 +366,11 @@ pub async fn note_attempt(
     let noted = noted.map_err(|error| {
         let text =
             format!("the lift of Quarantine {} cannot be noted: {error}", quarantine.name_any());
-        RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::at(retry_at))
+        RunOutcome::Failed(
+            condition_reason::RECONCILIATION_FAILED,
+            text,
+            NextRunTrigger::at(retry_at),
+        )
     })?;
     if let Some(noted) = noted {
         known_quarantines::insert_written(context, noted);

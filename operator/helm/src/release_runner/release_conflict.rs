@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crds::ReconciledObject;
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, helmfile_operator};
+use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, mumoshu_helmfile};
 use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
 use release::release_snapshot::SnapshotMatch;
@@ -32,7 +32,7 @@ pub fn holder(
     let all = ReleaseOwners {
         releases: context.store::<HelmRelease>().state(),
         helmfiles: context.store::<Helmfile>().state(),
-        operators: context.store::<helmfile_operator::Helmfile>().state(),
+        operators: context.store::<mumoshu_helmfile::Helmfile>().state(),
     };
     all.holder(asking, uid, last)
 }
@@ -42,7 +42,7 @@ pub fn holder(
 struct ReleaseOwners {
     releases: Vec<Arc<HelmRelease>>,
     helmfiles: Vec<Arc<Helmfile>>,
-    operators: Vec<Arc<helmfile_operator::Helmfile>>,
+    operators: Vec<Arc<mumoshu_helmfile::Helmfile>>,
 }
 
 impl ReleaseOwners {

@@ -17,19 +17,19 @@ use super::quarantined_releases::FailedReleaseRecords;
 use super::storage::ReleaseStorage;
 use super::{DesiredRelease, ReleaseStatusOwner};
 use windlass_cluster::run_permits::PermitPriority;
-use windlass_runtime::applier::WaitObservation;
+use windlass_runtime::applier_run::WaitObservation;
+use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
+use windlass_runtime::approval_plan::change_approval::PLAN_PENDING;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::run_context::RunContext;
 
 /// The state of a release that this process keeps between runs. State that must survive a crash is in the records and the
 /// journal.
 #[derive(Default)]
-pub struct ReleaseRunnerState(Mutex<ReleaseDriveState>);
+pub struct ReleaseRunnerState(Mutex<ReleaseStateBetweenRuns>);
 
 #[derive(Default)]
-struct ReleaseDriveState {
+struct ReleaseStateBetweenRuns {
     /// The wait of the last run.
     wait: Option<PendingReleaseWait>,
     /// The watch of the hook that is due.
@@ -55,7 +55,7 @@ struct PendingReleaseWait {
 }
 
 impl ReleaseRunnerState {
-    fn of(&self) -> MutexGuard<'_, ReleaseDriveState> {
+    fn of(&self) -> MutexGuard<'_, ReleaseStateBetweenRuns> {
         self.0.lock()
     }
 
@@ -106,7 +106,7 @@ impl ReleaseRunnerState {
 }
 
 /// The result of a run.
-pub struct ReleaseDriveReport {
+pub struct ReleaseRunnerReport {
     /// The outcome, with the triggers of the next run.
     pub outcome: RunOutcome,
     /// The current step of the operation in progress, as text.
@@ -115,6 +115,8 @@ pub struct ReleaseDriveReport {
     pub(crate) is_waiting: bool,
     /// Facts from the records of a release that has failed as often as it may.
     pub(crate) records: FailedReleaseRecords,
+    /// The digest of the versions of the records. `None` if the versions do not stand for the content.
+    pub(crate) record_versions: Option<String>,
     /// Whether the API server did not answer. Then other releases in the same cluster need not try.
     pub is_unanswered: bool,
 }
@@ -132,7 +134,7 @@ pub async fn drive<O: ReleaseStatusOwner>(
     owner: &Arc<O>,
     desired_release: &Arc<DesiredRelease>,
     memory: &ReleaseRunnerState,
-) -> Option<ReleaseDriveReport> {
+) -> Option<ReleaseRunnerReport> {
     target.watcher().begins_observing(node);
     let priority =
         if memory.of().wait.is_some() { PermitPriority::Resume } else { PermitPriority::New };
@@ -211,15 +213,23 @@ pub async fn drive<O: ReleaseStatusOwner>(
     }
     let is_unanswered = !outcome.is_settled() && executor.is_unanswered();
     let records = executor.failed_records(&outcome);
+    let record_versions = executor.record_versions();
     let running = executor.running();
-    Some(ReleaseDriveReport { outcome, running, is_waiting, records, is_unanswered })
+    Some(ReleaseRunnerReport {
+        outcome,
+        running,
+        is_waiting,
+        records,
+        record_versions,
+        is_unanswered,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use reconcile::reason;
+    use reconcile::condition_reason;
     use release::status::RECONCILE_ERROR;
 
     use super::*;
@@ -251,7 +261,7 @@ mod tests {
         assert!(is_about(next(50, silent, false), 2.));
         assert!(is_about(next(60, failed(), false), 16.));
         assert!(is_about(next(100, failed(), true), 1.), "a user asks");
-        next(110, RunOutcome::Settled(reason::SUCCEEDED, String::new()), false);
+        next(110, RunOutcome::Settled(condition_reason::SUCCEEDED, String::new()), false);
         assert!(is_about(next(120, failed(), false), 1.), "it was well since");
     }
 }

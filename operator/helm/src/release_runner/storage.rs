@@ -14,7 +14,7 @@ use objects::{Gvk, Object};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::Time;
 use release::operation::RecordAndJournalWrite;
-use release::record::{RecordChange, ReleaseRecord, RevisionStatus as Life};
+use release::record::{RecordContentChange, ReleaseRecord, RevisionStatus as Life};
 use release::storage::{
     self, DATA_KEY, DIGEST, PART_OF, PART_OWNER, PARTS, PackedRecord, RecordPackError,
     RecordWriteMode,
@@ -24,7 +24,7 @@ use release::{
 };
 use serde_json::{Map, Value, json};
 
-use super::MANAGER;
+use super::{MANAGER, record_versions};
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::object_pages::ObjectQuery;
@@ -187,14 +187,14 @@ impl RecordMetadata {
 }
 
 /// The metadata of a Secret that holds a part of a record.
-struct PartMetadata<'a> {
+struct RecordPartMetadata<'a> {
     name: &'a str,
     uid: &'a str,
     /// The label with the release and the revision of the part.
     revision: Option<&'a str>,
 }
 
-impl<'a> PartMetadata<'a> {
+impl<'a> RecordPartMetadata<'a> {
     fn of(DepthPrunedObject(secret): &'a DepthPrunedObject) -> Self {
         let metadata = &secret["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default();
@@ -291,6 +291,19 @@ impl ReleaseStorage {
             let size: usize = known.stored.values().map(|it| it.layout.size).sum();
             size <= KEPT_SIZE && known.read_at.elapsed() < KEPT_FOR
         })
+    }
+
+    /// The digest of the versions of the Secrets. `None` if nothing was read, or a record is not known by its Secret alone.
+    pub(super) fn versions_digest(&self) -> Option<String> {
+        let known = self.known();
+        let known = known.as_ref()?;
+        let is_whole = |it: &StoredRevision| it.layout.parts.is_none();
+        if !known.broken.is_empty() || !known.stored.values().all(is_whole) {
+            return None;
+        }
+        let secrets = known.stored.values();
+        let versions = secrets.map(|it| (it.secret.clone(), it.version.clone())).collect();
+        Some(record_versions::digest(&versions))
     }
 
     /// Drops the records, so that the next access reads them again.
@@ -396,7 +409,7 @@ impl ReleaseStorage {
     pub(super) async fn sweep(&self) -> Result<(), StorageError> {
         let kept = self.known().as_ref().and_then(|known| self.parts_of(known));
         let Some(kept) = kept else { return Ok(()) };
-        let is_garbage = |part: &PartMetadata<'_>| {
+        let is_garbage = |part: &RecordPartMetadata<'_>| {
             let is_ours = part.revision.is_some_and(|it| storage::is_part_of(&self.name, it));
             is_ours && !kept.iter().any(|prefix| part.name.starts_with(prefix))
         };
@@ -418,13 +431,13 @@ impl ReleaseStorage {
     async fn delete_parts_where(
         &self,
         label_selector: &str,
-        is_garbage: impl Fn(&PartMetadata<'_>) -> bool,
+        is_garbage: impl Fn(&RecordPartMetadata<'_>) -> bool,
     ) -> Result<(), StorageError> {
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
         let pages = self.cluster.metadata_pages(&self.secrets, &self.namespace, label_selector);
         let mut pages = pages.map_err(failed)?;
         while let Some(page) = pages.next().await.map_err(failed)? {
-            for part in page.iter().map(PartMetadata::of).filter(&is_garbage) {
+            for part in page.iter().map(RecordPartMetadata::of).filter(&is_garbage) {
                 let deleted = self.cluster.delete_unmanaged(
                     &self.secrets,
                     &self.namespace,
@@ -582,8 +595,9 @@ impl ReleaseStorage {
     async fn delete_parts(&self, version: i64, digest: Option<&str>) -> Result<(), StorageError> {
         let selector = format!("{PART_OF}={}", storage::part_of(&self.name, version));
         let kept = digest.map(|digest| storage::part_prefix(&self.name, version, digest));
-        let is_garbage =
-            |part: &PartMetadata<'_>| kept.as_ref().is_none_or(|kept| !part.name.starts_with(kept));
+        let is_garbage = |part: &RecordPartMetadata<'_>| {
+            kept.as_ref().is_none_or(|kept| !part.name.starts_with(kept))
+        };
         self.delete_parts_where(&selector, is_garbage).await
     }
 
@@ -596,7 +610,7 @@ impl ReleaseStorage {
     /// Changes records beside which no journal is written.
     pub(super) async fn write_others(
         &self,
-        others: &[(i64, RecordChange)],
+        others: &[(i64, RecordContentChange)],
     ) -> Result<(), StorageError> {
         for (version, change) in others {
             self.change(*version, std::slice::from_ref(change), None).await?;
@@ -607,14 +621,15 @@ impl ReleaseStorage {
     /// Marks the record of another client's unfinished operation as failed.
     pub(super) async fn unlock(&self, version: i64, text: &str) -> Result<(), StorageError> {
         let description = Some(text.to_owned());
-        let change = RecordChange::Status { status: Life::Failed, description, deleted: None };
+        let change =
+            RecordContentChange::Status { status: Life::Failed, description, deleted: None };
         self.change(version, &[change], None).await
     }
 
     async fn change(
         &self,
         version: i64,
-        changes: &[RecordChange],
+        changes: &[RecordContentChange],
         journal: Option<&OperationJournal>,
     ) -> Result<(), StorageError> {
         let before = self.known().as_ref().and_then(|known| known.stored.get(&version).cloned());

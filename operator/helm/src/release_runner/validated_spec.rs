@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use apply::drift_ignore_rules::IgnoreRules;
+use apply::drift_ignore_rules::DriftIgnoreRules;
 use crds::helm::PostRenderStrategy;
 use reconcile::SHORTEST_INTERVAL;
 use release::failure_policy::FailurePolicy;
+use release::gated_release_change::ReleaseChangeGates;
 use release::lifecycle_hold::ReleaseLifecycles;
-use release::operation_phase::OperationPhaseGates;
-use release::settings::AnnotationRequests;
+use release::release_spec::AnnotationRequests;
 use release::{ReleaseDesiredState, ReleaseSpec};
 use sha2::{Digest as _, Sha256};
 
@@ -20,7 +20,7 @@ use super::action_options::ActionOptions;
 use super::audit::origin;
 use super::postrender::PostRenderers;
 use windlass_cluster::windlass_kind::WindlassKind;
-use windlass_runtime::applier::{self, ReconcileIntervals};
+use windlass_runtime::applier_run::{self, ReconcileIntervals};
 use windlass_serve::settings::OperatorSettings;
 
 /// The desired state of a release by its spec, with the defaults of fields that were left out.
@@ -33,7 +33,7 @@ pub struct ValidatedSpec {
     /// The options for performing operations. No decision depends on them.
     pub options: ActionOptions,
     /// The fields whose differences do not count as drift.
-    pub(crate) ignore: IgnoreRules,
+    pub(crate) ignore: DriftIgnoreRules,
     /// The post-renderers that change the documents of the release.
     pub post: PostRenderers,
     /// Which documents the post-renderers get by the spec alone. This belongs to the inputs of a release, and flags do not.
@@ -75,7 +75,7 @@ impl ValidatedSpec {
             spec: self.release.clone(),
             deleted: meta.deletion_timestamp.is_some(),
             suspended: false,
-            gates: OperationPhaseGates::default(),
+            gates: ReleaseChangeGates::default(),
             lifecycles: ReleaseLifecycles::default(),
             inputs: self.digest(&inputs),
             chart_name: inputs.chart_name,
@@ -87,7 +87,7 @@ impl ValidatedSpec {
             failures: FailurePolicy::default(),
             origin: origin(meta),
             retry: retry(failures, settings),
-            interval: applier::interval(owner, self.pace, settings),
+            interval: applier_run::interval(owner, self.pace, settings),
         }
     }
 

@@ -10,7 +10,7 @@
 use apply::object_changes::ObjectChange;
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
-use crds::release::{
+use crds::windlass_release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRevision, AuditSubject,
     ReleaseAuditSpec,
 };
@@ -101,7 +101,7 @@ pub(super) struct AttemptAuditDetails<'a> {
 }
 
 /// The results of a run that are added to an attempt.
-struct AttemptRun<'r> {
+struct AttemptRunResults<'r> {
     changes: RunChanges,
     outcome: &'r RunOutcome,
     began: Time,
@@ -216,9 +216,9 @@ impl AuditedAttempts {
         &mut self,
         object: &Kustomization,
         judged: Option<&BuildIdentity>,
-        run: AttemptRun<'_>,
+        run: AttemptRunResults<'_>,
     ) -> Option<AuditedAttempt> {
-        let AttemptRun { changes, outcome, began, secrets, answers } = run;
+        let AttemptRunResults { changes, outcome, began, secrets, answers } = run;
         let same = self.open.take().filter(|open| open.of.as_ref() == judged);
         let revision = judged.map_or("", |it| it.revision.as_str());
         let new = || AuditedAttempt {
@@ -282,7 +282,7 @@ impl KustomizationSession<'_> {
         if about.is_correction {
             return self.audit_correction(object, ended, changes, about).await;
         }
-        let run = AttemptRun {
+        let run = AttemptRunResults {
             changes,
             outcome: &ended.outcome,
             began: self.began,
@@ -340,7 +340,7 @@ impl KustomizationSession<'_> {
         if !self.context.settings.release_audits {
             return;
         }
-        let run = AttemptRun {
+        let run = AttemptRunResults {
             changes,
             outcome: &ended.outcome,
             began: self.began,
@@ -508,7 +508,7 @@ impl KustomizationSession<'_> {
 mod tests {
     use apply::object_changes::ObjectChangeKind;
     use objects::ObjectId;
-    use reconcile::{NextRunTrigger, reason};
+    use reconcile::{NextRunTrigger, condition_reason};
     use serde_json::json;
 
     use super::*;
@@ -542,15 +542,15 @@ mod tests {
     }
 
     fn waits() -> RunOutcome {
-        RunOutcome::Running(reason::PROGRESSING, String::new(), NextRunTrigger::default())
+        RunOutcome::Running(condition_reason::PROGRESSING, String::new(), NextRunTrigger::default())
     }
 
     fn settled() -> RunOutcome {
-        RunOutcome::Settled(reason::SUCCEEDED, String::new())
+        RunOutcome::Settled(condition_reason::SUCCEEDED, String::new())
     }
 
-    fn run_of(changes: Vec<ObjectChange>, outcome: &RunOutcome) -> AttemptRun<'_> {
-        AttemptRun {
+    fn run_of(changes: Vec<ObjectChange>, outcome: &RunOutcome) -> AttemptRunResults<'_> {
+        AttemptRunResults {
             changes: RunChanges { objects: changes, ..RunChanges::default() },
             outcome,
             began: Time::UNIX_EPOCH,
@@ -606,14 +606,14 @@ mod tests {
     fn each_attempt_of_a_removal_has_an_audit_of_what_it_removed() {
         let object = object("True", "main@sha1:1");
         let failed = RunOutcome::Failed(
-            reason::PRUNE_FAILED,
+            condition_reason::PRUNE_FAILED,
             "refused".to_owned(),
             NextRunTrigger::default(),
         );
         let mut attempts = AuditedAttempts::default();
         let mut removal = |name: &str, second: i64, outcome: &RunOutcome| {
             let began = Time::from_second(second).unwrap();
-            let run = AttemptRun { began, ..run_of(vec![change(name)], outcome) };
+            let run = AttemptRunResults { began, ..run_of(vec![change(name)], outcome) };
             attempts.take(&object, None, run).map(|it| it.key(audit_outcome(outcome))).unwrap()
         };
         let keys =
@@ -626,12 +626,15 @@ mod tests {
         let object = object("True", "main@sha1:1");
         let to = judged("main@sha1:2");
         let text = "request to the API server failed".to_owned();
-        let failed =
-            RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::default());
+        let failed = RunOutcome::Failed(
+            condition_reason::RECONCILIATION_FAILED,
+            text,
+            NextRunTrigger::default(),
+        );
         let mut attempts = AuditedAttempts::default();
         let mut attempted = |name: &str, second: i64, outcome: &RunOutcome| {
             let began = Time::from_second(second).unwrap();
-            let run = AttemptRun { began, ..run_of(vec![change(name)], outcome) };
+            let run = AttemptRunResults { began, ..run_of(vec![change(name)], outcome) };
             attempts.take(&object, Some(&to), run).map(|it| it.key(audit_outcome(outcome))).unwrap()
         };
         let keys =
@@ -663,7 +666,7 @@ mod tests {
         let attempted = |unanswered_since: Option<Time>| {
             let objects = vec![change("a")];
             let changes = RunChanges { objects, unanswered_since, ..RunChanges::default() };
-            let run = AttemptRun { changes, began: at(20), ..run_of(Vec::new(), &outcome) };
+            let run = AttemptRunResults { changes, began: at(20), ..run_of(Vec::new(), &outcome) };
             AuditedAttempts::default().take(&object, Some(&to), run).unwrap()
         };
         let plain = attempted(None);
@@ -684,7 +687,7 @@ mod tests {
             let objects = vec![change("a")];
             let changes =
                 RunChanges { objects, unanswered_since: None, terminating, is_end_awaited };
-            let run = AttemptRun { changes, ..run_of(Vec::new(), &outcome) };
+            let run = AttemptRunResults { changes, ..run_of(Vec::new(), &outcome) };
             attempts.take(&object, None, run).map(|it| it.terminating)
         };
         let named = Some("ConfigMap/shop/a");

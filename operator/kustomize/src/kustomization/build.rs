@@ -9,7 +9,7 @@ use std::time::Instant;
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::Resource as _;
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use tokio_util::sync::CancellationToken;
 
 use super::build_inputs::KustomizationInputs;
@@ -18,11 +18,11 @@ use super::validated_spec::{
     self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
 };
 use super::{KustomizationRunReport, KustomizationSession, early};
-use windlass_runtime::build::key_services::KeyServiceAccess;
-use windlass_runtime::build::remote_base_access::{
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::shared_build_parts::key_services::KeyServiceAccess;
+use windlass_runtime::shared_build_parts::remote_base_access::{
     BuildPermits, RemoteBaseAccess, SharedBuildPermits,
 };
-use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::{artifact_files, source_reference};
 
 /// The result of a build.
@@ -129,7 +129,11 @@ impl KustomizationSession<'_> {
             Ok(None) | Err(_) => {
                 let text =
                     "the build panicked; this is a bug in windlass, please report it".to_owned();
-                Err(RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default()))
+                Err(RunOutcome::Failed(
+                    condition_reason::BUILD_FAILED,
+                    text,
+                    NextRunTrigger::default(),
+                ))
             }
         }
     }
@@ -220,7 +224,7 @@ impl KustomizationSession<'_> {
             memory.verified = Some(self.began);
         }
         let outcome = RunOutcome::Settled(
-            reason::RECONCILIATION_SUCCEEDED,
+            condition_reason::RECONCILIATION_SUCCEEDED,
             validated_spec::with_warnings(format!("Applied revision: {revision}"), &warnings),
         );
         let mut ended = early(object, revision, outcome);

@@ -7,8 +7,8 @@ use objects::SecretMasking;
 use reconcile::RunOutcome;
 
 use super::substitution::PostBuildSubstitution;
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::build::decryption::BuildDecryptionKeys;
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::shared_build_parts::decryption::BuildDecryptionKeys;
 use windlass_serve::settings::OperatorSettings;
 
 /// The inputs of a Kustomization's build besides the files of the artifact: substitution variables and
@@ -29,7 +29,7 @@ impl KustomizationInputs {
     pub async fn read(
         settings: &OperatorSettings,
         object: &Kustomization,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Self, RunOutcome> {
         // All references are watched before a missing one ends the run.
         let substitution = PostBuildSubstitution::read(settings, object, references).await;
@@ -45,7 +45,7 @@ impl KustomizationInputs {
     pub async fn of_manifests(
         settings: &OperatorSettings,
         object: &Kustomization,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Self, RunOutcome> {
         let substitution = PostBuildSubstitution::read(settings, object, references).await?;
         Ok(Self { substitution, decryption: None, keeps_encrypted: true })
@@ -65,6 +65,12 @@ impl KustomizationInputs {
             (Some(one), None) | (None, Some(one)) => one.to_owned(),
             (Some(one), Some(other)) => format!("{one} {other}"),
         }
+    }
+
+    /// The same inputs with a placeholder as the value of each variable.
+    pub(super) fn without_values(self) -> Self {
+        let substitution = self.substitution.map(PostBuildSubstitution::without_values);
+        Self { substitution, ..self }
     }
 
     /// The values that no status, event or log may show.

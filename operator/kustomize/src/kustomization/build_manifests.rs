@@ -1,7 +1,7 @@
 //! Builds the objects of a folder of the artifact, from its kustomization and the additions of the spec.
 //!
 //! Elsewhere: the file that a build starts from (`kustomization_file.rs`), encrypted files and bases on other servers
-//! (`windlass_runtime::build`), the meaning of kustomizations (`kustomize`).
+//! (`windlass_runtime::shared_build_parts`), the meaning of kustomizations (`kustomize`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use sources::remote_bases::without_credentials;
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use super::kustomization_file;
-use windlass_runtime::build::decryption::BuildDecryption;
-use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
+use windlass_runtime::shared_build_parts::decryption::BuildDecryption;
+use windlass_runtime::shared_build_parts::remote_base_access::RemoteBaseAccess;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// The most objects of a build.

@@ -4,7 +4,7 @@
 //!
 //! Here: what a run found out, the condition, the Plan after a run. Elsewhere: judging what is to be deleted
 //! (`executor/deletion_judgement.rs`), what a budget allows (`apply::deletion_budget`), Plans and PlanPolicies
-//! (`windlass_runtime::deletion_plan`).
+//! (`windlass_runtime::approval_plan`).
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use reconcile::{DELETION_HELD, NextRunTrigger, RunOutcome};
 use super::executor::ApplySettings;
 use super::lifecycle_holds::LifecycleClearance;
 use super::{KustomizationRunReport, KustomizationRunResults, KustomizationSession};
-use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::deletion_plan::{
-    self, BudgetedDeletion, DeletionPlanRequest, DeletionSubject, PLAN_FAILED,
+use windlass_runtime::approval_plan::{
+    self, ApprovalPlanRequest, BudgetedDeletion, DeletionSubject, PLAN_FAILED,
 };
+use windlass_runtime::cluster_target::ClusterTarget;
 
 /// The advice if users cannot approve, because Plans do not exist.
 const NO_PLANS: &str = "add them to the manifests again, or set the annotation kustomize.toolkit.fluxcd.io/prune: disabled on \
@@ -68,7 +68,7 @@ impl KustomizationSession<'_> {
     pub(super) fn holds_deletions(&self, object: &Kustomization) -> bool {
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject::of(&self.node, &uid);
-        is_held(object) || deletion_plan::has_plans(&self.context, &subject)
+        is_held(object) || approval_plan::has_plans(&self.context, &subject)
     }
 
     /// Applies a build, and has users asked about deletions that are beyond the budget.
@@ -110,7 +110,7 @@ impl KustomizationSession<'_> {
     ) {
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject::of(&self.node, &uid);
-        if let Err(error) = deletion_plan::dismiss(&self.context, &subject, kept).await
+        if let Err(error) = approval_plan::dismiss(&self.context, &subject, kept).await
             && ended.outcome.is_settled()
         {
             // The approval of the Plan would count for another deletion of the same objects.
@@ -127,7 +127,7 @@ impl KustomizationSession<'_> {
         ended: &mut KustomizationRunReport,
     ) {
         let uid = object.uid().unwrap_or_default();
-        let request = DeletionPlanRequest {
+        let request = ApprovalPlanRequest {
             subject: DeletionSubject::of(&self.node, &uid),
             owner: object.owner_ref(&()),
             revision: &ended.came.revision,
@@ -135,7 +135,7 @@ impl KustomizationSession<'_> {
             changes: None,
         };
         let now = jiff::Timestamp::now();
-        let plan = deletion_plan::request(&self.context, &request, now).await;
+        let plan = approval_plan::request(&self.context, &request, now).await;
         let namespace = &self.node.namespace;
         let plan = match plan {
             Ok(plan) => plan,
@@ -198,10 +198,10 @@ fn message(deletion: &BudgetedDeletion, namespace: &str, plan: Option<&str>) -> 
 mod tests {
     use std::collections::BTreeSet;
 
-    use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
+    use apply::deletion_budget::{DeletedObject, DeletionBudget, DeletionToJudge};
     use objects::{Object, ObjectId};
     use serde_json::json;
-    use windlass_runtime::deletion_plan::approvals::ApprovalTerms;
+    use windlass_runtime::approval_plan::approvals::ApprovalRequirements;
 
     use super::*;
 
@@ -211,15 +211,15 @@ mod tests {
             Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})).unwrap()
         };
         let objects: Vec<Object> = (0..count).map(object).collect();
-        let pending = PendingDeletion {
+        let pending = DeletionToJudge {
             objects: objects.iter().map(|it| DeletedObject::new(it, false)).collect(),
             of: 100,
             recent: Some(0),
-            ..PendingDeletion::default()
+            ..DeletionToJudge::default()
         };
         let ids: BTreeSet<ObjectId> = objects.iter().map(Object::id).collect();
         let verdict = budget.verdict(&pending);
-        let terms = ApprovalTerms::default();
+        let terms = ApprovalRequirements::default();
         BudgetedDeletion { ids, verdict, budget, terms, newest: None }
     }
 

@@ -25,26 +25,27 @@ use apply::kustomization_apply_planner::{
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
 use apply::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 use apply::{
-    Action, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedHealthWait, HealthReport,
-    HealthWaitScope, KustomizationApplyPlanner, LiveObjectState, ManifestToApply, ObjectInventory,
-    ObservedObject,
+    Action, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedHealthWait, HealthWaitScope,
+    KustomizationApplyPlanner, LiveObjectDriftState, ManifestToApply, ObjectHealth,
+    ObjectInventory, ObservedObject,
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, SecretMasking};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{
-    FreezeHold, NextRunTrigger, ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time, reason,
+    FreezeHold, NextRunTrigger, ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time,
+    condition_reason,
 };
 
-use self::change_judgement::ClearedChanges;
+use self::change_judgement::PermittedChanges;
 use super::KustomizationSession;
 use super::audit::RunChanges;
 use super::deletion_hold::DeletionJudgement;
 use super::report::InventoryWriteProgress;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_watcher::{AwaitedObject, OwnerLabel};
+use windlass_cluster::object_watcher::{AwaitedObject, OwnerLabelPresence};
 use windlass_cluster::rbac_watch::rights;
 use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_cluster::run_permits::RunPermit;
@@ -65,7 +66,7 @@ const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(10);
 struct ObservedKustomizationState {
     recorded: ObjectInventory,
     /// Manifests observed in this run.
-    seen: BTreeMap<ObjectId, LiveObjectState>,
+    seen: BTreeMap<ObjectId, LiveObjectDriftState>,
     /// Live objects as last read, for writes and health.
     live: BTreeMap<ObjectId, Object>,
     /// The versions of live objects that were not read, from the responses to their dry-runs.
@@ -101,7 +102,7 @@ struct ObservedKustomizationState {
     /// The judgement about the deletion of objects that left the manifests.
     deletion: DeletionJudgement,
     /// The changes that the run may carry out, if a PlanPolicy or an annotation asks for an approval.
-    cleared: Option<ClearedChanges>,
+    cleared: Option<PermittedChanges>,
     /// Deleted objects of the inventory that are not counted yet. This run deleted them, or a run that did not record it.
     uncounted: BTreeSet<ObjectId>,
     /// Objects whose deletion the API server accepted and whose end was not seen, with their finalizers.
@@ -134,6 +135,8 @@ pub(super) struct KustomizationExecutor {
 
 /// The settings of a run that are not in the desired state of the plan.
 pub(super) struct ApplySettings {
+    /// Names the build, as the history does. Empty if nothing was built.
+    pub(super) digest: String,
     /// Which objects are compared, although they are remembered as applied.
     pub(super) verify: DriftCheckScope,
     /// `spec.force`.
@@ -166,7 +169,7 @@ pub(super) struct ApplySettings {
     /// The secret values that must not be repeated from messages of API servers and objects.
     pub(super) secrets: SecretMasking,
     /// The fields that other managers may change.
-    pub(super) ignore: Arc<apply::drift_ignore_rules::IgnoreRules>,
+    pub(super) ignore: Arc<apply::drift_ignore_rules::DriftIgnoreRules>,
     /// The time when a failed request is tried again.
     pub(super) retry_at: Time,
     /// The time when a run that waits for the approval of its Plan checks again by itself.
@@ -206,7 +209,7 @@ impl KustomizationExecutor {
                 unreadable.join(", ")
             );
             return Err(RunOutcome::Failed(
-                reason::RECONCILIATION_FAILED,
+                condition_reason::RECONCILIATION_FAILED,
                 text,
                 NextRunTrigger::default(),
             ));
@@ -344,8 +347,8 @@ impl KustomizationExecutor {
             let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
             if let Ok(resource) = self.resource(&id).await {
                 let known = self.known();
-                let ours = known.seen.get(&id).is_some_and(|s| *s == LiveObjectState::InSync);
-                let labelled = if ours { OwnerLabel::Yes } else { OwnerLabel::No };
+                let ours = known.seen.get(&id).is_some_and(|s| *s == LiveObjectDriftState::InSync);
+                let labelled = if ours { OwnerLabelPresence::Yes } else { OwnerLabelPresence::No };
                 // An object that was not examined has no version, so no watch can be ahead of it.
                 let version = known.examined.get(&id).copied().unwrap_or(LATEST_VERSION);
                 // The watch has woken the node already for an object that was lost during the run.
@@ -367,7 +370,11 @@ impl KustomizationExecutor {
     fn no_answer(&self, error: &ClusterError) -> RunOutcome {
         self.note(error);
         let at = self.again_at(error.is_transient());
-        RunOutcome::Failed(reason::RECONCILIATION_FAILED, error.to_string(), NextRunTrigger::at(at))
+        RunOutcome::Failed(
+            condition_reason::RECONCILIATION_FAILED,
+            error.to_string(),
+            NextRunTrigger::at(at),
+        )
     }
 
     /// The time of the next attempt after a failure. It is soon if the API server or the connection caused the failure.
@@ -409,10 +416,10 @@ impl KustomizationExecutor {
     async fn examine(
         &self,
         ids: Vec<ObjectId>,
-    ) -> Result<BTreeMap<ObjectId, HealthReport>, RunOutcome> {
+    ) -> Result<BTreeMap<ObjectId, ObjectHealth>, RunOutcome> {
         let width = usize::from(self.context.settings.concurrent_ssa);
         let reports: Vec<_> = ids.into_iter().map(|id| self.health_of(id)).collect();
-        let results: Vec<Result<(ObjectId, HealthReport), ClusterError>> =
+        let results: Vec<Result<(ObjectId, ObjectHealth), ClusterError>> =
             stream::iter(reports).buffer_unordered(width).collect().await;
         let mut found = BTreeMap::new();
         for result in results {
@@ -433,7 +440,7 @@ impl KustomizationExecutor {
     fn observed(
         &self,
         now: Time,
-        reports: &BTreeMap<ObjectId, HealthReport>,
+        reports: &BTreeMap<ObjectId, ObjectHealth>,
     ) -> ApplyObservedState {
         let known = self.known();
         let mut objects: BTreeMap<ObjectId, ObservedObject> = known
@@ -448,7 +455,7 @@ impl KustomizationExecutor {
             .collect();
         for (id, report) in reports {
             objects.entry(id.clone()).or_insert_with(|| ObservedObject {
-                state: LiveObjectState::Unmanaged,
+                state: LiveObjectDriftState::Unmanaged,
                 health: Some(report.clone()),
             });
         }
@@ -464,7 +471,8 @@ impl KustomizationExecutor {
             leaving: known.leaving.clone(),
             predecessors: known.predecessors.clone(),
             held: known.held.clone(),
-            waiting_since: since(reason::PROGRESSING).or_else(|| since(AWAITING_TERMINATION)),
+            waiting_since: since(condition_reason::PROGRESSING)
+                .or_else(|| since(AWAITING_TERMINATION)),
             stage_waiting_since: stages.find_map(|stage| since(stage_reason(stage.kind))),
             failed_wait: self.settings.failed_wait.clone(),
             is_correction: self.settings.is_correction,
@@ -494,9 +502,9 @@ impl KustomizationExecutor {
     async fn confirm(
         &self,
         ids: &[ObjectId],
-        reports: &mut BTreeMap<ObjectId, HealthReport>,
+        reports: &mut BTreeMap<ObjectId, ObjectHealth>,
     ) -> Result<(), RunOutcome> {
-        if !ids.iter().all(|id| reports.get(id).is_some_and(HealthReport::is_current)) {
+        if !ids.iter().all(|id| reports.get(id).is_some_and(ObjectHealth::is_current)) {
             return Ok(());
         }
         let watcher = self.target.watcher();
@@ -525,7 +533,7 @@ impl KustomizationExecutor {
                 let skipped = |id: &ObjectId| {
                     matches!(
                         known.seen.get(id),
-                        Some(LiveObjectState::Skipped | LiveObjectState::Finished)
+                        Some(LiveObjectDriftState::Skipped | LiveObjectDriftState::Finished)
                     )
                 };
                 manifests.map(|m| m.id.clone()).filter(|id| !skipped(id)).collect()
@@ -600,7 +608,7 @@ impl KustomizationExecutor {
             // The Kustomization is gone for good, so windlass may apply nothing in its name any more.
             None => {
                 let text = "the Kustomization was deleted".to_owned();
-                return Err(RunOutcome::Stalled(reason::RECONCILIATION_FAILED, text));
+                return Err(RunOutcome::Stalled(condition_reason::RECONCILIATION_FAILED, text));
             }
         }
         self.known().recorded = inventory.clone();

@@ -8,11 +8,11 @@
 use apply::FailedHealthWait;
 use cause::pod::PodTrouble;
 use objects::SecretMasking;
-use reconcile::{ObjectKey, RunOutcome, reason};
+use reconcile::{ObjectKey, RunOutcome, condition_reason};
 
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_runtime::workload_pods::{WorkloadPods, resource};
+use windlass_cluster::workload_pods::{WorkloadPods, resource};
 
 /// The most objects that are read.
 const MAX_OBJECTS: usize = 8;
@@ -39,7 +39,7 @@ pub(super) async fn complete(
 ) {
     let RunOutcome::Failed(why, text, wake) = outcome else { return };
     let is_known = known.is_some_and(|known| known.text == *text);
-    if *why != reason::HEALTH_CHECK_FAILED || is_known {
+    if *why != condition_reason::HEALTH_CHECK_FAILED || is_known {
         return;
     }
     let is_alone = wake.on.len() == 1;
@@ -130,7 +130,8 @@ mod tests {
             ),
         ] {
             let on = NextRunTrigger::on([pod.clone()].into_iter().chain(others));
-            let mut outcome = RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), on);
+            let mut outcome =
+                RunOutcome::Failed(condition_reason::HEALTH_CHECK_FAILED, text.clone(), on);
             complete(&mut outcome, &cluster, &SecretMasking::default(), None).await;
             let RunOutcome::Failed(_, message, _) = &outcome else { panic!("{outcome:?}") };
             assert_eq!(*message, format!("{text}: {expected}: Back-off pulling image \"web:1.O\""));
@@ -162,7 +163,8 @@ mod tests {
             ObjectKey::new("", "Service", "shop", "web"),
             ObjectKey::new("apps", "Deployment", "shop", "web"),
         ]);
-        let mut outcome = RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
+        let mut outcome =
+            RunOutcome::Failed(condition_reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
         let secrets = SecretMasking::default();
         complete(&mut outcome, &cluster, &secrets, None).await;
         let RunOutcome::Failed(_, text, wake) = &outcome else { panic!("{outcome:?}") };

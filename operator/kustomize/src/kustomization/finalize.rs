@@ -8,7 +8,7 @@ use crds::kustomize::Kustomization;
 use lifecycle::LifecycleEventAnswer;
 use objects::SecretMasking;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{RemovalCause, RunOutcome, reason};
+use reconcile::{RemovalCause, RunOutcome, condition_reason};
 
 use super::audit::RunChanges;
 use super::executor::{ApplySettings, DriftCheckScope};
@@ -16,7 +16,7 @@ use super::lifecycle_holds::{HeldAttempt, LifecycleHold};
 use super::validated_spec::{self, KustomizationTimeouts};
 use super::{KustomizationController, KustomizationRunReport, KustomizationSession, report};
 use windlass_cluster::ClusterError;
-use windlass_runtime::applier::{AFTER_REFUSAL, FinalizeOutcome};
+use windlass_runtime::applier_run::{AFTER_REFUSAL, FinalizeOutcome};
 use windlass_runtime::object_hold;
 
 /// The most ended removals that are remembered.
@@ -52,7 +52,7 @@ impl KustomizationSession<'_> {
         }
         if stays || has_nothing {
             if !stays && inventory.is_some() {
-                let gone = RunOutcome::Settled(reason::SUCCEEDED, String::new());
+                let gone = RunOutcome::Settled(condition_reason::SUCCEEDED, String::new());
                 let mut ended = KustomizationRunReport::early(object, gone);
                 let answers = self.removed(object, &held, &mut ended).await;
                 self.audit_removal(object, &ended, RunChanges::default(), answers).await;
@@ -76,6 +76,7 @@ impl KustomizationSession<'_> {
             (memory.unanswered.clone(), memory.dependents_awaited.clone())
         };
         let apply_settings = ApplySettings {
+            digest: String::new(),
             verify: DriftCheckScope::Drifted,
             force: false,
             removal: RemovalCause::OwnerDeleted,

@@ -80,7 +80,7 @@ pub(super) enum Error {
 
 /// A generated file that replaces the one at its path.
 #[derive(Debug)]
-pub(super) struct GeneratedFile {
+pub(super) struct GeneratedKustomizationFile {
     /// The folder to build.
     pub(super) folder: RelPath,
     /// The path of the file, even if it does not exist.
@@ -93,7 +93,7 @@ pub(super) struct GeneratedFile {
 pub(super) fn generate(
     files: &dyn FileTree,
     spec: &KustomizationSpec,
-) -> Result<GeneratedFile, Error> {
+) -> Result<GeneratedKustomizationFile, Error> {
     let path = spec.path.as_deref().unwrap_or_default();
     let folder = RelPath::parse(path.trim_start_matches('/')).map_err(Error::Path)?;
     match files.entry(&folder) {
@@ -115,7 +115,7 @@ pub(super) fn generate(
     };
     let content = goyaml::emit(&Value::Object(fields))
         .map_err(|error| Error::File { file: path.to_string(), problem: error.to_string() })?;
-    Ok(GeneratedFile { folder, path, content: content.into_bytes().into() })
+    Ok(GeneratedKustomizationFile { folder, path, content: content.into_bytes().into() })
 }
 
 /// The kustomization file of a folder, which is the first of the allowed names that exists.

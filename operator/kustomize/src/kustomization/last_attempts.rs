@@ -8,7 +8,7 @@ use std::time::Duration;
 use apply::FailedHealthWait;
 use crds::kustomize::Kustomization;
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, Time, reason};
+use reconcile::{RunOutcome, Time, condition_reason};
 
 use super::executor::DriftCheckScope;
 use super::validated_spec::KustomizationTimeouts;
@@ -94,7 +94,9 @@ impl KustomizationSession<'_> {
         let seed = reconcile::seed(&object.uid().unwrap_or_default());
         let mut memory = self.memory();
         memory.failed_wait = match &ended.outcome {
-            RunOutcome::Failed(why, text, wake) if *why == reason::HEALTH_CHECK_FAILED => {
+            RunOutcome::Failed(why, text, wake)
+                if *why == condition_reason::HEALTH_CHECK_FAILED =>
+            {
                 let until = wake.at.unwrap_or(self.began);
                 let wait = FailedHealthWait { text: text.clone(), on: wake.on.clone(), until };
                 Some((judged.clone(), wait))

@@ -6,7 +6,7 @@
 
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use kube_core::{Resource as _, ResourceExt as _};
-use lifecycle::{EventRevision, LifecycleEventAnswer, LifecycleHoldPhase};
+use lifecycle::{LifecycleEventAnswer, LifecycleHoldPhase, ReleaseOrSourceRevision};
 use reconcile::{NextRunTrigger, RunOutcome};
 use release::lifecycle_hold::{LIFECYCLES_UNKNOWN, ReleaseLifecycles};
 use release::status::LIFECYCLE_FAILED;
@@ -46,8 +46,8 @@ fn asked_of(object: &Kustomization) -> String {
     serde_json::to_string(&spec).unwrap_or_default()
 }
 
-fn revision(of: &str) -> EventRevision {
-    EventRevision { revision: of.to_owned(), ..EventRevision::default() }
+fn revision(of: &str) -> ReleaseOrSourceRevision {
+    ReleaseOrSourceRevision { revision: of.to_owned(), ..ReleaseOrSourceRevision::default() }
 }
 
 impl LifecycleHold {

@@ -11,13 +11,13 @@ use kube_core::{Resource as _, ResourceExt as _};
 use objects::Object;
 use reconcile::{
     FreezeHold, NextRunTrigger, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal,
-    RunOutcome, Time, reason,
+    RunOutcome, Time, condition_reason,
 };
 
 use super::last_attempts::BuildIdentity;
 use super::{KustomizationSession, report};
-use windlass_runtime::applier::PendingChanges;
-use windlass_runtime::deletion_plan::{self, DeletionSubject};
+use windlass_runtime::applier_run::PendingChanges;
+use windlass_runtime::approval_plan::{self, DeletionSubject};
 use windlass_runtime::{change_window, hold_conditions, object_hold, source_reference};
 
 /// The reason why a running run has to stop before its next step.
@@ -31,7 +31,11 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
                 format!("suspended while applying revision {revision}, which continues on resume")
             }
         };
-        return Some(RunOutcome::Blocked(reason::SUSPENDED, text, NextRunTrigger::at(retry_at)));
+        return Some(RunOutcome::Blocked(
+            condition_reason::SUSPENDED,
+            text,
+            NextRunTrigger::at(retry_at),
+        ));
     }
     // Deletion waits for no window.
     let state = change_window::state(object, now).filter(|_| !is_deleted)?;
@@ -125,7 +129,7 @@ impl KustomizationSession<'_> {
         // Deletions that wait for approval belong to a revision that is otherwise applied.
         let uid = object.uid().unwrap_or_default();
         let has_plans =
-            || deletion_plan::has_plans(&self.context, &DeletionSubject::of(&self.node, &uid));
+            || approval_plan::has_plans(&self.context, &DeletionSubject::of(&self.node, &uid));
         let is_new = !is_correction || has_plans();
         let revision = is_new.then_some(judged.revision.as_str());
         let Some(freeze) = self.frozen(object, revision).await else { return Ok(None) };
@@ -325,7 +329,10 @@ mod tests {
             outcome.map(|outcome| outcome.reason())
         };
         for is_deleted in [false, true] {
-            assert_eq!(stopped(RemovalObstacle::Suspended, is_deleted), Some(reason::SUSPENDED));
+            assert_eq!(
+                stopped(RemovalObstacle::Suspended, is_deleted),
+                Some(condition_reason::SUSPENDED)
+            );
             assert_eq!(stopped(RemovalObstacle::None, is_deleted), None);
         }
         assert!(stopped(RemovalObstacle::WindowInvalid, false).is_some());

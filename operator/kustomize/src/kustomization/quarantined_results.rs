@@ -12,14 +12,14 @@ use std::sync::Arc;
 use apply::ApplyDesiredState;
 use artifacts::store::NeededArtifact;
 use crds::kustomize::{Kustomization, KustomizationSpec};
-use crds::release::{AuditCause, AuditCauseKind, Quarantine, QuarantineAction};
+use crds::windlass_release::{AuditCause, AuditCauseKind, Quarantine, QuarantineAction};
 use crds::{Artifact, GoDuration};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::container_images::images_of;
-use quarantine::build_facts::{BuildFacts, known_images};
-use quarantine::on_failure::OnFailure;
-use quarantine::way_back::consequence;
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use quarantine::build_inputs_record::{BuildInputsRecord, known_images};
+use quarantine::on_failure::OnFailurePolicy;
+use quarantine::rollback_decision::consequence;
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
@@ -34,15 +34,15 @@ use windlass_cluster::metrics::WakeReason;
 use windlass_quarantine::{
     ARTIFACT_LOST, FailedResult, MAX_IMAGES, artifact_of_result, on_failure,
 };
-use windlass_runtime::applier::ApplierKind as _;
+use windlass_runtime::applier_run::ApplierKind as _;
+use windlass_runtime::approval_plan::change_approval::digest_key;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::deletion_plan::result_plan::digest_key;
 use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 
 /// The artifact that a run applies, and the reason for it.
 #[derive(Clone, Copy)]
-pub(super) struct AppliedArtifact<'a> {
+pub(super) struct ArtifactToApply<'a> {
     /// The artifact.
     pub(super) artifact: &'a Artifact,
     /// Whether the artifact is the one of the last good result, and not the one of the source.
@@ -61,7 +61,7 @@ pub(super) struct QuarantinedBuild {
 
 /// Whether a result that fails is rolled back, so that objects that left the manifests are deleted only after it is healthy.
 pub(super) fn rolls_back(object: &Kustomization) -> bool {
-    on_failure(object) == Ok(OnFailure::RollBack)
+    on_failure(object) == Ok(OnFailurePolicy::RollBack)
 }
 
 /// The desired state of a build. Objects that only a quarantined result has are deleted before health is proven. No other
@@ -109,7 +109,7 @@ fn images(built: &ApplyDesiredState) -> Vec<String> {
 /// Whether a run ended because its applied objects failed, and not before it applied them.
 fn has_failed(ended: &KustomizationRunReport) -> bool {
     let is_failure = matches!(&ended.outcome, RunOutcome::Failed(why, ..)
-        if [reason::HEALTH_CHECK_FAILED, LIFECYCLE_FAILED].contains(why));
+        if [condition_reason::HEALTH_CHECK_FAILED, LIFECYCLE_FAILED].contains(why));
     is_failure && ended.came.digest.is_some()
 }
 
@@ -171,7 +171,7 @@ impl KustomizationSession<'_> {
             let is_in_force = windlass_quarantine::is_in_force(&quarantine);
             // A later revision of the source has the same build.
             let is_back =
-                |good: BuildFacts| good.digest == of.digest && good.revision == of.revision;
+                |good: BuildInputsRecord| good.digest == of.digest && good.revision == of.revision;
             if quarantine.spec.result.digest == of.digest && !is_in_force {
                 causes.extend(lifted(&quarantine));
             } else if is_in_force && rolled_back_to(&quarantine).is_some_and(is_back) {
@@ -223,19 +223,19 @@ impl KustomizationSession<'_> {
     ///
     /// # Errors
     /// The key of the digests cannot be read.
-    async fn build_facts(
+    async fn build_provenance(
         &self,
         object: &Kustomization,
         artifact: &Artifact,
         digest: &str,
         inputs: &str,
         images: Vec<String>,
-    ) -> Result<BuildFacts, ClusterError> {
+    ) -> Result<BuildInputsRecord, ClusterError> {
         let inputs = match inputs {
             "" => String::new(),
             inputs => digest_key(&self.context).await?.keyed(inputs),
         };
-        Ok(BuildFacts {
+        Ok(BuildInputsRecord {
             digest: digest.to_owned(),
             revision: artifact.revision.clone(),
             artifact_digest: artifact.digest.clone(),
@@ -254,7 +254,7 @@ impl KustomizationSession<'_> {
         inputs: &str,
         ended: &mut KustomizationRunReport,
     ) {
-        let quarantines = on_failure(object).is_ok_and(OnFailure::quarantines);
+        let quarantines = on_failure(object).is_ok_and(OnFailurePolicy::quarantines);
         // A rollout pins a waiting Kustomization to its last good result, so it needs the facts, too.
         let is_asked = quarantines
             || windlass_rollout::is_selected(&self.context, &self.node.namespace, object.labels());
@@ -265,7 +265,7 @@ impl KustomizationSession<'_> {
             let images = ended.came.images.take();
             let images = images.unwrap_or_else(|| report::images_of_build(object, &digest));
             // Without the facts, a later failure is held.
-            let facts = self.build_facts(object, artifact, &digest, inputs, images).await;
+            let facts = self.build_provenance(object, artifact, &digest, inputs, images).await;
             ended.came.facts = facts.ok();
         }
     }
@@ -288,9 +288,10 @@ impl KustomizationSession<'_> {
         // A result that was good before has failed for another reason. The history knows that also after a restart, another
         // failure or another spec.
         let was_good = self.is_applied(object, &judged) || report::was_good(object, &judged.digest);
-        let applied = AppliedArtifact { artifact, is_way_back: false };
+        let applied = ArtifactToApply { artifact, is_way_back: false };
         let mut ended = self.apply(object, timeouts, applied, desired_kustomization, target).await;
-        let is_asked = on_failure(&**object).is_ok_and(OnFailure::quarantines);
+        self.keep_comparison(object, &ended, desired_kustomization, target);
+        let is_asked = on_failure(&**object).is_ok_and(OnFailurePolicy::quarantines);
         ended.came.images = is_asked.then(|| images(&desired_kustomization.desired));
         if is_asked && !was_good && has_failed(&ended) {
             let inputs = &desired_kustomization.inputs;
@@ -333,7 +334,7 @@ impl KustomizationSession<'_> {
     ) -> Result<Arc<Quarantine>, ClusterError> {
         let digest = ended.came.digest.as_deref().unwrap_or_default();
         let images = ended.came.images.clone().unwrap_or_default();
-        let facts = self.build_facts(object, artifact, digest, inputs, images).await?;
+        let facts = self.build_provenance(object, artifact, digest, inputs, images).await?;
         let last_good = match report::last_applied_build(object) {
             Some(_) => report::last_good(object),
             // Failures in a row have pushed it out of the history.
@@ -381,7 +382,11 @@ impl KustomizationSession<'_> {
                 "" => text.clone(),
                 why => format!("{text}; nothing is changed: {why}"),
             };
-            early(object, &artifact.revision, RunOutcome::Stalled(reason::QUARANTINED, text))
+            early(
+                object,
+                &artifact.revision,
+                RunOutcome::Stalled(condition_reason::QUARANTINED, text),
+            )
         };
         let Some(good) = rolled_back_to(quarantine) else {
             self.dismiss_events(object, None).await;
@@ -408,7 +413,7 @@ impl KustomizationSession<'_> {
                 return back(*ended, quarantine, good);
             }
             // A store that cannot be reached may have the artifact.
-            Err(outcome @ RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..)) => {
+            Err(outcome @ RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED, ..)) => {
                 self.have_fetched_again(object);
                 return early(object, &artifact.revision, lost(&text, &good, outcome));
             }
@@ -424,7 +429,7 @@ impl KustomizationSession<'_> {
             Ok(built) => built,
             Err(outcome) => return early(object, &good.revision, outcome),
         };
-        let applied = AppliedArtifact { artifact: &old, is_way_back: true };
+        let applied = ArtifactToApply { artifact: &old, is_way_back: true };
         back(self.apply(object, timeouts, applied, &built, target).await, quarantine, good)
     }
 }
@@ -443,7 +448,7 @@ impl KustomizationSession<'_> {
 }
 
 /// The result to which a Quarantine rolls back. `None` if there is no rollback.
-pub(super) fn rolled_back_to(quarantine: &Quarantine) -> Option<BuildFacts> {
+pub(super) fn rolled_back_to(quarantine: &Quarantine) -> Option<BuildInputsRecord> {
     let is_back = quarantine.spec.action == QuarantineAction::RollBack;
     let good = quarantine.spec.last_good.as_ref().filter(|_| is_back)?;
     Some(windlass_quarantine::facts(good))
@@ -461,8 +466,8 @@ pub(crate) fn last_good_artifact(object: &Kustomization) -> Option<NeededArtifac
 }
 
 /// The artifact from which a result was made.
-pub(super) fn needed(good: BuildFacts) -> Option<NeededArtifact> {
-    let BuildFacts { artifact_path, artifact_digest, revision, .. } = good;
+pub(super) fn needed(good: BuildInputsRecord) -> Option<NeededArtifact> {
+    let BuildInputsRecord { artifact_path, artifact_digest, revision, .. } = good;
     let artifact = NeededArtifact { path: artifact_path, digest: artifact_digest, revision };
     (!artifact.path.is_empty()).then_some(artifact)
 }
@@ -489,7 +494,7 @@ fn lifted(quarantine: &Quarantine) -> Option<AuditCause> {
 fn back(
     mut ended: KustomizationRunReport,
     quarantine: &Quarantine,
-    good: BuildFacts,
+    good: BuildInputsRecord,
 ) -> KustomizationRunReport {
     if let RunOutcome::Failed(_, text, _) = &mut ended.outcome {
         let failed = &quarantine.spec.result.revision;
@@ -509,7 +514,7 @@ fn back(
 }
 
 /// The outcome of a run that cannot go back, because the artifact is gone.
-fn lost(text: &str, good: &BuildFacts, outcome: RunOutcome) -> RunOutcome {
+fn lost(text: &str, good: &BuildInputsRecord, outcome: RunOutcome) -> RunOutcome {
     let text = format!(
         "{text}; nothing is changed, because the artifact of revision {} is lost: {}; a GitRepository or \
          OCIRepository fetches it again, if its server still has it; otherwise push a revision that works",
@@ -549,13 +554,13 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn good(path: &str) -> BuildFacts {
-        BuildFacts {
+    fn good(path: &str) -> BuildInputsRecord {
+        BuildInputsRecord {
             digest: "sha256:b1".to_owned(),
             revision: "main@sha1:1".to_owned(),
             artifact_digest: "sha256:1".to_owned(),
             artifact_path: path.to_owned(),
-            ..BuildFacts::default()
+            ..BuildInputsRecord::default()
         }
     }
 
@@ -612,7 +617,7 @@ mod tests {
     #[test]
     fn a_lost_artifact_changes_nothing_and_says_so() {
         let missing = RunOutcome::Blocked(
-            reason::ARTIFACT_FAILED,
+            condition_reason::ARTIFACT_FAILED,
             "not found in storage".to_owned(),
             NextRunTrigger::default(),
         );
@@ -628,7 +633,7 @@ mod tests {
         let quarantine: Quarantine = serde_json::from_value(quarantine).unwrap();
         let object = Arc::new(kustomization(Some("RollBack"), &json!({})));
         let outcome = RunOutcome::Failed(
-            reason::HEALTH_CHECK_FAILED,
+            condition_reason::HEALTH_CHECK_FAILED,
             "timeout".to_owned(),
             NextRunTrigger::default(),
         );
@@ -647,10 +652,14 @@ mod tests {
             ended.came.digest = digest.map(str::to_owned);
             ended
         };
-        assert!(has_failed(&ended(reason::HEALTH_CHECK_FAILED, Some("sha256:2"))));
+        assert!(has_failed(&ended(condition_reason::HEALTH_CHECK_FAILED, Some("sha256:2"))));
         assert!(has_failed(&ended(LIFECYCLE_FAILED, Some("sha256:2"))));
         assert!(!has_failed(&ended(LIFECYCLE_FAILED, None)), "a lifecycle did not let it begin");
-        for why in [reason::RECONCILIATION_FAILED, reason::BUILD_FAILED, reason::CONTESTED] {
+        for why in [
+            condition_reason::RECONCILIATION_FAILED,
+            condition_reason::BUILD_FAILED,
+            condition_reason::CONTESTED,
+        ] {
             assert!(!has_failed(&ended(why, Some("sha256:2"))), "{why}");
         }
     }

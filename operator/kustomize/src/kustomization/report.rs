@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use apply::kustomization_apply_planner::AWAITING_TERMINATION;
 use apply::{Action, ObjectInventory};
-use crds::kustomize::{Kustomization, KustomizationStatus};
+use crds::kustomize::{HistoryEntry, Kustomization, KustomizationStatus};
 use crds::{ObjectStatus as _, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use quarantine::build_facts::BuildFacts;
+use quarantine::build_inputs_record::BuildInputsRecord;
 use reconcile::{
     ConditionReason, ConditionStatus, DELETION_HELD, RunOutcome, SnapshotHistory, StatusCondition,
-    StatusConditions, Time, WARNINGS, WAVE, reason,
+    StatusConditions, Time, WARNINGS, WAVE, condition_reason,
 };
 
 use release::lifecycle_hold::LIFECYCLE_PENDING;
@@ -21,9 +21,9 @@ use release::lifecycle_hold::LIFECYCLE_PENDING;
 use super::deletion_counts;
 use super::deletion_hold::DeletionReport;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
+use windlass_runtime::approval_plan::change_approval::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::object_status::{conditions_of, listed, recorded, status_of, through};
 use windlass_runtime::progress_status::is_decided;
 
@@ -50,7 +50,7 @@ pub(super) enum InventoryWriteProgress<'a> {
 }
 
 /// The result of a run, with the facts for its report.
-pub(super) struct KustomizationRun<'a> {
+pub(super) struct KustomizationReportInputs<'a> {
     pub(super) outcome: &'a RunOutcome,
     /// The revision of the run. Empty if the run ended before it knew the revision.
     pub(super) revision: &'a str,
@@ -59,7 +59,7 @@ pub(super) struct KustomizationRun<'a> {
     /// Digest of the build, if there was one.
     pub(super) digest: Option<&'a str>,
     /// The facts of a good result, if a later result may be rolled back to it.
-    pub(super) facts: Option<&'a BuildFacts>,
+    pub(super) facts: Option<&'a BuildInputsRecord>,
     /// The revision of the source, in whose place the last good one is applied.
     pub(super) quarantine: Option<&'a QuarantinedRevision>,
     /// The reason why the revision of the source waits, if its wave of a rollout is not open.
@@ -85,12 +85,14 @@ pub(super) struct QuarantinedRevision {
     pub(super) text: String,
 }
 
-impl KustomizationRun<'_> {
+impl KustomizationReportInputs<'_> {
     /// The outcome for users. The objects that replace a quarantined result are as desired, but the Kustomization is not
     /// ready. Only another revision or a user changes that.
     fn shown(&self) -> Cow<'_, RunOutcome> {
         match self.quarantine.filter(|_| self.outcome.is_settled()) {
-            Some(of) => Cow::Owned(RunOutcome::Stalled(reason::QUARANTINED, of.text.clone())),
+            Some(of) => {
+                Cow::Owned(RunOutcome::Stalled(condition_reason::QUARANTINED, of.text.clone()))
+            }
             None => Cow::Borrowed(self.outcome),
         }
     }
@@ -99,7 +101,9 @@ impl KustomizationRun<'_> {
 /// Whether the status reports that the last good result is applied in place of a quarantined one, or that nothing is applied
 /// because of one.
 pub(super) fn is_quarantined(object: &Kustomization) -> bool {
-    object.condition(reconcile::READY).is_some_and(|it| it.reason == reason::QUARANTINED.as_str())
+    object
+        .condition(reconcile::READY)
+        .is_some_and(|it| it.reason == condition_reason::QUARANTINED.as_str())
 }
 
 /// Whether the status reports that a build is live: the newest attempt was at this revision with the current spec, it
@@ -119,23 +123,50 @@ fn is_newest_success(status: &KustomizationStatus, digest: &str) -> bool {
     let newest = status.history.first();
     newest.is_some_and(|it| {
         it.digest == digest
-            && it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str()
+            && it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str()
     })
+}
+
+/// The newest entry of the history about a build that was applied to its end.
+fn last_applied(object: &Kustomization) -> Option<&HistoryEntry> {
+    let mut history = object.status.iter().flat_map(|status| &status.history);
+    history
+        .find(|it| it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str())
 }
 
 /// The digest of the last build that was applied to its end, by the history. `None` if there is none.
 pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
-    let mut history = object.status.iter().flat_map(|status| &status.history);
-    let applied =
-        history.find(|it| it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str());
-    applied.map(|it| it.digest.as_str())
+    last_applied(object).map(|it| it.digest.as_str())
+}
+
+/// Whether the last result that was applied to its end was applied with the present spec: the observed generation moves only
+/// then.
+pub(super) fn is_spec_applied(object: &Kustomization) -> bool {
+    object.observed_generation() == object.meta().generation
+}
+
+/// Since when the cluster certainly has nothing newer than the last build that was applied to its end: the beginning of the
+/// newest recorded run. Failed runs count, since they may have written a part of another build, except those of `next`, which
+/// is applied now. `None` if no build was applied, or if the history cannot be read.
+pub(super) fn applied_since(object: &Kustomization, next: &str) -> Option<Time> {
+    let applied = last_applied(object)?;
+    let history = object.status.iter().flat_map(|status| &status.history);
+    let counted = history.filter(|it| {
+        it.digest != next || it.last_reconciled_status == applied.last_reconciled_status
+    });
+    let begun = counted.map(|it| {
+        let took = reconcile::parse_duration(it.last_reconciled_duration.as_str()).ok()?;
+        it.last_reconciled.0.checked_sub(took).ok()
+    });
+    let begun: Option<Vec<Time>> = begun.collect();
+    begun?.into_iter().max()
 }
 
 /// The images of a build that was good before, from the history.
 pub(super) fn images_of_build(object: &Kustomization, digest: &str) -> Vec<String> {
     let mut history = object.status.iter().flat_map(|status| &status.history);
     let known = history.find_map(|it| {
-        BuildFacts::of_entry(&it.digest, &it.metadata).filter(|_| it.digest == digest)
+        BuildInputsRecord::of_entry(&it.digest, &it.metadata).filter(|_| it.digest == digest)
     });
     known.map(|facts| facts.images).unwrap_or_default()
 }
@@ -145,16 +176,13 @@ pub(super) fn was_good(object: &Kustomization, digest: &str) -> bool {
     let mut history = object.status.iter().flat_map(|status| &status.history);
     history.any(|it| {
         it.digest == digest
-            && it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str()
+            && it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str()
     })
 }
 
 /// The facts of the last build that was applied to its end, by the history. `None` if the history entry has no facts.
-pub(super) fn last_good(object: &Kustomization) -> Option<BuildFacts> {
-    let mut history = object.status.iter().flat_map(|status| &status.history);
-    let applied =
-        history.find(|it| it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str());
-    applied.and_then(|it| BuildFacts::of_entry(&it.digest, &it.metadata))
+pub(super) fn last_good(object: &Kustomization) -> Option<BuildInputsRecord> {
+    last_applied(object).and_then(|it| BuildInputsRecord::of_entry(&it.digest, &it.metadata))
 }
 
 /// Whether the status reports that a revision waits for the approval of its Plan, or that a user rejected the Plan.
@@ -171,7 +199,7 @@ fn is_under_way(object: &Kustomization) -> bool {
     };
     let is_suspended = object
         .condition(reconcile::READY)
-        .is_some_and(|it| it.status != "True" && it.reason == reason::SUSPENDED.as_str());
+        .is_some_and(|it| it.status != "True" && it.reason == condition_reason::SUSPENDED.as_str());
     is_unknown(reconcile::READY) || is_unknown(HEALTHY) || is_suspended
 }
 
@@ -184,7 +212,7 @@ pub(super) struct KustomizationReport {
 
 /// A wait that the status records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RecordedWait {
+pub(super) struct RecordedHealthWait {
     /// The reason of the wait, from the plan.
     reason: String,
     /// The revision that was attempted.
@@ -193,7 +221,7 @@ pub(super) struct RecordedWait {
     since: Time,
 }
 
-impl RecordedWait {
+impl RecordedHealthWait {
     /// The time when the wait with this reason and revision began. A wait for the end of deleted objects belongs to no
     /// revision.
     pub(super) fn since(&self, why: ConditionReason, revision: &str) -> Option<Time> {
@@ -204,13 +232,13 @@ impl RecordedWait {
 
 /// The wait that the status records. A wait of another generation does not count, because its deadline must not be
 /// inherited.
-pub(super) fn waiting(object: &Kustomization) -> Option<RecordedWait> {
+pub(super) fn waiting(object: &Kustomization) -> Option<RecordedHealthWait> {
     let conditions = conditions_of(object.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let healthy = StatusCondition::find(&conditions, HEALTHY)
         .filter(|c| c.status == ConditionStatus::Unknown && c.observed_generation == generation)?;
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.clone());
-    Some(RecordedWait {
+    Some(RecordedHealthWait {
         reason: healthy.reason.clone(),
         revision: attempted.unwrap_or_default(),
         since: healthy.last_transition_time,
@@ -263,12 +291,19 @@ pub(super) fn progress(
     let (revision, conditions) = match progress {
         InventoryWriteProgress::Applying(revision) => {
             let text = format!("Applying manifests of revision {revision}");
-            (revision, conditions.keep(HEALTHY).finish_progress(reason::PROGRESSING, &text))
+            (
+                revision,
+                conditions.keep(HEALTHY).finish_progress(condition_reason::PROGRESSING, &text),
+            )
         }
         InventoryWriteProgress::Awaiting(revision, text) => {
-            let conditions =
-                conditions.begin(HEALTHY, ConditionStatus::Unknown, reason::PROGRESSING, text);
-            (revision, conditions.finish_progress(reason::PROGRESSING, text))
+            let conditions = conditions.begin(
+                HEALTHY,
+                ConditionStatus::Unknown,
+                condition_reason::PROGRESSING,
+                text,
+            );
+            (revision, conditions.finish_progress(condition_reason::PROGRESSING, text))
         }
         InventoryWriteProgress::Deleted(count) => {
             if count > 0 {
@@ -283,7 +318,10 @@ pub(super) fn progress(
 }
 
 /// Derives status and events from the outcome of a run.
-pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> KustomizationReport {
+pub(super) fn report(
+    object: &Kustomization,
+    run: &KustomizationReportInputs<'_>,
+) -> KustomizationReport {
     let before = status_of(object);
     let had = conditions_of(&before.conditions);
     let mut after = before.clone();
@@ -319,7 +357,7 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
     if let Some(digest) = run.digest.filter(is_recorded) {
         let mut history: SnapshotHistory = through(&before.history).unwrap_or_default();
         let mut metadata = facts("", run.revision, run.origin_revision);
-        metadata.extend(run.facts.map(BuildFacts::metadata).unwrap_or_default());
+        metadata.extend(run.facts.map(BuildInputsRecord::metadata).unwrap_or_default());
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
         history.upsert(digest, run.now, took, run.outcome.reason(), metadata);
         after.history = through(&history).unwrap_or_default();
@@ -330,14 +368,15 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
 }
 
 /// Whether the newest history entry lacks the facts of a good build.
-fn lacks_facts(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> bool {
+fn lacks_facts(before: &KustomizationStatus, run: &KustomizationReportInputs<'_>) -> bool {
     let Some(facts) = run.facts.filter(|_| run.outcome.is_settled()) else { return false };
     let newest = before.history.first();
-    newest.and_then(|it| BuildFacts::of_entry(&it.digest, &it.metadata)).as_ref() != Some(facts)
+    newest.and_then(|it| BuildInputsRecord::of_entry(&it.digest, &it.metadata)).as_ref()
+        != Some(facts)
 }
 
 /// Whether a revision was brought to its end for the first time.
-fn is_new_revision(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> bool {
+fn is_new_revision(before: &KustomizationStatus, run: &KustomizationReportInputs<'_>) -> bool {
     run.outcome.is_settled() && before.last_applied_revision.as_deref() != Some(run.revision)
 }
 
@@ -360,7 +399,7 @@ fn was_reported(had: &[StatusCondition], outcome: &RunOutcome) -> bool {
 fn conditions(
     object: &Kustomization,
     had: &[StatusCondition],
-    run: &KustomizationRun<'_>,
+    run: &KustomizationReportInputs<'_>,
 ) -> Vec<StatusCondition> {
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = StatusConditions::since(had, generation, run.now, &OWNED)
@@ -384,7 +423,9 @@ fn conditions(
         }
     };
     let conditions = match run.wave {
-        Some(text) => conditions.set(WAVE, ConditionStatus::True, reason::WAITING_FOR_WAVE, text),
+        Some(text) => {
+            conditions.set(WAVE, ConditionStatus::True, condition_reason::WAITING_FOR_WAVE, text)
+        }
         None => conditions,
     };
     let is_healthy = StatusCondition::is(had, HEALTHY, ConditionStatus::True);
@@ -395,14 +436,14 @@ fn conditions(
         RunOutcome::Settled(..) => conditions.set(
             HEALTHY,
             ConditionStatus::True,
-            reason::SUCCEEDED,
+            condition_reason::SUCCEEDED,
             &health_passed(had, run),
         ),
         RunOutcome::Running(LIFECYCLE_PENDING | PLAN_PENDING, ..) => conditions.keep(HEALTHY),
         RunOutcome::Running(why, text, _) => {
             conditions.begin(HEALTHY, ConditionStatus::Unknown, *why, text)
         }
-        RunOutcome::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
+        RunOutcome::Failed(why, text, _) if *why == condition_reason::HEALTH_CHECK_FAILED => {
             conditions.set(HEALTHY, ConditionStatus::False, *why, text)
         }
         RunOutcome::Blocked(..) | RunOutcome::Failed(..) | RunOutcome::Stalled(..) => {
@@ -413,7 +454,7 @@ fn conditions(
 }
 
 /// What is said once all are healthy. Parity(flux).
-fn health_passed(had: &[StatusCondition], run: &KustomizationRun<'_>) -> String {
+fn health_passed(had: &[StatusCondition], run: &KustomizationReportInputs<'_>) -> String {
     let since = StatusCondition::find(had, HEALTHY)
         .filter(|c| c.status == ConditionStatus::Unknown)
         .map_or(run.began, |c| c.last_transition_time);
@@ -460,7 +501,7 @@ pub(super) fn finalized(
     if changes.is_empty() {
         return Vec::new();
     }
-    let reason = reason::RECONCILIATION_SUCCEEDED.to_string();
+    let reason = condition_reason::RECONCILIATION_SUCCEEDED.to_string();
     let message = lines(changes);
     let metadata = facts_of_last(object);
     vec![ObjectEvent { severity: EventSeverity::Info, reason, message, metadata }]
@@ -501,7 +542,7 @@ pub(super) fn terminating(
 pub(super) fn gave_up_waiting(object: &Kustomization, terminating: &str) -> ObjectEvent {
     ObjectEvent {
         severity: EventSeverity::Error,
-        reason: reason::PRUNE_FAILED.to_string(),
+        reason: condition_reason::PRUNE_FAILED.to_string(),
         message: format!(
             "{terminating}; spec.timeout is over, so the Kustomization goes before them; remove what holds their finalizers"
         ),
@@ -516,7 +557,7 @@ pub(super) fn left_behind(object: &Kustomization, subject: &str) -> ObjectEvent 
     let ids: Vec<&str> = ids.collect();
     ObjectEvent {
         severity: EventSeverity::Error,
-        reason: reason::PRUNE_FAILED.to_string(),
+        reason: condition_reason::PRUNE_FAILED.to_string(),
         message: format!(
             "unable to prune objects: {subject} not found; objects left in the cluster:\n{}",
             ids.join("\n")
@@ -529,7 +570,7 @@ pub(super) fn left_behind(object: &Kustomization, subject: &str) -> ObjectEvent 
 fn events(
     before: &KustomizationStatus,
     had: &[StatusCondition],
-    run: &KustomizationRun<'_>,
+    run: &KustomizationReportInputs<'_>,
     is_new: bool,
 ) -> Vec<ObjectEvent> {
     let metadata = facts(GROUP, run.revision, run.origin_revision);
@@ -539,7 +580,7 @@ fn events(
         message,
         metadata: metadata.clone(),
     };
-    let progressing = reason::PROGRESSING.as_str();
+    let progressing = condition_reason::PROGRESSING.as_str();
     let applied = change_lines(run.changes, |action| action != Action::Deleted);
     let was_healthy = StatusCondition::is(had, HEALTHY, ConditionStatus::True);
     let is_passed = run.has_health
@@ -576,7 +617,7 @@ fn events(
         RunOutcome::Blocked(..) | RunOutcome::Failed(..) | RunOutcome::Stalled(..)
             if is_reported => {}
         // Parity(flux): users mostly create an object together with its source, so this is logged only.
-        RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..) => {}
+        RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED, ..) => {}
         RunOutcome::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
         RunOutcome::Failed(why, text, _) | RunOutcome::Stalled(why, text) => {
             let mut failure = info(why.as_str(), text.clone());
@@ -593,7 +634,7 @@ fn events(
 
 impl KustomizationReport {
     /// Log lines, when something happened.
-    pub(super) fn log(&self, object: &Kustomization, run: &KustomizationRun<'_>) {
+    pub(super) fn log(&self, object: &Kustomization, run: &KustomizationReportInputs<'_>) {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
         for (id, action) in run.changes {

@@ -12,15 +12,18 @@ use envsubst::{
 use kube_core::ResourceExt as _;
 use objects::{Object, SecretMasking};
 use parking_lot::Mutex;
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use sha2::{Digest as _, Sha256};
 
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::build::decryption::described;
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::shared_build_parts::decryption::described;
 use windlass_serve::settings::OperatorSettings;
 
 /// The label or annotation that excludes an object from substitution, with the value `disabled`.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
+
+/// The value of all variables in a build that shows what depends on variables.
+const PLACEHOLDER_VALUE: &[u8] = b"windlass-value-of-a-variable";
 
 /// The variables that are substituted in the objects of a build.
 pub(crate) struct PostBuildSubstitution {
@@ -42,7 +45,7 @@ impl PostBuildSubstitution {
     pub(super) async fn read(
         settings: &OperatorSettings,
         object: &Kustomization,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Option<Self>, RunOutcome> {
         let Some(spec) = &object.spec.post_build else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
@@ -52,7 +55,7 @@ impl PostBuildSubstitution {
             let name = &source.name;
             let failed = |why: String| {
                 let text = format!("substitute from '{kind}/{name}' error: {why}");
-                RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
+                RunOutcome::Failed(condition_reason::BUILD_FAILED, text, NextRunTrigger::default())
             };
             let is_there = match kind {
                 ConfigKind::ConfigMap => {
@@ -74,6 +77,11 @@ impl PostBuildSubstitution {
             }
         }
         Ok(Some(gathered.finish(spec, settings.strict_substitutions())))
+    }
+
+    /// The same variables, all with a placeholder as their value.
+    pub(super) fn without_values(self) -> Self {
+        Self { variables: self.variables.with_value(PLACEHOLDER_VALUE), ..self }
     }
 
     /// Substitutes the variables in an object.
@@ -251,6 +259,14 @@ mod tests {
         assert_eq!(data_of(&done), expected);
         let unknown: Vec<String> = substitution.unknown().into_iter().collect();
         assert_eq!(unknown, ["host", "port"]);
+    }
+
+    #[test]
+    fn without_values_all_variables_have_a_placeholder() {
+        let substitution = SubstitutionInputs::default().finish(&spec(&[("a", "*")]), true);
+        let object = config_map(&json!({"x": "${a}", "y": "b"}));
+        let done = substitution.without_values().apply(object, false).unwrap();
+        assert_eq!(data_of(&done), json!({"x": "windlass-value-of-a-variable", "y": "b"}));
     }
 
     #[test]

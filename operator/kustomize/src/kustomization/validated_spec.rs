@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::drift_ignore_rules::IgnoreRules;
+use apply::drift_ignore_rules::DriftIgnoreRules;
 use apply::{ApplyDesiredState, HealthWaitScope};
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId, SecretMasking};
-use reconcile::{DurationError, NextRunTrigger, RunOutcome, SHORTEST_INTERVAL, reason};
+use reconcile::{DurationError, NextRunTrigger, RunOutcome, SHORTEST_INTERVAL, condition_reason};
 use sha2::{Digest as _, Sha256};
-use tree::{FileTree, TreeRecorder, TreeTrace};
+use tree::{FileTree, TreeAccessTrace, TreeRecorder};
 
 use super::build_inputs::KustomizationInputs;
 use super::build_manifests::{BuildWorkLimits, LoadedManifests, MAX_WARNINGS};
-use super::{build_manifests, ca_bundle, kustomization_file, quarantined_results};
-use windlass_runtime::build::decryption;
-use windlass_runtime::build::key_services::KeyServiceAccess;
-use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
-use windlass_runtime::ignore_rules::ignored;
+use super::{build_manifests, crd_ca_bundle, kustomization_file, quarantined_results};
+use windlass_runtime::drift_ignore_rules::ignored;
+use windlass_runtime::shared_build_parts::decryption;
+use windlass_runtime::shared_build_parts::key_services::KeyServiceAccess;
+use windlass_runtime::shared_build_parts::remote_base_access::RemoteBaseAccess;
 use windlass_runtime::time_limit::TIME_LIMIT;
 use windlass_runtime::unsupported_fields::unsupported_text;
 use windlass_serve::settings::OperatorSettings;
@@ -47,13 +47,13 @@ pub struct DesiredKustomization {
     /// Names the content of all manifests.
     pub digest: String,
     /// The files that the build read.
-    pub trace: TreeTrace,
+    pub trace: TreeAccessTrace,
     /// Whether something on another server went into it, which the trace does not have.
     pub(super) is_remote: bool,
     /// The digest of all build inputs that are not files.
     pub(super) inputs: String,
     /// The fields that other managers may change.
-    pub ignore: Arc<IgnoreRules>,
+    pub ignore: Arc<DriftIgnoreRules>,
     /// API version of everything whose health is asked for by name.
     pub(super) health_versions: Vec<(ObjectId, String)>,
     /// The values that were substituted from Secrets, and the values of Secrets among the manifests.
@@ -122,10 +122,16 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
 pub fn check(spec: &KustomizationSpec) -> Result<KustomizationTimeouts, RunOutcome> {
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+        return Err(RunOutcome::Stalled(
+            condition_reason::UNSUPPORTED_FIELD,
+            unsupported_text(&fields),
+        ));
     }
     timeouts(spec).map_err(|(field, error)| {
-        RunOutcome::Stalled(sources::source_reasons::INVALID_DURATION, format!("{field}: {error}"))
+        RunOutcome::Stalled(
+            sources::source_condition_reasons::INVALID_DURATION,
+            format!("{field}: {error}"),
+        )
     })
 }
 
@@ -271,12 +277,16 @@ fn built(
     let decrypting = decrypting.map(|it| it.objects(files, &trace)).transpose();
     let decrypting = decrypting.map_err(failed)?;
     let completed = completed(loaded, object, inputs, decrypting.as_ref(), &account, secrets)?;
-    let CompletedManifests { objects, unknown_fields } = completed;
+    let ManifestsToApply { objects, unknown_fields } = completed;
     warnings.extend(unknown_fields);
     warnings.truncate(MAX_WARNINGS);
     let mut stages =
         apply::stages(objects, &settings.custom_apply_stage_kinds).map_err(|error| {
-            RunOutcome::Failed(reason::BUILD_FAILED, error.to_string(), NextRunTrigger::default())
+            RunOutcome::Failed(
+                condition_reason::BUILD_FAILED,
+                error.to_string(),
+                NextRunTrigger::default(),
+            )
         })?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
@@ -314,11 +324,11 @@ fn built(
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::BUILD_FAILED, text, NextRunTrigger::default())
 }
 
 /// The objects of a build in the form in which they are applied.
-struct CompletedManifests {
+struct ManifestsToApply {
     objects: Vec<Object>,
     /// The warnings about unknown fields of built-in kinds, with a text for each object.
     unknown_fields: Vec<String>,
@@ -332,7 +342,7 @@ fn completed(
     decrypting: Option<&decryption::ObjectDecryptor<'_>>,
     account: &BuildWorkLimits,
     secrets: &mut SecretMasking,
-) -> Result<CompletedManifests, RunOutcome> {
+) -> Result<ManifestsToApply, RunOutcome> {
     let mut hidden = Vec::new();
     let mut objects = Vec::with_capacity(loaded.len());
     let mut unknown_fields = Vec::new();
@@ -382,7 +392,7 @@ fn completed(
         objects.push(manifest);
     }
     *secrets = std::mem::take(secrets).with(hidden);
-    Ok(CompletedManifests { objects, unknown_fields })
+    Ok(ManifestsToApply { objects, unknown_fields })
 }
 
 /// The message about unknown fields that were left out, with advice.
@@ -397,12 +407,12 @@ fn refused(error: &build_manifests::Error) -> RunOutcome {
     let why = match error {
         build_manifests::Error::Generated(
             Start::NoSuchFolder(_) | Start::NotAFolder(_) | Start::Path(_),
-        ) => reason::ARTIFACT_FAILED,
+        ) => condition_reason::ARTIFACT_FAILED,
         build_manifests::Error::Generated(_)
         | build_manifests::Error::Build(_)
         | build_manifests::Error::Decryption(_)
         | build_manifests::Error::NotAnObject { .. }
-        | build_manifests::Error::TooMuch => reason::BUILD_FAILED,
+        | build_manifests::Error::TooMuch => condition_reason::BUILD_FAILED,
     };
     RunOutcome::Failed(why, text, NextRunTrigger::default())
 }
@@ -429,7 +439,7 @@ fn add_common_metadata(manifest: &mut Object, object: &Kustomization) {
             manifest.set_annotation(key, value);
         }
     }
-    apply::managed_metadata::set_owner(
+    apply::owner_labels_and_apply_annotations::set_owner(
         manifest,
         &object.name_any(),
         &object.namespace().unwrap_or_default(),
@@ -438,8 +448,8 @@ fn add_common_metadata(manifest: &mut Object, object: &Kustomization) {
 
 /// Converts an object to the form in which it is applied. Returns the fields that its kind does not have, which are left out.
 fn normalize(manifest: &mut Object) -> Vec<String> {
-    let unknown = apply::normalize::typed(manifest);
-    ca_bundle::remove_unusable(manifest);
+    let unknown = apply::manifest_normalization::typed(manifest);
+    crd_ca_bundle::remove_unusable(manifest);
     unknown
 }
 

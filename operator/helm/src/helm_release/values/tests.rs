@@ -14,12 +14,12 @@ fn spec(more: &Json) -> HelmReleaseSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn there(kind: ConfigKind, name: &str, data: &[(&str, &str)]) -> ReferencedObjects {
+fn there(kind: ConfigKind, name: &str, data: &[(&str, &str)]) -> ValuesFromObjects {
     let data = data.iter().map(|(key, text)| ((*key).to_owned(), text.as_bytes().to_vec()));
-    ReferencedObjects::from([((kind, name.to_owned()), Ok(Some(data.collect())))])
+    ValuesFromObjects::from([((kind, name.to_owned()), Ok(Some(data.collect())))])
 }
 
-fn composed(more: &Json, objects: &ReferencedObjects) -> Result<Json, String> {
+fn composed(more: &Json, objects: &ValuesFromObjects) -> Result<Json, String> {
     let values = compose("shop", &spec(more), objects).map_err(|outcome| {
         assert_eq!(outcome.reason().as_str(), "ValuesError");
         assert!(matches!(outcome, RunOutcome::Failed(..)), "{outcome:?}");
@@ -33,7 +33,7 @@ fn composed(more: &Json, objects: &ReferencedObjects) -> Result<Json, String> {
 fn a_spec_without_values_has_the_digest_of_nothing() {
     let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for more in [json!({}), json!({"values": {}}), json!({"values": ["no", "table"]})] {
-        let values = compose("shop", &spec(&more), &ReferencedObjects::new()).unwrap();
+        let values = compose("shop", &spec(&more), &ValuesFromObjects::new()).unwrap();
         assert_eq!(values.digest, empty, "{more}");
         assert!(values.map.is_empty());
     }
@@ -89,7 +89,7 @@ fn an_object_that_cannot_be_read_fails_also_where_it_is_optional() {
     let refusal =
         Status { message: "secrets \"s\" is forbidden".to_owned(), code: 403, ..Status::default() };
     let refused = Err(ClusterError::Refused(Box::new(refusal)));
-    let objects = ReferencedObjects::from([((ConfigKind::Secret, "s".to_owned()), refused)]);
+    let objects = ValuesFromObjects::from([((ConfigKind::Secret, "s".to_owned()), refused)]);
     let from = json!([{"kind": "Secret", "name": "s", "optional": true}]);
     assert_eq!(
         composed(&json!({ "valuesFrom": from }), &objects).unwrap_err(),

@@ -4,41 +4,45 @@
 //! The approval is for the result of the whole run. A stage is also tried (as a dry run) if earlier stages are not applied
 //! yet, and changes that this cannot find out are unverified. If a later step recreates or deletes more than was approved,
 //! windlass asks for approval then. Corrections of drift need no approval.
-//! Elsewhere: which changes wait and which an approval covers (`apply::result_changes`), Plans
-//! (`windlass_runtime::deletion_plan`), deletions beyond a budget (`deletion_judgement.rs`).
+//! Elsewhere: which changes wait and which an approval covers (`apply::planned_changes`), Plans
+//! (`windlass_runtime::approval_plan`), reviewed pull requests (`../reviewed_removal.rs`), deletions beyond a budget
+//! (`deletion_judgement.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::object_changes;
-use apply::result_changes::{
-    PlanMode, ResultChange, ResultChangeKind, ResultChanges, ResultContentHash, ResultIdentity,
+use apply::planned_changes::{
+    PlanMode, PlannedChange, PlannedChangeKind, PlannedChanges, PlannedChangesHash,
+    PlannedChangesIdentity,
 };
-use apply::{LiveObjectState, ManifestToApply};
+use apply::{LiveObjectDriftState, ManifestToApply};
 use futures::stream::{self, StreamExt as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{NextRunTrigger, RemovalCause, RunOutcome};
+use reconcile::{NextRunTrigger, RemovalCause, RunOutcome, Time};
 
 use super::KustomizationExecutor;
+use super::deletion_judgement::creation_time;
 use crate::kustomization::{MANAGER, report};
 use windlass_cluster::ClusterError;
-use windlass_cluster::objects::DryRunMode;
-use windlass_runtime::deletion_plan::approvals::review_approvals;
-use windlass_runtime::deletion_plan::result_plan::{
-    self, PLAN_MODE, PLAN_PENDING, PLAN_REJECTED, ResultDigestKey, approving_plan, deletion_of,
-    digest_key, is_listed, listed, waits_for_approval,
+use windlass_cluster::untyped_objects::DryRunMode;
+use windlass_runtime::approval_plan::approvals::review_approvals;
+use windlass_runtime::approval_plan::change_approval::{
+    self, PLAN_MODE, PLAN_PENDING, PLAN_REJECTED, PlannedChangesDigestKey, approved_plan,
+    deletion_of, digest_key, is_listed, listed, names_pull_request, reviewed_plan,
 };
-use windlass_runtime::deletion_plan::{
-    self, BudgetedDeletion, DELETION_BUDGET, DeletionPlanRequest, DeletionSubject,
-    NamespacePlanRules, PLAN_FAILED, PlanGuard,
+use windlass_runtime::approval_plan::{
+    self, ApprovalPlanRequest, BudgetedDeletion, DELETION_BUDGET, DeletionSubject,
+    EffectivePlanPolicy, PLAN_FAILED, UnknownPlansGuard,
 };
+use windlass_runtime::pull_request_approval_cache::{ReviewedResult, ReviewedRunFacts};
 
 /// The most changed objects whose fields are compared. A Plan lists no more.
 const MAX_COMPARED_OBJECTS: usize = 1000;
 
 /// Changes that a run may carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ClearedChanges {
+pub(super) struct PermittedChanges {
     /// The Plan that approves the changes. `None` if they need no approval.
     pub(super) plan: Option<String>,
     /// The objects that may be deleted.
@@ -47,7 +51,7 @@ pub(super) struct ClearedChanges {
     recreated: BTreeSet<ObjectId>,
 }
 
-impl ClearedChanges {
+impl PermittedChanges {
     fn allow(&self, known: &KnownChanges) -> bool {
         known.removed.is_subset(&self.removed) && known.recreated.is_subset(&self.recreated)
     }
@@ -62,22 +66,22 @@ struct KnownChanges {
 }
 
 /// The change that a run would make to an object. `None` if the object stays unchanged, or is refused.
-fn change_of(state: &LiveObjectState) -> Option<ResultChangeKind> {
+fn change_of(state: &LiveObjectDriftState) -> Option<PlannedChangeKind> {
     match state {
-        LiveObjectState::Missing => Some(ResultChangeKind::Added),
-        LiveObjectState::Differs => Some(ResultChangeKind::Changed),
-        LiveObjectState::MustBeRecreated => Some(ResultChangeKind::Recreated),
-        LiveObjectState::InSync
-        | LiveObjectState::Skipped
-        | LiveObjectState::Finished
-        | LiveObjectState::Unmanaged
-        | LiveObjectState::Refused(_)
-        | LiveObjectState::Incompatible(_) => None,
+        LiveObjectDriftState::Missing => Some(PlannedChangeKind::Added),
+        LiveObjectDriftState::Differs => Some(PlannedChangeKind::Changed),
+        LiveObjectDriftState::MustBeRecreated => Some(PlannedChangeKind::Recreated),
+        LiveObjectDriftState::InSync
+        | LiveObjectDriftState::Skipped
+        | LiveObjectDriftState::Finished
+        | LiveObjectDriftState::Unmanaged
+        | LiveObjectDriftState::Refused(_)
+        | LiveObjectDriftState::Incompatible(_) => None,
     }
 }
 
-fn is_refused(state: &LiveObjectState) -> bool {
-    matches!(state, LiveObjectState::Refused(_) | LiveObjectState::Incompatible(_))
+fn is_refused(state: &LiveObjectDriftState) -> bool {
+    matches!(state, LiveObjectDriftState::Refused(_) | LiveObjectDriftState::Incompatible(_))
 }
 
 impl KustomizationExecutor {
@@ -97,7 +101,7 @@ impl KustomizationExecutor {
         let object = self.object();
         let annotation = object.annotations().get(PLAN_MODE).map(String::as_str);
         let own = self.self_applied_policies();
-        let read = || deletion_plan::applier_rules(&self.context, &self.node.namespace, &own);
+        let read = || approval_plan::applier_rules(&self.context, &self.node.namespace, &own);
         // If no approval is needed, there is no further work.
         if read().is_ok_and(|rules| rules.mode.tightened(annotation) == PlanMode::Automatic) {
             return Ok(());
@@ -108,11 +112,11 @@ impl KustomizationExecutor {
         }
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject::of(&self.node, &uid);
-        if !known.are_any && !deletion_plan::has_plans(&self.context, &subject) {
+        if !known.are_any && !approval_plan::has_plans(&self.context, &subject) {
             return Ok(());
         }
         let rules = match known.are_any {
-            true => self.when_known(PlanGuard::Changes, read)?,
+            true => self.when_known(UnknownPlansGuard::Changes, read)?,
             // No change is made that would have to wait.
             false => match read() {
                 Ok(rules) => rules,
@@ -130,20 +134,20 @@ impl KustomizationExecutor {
         };
         let KnownChanges { removed, recreated, are_any } = known;
         let content = self.result_content();
-        let result = ResultIdentity { content: content.clone(), removed, recreated };
+        let result = PlannedChangesIdentity { content: content.clone(), removed, recreated };
         let is_approved = self.is_approved(&subject, &key, &result, &rules).await;
         if !are_any || is_approved? {
             return Ok(());
         }
         let changes = self.all_changes(observed).await?;
-        let result = ResultIdentity {
+        let result = PlannedChangesIdentity {
             content,
-            removed: changes.ids(ResultChangeKind::Removed),
-            recreated: changes.ids(ResultChangeKind::Recreated),
+            removed: changes.ids(PlannedChangeKind::Removed),
+            recreated: changes.ids(PlannedChangeKind::Recreated),
         };
         if !changes.waits_under(mode) {
-            let ResultIdentity { removed, recreated, .. } = result;
-            self.known().cleared = Some(ClearedChanges { plan: None, removed, recreated });
+            let PlannedChangesIdentity { removed, recreated, .. } = result;
+            self.known().cleared = Some(PermittedChanges { plan: None, removed, recreated });
             return Ok(());
         }
         // If its list was cut, an approval is for exactly the whole result.
@@ -154,24 +158,54 @@ impl KustomizationExecutor {
     }
 
     /// Whether a Plan approves a result, so that the result may be applied. The rights of the approving users are reviewed for
-    /// that.
+    /// that. If they did not approve, a reviewed pull request may have.
     async fn is_approved(
         &self,
         subject: &DeletionSubject<'_>,
-        key: &ResultDigestKey,
-        result: &ResultIdentity,
-        rules: &NamespacePlanRules,
+        key: &PlannedChangesDigestKey,
+        result: &PlannedChangesIdentity,
+        rules: &EffectivePlanPolicy,
     ) -> Result<bool, RunOutcome> {
         let reviewed = review_approvals(&self.context, subject).await;
         reviewed.map_err(|text| self.approvers_unknown(text))?;
         let terms = rules.terms_of_changes();
-        let plan = self.when_known(PlanGuard::Changes, || {
-            approving_plan(&self.context, subject, key, result, &terms)
+        let mut plan = self.when_known(UnknownPlansGuard::Changes, || {
+            approved_plan(&self.context, subject, key, result, &terms)
         })?;
+        if plan.is_none()
+            && names_pull_request(&self.context, subject)
+            && let Some(run) = self.reviewed_facts().await?
+        {
+            plan = self.when_known(UnknownPlansGuard::Changes, || {
+                reviewed_plan(&self.context, subject, key, result, &terms, &run)
+            })?;
+        }
         let Some(plan) = plan else { return Ok(false) };
-        let result_plan::ApprovingPlan { name, removed, recreated } = plan;
-        self.known().cleared = Some(ClearedChanges { plan: Some(name), removed, recreated });
+        let change_approval::ApprovedPlan { name, removed, recreated } = plan;
+        self.known().cleared = Some(PermittedChanges { plan: Some(name), removed, recreated });
         Ok(true)
+    }
+
+    /// The facts of the run with which an approval by a pull request has to agree. `None` if no pull request can approve it:
+    /// nothing was applied before with this spec, an earlier result is applied in place of a quarantined one, or a kubeconfig
+    /// names the cluster, which may change without a new spec.
+    async fn reviewed_facts(&self) -> Result<Option<ReviewedRunFacts>, RunOutcome> {
+        let object = self.object();
+        let merged = self.settings.digest.clone();
+        let is_forward = report::is_spec_applied(&object) && !self.settings.is_way_back;
+        let is_reviewable = is_forward && self.target.place().is_empty();
+        let applied = report::last_applied_build(&object).filter(|_| is_reviewable);
+        let known_since = applied.zip(report::applied_since(&object, &merged));
+        let Some((applied, since)) = known_since else { return Ok(None) };
+        let result = ReviewedResult { merged, applied: applied.to_owned() };
+        if self.desired.prune {
+            self.observe_prune_candidates().await?;
+        }
+        let removed = self.prune_candidates();
+        let known = self.known();
+        let removed = removed.iter().filter_map(|id| known.live.get(id)).map(creation_time);
+        let newest = removed.fold(since, Time::max);
+        Ok(Some(ReviewedRunFacts { newest: Some(newest), result: Some(result) }))
     }
 
     /// The known changes after the first `observed` stages were compared. If an object in these stages is refused, or an empty
@@ -180,13 +214,13 @@ impl KustomizationExecutor {
         let removed = if self.desired.prune { self.prune_candidates() } else { BTreeSet::new() };
         let known = self.known();
         let manifests = self.desired.stages.iter().take(observed).flat_map(|it| &it.objects);
-        let states: Vec<(&ObjectId, &LiveObjectState)> =
+        let states: Vec<(&ObjectId, &LiveObjectDriftState)> =
             manifests.filter_map(|it| Some((&it.id, known.seen.get(&it.id)?))).collect();
         let is_refused =
             self.is_refused_as_empty() || states.iter().any(|(_, state)| is_refused(state));
         let is_changed = states.iter().any(|(_, state)| change_of(state).is_some());
-        let is_recreated = |it: &&(&ObjectId, &LiveObjectState)| {
-            change_of(it.1) == Some(ResultChangeKind::Recreated)
+        let is_recreated = |it: &&(&ObjectId, &LiveObjectDriftState)| {
+            change_of(it.1) == Some(PlannedChangeKind::Recreated)
         };
         let recreated = states.iter().filter(is_recreated).map(|it| it.0.clone()).collect();
         let are_any = !is_refused && (is_changed || !removed.is_empty());
@@ -200,7 +234,7 @@ impl KustomizationExecutor {
         let base = report::last_applied_build(&object).unwrap_or_default();
         let uid = object.uid().unwrap_or_default();
         let target = format!("{} {}", self.target.place(), self.target.user());
-        let mut hash = ResultContentHash::begin(&uid, &target, base);
+        let mut hash = PlannedChangesHash::begin(&uid, &target, base);
         for manifest in self.desired.stages.iter().flat_map(|stage| &stage.objects) {
             hash.add(manifest.id.to_string().as_bytes());
             hash.add(manifest.digest.as_bytes());
@@ -209,8 +243,8 @@ impl KustomizationExecutor {
     }
 
     /// Everything that the run would change. Stages after the first `observed` are tried now, and forgotten again.
-    async fn all_changes(&self, observed: usize) -> Result<ResultChanges, RunOutcome> {
-        let mut changes = ResultChanges::default();
+    async fn all_changes(&self, observed: usize) -> Result<PlannedChanges, RunOutcome> {
+        let mut changes = PlannedChanges::default();
         for (at, stage) in self.desired.stages.iter().enumerate() {
             let states = match at < observed {
                 true => BTreeMap::new(),
@@ -229,24 +263,28 @@ impl KustomizationExecutor {
                 if generated.has_newer(&id) {
                     changes.replaced.insert(id.clone());
                 }
-                changes.objects.push(ResultChange::new(id, ResultChangeKind::Removed));
+                changes.objects.push(PlannedChange::new(id, PlannedChangeKind::Removed));
             }
         }
         Ok(changes)
     }
 
     /// The change that the run would make to an object. If it cannot be tried yet, the change is unverified.
-    fn change(&self, manifest: &ManifestToApply, state: &LiveObjectState) -> Option<ResultChange> {
+    fn change(
+        &self,
+        manifest: &ManifestToApply,
+        state: &LiveObjectDriftState,
+    ) -> Option<PlannedChange> {
         let id = manifest.id.clone();
         if let Some(kind) = change_of(state) {
-            return Some(ResultChange::new(id, kind));
+            return Some(PlannedChange::new(id, kind));
         }
         let kind = match self.known().recorded.contains(&id) {
-            true => ResultChangeKind::Changed,
-            false => ResultChangeKind::Added,
+            true => PlannedChangeKind::Changed,
+            false => PlannedChangeKind::Added,
         };
         is_refused(state)
-            .then(|| ResultChange { is_unverified: true, ..ResultChange::new(id, kind) })
+            .then(|| PlannedChange { is_unverified: true, ..PlannedChange::new(id, kind) })
     }
 
     /// Compares the objects of a later stage. The results are not kept, because they may differ once the earlier stages are
@@ -254,11 +292,11 @@ impl KustomizationExecutor {
     async fn previewed_stage(
         &self,
         manifests: &[ManifestToApply],
-    ) -> Result<BTreeMap<ObjectId, LiveObjectState>, RunOutcome> {
+    ) -> Result<BTreeMap<ObjectId, LiveObjectDriftState>, RunOutcome> {
         let before = self.refusal_notes();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let previews: Vec<_> = manifests.iter().map(|it| self.previewed_object(it)).collect();
-        let found: Vec<Result<(ObjectId, LiveObjectState), ClusterError>> =
+        let found: Vec<Result<(ObjectId, LiveObjectDriftState), ClusterError>> =
             stream::iter(previews).buffer_unordered(width).collect().await;
         let mut states = BTreeMap::new();
         for result in found {
@@ -270,10 +308,10 @@ impl KustomizationExecutor {
     }
 
     /// Names the fields that would change. They are information only, so an object that cannot be compared has none.
-    async fn compare_fields(&self, changes: &mut ResultChanges) {
-        let is_compared = |it: &&ResultChange| {
+    async fn compare_fields(&self, changes: &mut PlannedChanges) {
+        let is_compared = |it: &&PlannedChange| {
             let is_secret = it.id.group.is_empty() && it.id.kind == "Secret";
-            it.kind == ResultChangeKind::Changed && !it.is_unverified && !is_secret
+            it.kind == PlannedChangeKind::Changed && !it.is_unverified && !is_secret
         };
         let compared: BTreeSet<ObjectId> = changes
             .objects
@@ -318,23 +356,23 @@ impl KustomizationExecutor {
     async fn held_changes(
         &self,
         subject: &DeletionSubject<'_>,
-        key: &ResultDigestKey,
-        result: &ResultIdentity,
-        mut changes: ResultChanges,
-        rules: NamespacePlanRules,
+        key: &PlannedChangesDigestKey,
+        result: &PlannedChangesIdentity,
+        mut changes: PlannedChanges,
+        rules: EffectivePlanPolicy,
     ) -> RunOutcome {
         let deletion = self.deletion_of_result(&changes, rules).await;
         if !is_listed(&self.context, subject, key, result, &deletion) {
             self.compare_fields(&mut changes).await;
         }
-        let request = DeletionPlanRequest {
+        let request = ApprovalPlanRequest {
             subject: *subject,
             owner: self.object().owner_ref(&()),
             revision: &self.desired.revision,
             deletion: &deletion,
             changes: Some(listed(key, result, &changes)),
         };
-        let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
+        let plan = approval_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
         let plan = match plan {
             Ok(plan) => plan,
             Err(error) => return self.plan_failed(&error),
@@ -342,7 +380,7 @@ impl KustomizationExecutor {
         let namespace = &self.node.namespace;
         let revision = &self.desired.revision;
         // Another mode may not ask.
-        self.known().missing.extend(deletion_plan::budget_nodes(namespace));
+        self.known().missing.extend(approval_plan::budget_nodes(namespace));
         let wake = NextRunTrigger::at(self.settings.plan_again_at);
         if let Some(rejection) = plan.as_ref().and_then(|it| it.rejection.as_deref()) {
             return RunOutcome::Blocked(
@@ -353,18 +391,18 @@ impl KustomizationExecutor {
         }
         let note = plan.as_ref().map(|it| it.note.as_str()).unwrap_or_default();
         let name = plan.as_ref().map(|it| it.name.as_str());
-        let waiting = waits_for_approval(&changes, namespace, name);
+        let waiting = changes.waits_for_approval(namespace, name);
         RunOutcome::Running(PLAN_PENDING, format!("revision {revision} {waiting}{note}"), wake)
     }
 
     /// The deletions of a result, and the part that exceeds the deletion budget. An approval of the result covers them, too.
     async fn deletion_of_result(
         &self,
-        changes: &ResultChanges,
-        rules: NamespacePlanRules,
+        changes: &PlannedChanges,
+        rules: EffectivePlanPolicy,
     ) -> BudgetedDeletion {
         let terms = rules.terms_of_changes();
-        let removed = changes.ids(ResultChangeKind::Removed);
+        let removed = changes.ids(PlannedChangeKind::Removed);
         let is_judged = self.context.settings.deletion_budget && !removed.is_empty();
         match rules.budget {
             Some(budget) if is_judged => {
@@ -378,7 +416,7 @@ impl KustomizationExecutor {
                 let BudgetedDeletion { mut verdict, budget, terms, .. } =
                     self.budgeted(counted, budget, terms).await;
                 verdict.deleted = verdict.deleted.saturating_add(uncounted);
-                // No pull request approves a whole result.
+                // `reviewed_facts` has the ages that count for an approval by a pull request.
                 BudgetedDeletion { ids: removed, verdict, budget, terms, newest: None }
             }
             budget => deletion_of(changes, budget, terms),
@@ -407,7 +445,7 @@ mod tests {
     #[test]
     fn what_is_found_later_is_not_cleared_by_what_was_known_before() {
         let cleared =
-            ClearedChanges { plan: None, removed: ids(&["a", "b"]), recreated: BTreeSet::new() };
+            PermittedChanges { plan: None, removed: ids(&["a", "b"]), recreated: BTreeSet::new() };
         let found = |removed: &[&str], recreated: &[&str]| {
             let [removed, recreated] = [removed, recreated].map(ids);
             cleared.allow(&KnownChanges { are_any: true, removed, recreated })
@@ -418,10 +456,13 @@ mod tests {
 
     #[test]
     fn an_object_that_is_refused_is_no_change() {
-        for state in [LiveObjectState::InSync, LiveObjectState::Refused(String::new())] {
+        for state in [LiveObjectDriftState::InSync, LiveObjectDriftState::Refused(String::new())] {
             assert_eq!(change_of(&state), None);
         }
-        assert_eq!(change_of(&LiveObjectState::MustBeRecreated), Some(ResultChangeKind::Recreated));
-        assert!(is_refused(&LiveObjectState::Incompatible(String::new())));
+        assert_eq!(
+            change_of(&LiveObjectDriftState::MustBeRecreated),
+            Some(PlannedChangeKind::Recreated)
+        );
+        assert!(is_refused(&LiveObjectDriftState::Incompatible(String::new())));
     }
 }

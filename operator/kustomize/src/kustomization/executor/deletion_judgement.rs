@@ -5,25 +5,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
-use apply::generated_objects::GeneratedObjects;
+use apply::deletion_budget::{DeletedObject, DeletionBudget, DeletionToJudge};
+use apply::generated_config_maps_and_secrets::GeneratedConfigMapsAndSecrets;
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use quarantine::kept_objects::{deletes_claims, is_kept};
+use quarantine::rollback_protected_objects::{deletes_claims, is_kept};
 use reconcile::{NextRunTrigger, RemovalCause, RunOutcome, Time};
 
 use super::KustomizationExecutor;
 use crate::kustomization::deletion_counts;
 use crate::kustomization::deletion_hold::DeletionJudgement;
-use windlass_runtime::deletion_plan::approvals::{ApprovalTerms, review_approvals};
-use windlass_runtime::deletion_plan::following_deletions::following;
-use windlass_runtime::deletion_plan::self_applied_policies::SelfAppliedPolicies;
-use windlass_runtime::deletion_plan::{
-    self, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject, PlanGuard,
+use windlass_runtime::approval_plan::approvals::{ApprovalRequirements, review_approvals};
+use windlass_runtime::approval_plan::cascading_deletions::following;
+use windlass_runtime::approval_plan::self_applied_policies::SelfAppliedPolicies;
+use windlass_runtime::approval_plan::{
+    self, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject, UnknownPlansGuard,
 };
 
 /// The creation time of an object, by the clock of the API server. An object without a time counts as newer than all others.
-fn creation_time(object: &Object) -> Time {
+pub(super) fn creation_time(object: &Object) -> Time {
     let time = object.meta("creationTimestamp").and_then(|it| it.as_str()?.parse().ok());
     time.unwrap_or(Time::MAX)
 }
@@ -48,7 +48,7 @@ impl KustomizationExecutor {
         known.held.extend(kept);
         if !known.held.is_empty() {
             // Another budget may allow it.
-            known.missing.extend(deletion_plan::budget_nodes(&self.node.namespace));
+            known.missing.extend(approval_plan::budget_nodes(&self.node.namespace));
         }
         known.deletion = judgement;
         Ok(())
@@ -72,8 +72,8 @@ impl KustomizationExecutor {
             return Ok(DeletionJudgement::Free);
         }
         let own = self.self_applied_policies();
-        let rules = self.when_known(PlanGuard::Deletions, || {
-            deletion_plan::applier_rules(&self.context, &self.node.namespace, &own)
+        let rules = self.when_known(UnknownPlansGuard::Deletions, || {
+            approval_plan::applier_rules(&self.context, &self.node.namespace, &own)
         })?;
         let terms = rules.terms_of_deletions();
         let Some(budget) = rules.budget else { return Ok(DeletionJudgement::Free) };
@@ -98,13 +98,13 @@ impl KustomizationExecutor {
         let reviewed = review_approvals(&self.context, &subject).await;
         reviewed.map_err(|text| self.approvers_unknown(text))?;
         let now = jiff::Timestamp::now();
-        let clearance = self.when_known(PlanGuard::Deletions, || {
-            deletion_plan::clearance(&self.context, &subject, &deletion, now)
+        let clearance = self.when_known(UnknownPlansGuard::Deletions, || {
+            approval_plan::clearance(&self.context, &subject, &deletion, now)
         })?;
         Ok(match clearance {
             DeletionClearance::Free => DeletionJudgement::Free,
             DeletionClearance::Approved => {
-                let kept = deletion_plan::kept_objects(&self.context, &subject, &deletion, now);
+                let kept = approval_plan::kept_objects(&self.context, &subject, &deletion, now);
                 // These objects leave the inventory like objects that do not exist any more.
                 self.known().gone.extend(kept);
                 DeletionJudgement::Approved
@@ -125,7 +125,7 @@ impl KustomizationExecutor {
         &self,
         ids: BTreeSet<ObjectId>,
         budget: DeletionBudget,
-        terms: ApprovalTerms,
+        terms: ApprovalRequirements,
     ) -> BudgetedDeletion {
         let object = self.object();
         let deleted: BTreeMap<ObjectId, Object> = {
@@ -148,9 +148,9 @@ impl KustomizationExecutor {
                 |id: &&ObjectId| !known.exempt.contains(*id) && !generated.has_newer(id);
             uncounted.iter().filter(is_counted).cloned().collect()
         };
-        let further = deletion_plan::unapproved_count(&self.context, &subject, &counted);
+        let further = approval_plan::unapproved_count(&self.context, &subject, &counted);
         let counts = deletion_counts::recorded(&object);
-        let pending = PendingDeletion {
+        let pending = DeletionToJudge {
             objects: deleted.values().map(|live| DeletedObject::new(live, false)).collect(),
             following: following.ids,
             unreadable: following.unreadable,
@@ -171,7 +171,7 @@ impl KustomizationExecutor {
         &self,
         candidates: &BTreeSet<ObjectId>,
         budget: &DeletionBudget,
-        generated: &GeneratedObjects,
+        generated: &GeneratedConfigMapsAndSecrets,
     ) -> BTreeSet<ObjectId> {
         let is_empty_build = self.desired.stages.is_empty();
         let mut known = self.known();
@@ -250,24 +250,24 @@ impl KustomizationExecutor {
     }
 
     /// The generated ConfigMaps and Secrets of the manifests.
-    pub(super) fn generated_objects(&self) -> GeneratedObjects {
+    pub(super) fn generated_objects(&self) -> GeneratedConfigMapsAndSecrets {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
-        GeneratedObjects::among(manifests.map(|manifest| &manifest.id))
+        GeneratedConfigMapsAndSecrets::among(manifests.map(|manifest| &manifest.id))
     }
 
     /// Unwraps the answer of PlanPolicies or Plans. If the answer is not known yet, the held changes may not be made now, and
     /// the node is woken when the answer is known.
     pub(super) fn when_known<T>(
         &self,
-        guard: PlanGuard,
+        guard: UnknownPlansGuard,
         read: impl Fn() -> Result<T, String>,
     ) -> Result<T, RunOutcome> {
         let missing = self.known().missing.clone();
-        let known = deletion_plan::when_known(&self.context, guard, &self.node, &missing, read);
+        let known = approval_plan::when_known(&self.context, guard, &self.node, &missing, read);
         known.map_err(|text| {
             let mut known = self.known();
-            known.missing.extend(deletion_plan::budget_nodes(&self.node.namespace));
-            known.missing.insert(deletion_plan::plans_node());
+            known.missing.extend(approval_plan::budget_nodes(&self.node.namespace));
+            known.missing.insert(approval_plan::plans_node());
             let wake = NextRunTrigger::at(self.settings.retry_at);
             RunOutcome::Blocked(guard.unknown(), text, wake)
         })
@@ -288,7 +288,7 @@ impl KustomizationExecutor {
         }
         let generated = self.generated_objects();
         gone.retain(|id| !generated.has_newer(id));
-        deletion_plan::unapproved_count(&self.context, &subject, &gone)
+        approval_plan::unapproved_count(&self.context, &subject, &gone)
     }
 }
 

@@ -11,13 +11,13 @@ use apply::deletion_order::{DeletionPredecessors, awaits_custom_resources, is_cu
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 use reconcile::deletion_order::DependentWait;
-use reconcile::{ObjectKey, RunOutcome, reason};
+use reconcile::{ObjectKey, RunOutcome, condition_reason};
 use serde_json::Value;
 
 use super::KustomizationExecutor;
 use windlass_cluster::ClusterError;
 use windlass_runtime::deletion_order::{
-    self, DependentWaiter, MAX_NAMED_DEPENDENTS, RemovalOwners,
+    self, ApplierAncestors, DependentWaiter, MAX_NAMED_DEPENDENTS,
 };
 
 /// The most subjects of a binding that are considered.
@@ -71,7 +71,7 @@ impl KustomizationExecutor {
     pub(in crate::kustomization) fn note_wait(&self, outcome: &RunOutcome) {
         let mut since = self.settings.dependents_awaited.lock();
         *since = match outcome {
-            RunOutcome::Running(reason::AWAITING_DEPENDENTS, ..) => {
+            RunOutcome::Running(condition_reason::AWAITING_DEPENDENTS, ..) => {
                 Some(since.unwrap_or_else(jiff::Timestamp::now))
             }
             // Another revision may be applied before the wait goes on.
@@ -137,7 +137,7 @@ impl KustomizationExecutor {
             return ordered;
         }
         let object = self.object();
-        let owners = RemovalOwners::new(&self.context.dependencies, &self.node, object.labels());
+        let owners = ApplierAncestors::new(&self.context.dependencies, &self.node, object.labels());
         let waited = *self.settings.dependents_awaited.lock();
         let of_others = DependentWaiter {
             node: &self.node,

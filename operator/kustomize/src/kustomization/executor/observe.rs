@@ -2,13 +2,13 @@
 
 use apply::dry_run_refusal::{describe, may_be_immutable};
 use apply::field_conflict::contested_text;
-use apply::health::library::{self, HealthLibraryUse};
-use apply::managed_metadata::switches_for_apply;
-use apply::{HealthReport, LiveObjectState, ManifestToApply, health};
+use apply::health::third_party_kind_rules::{self, HealthLibraryUse};
+use apply::owner_labels_and_apply_annotations::switches_for_apply;
+use apply::{LiveObjectDriftState, ManifestToApply, ObjectHealth, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use quarantine::kept_objects::{is_definition, is_kept, record_refusal};
-use reconcile::{DependencyEdge, NextRunTrigger, RunOutcome, reason};
+use quarantine::rollback_protected_objects::{is_definition, is_kept, record_refusal};
+use reconcile::{DependencyEdge, NextRunTrigger, RunOutcome, condition_reason};
 
 use super::workload_pods::failed;
 use super::write::version;
@@ -16,9 +16,9 @@ use super::{DriftCheckScope, KustomizationExecutor};
 use crate::kustomization::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_watcher::{LiveObjectKnowledge, WatchMoment};
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::object_watcher::{WatchMoment, WatchedObjectState};
 use windlass_cluster::resource_version::number_of;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_runtime::crd_guard::{self, CrdWritePermission};
 use windlass_serve::settings::HealthLibraryMode;
 
@@ -64,8 +64,11 @@ impl KustomizationExecutor {
             }
             refused => refused,
         };
-        let is_refused = |state: &LiveObjectState| {
-            matches!(state, LiveObjectState::Refused(_) | LiveObjectState::Incompatible(_))
+        let is_refused = |state: &LiveObjectDriftState| {
+            matches!(
+                state,
+                LiveObjectDriftState::Refused(_) | LiveObjectDriftState::Incompatible(_)
+            )
         };
         if compared.as_ref().map_or(true, is_refused) {
             self.target.watcher().comparison_failed(&self.node, &manifest.id);
@@ -78,17 +81,19 @@ impl KustomizationExecutor {
         };
         let is_right = matches!(
             state,
-            LiveObjectState::InSync | LiveObjectState::Skipped | LiveObjectState::Finished
+            LiveObjectDriftState::InSync
+                | LiveObjectDriftState::Skipped
+                | LiveObjectDriftState::Finished
         );
         if has_moved && is_right {
             self.contests().end(&manifest.id);
         }
         let state = match state {
-            LiveObjectState::MustBeRecreated
+            LiveObjectDriftState::MustBeRecreated
                 if self.settings.is_way_back && is_kept(&manifest.id) =>
             {
                 let subject = manifest.id.subject();
-                LiveObjectState::Refused(format!(
+                LiveObjectDriftState::Refused(format!(
                     "{subject} would be deleted and created again, which a rollback does not do; push a revision that works"
                 ))
             }
@@ -103,7 +108,7 @@ impl KustomizationExecutor {
     pub(super) async fn previewed_object(
         &self,
         manifest: &ManifestToApply,
-    ) -> Result<(ObjectId, LiveObjectState), ClusterError> {
+    ) -> Result<(ObjectId, LiveObjectDriftState), ClusterError> {
         let id = manifest.id.clone();
         if let Some(known) = self.known().seen.get(&id) {
             return Ok((id, known.clone()));
@@ -139,22 +144,22 @@ impl KustomizationExecutor {
     }
 
     /// Decides whether an earlier write without an answer made an object what it is.
-    fn judge_unanswered(&self, manifest: &ManifestToApply, state: &LiveObjectState) {
+    fn judge_unanswered(&self, manifest: &ManifestToApply, state: &LiveObjectDriftState) {
         let id = &manifest.id;
         match state {
-            LiveObjectState::InSync => {
+            LiveObjectDriftState::InSync => {
                 let write = self.unanswered().take_applied(id, &manifest.digest);
                 self.count_unanswered(id, write);
             }
-            LiveObjectState::Missing
-            | LiveObjectState::Differs
-            | LiveObjectState::MustBeRecreated
-            | LiveObjectState::Skipped
-            | LiveObjectState::Finished => self.unanswered().forget(id),
+            LiveObjectDriftState::Missing
+            | LiveObjectDriftState::Differs
+            | LiveObjectDriftState::MustBeRecreated
+            | LiveObjectDriftState::Skipped
+            | LiveObjectDriftState::Finished => self.unanswered().forget(id),
             // The object was not compared.
-            LiveObjectState::Refused(_)
-            | LiveObjectState::Incompatible(_)
-            | LiveObjectState::Unmanaged => {}
+            LiveObjectDriftState::Refused(_)
+            | LiveObjectDriftState::Incompatible(_)
+            | LiveObjectDriftState::Unmanaged => {}
         }
     }
 
@@ -162,11 +167,13 @@ impl KustomizationExecutor {
     async fn guarded(
         &self,
         manifest: &ManifestToApply,
-        state: LiveObjectState,
-    ) -> Result<LiveObjectState, ClusterError> {
+        state: LiveObjectDriftState,
+    ) -> Result<LiveObjectDriftState, ClusterError> {
         let would_be_written = matches!(
             state,
-            LiveObjectState::Missing | LiveObjectState::Differs | LiveObjectState::Refused(_)
+            LiveObjectDriftState::Missing
+                | LiveObjectDriftState::Differs
+                | LiveObjectDriftState::Refused(_)
         );
         if !would_be_written || !crd_guard::is_definition(&manifest.object) {
             return Ok(state);
@@ -176,10 +183,10 @@ impl KustomizationExecutor {
         Ok(match self.permit.aside(change).await? {
             CrdWritePermission::Allowed => state,
             // The API server refused the dry-run because of a migration that comes before the write.
-            CrdWritePermission::Migrates => LiveObjectState::Differs,
-            CrdWritePermission::Skipped => LiveObjectState::Skipped,
+            CrdWritePermission::Migrates => LiveObjectDriftState::Differs,
+            CrdWritePermission::Skipped => LiveObjectDriftState::Skipped,
             CrdWritePermission::Refused(text) => {
-                LiveObjectState::Incompatible(self.settings.secrets.mask(&text))
+                LiveObjectDriftState::Incompatible(self.settings.secrets.mask(&text))
             }
         })
     }
@@ -188,13 +195,15 @@ impl KustomizationExecutor {
     fn within_measure(
         &self,
         manifest: &ManifestToApply,
-        state: LiveObjectState,
-    ) -> LiveObjectState {
+        state: LiveObjectDriftState,
+    ) -> LiveObjectDriftState {
         let id = &manifest.id;
         let digest = &manifest.digest;
         let is_wrong = matches!(
             state,
-            LiveObjectState::Missing | LiveObjectState::Differs | LiveObjectState::MustBeRecreated
+            LiveObjectDriftState::Missing
+                | LiveObjectDriftState::Differs
+                | LiveObjectDriftState::MustBeRecreated
         );
         if !is_wrong {
             return state;
@@ -213,13 +222,16 @@ impl KustomizationExecutor {
             return state;
         }
         watcher.hush(&self.node, id);
-        LiveObjectState::InSync
+        LiveObjectDriftState::InSync
     }
 
-    async fn compare(&self, manifest: &ManifestToApply) -> Result<LiveObjectState, ClusterError> {
+    async fn compare(
+        &self,
+        manifest: &ManifestToApply,
+    ) -> Result<LiveObjectDriftState, ClusterError> {
         let id = &manifest.id;
         if let Some(text) = record_refusal(id) {
-            return Ok(LiveObjectState::Refused(text));
+            return Ok(LiveObjectDriftState::Refused(text));
         }
         let resource = match self.resource_when_served(id).await {
             Ok(resource) => resource,
@@ -230,7 +242,7 @@ impl KustomizationExecutor {
         };
         if resource.namespaced && id.namespace.is_empty() {
             let text = "set metadata.namespace or spec.targetNamespace";
-            return Ok(LiveObjectState::Refused(format!(
+            return Ok(LiveObjectDriftState::Refused(format!(
                 "{} namespace not specified: {text}",
                 id.subject()
             )));
@@ -239,7 +251,7 @@ impl KustomizationExecutor {
             // The kind appeared after the scopes were read. The next run knows it.
             self.known().is_transient = true;
             let text = format!("{}: {} turned out to be cluster-scoped", id.subject(), id.kind);
-            return Ok(LiveObjectState::Refused(text));
+            return Ok(LiveObjectDriftState::Refused(text));
         }
         let watcher = self.target.watcher();
         // Objects may be stored in a version that an older definition does not have.
@@ -248,26 +260,26 @@ impl KustomizationExecutor {
             && self.target.cluster.get(&resource, &id.namespace, &id.name).await?.is_some()
         {
             watcher.released(&self.node, id);
-            return Ok(LiveObjectState::Skipped);
+            return Ok(LiveObjectDriftState::Skipped);
         }
         let knowledge = watcher.knowledge(&self.node, id, &manifest.digest);
         let settled = match self.settings.verify {
             DriftCheckScope::Drifted => {
-                matches!(knowledge, LiveObjectKnowledge::Applied | LiveObjectKnowledge::Unmoved)
+                matches!(knowledge, WatchedObjectState::Applied | WatchedObjectState::Unmoved)
             }
-            DriftCheckScope::Moved => knowledge == LiveObjectKnowledge::Unmoved,
+            DriftCheckScope::Moved => knowledge == WatchedObjectState::Unmoved,
             DriftCheckScope::Everything => false,
         };
         if settled {
-            return Ok(LiveObjectState::InSync);
+            return Ok(LiveObjectDriftState::InSync);
         }
         let switches = switches_for_apply(&manifest.object, None);
         if switches.skips_apply(false) {
             watcher.released(&self.node, id);
-            return Ok(LiveObjectState::Skipped);
+            return Ok(LiveObjectDriftState::Skipped);
         }
         if switches.ssa == apply::ServerSideApplyPolicy::IfNotPresent
-            || apply::managed_metadata::expires(&manifest.object)
+            || apply::owner_labels_and_apply_annotations::expires(&manifest.object)
         {
             return self.compare_if_there(manifest, &resource).await;
         }
@@ -275,24 +287,24 @@ impl KustomizationExecutor {
         // The dry-run itself tells whether the object is there, so a new one costs no request of its own.
         let cluster = &self.target.cluster;
         match cluster.apply(&resource, &manifest.object, MANAGER, DryRunMode::DryRun).await {
-            Ok(dry) if would_be_created(&dry) => Ok(LiveObjectState::Missing),
+            Ok(dry) if would_be_created(&dry) => Ok(LiveObjectDriftState::Missing),
             // Other clients may change the ignored fields, so they are read from the live object.
             Ok(dry)
-                if knowledge == LiveObjectKnowledge::Other
+                if knowledge == WatchedObjectState::Other
                     && self.settings.ignore.leave_alone(&manifest.object)
                     && self.take_over_patch(manifest, &dry).is_none() =>
             {
                 let skipped = switches_for_apply(&manifest.object, Some(&dry)).skips_apply(true);
                 if skipped {
                     watcher.released(&self.node, id);
-                    return Ok(LiveObjectState::Skipped);
+                    return Ok(LiveObjectDriftState::Skipped);
                 }
                 self.known().tried.insert(id.clone(), version(&dry));
-                Ok(LiveObjectState::Differs)
+                Ok(LiveObjectDriftState::Differs)
             }
             Ok(dry) => match cluster.get(&resource, &id.namespace, &id.name).await? {
                 Some(live) => Ok(self.judge(manifest, &resource, live, &dry, since)),
-                None => Ok(LiveObjectState::Missing),
+                None => Ok(LiveObjectDriftState::Missing),
             },
             Err(error) if error.is_busy() => Err(error),
             Err(error @ ClusterError::NoSuchKind { .. }) => Ok(self.refused(manifest, &error)),
@@ -308,7 +320,7 @@ impl KustomizationExecutor {
         &self,
         manifest: &ManifestToApply,
         resource: &ApiResourceLocation,
-    ) -> Result<LiveObjectState, ClusterError> {
+    ) -> Result<LiveObjectDriftState, ClusterError> {
         let id = &manifest.id;
         let watcher = self.target.watcher();
         let since = watcher.now();
@@ -316,10 +328,10 @@ impl KustomizationExecutor {
         // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
         let expired = live.is_none()
             && self.settings.verify == DriftCheckScope::Drifted
-            && apply::managed_metadata::expires(&manifest.object)
+            && apply::owner_labels_and_apply_annotations::expires(&manifest.object)
             && watcher.had_applied(&self.node, id, &manifest.digest);
         if expired {
-            return Ok(LiveObjectState::Finished);
+            return Ok(LiveObjectDriftState::Finished);
         }
         if switches_for_apply(&manifest.object, live.as_ref()).skips_apply(live.is_some()) {
             watcher.released(&self.node, id);
@@ -328,12 +340,12 @@ impl KustomizationExecutor {
                 let write = self.unanswered().take_applied(id, &manifest.digest);
                 self.count_unanswered(id, write);
             }
-            return Ok(LiveObjectState::Skipped);
+            return Ok(LiveObjectDriftState::Skipped);
         }
         let dry =
             self.target.cluster.apply(resource, &manifest.object, MANAGER, DryRunMode::DryRun);
         match (dry.await, live) {
-            (Ok(_), None) => Ok(LiveObjectState::Missing),
+            (Ok(_), None) => Ok(LiveObjectDriftState::Missing),
             (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, live, &dry, since)),
             (Err(error), _) if error.is_busy() => Err(error),
             (Err(error @ ClusterError::NoSuchKind { .. }), _) => Ok(self.refused(manifest, &error)),
@@ -349,12 +361,12 @@ impl KustomizationExecutor {
         live: Object,
         dry: &Object,
         since: WatchMoment,
-    ) -> LiveObjectState {
+    ) -> LiveObjectDriftState {
         let id = &manifest.id;
         let watcher = self.target.watcher();
         if switches_for_apply(&manifest.object, Some(&live)).skips_apply(true) {
             watcher.released(&self.node, id);
-            return LiveObjectState::Skipped;
+            return LiveObjectDriftState::Skipped;
         }
         let drifted = self.take_over_patch(manifest, &live).is_some()
             || self.settings.ignore.have_drifted(&live, dry);
@@ -366,7 +378,7 @@ impl KustomizationExecutor {
             self.known().rivals.insert(id.clone(), text);
         }
         self.known().live.insert(id.clone(), live);
-        if drifted { LiveObjectState::Differs } else { LiveObjectState::InSync }
+        if drifted { LiveObjectDriftState::Differs } else { LiveObjectDriftState::InSync }
     }
 
     /// A refused dry-run stands, unless recreating the object was asked for and would help.
@@ -376,7 +388,7 @@ impl KustomizationExecutor {
         live: Option<Object>,
         resource: &ApiResourceLocation,
         error: &ClusterError,
-    ) -> Result<LiveObjectState, ClusterError> {
+    ) -> Result<LiveObjectDriftState, ClusterError> {
         let id = &manifest.id;
         let text = error.to_string();
         let force =
@@ -396,7 +408,7 @@ impl KustomizationExecutor {
         match self.target.cluster.apply(resource, &probe, MANAGER, DryRunMode::DryRun).await {
             Ok(_) => {
                 self.known().live.insert(id.clone(), live);
-                Ok(LiveObjectState::MustBeRecreated)
+                Ok(LiveObjectDriftState::MustBeRecreated)
             }
             Err(error) if error.is_busy() => Err(error),
             Err(_) => Ok(self.refused(manifest, error)),
@@ -427,7 +439,7 @@ impl KustomizationExecutor {
         &self,
         manifest: &ManifestToApply,
         error: &ClusterError,
-    ) -> LiveObjectState {
+    ) -> LiveObjectDriftState {
         let id = &manifest.id;
         {
             let mut known = self.known();
@@ -436,7 +448,7 @@ impl KustomizationExecutor {
             known.is_transient |= error.is_busy();
             self.note_forbidden(&mut known, error);
         }
-        LiveObjectState::Refused(describe(
+        LiveObjectDriftState::Refused(describe(
             id,
             word(error),
             &self.settings.secrets.mask(&error.to_string()),
@@ -447,7 +459,7 @@ impl KustomizationExecutor {
     pub(super) async fn health_of(
         &self,
         id: ObjectId,
-    ) -> Result<(ObjectId, HealthReport), ClusterError> {
+    ) -> Result<(ObjectId, ObjectHealth), ClusterError> {
         let mut report = self.health(&id).await?;
         // Statuses of objects may quote their fields.
         let said = report.conditions.iter_mut().map(|says| &mut says.message);
@@ -457,13 +469,13 @@ impl KustomizationExecutor {
         Ok((id, report))
     }
 
-    async fn health(&self, id: &ObjectId) -> Result<HealthReport, ClusterError> {
+    async fn health(&self, id: &ObjectId) -> Result<ObjectHealth, ClusterError> {
         if self.known().healthy.contains_key(id) {
             return Ok(current());
         }
         let resource = match self.resource(id).await {
             Ok(resource) => resource,
-            Err(ClusterError::NoSuchKind { .. }) => return Ok(HealthReport::not_found()),
+            Err(ClusterError::NoSuchKind { .. }) => return Ok(ObjectHealth::not_found()),
             Err(error) => return Err(error),
         };
         // A recently read or written object need not be read again. If it changed since, its watch reports that.
@@ -473,14 +485,14 @@ impl KustomizationExecutor {
             Some(live) => Some(live),
             None => match self.target.cluster.get(&resource, &id.namespace, &id.name).await {
                 Ok(live) => live,
-                Err(ClusterError::NoSuchKind { .. }) => return Ok(HealthReport::not_found()),
+                Err(ClusterError::NoSuchKind { .. }) => return Ok(ObjectHealth::not_found()),
                 Err(error) => return Err(error),
             },
         };
         // The version is 0 if the object does not exist.
         let seen = live.as_ref().map(|live| number_of(&version(live))).unwrap_or_default();
         self.known().examined.insert(id.clone(), seen);
-        let Some(live) = live else { return Ok(HealthReport::not_found()) };
+        let Some(live) = live else { return Ok(ObjectHealth::not_found()) };
         if id.group == "batch" && id.kind == "Job" {
             return Ok(health::job(&live));
         }
@@ -489,7 +501,8 @@ impl KustomizationExecutor {
         }
         let now = jiff::Timestamp::now();
         let library_use = library_use(self.context.settings.health_library);
-        let own = library::refined(&live, health::read(&live, &[], now), now, library_use);
+        let own =
+            third_party_kind_rules::refined(&live, health::read(&live, &[], now), now, library_use);
         // Only an object in progress is judged by its Pods. A recently read or written object is read again instead.
         let has_pods = health::related_kinds(&live.gvk()).is_some();
         if fresh || !has_pods || own.status != apply::HealthStatus::InProgress {
@@ -516,7 +529,7 @@ impl KustomizationExecutor {
             stream::iter(observations).buffer_unordered(width).collect().await;
         let failed = |error: ClusterError| {
             let wake = NextRunTrigger::at(self.again_at(error.is_transient()));
-            RunOutcome::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
+            RunOutcome::Failed(condition_reason::PRUNE_FAILED, error.to_string(), wake)
         };
         let found = found.into_iter().collect::<Result<Vec<_>, _>>().map_err(failed)?;
         self.order_deletions(&found).await.map_err(failed)?;
@@ -599,8 +612,8 @@ fn library_use(mode: HealthLibraryMode) -> HealthLibraryUse {
 }
 
 /// The health report of an object that was healthy earlier in the same wait.
-fn current() -> HealthReport {
-    HealthReport {
+fn current() -> ObjectHealth {
+    ObjectHealth {
         status: apply::HealthStatus::Current,
         message: String::new(),
         conditions: Vec::new(),

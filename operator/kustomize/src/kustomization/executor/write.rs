@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use apply::unanswered_writes::UnansweredWrite;
-use apply::{Action, LiveObjectState, ManifestToApply};
+use apply::{Action, LiveObjectDriftState, ManifestToApply};
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{
     ConditionReason, NextRunTrigger, RemovalCause, RemovalPermit, RemovalRefusal, RunOutcome,
-    reason,
+    condition_reason,
 };
 use serde_json::Value;
 
@@ -22,8 +22,8 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::object_watcher::WatchMoment;
-use windlass_cluster::objects::DryRunMode;
-use windlass_runtime::crd_guard::crd_owners::OwnerMark;
+use windlass_cluster::untyped_objects::DryRunMode;
+use windlass_runtime::crd_guard::crd_owners::OwnerLabelOrAnnotation;
 use windlass_runtime::crd_guard::{self, CrdGuardian, CrdPruneOutcome};
 
 /// The version in which an object is stored.
@@ -94,7 +94,7 @@ impl KustomizationExecutor {
         let stopped = self.stopped().filter(|_| !failed.is_empty());
         match stopped.or(withheld_rest(&failed, withheld)) {
             Some(outcome) => Err(outcome),
-            None => self.failed(reason::RECONCILIATION_FAILED, &failed),
+            None => self.failed(condition_reason::RECONCILIATION_FAILED, &failed),
         }
     }
 
@@ -111,9 +111,9 @@ impl KustomizationExecutor {
             || self.settings.freeze.as_ref().map(|it| it.outcome("the deletion of objects"));
         self.stopped().or_else(frozen).unwrap_or_else(|| {
             let why = match refused {
-                RemovalRefusal::Suspended => reason::SUSPENDED,
-                RemovalRefusal::WindowClosed => reason::WINDOW_CLOSED,
-                RemovalRefusal::Frozen => reason::FROZEN,
+                RemovalRefusal::Suspended => condition_reason::SUSPENDED,
+                RemovalRefusal::WindowClosed => condition_reason::WINDOW_CLOSED,
+                RemovalRefusal::Frozen => condition_reason::FROZEN,
             };
             let text = "objects are deleted later".to_owned();
             RunOutcome::Blocked(why, text, NextRunTrigger::at(self.settings.retry_at))
@@ -164,7 +164,10 @@ impl KustomizationExecutor {
         let watcher = self.target.watcher();
         let (live, was_missing) = {
             let known = self.known();
-            (known.live.get(id).cloned(), known.seen.get(id) == Some(&LiveObjectState::Missing))
+            (
+                known.live.get(id).cloned(),
+                known.seen.get(id) == Some(&LiveObjectDriftState::Missing),
+            )
         };
         let action =
             if was_missing || recreation.is_some() { Action::Created } else { Action::Configured };
@@ -176,7 +179,7 @@ impl KustomizationExecutor {
                 watcher.applied(&self.node, &resource, &manifest.digest, &written, since);
                 self.unanswered().forget(id);
                 let mut known = self.known();
-                known.seen.insert(id.clone(), LiveObjectState::InSync);
+                known.seen.insert(id.clone(), LiveObjectDriftState::InSync);
                 known.healthy.remove(id);
                 // Another manifest may still be for the same object.
                 let changed = known.tried.get(id).is_none_or(|tried| *tried != version(&written));
@@ -271,8 +274,9 @@ impl KustomizationExecutor {
         live: &Object,
     ) -> Option<Value> {
         let ManifestToApply { object, .. } = manifest;
-        let is_merged = apply::managed_metadata::switches_for_apply(object, Some(live)).ssa
-            == apply::ServerSideApplyPolicy::Merge;
+        let is_merged =
+            apply::owner_labels_and_apply_annotations::switches_for_apply(object, Some(live)).ssa
+                == apply::ServerSideApplyPolicy::Merge;
         let overrides = &self.context.settings.override_manager;
         let patch = self.settings.ignore.take_over(object, live, MANAGER, overrides);
         patch.filter(|_| !is_merged)
@@ -344,7 +348,7 @@ impl KustomizationExecutor {
                 });
             }
         }
-        self.failed(reason::PRUNE_FAILED, &failed)
+        self.failed(condition_reason::PRUNE_FAILED, &failed)
     }
 
     async fn remove(
@@ -388,14 +392,20 @@ impl KustomizationExecutor {
     ) -> Result<bool, ClusterError> {
         let guard = self.guard();
         let mine = [
-            OwnerMark::label(apply::managed_metadata::OWNER_NAME, &self.node.name),
-            OwnerMark::label(apply::managed_metadata::OWNER_NAMESPACE, &self.node.namespace),
+            OwnerLabelOrAnnotation::label(
+                apply::owner_labels_and_apply_annotations::OWNER_NAME,
+                &self.node.name,
+            ),
+            OwnerLabelOrAnnotation::label(
+                apply::owner_labels_and_apply_annotations::OWNER_NAMESPACE,
+                &self.node.namespace,
+            ),
         ];
         let removal = guard.remove(permit, live, MANAGER, &mine, "Background");
         let (why, message, is_deleted) = match self.permit.aside(removal).await? {
             CrdPruneOutcome::Deleted => return Ok(true),
-            CrdPruneOutcome::Exported(text) => (reason::CRD_EXPORTED, text, true),
-            CrdPruneOutcome::Released(text) => (reason::CRD_RELEASED, text, false),
+            CrdPruneOutcome::Exported(text) => (condition_reason::CRD_EXPORTED, text, true),
+            CrdPruneOutcome::Released(text) => (condition_reason::CRD_RELEASED, text, false),
         };
         let event = ObjectEvent {
             severity: EventSeverity::Info,
@@ -422,7 +432,11 @@ mod tests {
     fn a_withheld_recreation_hides_no_failure() {
         let withheld = || {
             let text = "objects are deleted later".to_owned();
-            Some(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, NextRunTrigger::default()))
+            Some(RunOutcome::Blocked(
+                condition_reason::WINDOW_CLOSED,
+                text,
+                NextRunTrigger::default(),
+            ))
         };
         let failure = WriteFailure { text: "ConfigMap/apps/a".to_owned(), is_transient: false };
         assert_eq!(withheld_rest(&[], withheld()), withheld());

@@ -12,7 +12,7 @@ fn time(second: i64) -> Time {
 
 /// When the wait for health began, as the status of an object records it.
 fn begun(object: &Kustomization) -> Option<Time> {
-    waiting(object)?.since(reason::PROGRESSING, "main@sha1:abc")
+    waiting(object)?.since(condition_reason::PROGRESSING, "main@sha1:abc")
 }
 
 fn kustomization(status: impl serde::Serialize) -> Kustomization {
@@ -27,8 +27,11 @@ fn kustomization(status: impl serde::Serialize) -> Kustomization {
     .unwrap()
 }
 
-fn run<'a>(outcome: &'a RunOutcome, changes: &'a [(ObjectId, Action)]) -> KustomizationRun<'a> {
-    KustomizationRun {
+fn run<'a>(
+    outcome: &'a RunOutcome,
+    changes: &'a [(ObjectId, Action)],
+) -> KustomizationReportInputs<'a> {
+    KustomizationReportInputs {
         outcome,
         revision: "main@sha1:abc",
         origin_revision: "",
@@ -68,7 +71,7 @@ fn changes() -> Vec<(ObjectId, Action)> {
 
 fn settled() -> RunOutcome {
     RunOutcome::Settled(
-        reason::RECONCILIATION_SUCCEEDED,
+        condition_reason::RECONCILIATION_SUCCEEDED,
         "Applied revision: main@sha1:abc".to_owned(),
     )
 }
@@ -99,7 +102,7 @@ fn a_deletion_that_is_held_is_a_condition_and_one_event_until_nothing_is_held() 
         StatusCondition::find(&all, DELETION_HELD).map(|it| it.message.clone())
     };
     let judged = |status: Value, deletion: &DeletionReport, outcome: &RunOutcome| {
-        let run = KustomizationRun { deletion, ..run(outcome, &[]) };
+        let run = KustomizationReportInputs { deletion, ..run(outcome, &[]) };
         let done = report(&kustomization(status), &run);
         let events = done.events.iter().filter(|it| it.reason == DELETION_HELD).count();
         (done.after, events)
@@ -110,8 +113,11 @@ fn a_deletion_that_is_held_is_a_condition_and_one_event_until_nothing_is_held() 
     assert_eq!((message(&second).as_deref(), events), (Some("12 objects"), 0), "one event per set");
     let (third, events) = judged(json!(second), &held("13 objects", true), &outcome);
     assert_eq!((message(&third).as_deref(), events), (Some("13 objects"), 1));
-    let failed =
-        RunOutcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), NextRunTrigger::default());
+    let failed = RunOutcome::Failed(
+        condition_reason::BUILD_FAILED,
+        "no file".to_owned(),
+        NextRunTrigger::default(),
+    );
     let (fourth, _) = judged(json!(third), &DeletionReport::AsBefore, &failed);
     assert_eq!(message(&fourth).as_deref(), Some("13 objects"));
     let (_, during) = progress(
@@ -136,7 +142,7 @@ fn deletions_are_counted_in_the_history_with_the_inventory_that_loses_them() {
         counts.unwrap().within_hour(time(10))
     };
     assert_eq!(recent(&after), 4);
-    let next = KustomizationRun { digest: Some("sha256:456"), ..run(&outcome, &[]) };
+    let next = KustomizationReportInputs { digest: Some("sha256:456"), ..run(&outcome, &[]) };
     let after = report(&kustomization(after), &next).after;
     assert_eq!((recent(&after), after.history.len()), (4, 2), "another build keeps the counts");
 }
@@ -148,7 +154,7 @@ fn a_wave_that_is_not_open_is_a_condition_until_it_is() {
         StatusCondition::find(&all, WAVE).map(|condition| condition.message.clone())
     };
     let outcome = settled();
-    let pinned = KustomizationRun { wave: Some("wave 2"), ..run(&outcome, &[]) };
+    let pinned = KustomizationReportInputs { wave: Some("wave 2"), ..run(&outcome, &[]) };
     let after = report(&kustomization(json!({})), &pinned).after;
     assert_eq!(said(&after).as_deref(), Some("wave 2"));
     let after = report(&kustomization(json!(after)), &run(&outcome, &[])).after;
@@ -163,11 +169,14 @@ fn what_was_left_out_is_a_condition_until_all_is_applied() {
         StatusCondition::find(&all, WARNINGS).map(|condition| condition.message.clone())
     };
     let outcome = settled();
-    let first = KustomizationRun { warnings: &warnings, ..run(&outcome, &[]) };
+    let first = KustomizationReportInputs { warnings: &warnings, ..run(&outcome, &[]) };
     let after = report(&kustomization(json!({})), &first).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
-    let failed =
-        RunOutcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), NextRunTrigger::default());
+    let failed = RunOutcome::Failed(
+        condition_reason::BUILD_FAILED,
+        "no file".to_owned(),
+        NextRunTrigger::default(),
+    );
     let after = report(&kustomization(after), &run(&failed, &[])).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
     let (_, after) = progress(
@@ -193,8 +202,11 @@ fn a_run_that_changes_nothing_writes_nothing_and_tells_nothing() {
 #[test]
 fn a_wait_is_unknown_and_keeps_its_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let waiting =
-        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), NextRunTrigger::at(time(300)));
+    let waiting = RunOutcome::Running(
+        condition_reason::PROGRESSING,
+        text.to_owned(),
+        NextRunTrigger::at(time(300)),
+    );
     check(
         json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
         &waiting,
@@ -207,7 +219,7 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
             lastAppliedRevision "main@sha1:old""#]],
     );
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
-    let later = KustomizationRun { now: time(100), ..run(&waiting, &[]) };
+    let later = KustomizationReportInputs { now: time(100), ..run(&waiting, &[]) };
     let second = report(&kustomization(first.after), &later);
     assert_eq!(begun(&kustomization(second.after)), Some(time(2)));
 }
@@ -215,14 +227,17 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
 #[test]
 fn a_wait_of_another_generation_does_not_count_as_the_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let waiting =
-        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), NextRunTrigger::at(time(300)));
+    let waiting = RunOutcome::Running(
+        condition_reason::PROGRESSING,
+        text.to_owned(),
+        NextRunTrigger::at(time(300)),
+    );
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
     let mut edited = kustomization(first.after);
     assert_eq!(begun(&edited), Some(time(2)));
     edited.meta_mut().generation = Some(4);
     assert_eq!(begun(&edited), None);
-    let later = KustomizationRun { now: time(250), ..run(&waiting, &[]) };
+    let later = KustomizationReportInputs { now: time(250), ..run(&waiting, &[]) };
     let mut second = kustomization(report(&edited, &later).after);
     second.meta_mut().generation = Some(4);
     assert_eq!(begun(&second), Some(time(250)));
@@ -245,9 +260,9 @@ fn a_wait_is_known_by_reason_and_revision_and_not_by_its_words() {
         }
         waiting(&object).unwrap()
     };
-    let health = wait_of(&resting(reason::PROGRESSING));
-    assert_eq!(health.since(reason::PROGRESSING, "main@sha1:abc"), Some(time(2)));
-    assert_eq!(health.since(reason::PROGRESSING, "main@sha1:def"), None);
+    let health = wait_of(&resting(condition_reason::PROGRESSING));
+    assert_eq!(health.since(condition_reason::PROGRESSING, "main@sha1:abc"), Some(time(2)));
+    assert_eq!(health.since(condition_reason::PROGRESSING, "main@sha1:def"), None);
     assert_eq!(health.since(AWAITING_TERMINATION, "main@sha1:abc"), None);
     let end = wait_of(&resting(AWAITING_TERMINATION));
     assert_eq!(end.since(AWAITING_TERMINATION, ""), Some(time(2)));
@@ -271,14 +286,20 @@ type AttemptDigests<'a> = &'a [(&'a str, &'a RunOutcome)];
 #[test]
 fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
     let failed = RunOutcome::Failed(
-        reason::RECONCILIATION_FAILED,
+        condition_reason::RECONCILIATION_FAILED,
         "no".to_owned(),
         NextRunTrigger::default(),
     );
-    let waiting =
-        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), NextRunTrigger::default());
-    let stopped =
-        RunOutcome::Blocked(reason::SUSPENDED, "suspended".to_owned(), NextRunTrigger::default());
+    let waiting = RunOutcome::Running(
+        condition_reason::PROGRESSING,
+        "waiting".to_owned(),
+        NextRunTrigger::default(),
+    );
+    let stopped = RunOutcome::Blocked(
+        condition_reason::SUSPENDED,
+        "suspended".to_owned(),
+        NextRunTrigger::default(),
+    );
     let settled = settled();
     let first = "sha256:123";
     let second = "sha256:456";
@@ -297,7 +318,7 @@ fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
         let mut object = kustomization(json!({}));
         for (digest, outcome) in attempts {
             // A build of which nothing is to be changed is live, too.
-            let run = KustomizationRun { digest: Some(*digest), ..run(outcome, &[]) };
+            let run = KustomizationReportInputs { digest: Some(*digest), ..run(outcome, &[]) };
             object = kustomization(report(&object, &run).after);
         }
         let found = [first, second].map(|digest| was_applied(&object, "main@sha1:abc", digest));
@@ -309,9 +330,13 @@ fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
 fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() {
     let changes = changes();
     let settled_first = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
-    let waiting =
-        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), NextRunTrigger::default());
-    let second = KustomizationRun { digest: Some("sha256:456"), ..run(&waiting, &changes) };
+    let waiting = RunOutcome::Running(
+        condition_reason::PROGRESSING,
+        "waiting".to_owned(),
+        NextRunTrigger::default(),
+    );
+    let second =
+        KustomizationReportInputs { digest: Some("sha256:456"), ..run(&waiting, &changes) };
     let after = report(&kustomization(settled_first.clone()), &second).after;
     let mut suspended = after.clone();
     for condition in &mut suspended.conditions {
@@ -321,7 +346,7 @@ fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() 
     }
     suspended.conditions.retain(|it| it.type_ == "Ready");
     assert!(!was_applied(&kustomization(suspended), "main@sha1:abc", "sha256:123"));
-    let elsewhere = KustomizationRun { revision: "main@sha1:def", ..second };
+    let elsewhere = KustomizationReportInputs { revision: "main@sha1:def", ..second };
     let mut blocked = report(&kustomization(settled_first), &elsewhere).after;
     blocked.conditions.clear();
     assert!(!was_applied(&kustomization(blocked), "main@sha1:abc", "sha256:123"));
@@ -330,7 +355,7 @@ fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() 
 #[test]
 fn a_failure_is_reported_once() {
     let failed = RunOutcome::Failed(
-        reason::BUILD_FAILED,
+        condition_reason::BUILD_FAILED,
         "a.yaml:3: nonsense".to_owned(),
         NextRunTrigger::at(time(60)),
     );
@@ -355,7 +380,7 @@ fn that_a_source_has_nothing_yet_is_no_event() {
     let text = "source 'GitRepository/apps/new' has no artifact yet".to_owned();
     check(
         json!({}),
-        &RunOutcome::Blocked(reason::ARTIFACT_FAILED, text, NextRunTrigger::at(time(60))),
+        &RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED, text, NextRunTrigger::at(time(60))),
         &[],
         &expect![[r#"
             Reconciling=True ProgressingWithRetry: source 'GitRepository/apps/new' has no artifact yet
@@ -370,10 +395,10 @@ fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     let first = report(&kustomization(json!({})), &run(&settled(), &changes()));
     let object = kustomization(first.after);
     let outcome = RunOutcome::Settled(
-        reason::RECONCILIATION_SUCCEEDED,
+        condition_reason::RECONCILIATION_SUCCEEDED,
         "Applied revision: main@sha1:def".to_owned(),
     );
-    let moved = KustomizationRun { revision: "main@sha1:def", ..run(&outcome, &[]) };
+    let moved = KustomizationReportInputs { revision: "main@sha1:def", ..run(&outcome, &[]) };
     let second = report(&object, &moved);
     assert_eq!(second.after.last_applied_revision.as_deref(), Some("main@sha1:def"));
     let [event] = &*second.events else { panic!("{:?}", second.events) };
@@ -382,7 +407,7 @@ fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
     // The commit's state was set by the event before.
     let third = report(
         &kustomization(second.after),
-        &KustomizationRun { began: time(100), now: time(101), ..moved },
+        &KustomizationReportInputs { began: time(100), now: time(101), ..moved },
     );
     assert_eq!((third.before == third.after, third.events), (true, Vec::new()));
 }
@@ -421,7 +446,7 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
         ["Progressing: Service/shop/web configured", finished]
     );
     let waiting = RunOutcome::Running(
-        reason::PROGRESSING,
+        condition_reason::PROGRESSING,
         "waiting".to_owned(),
         NextRunTrigger::at(time(300)),
     );
@@ -434,7 +459,8 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
 #[test]
 fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
     let outcome = settled();
-    let first = KustomizationRun { origin_revision: "main@sha1:origin", ..run(&outcome, &[]) };
+    let first =
+        KustomizationReportInputs { origin_revision: "main@sha1:origin", ..run(&outcome, &[]) };
     let first = report(&kustomization(json!({})), &first);
     assert_eq!(first.after.last_applied_origin_revision.as_deref(), Some("main@sha1:origin"));
     let metadata = json!({"revision": "main@sha1:abc", "originRevision": "main@sha1:origin"});
@@ -572,8 +598,30 @@ fn a_result_starts_from_the_newest_build_that_was_applied() {
     assert_eq!(of(json!([failed, applied[0], applied[1]])).as_deref(), Some("b"));
 }
 
-fn good() -> BuildFacts {
-    BuildFacts {
+#[test]
+fn a_result_is_applied_since_the_beginning_of_the_newest_run_that_may_have_written_something() {
+    let run = |digest: &str, status: &str, ended: &str, took: &str| {
+        json!({"digest": digest, "lastReconciledStatus": status, "firstReconciled": ended,
+            "lastReconciled": ended, "lastReconciledDuration": took, "totalReconciliations": 1})
+    };
+    let since = |history: serde_json::Value| {
+        let since = applied_since(&kustomization(json!({"history": history})), "next");
+        since.map(|it| it.to_string())
+    };
+    let applied = |took: &str| run("a", "ReconciliationSucceeded", "2026-01-03T03:04:05Z", took);
+    let failed = |digest: &str| run(digest, "HealthCheckFailed", "2026-01-04T03:04:05Z", "1m");
+    assert_eq!(since(json!([applied("5s")])).as_deref(), Some("2026-01-03T03:04:00Z"));
+    assert_eq!(since(json!([applied("soon")])), None, "it is not taken for long ago");
+    let after = since(json!([failed("other"), applied("5s")]));
+    assert_eq!(after.as_deref(), Some("2026-01-04T03:03:05Z"), "it may have written a part");
+    let again = since(json!([failed("next"), applied("5s")]));
+    assert_eq!(again.as_deref(), Some("2026-01-03T03:04:00Z"), "it is tried once more");
+    assert_eq!(since(json!([failed("other")])), None, "nothing was applied");
+    assert_eq!(applied_since(&kustomization(json!({})), "next"), None);
+}
+
+fn good() -> BuildInputsRecord {
+    BuildInputsRecord {
         digest: "sha256:123".to_owned(),
         revision: "main@sha1:abc".to_owned(),
         artifact_digest: "sha256:a".to_owned(),
@@ -591,7 +639,7 @@ fn a_good_result_is_recorded_with_what_it_was_made_from() {
     let done = report(&kustomization(json!({})), &run(&outcome, &changes()));
     assert_eq!(last_good(&kustomization(json!(done.after))), None, "the annotation is not set");
     // The annotation came after the result.
-    let asked = KustomizationRun { facts: Some(&facts), ..run(&outcome, &[]) };
+    let asked = KustomizationReportInputs { facts: Some(&facts), ..run(&outcome, &[]) };
     let object = kustomization(json!(done.after));
     let done = report(&object, &asked);
     assert_eq!(last_good(&kustomization(json!(done.after))), Some(facts.clone()));
@@ -603,7 +651,7 @@ fn a_good_result_is_recorded_with_what_it_was_made_from() {
 #[test]
 fn what_was_good_once_is_known_to_be_so_after_a_later_failure() {
     let failed = RunOutcome::Failed(
-        reason::HEALTH_CHECK_FAILED,
+        condition_reason::HEALTH_CHECK_FAILED,
         "the node is gone".to_owned(),
         NextRunTrigger::default(),
     );
@@ -621,8 +669,11 @@ fn a_rollback_that_stays_is_not_ready_applied_and_one_event() {
     let outcome = settled();
     let text = "revision main@sha1:def is quarantined";
     let of = QuarantinedRevision { revision: "main@sha1:def".to_owned(), text: text.to_owned() };
-    let back =
-        KustomizationRun { facts: Some(&facts), quarantine: Some(&of), ..run(&outcome, &[]) };
+    let back = KustomizationReportInputs {
+        facts: Some(&facts),
+        quarantine: Some(&of),
+        ..run(&outcome, &[])
+    };
     let before =
         json!({"lastAttemptedRevision": "main@sha1:def", "lastAppliedRevision": "main@sha1:abc"});
     let done = report(&kustomization(before), &back);

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apply::ApplyStage;
-use apply::cluster_scope::{GroupKind, ResourceScope, defined, with_namespace, without_namespace};
+use apply::cluster_scoped_namespace_removal::{
+    GroupKind, ResourceScope, defined, with_namespace, without_namespace,
+};
 use objects::ObjectId;
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 
 use super::KustomizationSession;
 use super::validated_spec::DesiredKustomization;
@@ -81,7 +83,7 @@ impl KustomizationSession<'_> {
         match scoped(&desired_kustomization, &target.cluster, custom).await {
             Ok(scoped) => Ok(scoped.map_or(desired_kustomization, Arc::new)),
             Err(error) => Err(RunOutcome::Failed(
-                reason::BUILD_FAILED,
+                condition_reason::BUILD_FAILED,
                 error.to_string(),
                 NextRunTrigger::default(),
             )),
