@@ -8,13 +8,13 @@ mod threads;
 
 use std::sync::Arc;
 
-use apply::{HealthReport, HealthStatus};
+use apply::{HealthStatus, ObjectHealth};
 use crds::{CustomHealthCheck, DependencyReference};
 use gocel::{CelExpression, HealthJudgement, KindHealthCheck, READING, SpecHealthChecks};
 use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 use objects::Object;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -94,7 +94,7 @@ impl RunExpressions {
                 let read = move || CompiledExpressions::read(&exprs, &depends_on).map(Arc::new);
                 let outcome = threads::run(&self.namespace, read).await.map_err(|broken| {
                     RunOutcome::Failed(
-                        reason::INVALID_CEL_EXPRESSION,
+                        condition_reason::INVALID_CEL_EXPRESSION,
                         broken.to_string(),
                         NextRunTrigger::default(),
                     )
@@ -116,7 +116,7 @@ impl RunExpressions {
     /// The health of an object by the expressions for its kind. `None` if there are none.
     ///
     /// Parity(flux): an expression without a value makes the health unknown, and the wait goes on.
-    pub async fn report(&self, live: &Object) -> Option<HealthReport> {
+    pub async fn report(&self, live: &Object) -> Option<ObjectHealth> {
         if !self.judges(live) {
             return None;
         }
@@ -142,7 +142,7 @@ impl RunExpressions {
             Ok(HealthJudgement::Failed) => HealthStatus::Failed,
             Err(error) => HealthStatus::Unknown(error),
         };
-        Some(HealthReport { status, message: String::new(), conditions: Vec::new() })
+        Some(ObjectHealth { status, message: String::new(), conditions: Vec::new() })
     }
 
     /// The result of each `readyExpr` for its dependency, in the order of `dependsOn`.
@@ -292,7 +292,7 @@ fn size(value: &Value) -> (u64, u64) {
 /// Parity(flux): only a change of the spec helps, and the text says so.
 fn refused(error: &str) -> RunOutcome {
     let text = format!("Reconciliation failed terminally due to configuration error: {error}");
-    RunOutcome::Stalled(reason::INVALID_CEL_EXPRESSION, text)
+    RunOutcome::Stalled(condition_reason::INVALID_CEL_EXPRESSION, text)
 }
 
 #[cfg(test)]

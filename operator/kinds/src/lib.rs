@@ -1,21 +1,21 @@
 //! The list of all kinds that windlass runs, and the start of their runs. Also the leader elections before that
 //! ([`lease_elections`]), and the watch of Quarantines, which several kinds read (`quarantine_watch`).
 //!
-//! Elsewhere: the types of the kinds (`crds`), and other lists of kinds (the tests here, and `xtask/src/tidy/kinds.rs`).
+//! Elsewhere: the types of the kinds (`crds`), and other lists of kinds (the tests here, and `xtask/src/tidy/kind_field_tests.rs`).
 
 pub mod lease_elections;
 mod quarantine_watch;
 
 use std::sync::Arc;
 
-use crds::helmfile::{Helmfile, helmfile_operator};
+use crds::helmfile::{Helmfile, mumoshu_helmfile};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{
+use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
+use crds::windlass_notification::Incident;
+use crds::windlass_release::{
     ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine,
     ReleaseAudit, StagedRollout,
 };
-use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
-use crds::windlass_notification::Incident;
 use crds::windlass_source::HTTPArchive;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube_core::Resource as _;
@@ -24,6 +24,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use helm_controller::helm_release::{self, HelmReleaseController};
+use helm_controller::release_runner::chart_cache;
 use helmfile_controller::helmfile::{self, HelmfileController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
@@ -40,29 +41,29 @@ use notification_controller::receiver::webhook_requests::hooks;
 use source_controller::artifact_generator::ArtifactGeneratorController;
 use source_controller::external_artifact::ExternalArtifactController;
 use source_controller::freeze_calendar;
-use source_controller::pull_request_approval::{self, RemovalCheck};
+use source_controller::pull_request_approval::{self, RemovalReviewCheck};
 use source_controller::source::SourceController;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::crd_watch::follow_crds;
-use windlass_cluster::dependency_schema::warn_of_missing_fields;
+use windlass_cluster::depends_on_crd_fields::warn_of_missing_fields;
 use windlass_cluster::events::EventDistributor;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
+use windlass_cluster::object_store::TypeMap;
 use windlass_cluster::object_watcher::{ObjectWatcher, OwnershipMarks};
 use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_http_server::{HttpListener, ServerReadiness};
+use windlass_runtime::approval_plan;
 use windlass_runtime::audit::retention;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
-use windlass_runtime::deletion_plan;
-use windlass_runtime::depends_on_annotation::{DependableKind, DependencyTargets};
+use windlass_runtime::depends_on_annotation::{DependableKind, DependableKinds};
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::freeze;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle;
 use windlass_runtime::object_run::run_kind;
-use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::{CatalogSourceKind, SourceCatalog};
 use windlass_serve::settings::OperatorSettings;
@@ -85,7 +86,7 @@ struct KindRegistration {
     /// Adds the kind to the catalog of sources, so that a spec may name its objects as a source.
     provide: Option<fn(&mut SourceCatalog)>,
     /// Adds the kind to those on whose objects other objects may depend.
-    depend: Option<fn(&mut DependencyTargets, OwnershipMarks)>,
+    depend: Option<fn(&mut DependableKinds, OwnershipMarks)>,
     /// The ownership marks on the objects that it applies.
     ownership: Option<OwnershipMarks>,
     /// How Incidents read the status of its objects.
@@ -136,7 +137,7 @@ impl KindRegistration {
 
     /// The kind applies objects with these marks, and other objects may depend on it.
     const fn applying<K: DependableKind>(self, ownership: OwnershipMarks) -> Self {
-        Self { ownership: Some(ownership), depend: Some(DependencyTargets::add::<K>), ..self }
+        Self { ownership: Some(ownership), depend: Some(DependableKinds::add::<K>), ..self }
     }
 
     /// The CRD of the kind may be missing.
@@ -168,8 +169,8 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::of::<HelmfileController<Helmfile>>()
         .applying::<HelmfileController<Helmfile>>(helmfile::OWNERSHIP)
         .optional(),
-    KindRegistration::of::<HelmfileController<helmfile_operator::Helmfile>>()
-        .applying::<HelmfileController<helmfile_operator::Helmfile>>(
+    KindRegistration::of::<HelmfileController<mumoshu_helmfile::Helmfile>>()
+        .applying::<HelmfileController<mumoshu_helmfile::Helmfile>>(
             helmfile::helmfile_operator_resource::OWNERSHIP,
         )
         .optional(),
@@ -196,7 +197,7 @@ const KINDS: &[KindRegistration] = &[
         freeze::follow_bypasses(context, stop).boxed()
     }),
     KindRegistration::kept::<PlanPolicy>(|context, stop| {
-        deletion_plan::follow_policies(context, stop).boxed()
+        approval_plan::follow_policies(context, stop).boxed()
     }),
     KindRegistration::kept::<Plan>(|context, stop| follow_plans(context, stop).boxed()),
     KindRegistration::kept::<Quarantine>(|context, stop| {
@@ -222,9 +223,10 @@ async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
 
 /// Watches Plans until `stop`, and approves those that a reviewed pull request approves.
 async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
-    let check_removal: RemovalCheck = |context, removal| check_removal(context, removal).boxed();
+    let check_removal: RemovalReviewCheck =
+        |context, removal| check_removal(context, removal).boxed();
     tokio::join!(
-        deletion_plan::follow_plans(context.clone(), stop.clone()),
+        approval_plan::follow_plans(context.clone(), stop.clone()),
         pull_request_approval::run(context, check_removal, stop),
     );
 }
@@ -291,12 +293,15 @@ pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: C
     for provide in KINDS.iter().filter_map(|kind| kind.provide) {
         provide(&mut sources);
     }
-    let mut dependencies = DependencyTargets::new(kept.clone());
+    let mut dependencies = DependableKinds::new(kept.clone());
     for (depend, ownership) in KINDS.iter().filter_map(|kind| kind.depend.zip(kind.ownership)) {
         depend(&mut dependencies, ownership);
     }
     let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
     let watcher = ObjectWatcher::new(cluster.clone(), work_queue.clone(), owners.collect());
+    // Another program or other flags may compare in another way.
+    let key = format!("{} {settings:?}", program());
+    watcher.keep_comparisons_in(settings.storage_path.join(KEPT_COMPARISONS), &key);
     let egress_policy =
         EgressPolicy::new(&settings, cluster.clone(), artifacts.advertised().to_owned());
     egress_policy.learn().await;
@@ -331,6 +336,7 @@ pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: C
         kept,
     });
     context.artifacts.keep_needed(LastGoodArtifacts::seen_by(&context));
+    measure_stores(&context);
     let wanted = KINDS.iter().filter(|kind| (kind.is_run)(&context.settings));
     let running = wanted.map(|kind| (kind.run)(context.clone(), stop.clone()));
     let policies = context.shared::<NamespacePolicies>();
@@ -351,6 +357,32 @@ pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: C
         ),
     );
     context.events.settle().await;
+}
+
+/// Which program this is: its version, commit, and the size and time of its file. Builds between two releases have the same
+/// version.
+fn program() -> String {
+    let file = std::env::current_exe().and_then(std::fs::metadata);
+    let file = file.map(|it| (it.len(), it.modified().ok())).ok();
+    let commit = option_env!("WINDLASS_COMMIT").unwrap_or_default();
+    format!("{} {commit} {file:?}", env!("CARGO_PKG_VERSION"))
+}
+
+/// How many bytes a store of a run's context holds.
+type StoreSize = fn(&RunContext) -> u64;
+
+/// Shows the bytes of the stores that count them, on the metrics page. The context owns the metrics, so they do not own it.
+fn measure_stores(context: &Arc<RunContext>) {
+    let stores: [(&'static str, StoreSize); 3] = [
+        ("artifact-files", |context| context.artifacts.cached_bytes()),
+        ("charts", chart_cache::cached_bytes),
+        ("references", |context| context.watcher.reference_bytes()),
+    ];
+    for (store, size) in stores {
+        let weak = Arc::downgrade(context);
+        let size = move || weak.upgrade().map_or(0, |context| size(&context));
+        context.metrics.measure_store(store, size);
+    }
 }
 
 /// Sends notifications and receives webhooks until `stop`.
@@ -386,6 +418,9 @@ async fn tell_ready(context: &RunContext, readiness: ServerReadiness) {
         tracing::info!("ready");
     }
 }
+
+/// The folder of the storage folder with the comparisons of applied objects. A name that begins with a dot is not served.
+const KEPT_COMPARISONS: &str = ".comparisons";
 
 /// How many shares the permits for remotes have. One namespace may hold one share, so that it cannot delay all others.
 const MIN_CONCURRENT_NAMESPACES: usize = 4;

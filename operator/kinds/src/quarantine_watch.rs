@@ -10,7 +10,7 @@ use crds::ReconciledObject as _;
 use crds::helm::HelmRelease;
 use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
-use crds::release::{Quarantine, QuarantineLift};
+use crds::windlass_release::{Quarantine, QuarantineLift};
 use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
 use tokio_util::sync::CancellationToken;

@@ -1,11 +1,11 @@
 //! Tests that each list of kinds in other crates has every kind that it needs. The test of a missing kind names the kind and
 //! the file of the list.
 //!
-//! Elsewhere: the check that a test knows every field of a kind's spec (`xtask/src/tidy/kinds.rs`).
+//! Elsewhere: the check that a test knows every field of a kind's spec (`xtask/src/tidy/kind_field_tests.rs`).
 
 use std::collections::BTreeSet;
 
-use cause::{object_references, required_keys};
+use cause::{object_references, required_secret_keys};
 use crds::notification::{Alert, AlertSpec};
 use crds::{Artifact, KindNames};
 use notification_controller::object_selection_annotations::{self, EVENT_SOURCES};
@@ -140,7 +140,7 @@ fn of_every_secret_that_a_spec_names_it_is_known_which_keys_it_needs() {
             let object = kind.object(&spec);
             let references = object_references::references(&object);
             let is_known = |(id, field): &(objects::ObjectId, String)| {
-                id.kind == "Secret" && required_keys::are_known(&object, field)
+                id.kind == "Secret" && required_secret_keys::are_known(&object, field)
             };
             if !references.iter().any(is_known) {
                 unknown.push(format!("{} {spec}", kind.names.kind));
@@ -148,7 +148,7 @@ fn of_every_secret_that_a_spec_names_it_is_known_which_keys_it_needs() {
         }
     }
     assert!(count > 30, "{count}");
-    let list = "engines/cause/src/required_keys.rs has no rule for";
+    let list = "engines/cause/src/required_secret_keys.rs has no rule for";
     assert!(unknown.is_empty(), "{list} {unknown:?}");
 }
 

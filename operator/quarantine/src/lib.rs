@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::Artifact;
-use crds::release::{
+use crds::windlass_release::{
     Quarantine, QuarantineAction, QuarantineSpec, QuarantineSubject, QuarantinedResult,
 };
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::Gvk;
-use quarantine::build_facts::{BuildFacts, is_of_same_source};
-use quarantine::on_failure::{ON_FAILURE, OnFailure};
+use quarantine::build_inputs_record::{BuildInputsRecord, is_of_same_source};
+use quarantine::on_failure::{ON_FAILURE, OnFailurePolicy};
 use quarantine::quarantine_name;
-use quarantine::way_back::{FailureConsequence, HoldCause};
+use quarantine::rollback_decision::{FailureConsequence, NoRollbackReason};
 use reconcile::{ConditionReason, ObjectKey, RunOutcome};
 use serde_json::json;
 
@@ -64,7 +64,7 @@ pub struct FailedResult<'r> {
     /// The uid of the applier.
     pub uid: &'r str,
     /// The inputs from which the result was built.
-    pub facts: &'r BuildFacts,
+    pub facts: &'r BuildInputsRecord,
     /// The condition reason of the failure.
     pub reason: ConditionReason,
     /// The message about the failure, without values of Secrets.
@@ -77,9 +77,9 @@ pub struct FailedResult<'r> {
 ///
 /// # Errors
 /// The outcome of a run whose annotation cannot be read.
-pub fn on_failure<K: kube_core::Resource>(object: &K) -> Result<OnFailure, RunOutcome> {
+pub fn on_failure<K: kube_core::Resource>(object: &K) -> Result<OnFailurePolicy, RunOutcome> {
     let annotation = object.annotations().get(ON_FAILURE).map(String::as_str);
-    OnFailure::parse(annotation)
+    OnFailurePolicy::parse(annotation)
         .map_err(|error| RunOutcome::Stalled(INVALID_ON_FAILURE, error.to_string()))
 }
 
@@ -118,15 +118,15 @@ pub fn of_result<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Arc
 /// The last good result in the newest Quarantine that names one. The history in a status is short, so many failures in a row
 /// would push a good result out of it.
 #[must_use]
-pub fn last_good(own: &[Arc<Quarantine>]) -> Option<BuildFacts> {
+pub fn last_good(own: &[Arc<Quarantine>]) -> Option<BuildInputsRecord> {
     let named = own.iter().rev().find_map(|it| it.spec.last_good.as_ref());
     named.map(facts)
 }
 
 /// The inputs of a result, from a Quarantine.
 #[must_use]
-pub fn facts(result: &QuarantinedResult) -> BuildFacts {
-    BuildFacts {
+pub fn facts(result: &QuarantinedResult) -> BuildInputsRecord {
+    BuildInputsRecord {
         digest: result.digest.clone(),
         revision: result.revision.clone(),
         artifact_digest: result.artifact_digest.clone(),
@@ -140,7 +140,7 @@ pub fn facts(result: &QuarantinedResult) -> BuildFacts {
 /// The artifact of an earlier result, stored beside the newest artifact of its source. `None` if the recorded path belongs to
 /// another source.
 #[must_use]
-pub fn artifact_of_result(current: &Artifact, good: &BuildFacts) -> Option<Artifact> {
+pub fn artifact_of_result(current: &Artifact, good: &BuildInputsRecord) -> Option<Artifact> {
     if !is_of_same_source(&good.artifact_path, &current.path) {
         return None;
     }
@@ -202,8 +202,8 @@ pub fn text_with(quarantine: &Quarantine, in_place: Option<&str>) -> String {
     };
     let revision = &result.revision;
     format!(
-        "revision {revision} is quarantined (Quarantine {name}), and {stays}; to apply it again, run `windlass resume {}/{} \
-         -n {namespace} --revision {revision}`; it failed: {message}",
+        "revision {revision} is quarantined (Quarantine {name}), and {stays}; a new revision is applied as usual; to apply the \
+         quarantined one again, run `windlass resume {}/{} -n {namespace} --revision {revision}`; reason: {message}",
         subject.kind.to_lowercase(),
         subject.name
     )
@@ -213,7 +213,7 @@ fn cut(text: &str, length: usize) -> String {
     text.chars().take(length).collect()
 }
 
-fn result(facts: &BuildFacts) -> QuarantinedResult {
+fn result(facts: &BuildInputsRecord) -> QuarantinedResult {
     QuarantinedResult {
         digest: facts.digest.clone(),
         // The version of a chart may have any length.
@@ -236,7 +236,7 @@ pub fn quarantine(failed: &FailedResult<'_>) -> Quarantine {
     let causes = match consequence {
         FailureConsequence::RollBack(_) => Vec::new(),
         FailureConsequence::Hold(causes) => {
-            let messages = causes.iter().map(HoldCause::text);
+            let messages = causes.iter().map(NoRollbackReason::text);
             messages.take(MAX_CAUSES).map(|it| cut(&it, MAX_CAUSE_LENGTH)).collect()
         }
     };
@@ -361,8 +361,8 @@ mod tests {
         ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "apps", "shop")
     }
 
-    fn result_of(of: &str) -> BuildFacts {
-        BuildFacts {
+    fn result_of(of: &str) -> BuildInputsRecord {
+        BuildInputsRecord {
             digest: format!("sha256:{of}"),
             revision: format!("main@sha1:{of}"),
             artifact_digest: format!("sha256:artifact-{of}"),
@@ -381,11 +381,11 @@ mod tests {
             "revision": "main@sha1:2", "size": 7, "url": format!("http://source/{path}")}),
         )
         .unwrap();
-        let good = |path: &str| BuildFacts {
+        let good = |path: &str| BuildInputsRecord {
             revision: "main@sha1:1".to_owned(),
             artifact_digest: "sha256:1".to_owned(),
             artifact_path: path.to_owned(),
-            ..BuildFacts::default()
+            ..BuildInputsRecord::default()
         };
         let old = artifact_of_result(&current, &good("gitrepository/shop/shop/1.tar.gz")).unwrap();
         assert_eq!(old.url, "http://source/gitrepository/shop/shop/1.tar.gz");
@@ -403,10 +403,10 @@ mod tests {
         let back = made(&FailureConsequence::RollBack(result_of("1")));
         assert_eq!(quarantined_images(&back).collect::<Vec<_>>(), ["app:2"]);
         let none: [&str; 0] = [];
-        let unknown = BuildFacts { images: Vec::new(), ..result_of("1") };
+        let unknown = BuildInputsRecord { images: Vec::new(), ..result_of("1") };
         let back = made(&FailureConsequence::RollBack(unknown));
         assert_eq!(quarantined_images(&back).collect::<Vec<_>>(), none);
-        let held = made(&FailureConsequence::Hold(vec![HoldCause::NoLastGood]));
+        let held = made(&FailureConsequence::Hold(vec![NoRollbackReason::NoLastGood]));
         assert_eq!(quarantined_images(&held).collect::<Vec<_>>(), none);
         let lifted = lifted(&json!({"user": "alice"}));
         assert_eq!(quarantined_images(&lifted).collect::<Vec<_>>(), none);
@@ -456,8 +456,11 @@ mod tests {
         assert!(said.contains("revision main@sha1:1 is applied in its place"), "{said}");
         let command = "`windlass resume kustomization/shop -n apps --revision main@sha1:2`";
         assert!(said.contains(command), "{said}");
-        assert!(said.ends_with(&format!("it failed: {}", "x".repeat(MAX_MESSAGE_LENGTH))));
-        let held = made(&FailureConsequence::Hold(vec![HoldCause::Spec, HoldCause::NoLastGood]));
+        assert!(said.ends_with(&format!("reason: {}", "x".repeat(MAX_MESSAGE_LENGTH))));
+        let held = made(&FailureConsequence::Hold(vec![
+            NoRollbackReason::Spec,
+            NoRollbackReason::NoLastGood,
+        ]));
         assert_eq!((held.spec.action, held.spec.causes.len()), (QuarantineAction::Hold, 2));
         assert!(
             text(&held).contains("nothing is rolled back: the spec differs"),
@@ -510,7 +513,7 @@ mod tests {
     #[test]
     fn the_last_good_result_is_that_of_the_newest_quarantine_that_names_one() {
         let back = Arc::new(made(&FailureConsequence::RollBack(result_of("1"))));
-        let held = Arc::new(made(&FailureConsequence::Hold(vec![HoldCause::Spec])));
+        let held = Arc::new(made(&FailureConsequence::Hold(vec![NoRollbackReason::Spec])));
         let good = last_good(&[back, held.clone()]).unwrap();
         assert_eq!(good, result_of("1"));
         assert_eq!(last_good(&[held]), None);

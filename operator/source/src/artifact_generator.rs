@@ -8,7 +8,7 @@
 mod executor;
 mod external_artifact;
 mod report;
-mod resolve;
+mod resolved_sources;
 mod validated_spec;
 
 use std::collections::BTreeSet;
@@ -20,28 +20,29 @@ use artifactgen::{
     succeeded_message, up_to_date_message,
 };
 use artifacts::store::ArtifactStore;
-use crds::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crds::source::ExternalArtifact;
+use crds::source_extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crds::{ArtifactSource as _, ReconciledObject as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{CustomResourceExt as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
-    ObjectKey, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time, reason,
+    ObjectKey, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time,
+    condition_reason,
 };
 
 use self::executor::{ArtifactMaker, StoredGeneratedArtifact};
 use self::external_artifact::{DesiredExternalArtifact, remove};
 use self::report::GeneratedArtifactInventory;
 use crate::source::{AFTER_REFUSAL, SourceState, next_run, retry_after};
-use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
+use windlass_cluster::object_store::StateCache;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRunBackoff};
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::applier::finalize::kind_deleted;
+use windlass_runtime::applier_run::finalize::kind_deleted;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_status::LatestWrittenObject;
-use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::{change_window, hold_conditions, progress_status};
 
@@ -140,7 +141,7 @@ async fn remove_all(
     object: &ArtifactGenerator,
     names: BTreeSet<String>,
 ) -> Result<bool, ClusterError> {
-    // Differs(flux): it stays when the kind is removed, as what appliers applied (`windlass_runtime::applier::finalize`).
+    // Differs(flux): it stays when the kind is removed, as what appliers applied (`windlass_runtime::applier_run::finalize`).
     if cluster.is_kind_leaving(ArtifactGenerator::crd_name()).await? {
         return Ok(false);
     }
@@ -170,7 +171,7 @@ async fn attempt(
     let now = jiff::Timestamp::now();
     if object.is_suspended() {
         // Earlier retries do not count after the object is resumed.
-        memory.lock().throttled_runs = ThrottledRuns::default();
+        memory.lock().throttled_run_backoff = ThrottledRunBackoff::default();
         let text = "suspended during a reconciliation, which continues on resume";
         hold_conditions::show_suspended(context, latest, object, now, &[], text).await?;
         return Ok(None);
@@ -194,11 +195,11 @@ async fn attempt(
         Ok(generated) => {
             let known = || report::inventory(object).len();
             let count = generated.as_ref().map_or_else(known, |it| it.inventory.len());
-            RunOutcome::Settled(reason::SUCCEEDED, succeeded_message(count))
+            RunOutcome::Settled(condition_reason::SUCCEEDED, succeeded_message(count))
         }
         Err(outcome) => outcome.clone(),
     };
-    let postponed = memory.lock().throttled_runs.postpone(&**object, &outcome);
+    let postponed = memory.lock().throttled_run_backoff.postpone(&**object, &outcome);
     if let Some(delay) = postponed {
         return Ok(Some(delay));
     }
@@ -247,10 +248,10 @@ impl GeneratorRun<'_> {
         let inventory = report::inventory(object);
         let named = spec.artifacts.iter().filter(|_| spec.path_pattern.is_empty());
         let names = named.map(|it| &it.name).chain(inventory.iter().map(|entry| &entry.name));
-        resolve::edges(context, node, spec, names.map(String::as_str));
+        resolved_sources::edges(context, node, spec, names.map(String::as_str));
         validated_spec::check(spec, &node.namespace, context.settings.no_cross_namespace_refs)?;
-        let sources = resolve::resolve(context, node, spec, self.retry_at())?;
-        let observed = resolve::observed(&sources);
+        let sources = resolved_sources::resolve(context, node, spec, self.retry_at())?;
+        let observed = resolved_sources::observed(&sources);
         let digest = sources_digest(&observed);
         if self.is_as_made(&digest).await? {
             tracing::debug!(
@@ -275,7 +276,7 @@ impl GeneratorRun<'_> {
         let offering = self.offer_all(output);
         let inventory = progress_status::telling(offering, self.tell()).await?;
         let names = inventory.iter().map(|entry| entry.name.as_str());
-        resolve::edges(context, node, spec, names);
+        resolved_sources::edges(context, node, spec, names);
         self.prune(&inventory).await?;
         let made: BTreeSet<ExternalArtifactState> = inventory.iter().map(Into::into).collect();
         external_artifact::await_shown(context, object, &made).await;
@@ -303,7 +304,7 @@ impl GeneratorRun<'_> {
         let object = self.object.clone();
         let spec = self.spec.clone();
         let sources_digest = sources_digest.to_owned();
-        blocking(reason::RECONCILIATION_FAILED, "comparing artifacts", move || {
+        blocking(condition_reason::RECONCILIATION_FAILED, "comparing artifacts", move || {
             let drift = executor::drift(&store, &object, &spec, &sources_digest, &external);
             let name = object.name_any();
             let namespace = object.namespace();
@@ -333,7 +334,8 @@ impl GeneratorRun<'_> {
             let maker = maker.clone();
             let spec = spec.clone();
             let what = "expanding the path pattern";
-            blocking(reason::BUILD_FAILED, what, move || maker.lock().requests(&spec)).await?
+            blocking(condition_reason::BUILD_FAILED, what, move || maker.lock().requests(&spec))
+                .await?
         };
         for request in requests {
             let request = Arc::new(request);
@@ -346,7 +348,7 @@ impl GeneratorRun<'_> {
                 let offered = external.as_ref().and_then(|it| it.artifact()).cloned();
                 let what = "building an artifact";
                 let make = move || maker.lock().make(&request, offered.as_ref());
-                blocking(reason::BUILD_FAILED, what, make).await?
+                blocking(condition_reason::BUILD_FAILED, what, make).await?
             };
             artifacts.push(UnofferedArtifact { request, external, stored });
         }

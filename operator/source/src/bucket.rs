@@ -4,16 +4,16 @@
 //! (`sources::bucket`).
 
 mod executor;
-mod resolve;
+mod referenced_objects;
 mod validated_spec;
 
 use std::sync::Arc;
 
 use crds::source::Bucket;
 use kube_core::ResourceExt as _;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, condition_reason};
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
-use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
+use sources::source_condition_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
@@ -60,7 +60,7 @@ impl SourceKind for Bucket {
         node: &ObjectKey,
         object: &Arc<Self>,
     ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
-        let resolved = resolve::resolve(context, node, object).await?;
+        let resolved = referenced_objects::resolve(context, node, object).await?;
         validated_spec::desired(object, resolved)
     }
 
@@ -84,7 +84,7 @@ impl SourceKind for Bucket {
     }
 
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
-        (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
+        (condition_reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
     }
 
     fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {

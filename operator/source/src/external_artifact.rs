@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use artifactgen::GENERATOR_LABEL;
-use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
+use crds::source_extensions::ArtifactGenerator;
 use crds::windlass_source::HTTPArchive;
 use crds::{Artifact, ArtifactSource as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
 
+use windlass_cluster::object_store::TypeMap;
 use windlass_runtime::controller_kind::ControllerKind;
-use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::CatalogSourceKind;
 use windlass_serve::settings::OperatorSettings;

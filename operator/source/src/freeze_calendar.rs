@@ -7,18 +7,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::release::{Freeze, FreezeCalendarSource, FreezeCalendarStatus, FreezeStatus};
+use crds::windlass_release::{Freeze, FreezeCalendarSource, FreezeCalendarStatus, FreezeStatus};
 use kube_core::ResourceExt as _;
 use objects::Gvk;
 use reconcile::{
-    ConditionReason, ICalendar, NextRunTrigger, RunOutcome, StatusConditions, Time, reason,
+    ConditionReason, ICalendar, NextRunTrigger, RunOutcome, StatusConditions, Time,
+    condition_reason,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_runtime::freeze::{self, ChangedFreezes};
+use windlass_runtime::freeze::{self, FreezeChangeSignal};
 use windlass_runtime::lifecycle::watched_object_cache::{WatchedObjectCache, resource};
 use windlass_runtime::object_status::{conditions_of, listed};
 use windlass_runtime::run_context::RunContext;
@@ -52,7 +53,7 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
 /// Reads the calendars again and again, without end.
 async fn read_calendars(context: &RunContext) {
     context.cluster.leadership.begun().await;
-    let changed = context.shared::<ChangedFreezes>();
+    let changed = context.shared::<FreezeChangeSignal>();
     let freezes = context.shared::<WatchedObjectCache<Freeze>>();
     loop {
         let mut period = READ_PERIOD;
@@ -112,7 +113,7 @@ async fn observe(context: &RunContext, freeze: &Freeze) -> Result<(), ClusterErr
 }
 
 /// The result of looking for a calendar.
-enum CalendarFile {
+enum CalendarFileLookup {
     /// The text of the calendar.
     Text(String),
     /// The calendar is missing, for this reason.
@@ -126,7 +127,7 @@ enum CalendarFile {
 async fn file(
     context: &RunContext,
     source: &FreezeCalendarSource,
-) -> Result<CalendarFile, ClusterError> {
+) -> Result<CalendarFileLookup, ClusterError> {
     let config_maps = ApiResourceLocation {
         gvk: Gvk::new("v1", "ConfigMap"),
         plural: "configmaps".to_owned(),
@@ -137,28 +138,32 @@ async fn file(
     let found = match context.cluster.get(&config_maps, &of.namespace, &of.name).await {
         Ok(found) => found,
         Err(error) if error.is_transient() => return Err(error),
-        Err(error) => return Ok(CalendarFile::Missing(error.to_string())),
+        Err(error) => return Ok(CalendarFileLookup::Missing(error.to_string())),
     };
-    let missing = |why: &str| CalendarFile::Missing(why.to_owned());
+    let missing = |why: &str| CalendarFileLookup::Missing(why.to_owned());
     let Some(config_map) = found else { return Ok(missing("the ConfigMap is not found")) };
     let text = config_map.get("data").and_then(|data| data.get(&of.key)).and_then(Value::as_str);
     Ok(match text {
-        Some(text) => CalendarFile::Text(text.to_owned()),
+        Some(text) => CalendarFileLookup::Text(text.to_owned()),
         None => missing("the ConfigMap does not have the key in `data`, where a file in UTF-8 is"),
     })
 }
 
 /// The status of a Freeze after `file` was read.
-fn status_after(freeze: &Freeze, file: Option<CalendarFile>, now: Time) -> FreezeStatus {
+fn status_after(freeze: &Freeze, file: Option<CalendarFileLookup>, now: Time) -> FreezeStatus {
     let before = freeze.status.clone().unwrap_or_default();
     let spec = &freeze.spec;
     let last = before.calendar.filter(|it| Some(&it.source) == spec.calendar.as_ref());
-    let read = spec.calendar.as_ref().zip(file).map(|(source, file)| ReadCalendar { source, file });
+    let read = spec
+        .calendar
+        .as_ref()
+        .zip(file)
+        .map(|(source, file)| FreezeCalendarReadResult { source, file });
     let (outcome, calendar) = match read {
         Some(read) => read.judged(last, now),
         None => {
             let text = "its times can be read".to_owned();
-            (RunOutcome::Settled(reason::SUCCEEDED, text), None)
+            (RunOutcome::Settled(condition_reason::SUCCEEDED, text), None)
         }
     };
     let outcome = match freeze::times(spec) {
@@ -175,12 +180,12 @@ fn status_after(freeze: &Freeze, file: Option<CalendarFile>, now: Time) -> Freez
 }
 
 /// The calendar of a spec as it was read.
-struct ReadCalendar<'s> {
+struct FreezeCalendarReadResult<'s> {
     source: &'s FreezeCalendarSource,
-    file: CalendarFile,
+    file: CalendarFileLookup,
 }
 
-impl ReadCalendar<'_> {
+impl FreezeCalendarReadResult<'_> {
     /// The report about the calendar, and the calendar that counts from now on.
     fn judged(
         self,
@@ -199,8 +204,8 @@ impl ReadCalendar<'_> {
             (RunOutcome::Failed(CALENDAR_FAILED, text, NextRunTrigger::at(soon)), last)
         };
         let text = match file {
-            CalendarFile::Text(text) => text,
-            CalendarFile::Missing(why) => return failed(&why, last),
+            CalendarFileLookup::Text(text) => text,
+            CalendarFileLookup::Missing(why) => return failed(&why, last),
         };
         let accepted = last.as_ref().map(|it| it.text.as_str());
         let read = ICalendar::parse(&text, &source.time_zone)
@@ -210,7 +215,7 @@ impl ReadCalendar<'_> {
                 let text = format!("the calendar in {shown} has {} events", calendar.event_count());
                 let source = source.clone();
                 let read = FreezeCalendarStatus { source, text: calendar.text().to_owned() };
-                (RunOutcome::Settled(reason::SUCCEEDED, text), Some(read))
+                (RunOutcome::Settled(condition_reason::SUCCEEDED, text), Some(read))
             }
             Err(error) if error.is_broken() => failed(&error.to_string(), last),
             // The new calendar differs from the last one, and its content is not known.
@@ -268,8 +273,8 @@ mod tests {
     /// The Freeze after its calendar was found to be `file`.
     fn after(freeze: &Freeze, file: Result<&str, &str>) -> Freeze {
         let file = match file {
-            Ok(text) => CalendarFile::Text(text.to_owned()),
-            Err(why) => CalendarFile::Missing(why.to_owned()),
+            Ok(text) => CalendarFileLookup::Text(text.to_owned()),
+            Err(why) => CalendarFileLookup::Missing(why.to_owned()),
         };
         let status = status_after(freeze, Some(file), now());
         Freeze { status: Some(status), ..freeze.clone() }

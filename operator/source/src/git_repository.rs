@@ -7,7 +7,7 @@ mod artifact_file_selection;
 pub(crate) mod commit_files;
 mod executor;
 pub(crate) mod include;
-mod resolve;
+mod referenced_objects;
 mod validated_spec;
 mod verify;
 
@@ -18,7 +18,7 @@ use crds::source::GitRepository;
 use git::revision;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome};
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
     VERIFICATION_ERROR, is_refused_signature,
 };
@@ -28,7 +28,7 @@ use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
 use super::source::{SourceKind, ValidatedSourceSpec, artifact_verification_record};
-use windlass_runtime::git_remote;
+use windlass_runtime::git_remote_access;
 use windlass_runtime::run_context::RunContext;
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
@@ -63,7 +63,7 @@ impl SourceKind for GitRepository {
     type LookupResult = ();
 
     fn unsupported(&self) -> Vec<&'static str> {
-        git_remote::unsupported(&self.spec)
+        git_remote_access::unsupported(&self.spec)
     }
 
     fn interval(&self) -> Option<&str> {
@@ -75,7 +75,7 @@ impl SourceKind for GitRepository {
         node: &ObjectKey,
         object: &Arc<Self>,
     ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
-        let resolved = resolve::resolve(context, node, object).await?;
+        let resolved = referenced_objects::resolve(context, node, object).await?;
         validated_spec::desired(object, resolved)
     }
 

@@ -5,11 +5,11 @@
 
 mod artifact_metadata;
 mod chart_package;
+mod chart_source;
 mod dependencies;
 mod executor;
 mod oci_registry;
 mod provenance;
-mod resolve;
 mod signed_name;
 mod validated_spec;
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crds::source::HelmChart;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome};
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, CHART_VERIFICATION_ERROR,
     DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR, VALUES_FILES_ERROR, VERIFICATION_ERROR,
 };
@@ -84,9 +84,9 @@ impl SourceKind for HelmChart {
         node: &ObjectKey,
         object: &Arc<Self>,
     ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
-        resolve::edges(context, node, object);
+        chart_source::edges(context, node, object);
         validated_spec::check(object)?;
-        let (from, keyring) = resolve::resolve(context, node, object).await?;
+        let (from, keyring) = chart_source::resolve(context, node, object).await?;
         validated_spec::desired(object, from, keyring)
     }
 

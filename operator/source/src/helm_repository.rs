@@ -2,25 +2,25 @@
 //! names an address, and has no artifact.
 //!
 //! Here: the parts of a run that are special to this kind. Elsewhere: the run that all sources share (`source`), the
-//! connection to the repository or registry (`windlass_runtime::chart_repository`), indexes and how they are fetched
+//! connection to the repository or registry (`windlass_runtime::chart_repository_access`), indexes and how they are fetched
 //! (`sources::charts`), charts (`helm_chart`).
 
 pub(crate) mod executor;
-mod resolve;
+mod referenced_objects;
 mod validated_spec;
 
 use std::fs::File;
 use std::sync::Arc;
 
 use crds::source::HelmRepository;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, condition_reason};
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
-use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
+use sources::source_condition_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, ValidatedSourceSpec};
-use windlass_runtime::chart_repository::{is_registry, unsupported};
+use windlass_runtime::chart_repository_access::{is_registry, unsupported};
 use windlass_runtime::run_context::RunContext;
 
 /// Interval of a HelmRepository that has none. Parity(flux).
@@ -66,7 +66,7 @@ impl SourceKind for HelmRepository {
         object: &Arc<Self>,
     ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         validated_spec::check(object)?;
-        let secrets = resolve::resolve(context, node, object).await?;
+        let secrets = referenced_objects::resolve(context, node, object).await?;
         validated_spec::desired(object, &secrets, context)
     }
 
@@ -89,7 +89,7 @@ impl SourceKind for HelmRepository {
     }
 
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
-        (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
+        (condition_reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
     }
 
     fn also_announces(&self) -> Vec<String> {

@@ -7,17 +7,17 @@
 
 mod executor;
 mod external_artifact;
-mod resolve;
+mod referenced_objects;
 mod validated_spec;
 
 use std::sync::Arc;
 
 use crds::Artifact;
 use crds::windlass_source::HTTPArchive;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, condition_reason};
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
-use sources::http_archive::HttpValidators;
-use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, EXTERNAL_ARTIFACT_FAILED};
+use sources::http_archive::ArchiveEtagAndLastModified;
+use sources::source_condition_reasons::{ARCHIVE_OPERATION_FAILED, EXTERNAL_ARTIFACT_FAILED};
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
@@ -27,10 +27,10 @@ use windlass_runtime::run_context::RunContext;
 
 /// New validators for an unchanged file. The server sent a file with the same contents again.
 #[derive(Debug, Default)]
-pub(crate) struct RevalidatedArchive {
+pub(crate) struct RenewedArchiveValidators {
     /// The revision of the contents, and their URL.
     of: (String, String),
-    validators: HttpValidators,
+    validators: ArchiveEtagAndLastModified,
 }
 
 /// The condition that reports a failure, beside `Ready`.
@@ -60,7 +60,7 @@ impl SourceKind for HTTPArchive {
         node: &ObjectKey,
         object: &Arc<Self>,
     ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
-        let resolved = resolve::resolve(context, node, object).await?;
+        let resolved = referenced_objects::resolve(context, node, object).await?;
         validated_spec::desired(object, &resolved)
     }
 
@@ -89,7 +89,7 @@ impl SourceKind for HTTPArchive {
     }
 
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
-        (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
+        (condition_reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
     fn observed(&self, status: &mut Self::Status) {

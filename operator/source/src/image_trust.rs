@@ -11,17 +11,17 @@ use crds::source::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData, refusal};
-use signatures::sigstore::CertificateIdentity;
+use signatures::sigstore::CertificateIdentityMatcher;
 use sources::oci::{Error, OciDigest, RegistrySession};
 
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 
 /// The signatures that a spec requires.
 pub(crate) struct SignaturePolicy {
     provider: SignatureProvider,
     secret: Option<String>,
     root: Option<String>,
-    identities: Vec<CertificateIdentity>,
+    identities: Vec<CertificateIdentityMatcher>,
 }
 
 /// The required signatures, with the keys or identities that count.
@@ -72,7 +72,8 @@ impl SignaturePolicy {
     /// The warning that any user may have signed, because the authority certifies the identities of all its users. `None` if
     /// only some users may sign.
     pub(crate) fn accepts_anyone(&self) -> Option<String> {
-        let is_anyone = |it: &CertificateIdentity| it.issuer.is_empty() || it.subject.is_empty();
+        let is_anyone =
+            |it: &CertificateIdentityMatcher| it.issuer.is_empty() || it.subject.is_empty();
         let all = &self.identities;
         let is_open = all.is_empty() || all.iter().any(is_anyone);
         (self.provider() == "cosign keyless" && is_open).then(|| {
@@ -86,7 +87,7 @@ impl SignaturePolicy {
         self,
         repository: &str,
         namespace: &str,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<ImageVerificationPolicy, String> {
         let provider = self.provider();
         let data = async {
@@ -147,8 +148,8 @@ impl SignaturePolicy {
     }
 }
 
-fn identities(matches: &[OIDCIdentityMatch]) -> Vec<CertificateIdentity> {
-    let identity = |it: &OIDCIdentityMatch| CertificateIdentity {
+fn identities(matches: &[OIDCIdentityMatch]) -> Vec<CertificateIdentityMatcher> {
+    let identity = |it: &OIDCIdentityMatch| CertificateIdentityMatcher {
         issuer: it.issuer.clone(),
         subject: it.subject.clone(),
     };

@@ -5,7 +5,7 @@
 
 mod artifact_file_selection;
 mod executor;
-mod resolve;
+mod referenced_objects;
 mod signed_version;
 mod validated_spec;
 
@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use artifacts::store::NeededArtifact;
 use crds::source::OCIRepository;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, condition_reason};
 use serde_json::json;
 use sources::fetch_plan::{ArtifactInputs, KeptArtifact};
-use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
+use sources::source_condition_reasons::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::image_trust::SignaturePolicy;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
@@ -71,7 +71,7 @@ impl SourceKind for OCIRepository {
     ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         // The spec is checked before any request is sent.
         validated_spec::check(&object.spec)?;
-        let resolved = resolve::resolve(context, node, object).await?;
+        let resolved = referenced_objects::resolve(context, node, object).await?;
         let mut desired = validated_spec::desired(object, resolved)?;
         let has_secret = object.spec.secret_ref.is_some();
         login(context, object.spec.provider, has_secret, &mut desired.work.remote).await?;
@@ -122,7 +122,7 @@ impl SourceKind for OCIRepository {
     }
 
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
-        (reason::SUCCEEDED, format!("stored artifact for digest '{revision}'"))
+        (condition_reason::SUCCEEDED, format!("stored artifact for digest '{revision}'"))
     }
 
     fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {

@@ -1,26 +1,30 @@
 //! Approves Plans by pull requests with reviews. Windlass computes these approvals itself.
 //!
 //! For each waiting Plan whose PlanPolicies allow it, windlass asks the forge for the pull request that became the Plan's
-//! revision, and for its reviews. The pull request approves the Plan if the reviewers saw its changes. For that, the build has
-//! to read the same files in the merged commit as in the last reviewed commit. The builds of the commits before also have to
-//! contain the objects. Windlass never reads comments and commit statuses, since a user who can push can write them.
+//! revision, and for its reviews. The pull request approves the Plan if the reviewers saw its changes. For a deletion, the
+//! build has to read the same files in the merged commit as in the last reviewed commit, and the builds of the commits before
+//! have to contain the objects. For all changes of a run, the merged commit has to make the same result as the last reviewed
+//! one, and the commits before have to make what is applied. Windlass never reads comments and commit statuses, since a user
+//! who can push can write them.
 //!
 //! Here: which Plans are verified, the verification, and its record in the status. In the folder: when each Plan is verified
-//! (`verification_schedule`), asking the forge (`forge_reviews`). Elsewhere: the recorded approval and whether it counts
-//! (`windlass_runtime::pull_request_approval`), requests to forges (`notify`), builds (crate `kustomize-controller`).
+//! (`plan_verification_schedule`), asking the forge (`forge_reviews`). Elsewhere: the recorded approval and whether it counts
+//! (`windlass_runtime::pull_request_approval_cache`), requests to forges (`notify`), builds (crate `kustomize-controller`).
 
 mod forge_reviews;
-mod verification_schedule;
+mod plan_verification_schedule;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Condition;
 use crds::Time as When;
 use crds::kustomize::Kustomization;
-use crds::release::{Plan, PlanPolicy, PlanPullRequest, PlanStatus, PlanSubject};
 use crds::source::GitRepository;
+use crds::windlass_release::{
+    Plan, PlanAction, PlanApprovingPullRequest, PlanPolicy, PlanStatus, PlanSubject,
+};
 use futures::future::BoxFuture;
 use git::{GitReference, revision};
 use kube_core::ResourceExt as _;
@@ -32,19 +36,20 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::forge_reviews::{ForgeAnswer, MAX_ANSWER_AGE, reviewed_pull_request};
-use self::verification_schedule::{VerificationEnd, VerificationSchedule};
+use self::plan_verification_schedule::{PlanVerificationResult, PlanVerificationSchedule};
 use crate::git_repository::commit_files::{SourceCommit, commit_files};
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
-use windlass_runtime::deletion_plan::approvals::is_answered;
-use windlass_runtime::deletion_plan::is_expired;
+use windlass_runtime::approval_plan::approvals::is_answered;
+use windlass_runtime::approval_plan::is_expired;
 use windlass_runtime::lifecycle::watched_object_cache::{WatchedObjectCache, resource};
-use windlass_runtime::pull_request_approval::{
-    FoundApproval, PULL_REQUEST_APPROVED, PullRequestVerifications, RemovalRefusal,
-    ReviewedRemoval, allowing_policies, policy_versions,
+use windlass_runtime::pull_request_approval_cache::{
+    PULL_REQUEST_APPROVED, PullRequestApproval, PullRequestApprovalCache,
+    RemovalReviewCheckFailure, RemovalReviewCheckInput, ReviewedResult, ReviewedRunFacts,
+    allowing_policies, policy_versions,
 };
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::{git_remote, source_reference};
+use windlass_runtime::{git_remote_access, source_reference};
 
 /// The field manager of the status.
 const MANAGER: &str = "windlass";
@@ -70,9 +75,13 @@ const MAX_NAMED_FILES: usize = 5;
 /// The longest path of a file that a message names, in characters.
 const MAX_PATH_LENGTH: usize = 200;
 
-/// Checks by builds that the commits of a pull request show a removal. The crate of the applier's kind implements it.
-pub type RemovalCheck =
-    fn(Arc<RunContext>, ReviewedRemoval) -> BoxFuture<'static, Result<(), RemovalRefusal>>;
+/// Checks by builds that the commits of a pull request show a removal, or all changes of a run, and returns the result of the
+/// changes. The crate of the applier's kind implements it.
+pub type RemovalReviewCheck =
+    fn(
+        Arc<RunContext>,
+        RemovalReviewCheckInput,
+    ) -> BoxFuture<'static, Result<Option<ReviewedResult>, RemovalReviewCheckFailure>>;
 
 /// The reason why no pull request approves a Plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +108,11 @@ impl ApprovalRefusal {
 }
 
 /// Verifies Plans until `stop`.
-pub async fn run(context: Arc<RunContext>, check_removal: RemovalCheck, stop: CancellationToken) {
+pub async fn run(
+    context: Arc<RunContext>,
+    check_removal: RemovalReviewCheck,
+    stop: CancellationToken,
+) {
     stop.run_until_cancelled(verify_plans(context, check_removal)).await;
 }
 
@@ -143,10 +156,10 @@ fn seen_subject(context: &RunContext, plan: &Plan) -> Option<Arc<Kustomization>>
     (found.uid().as_deref() == Some(uid.as_str())).then_some(found)
 }
 
-async fn verify_plans(context: Arc<RunContext>, check_removal: RemovalCheck) {
-    let known = context.shared::<PullRequestVerifications>();
-    let mut schedule = VerificationSchedule::default();
-    let mut running: JoinSet<(String, VerificationEnd)> = JoinSet::new();
+async fn verify_plans(context: Arc<RunContext>, check_removal: RemovalReviewCheck) {
+    let known = context.shared::<PullRequestApprovalCache>();
+    let mut schedule = PlanVerificationSchedule::default();
+    let mut running: JoinSet<(String, PlanVerificationResult)> = JoinSet::new();
     loop {
         let waiting = waiting_plans(&context);
         if let Some(waiting) = &waiting {
@@ -181,9 +194,9 @@ async fn verify_plans(context: Arc<RunContext>, check_removal: RemovalCheck) {
 /// Verifies a Plan, and records the result. Returns the uid of the Plan.
 async fn verify(
     context: Arc<RunContext>,
-    check_removal: RemovalCheck,
+    check_removal: RemovalReviewCheck,
     waiting: WaitingPlan,
-) -> (String, VerificationEnd) {
+) -> (String, PlanVerificationResult) {
     let WaitingPlan { plan, uid, policies } = waiting;
     let asked = approving_pull_request(&context, check_removal, &plan, &policies);
     let found = match tokio::time::timeout(VERIFICATION_LIMIT, asked).await {
@@ -193,17 +206,18 @@ async fn verify(
             Err(ApprovalRefusal::unknown(text))
         }
     };
-    let approved = found.as_ref().ok().map(|it| FoundApproval {
+    let approved = found.as_ref().ok().map(|it| PullRequestApproval {
         policies: policy_versions(&policies),
         asked: it.asked,
         merged_at: it.merged_at,
+        result: it.result.clone(),
     });
     let found = found.map(|it| it.pull_request);
-    let known = context.shared::<PullRequestVerifications>();
+    let known = context.shared::<PullRequestApprovalCache>();
     let was_known = known.verified(&uid, approved);
     let end = match &found {
-        Ok(_) => VerificationEnd::Approved,
-        Err(refusal) => VerificationEnd::Refused(refusal.retry_after.unwrap_or_default()),
+        Ok(_) => PlanVerificationResult::Approved,
+        Err(refusal) => PlanVerificationResult::Refused(refusal.retry_after.unwrap_or_default()),
     };
     let namespace = plan.namespace().unwrap_or_default();
     let name = plan.name_any();
@@ -218,16 +232,16 @@ async fn verify(
         Ok(false) => {}
         Err(error) => {
             tracing::warn!(namespace, name, error = %error, "the status of a Plan cannot be written, retrying later");
-            return (uid, VerificationEnd::NotWritten);
+            return (uid, PlanVerificationResult::NotWritten);
         }
     }
     (uid, end)
 }
 
-fn log(namespace: &str, name: &str, found: &Result<PlanPullRequest, ApprovalRefusal>) {
+fn log(namespace: &str, name: &str, found: &Result<PlanApprovingPullRequest, ApprovalRefusal>) {
     match found {
         Ok(it) => {
-            let PlanPullRequest { number, merge_commit, reviewers, .. } = it;
+            let PlanApprovingPullRequest { number, merge_commit, reviewers, .. } = it;
             let reviewers = reviewers.join(", ");
             tracing::info!(
                 namespace,
@@ -252,24 +266,29 @@ fn log(namespace: &str, name: &str, found: &Result<PlanPullRequest, ApprovalRefu
 
 /// A pull request that approves a Plan.
 struct ApprovingPullRequest {
-    pull_request: PlanPullRequest,
+    pull_request: PlanApprovingPullRequest,
     /// The time when the forge was asked.
     asked: Instant,
     /// The time of the merge, in seconds since 1970.
     merged_at: i64,
+    /// The result that the reviewers saw. `None` if the Plan is of a deletion.
+    result: Option<ReviewedResult>,
 }
 
 /// The pull request that approves a Plan.
 async fn approving_pull_request(
     context: &Arc<RunContext>,
-    check_removal: RemovalCheck,
+    check_removal: RemovalReviewCheck,
     plan: &Plan,
     policies: &[Arc<PlanPolicy>],
 ) -> Result<ApprovingPullRequest, ApprovalRefusal> {
     let source = source_of(context, plan).await?;
     let mut reviewed = reviewed(context, plan, policies, &source).await?;
-    check_ages(context, plan, &reviewed.pull)?;
-    check_shown(context, check_removal, plan, &source, &reviewed.pull).await?;
+    let known = context.shared::<PullRequestApprovalCache>();
+    let last_run = || known.last_run(&plan.uid().unwrap_or_default());
+    check_ages(last_run().as_ref(), plan, &reviewed.pull)?;
+    let result = check_shown(context, check_removal, plan, &source, &reviewed.pull).await?;
+    check_result(last_run().as_ref(), result.as_ref())?;
     // Builds may take a while, and an approval counts only for a while after the forge was asked.
     if reviewed.asked.elapsed() > MAX_ANSWER_AGE {
         let again = self::reviewed(context, plan, policies, &source).await?;
@@ -281,7 +300,7 @@ async fn approving_pull_request(
         reviewed = again;
     }
     let ReviewedRevision { pull, reviewers, asked } = reviewed;
-    let pull_request = PlanPullRequest {
+    let pull_request = PlanApprovingPullRequest {
         number: i64::try_from(pull.number).unwrap_or(i64::MAX),
         url: pull.url,
         head_commit: pull.head_commit,
@@ -289,41 +308,63 @@ async fn approving_pull_request(
         reviewers: reviewers.into_iter().take(MAX_NAMED_REVIEWERS).collect(),
         at: Some(seconds_now()),
     };
-    Ok(ApprovingPullRequest { pull_request, asked, merged_at: pull.merged_at })
+    Ok(ApprovingPullRequest { pull_request, asked, merged_at: pull.merged_at, result })
 }
 
-/// Checks that the objects of a Plan are older than the merge. The branch may have been reset to a merge whose deletion was
-/// carried out before. The present objects would then be newer than the merge, and their deletion would not be reviewed.
+/// Checks that what a Plan replaces is older than the merge. The branch may have been reset to a merge that was carried out
+/// before. The present objects, or the applied result, would then be newer than the merge, and their loss would not be
+/// reviewed.
 fn check_ages(
-    context: &RunContext,
+    run: Option<&ReviewedRunFacts>,
     plan: &Plan,
     pull: &ReviewedPullRequest,
 ) -> Result<(), ApprovalRefusal> {
-    let known = context.shared::<PullRequestVerifications>();
-    let newest = known.newest_object(&plan.uid().unwrap_or_default());
-    match newest {
-        Some(newest) if newest.as_second() > pull.merged_at => Err(ApprovalRefusal::certain(
-            "NotShown",
-            format!(
-                "an object was created after pull request {} was merged, as where the branch was reset to a former commit; \
-                 approve it as a user",
+    match run.and_then(|run| run.newest) {
+        Some(newest) if newest.as_second() > pull.merged_at => {
+            let newer = match plan.spec.changes {
+                Some(_) => "what is applied was applied, or an object created,",
+                None => "an object was created",
+            };
+            let text = format!(
+                "{newer} after pull request {} was merged, as where the branch was reset to a former commit; approve it as a \
+                 user",
                 pull.number
-            ),
-        )),
-        // The run that deletes the objects reports their ages, and compares them once more.
+            );
+            Err(ApprovalRefusal::certain("NotShown", text))
+        }
+        // The run that replaces it reports its age, and compares it once more.
         Some(_) | None => Ok(()),
     }
 }
 
-/// Checks that the reviewers of a pull request saw that the objects of a Plan are removed.
+/// Checks that the last run would make the result that the reviewers saw. The run compares them once more. Without this
+/// check, it would request one verification after the other.
+fn check_result(
+    run: Option<&ReviewedRunFacts>,
+    shown: Option<&ReviewedResult>,
+) -> Result<(), ApprovalRefusal> {
+    let planned = run.and_then(|run| run.result.as_ref());
+    match (planned, shown) {
+        (Some(planned), Some(shown)) if planned != shown => Err(ApprovalRefusal::certain(
+            "AnotherResult",
+            "the run makes another result than the build of the merged commit, as after a change of a variable; approve it as a \
+             user",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the reviewers of a pull request saw that the objects of a Plan are removed, or all of its changes. Returns the
+/// result that they saw, if the Plan is of changes.
 async fn check_shown(
     context: &Arc<RunContext>,
-    check_removal: RemovalCheck,
+    check_removal: RemovalReviewCheck,
     plan: &Plan,
     source: &PlanSource,
     pull: &ReviewedPullRequest,
-) -> Result<(), ApprovalRefusal> {
+) -> Result<Option<ReviewedResult>, ApprovalRefusal> {
     let ids = listed_objects(plan)?;
+    let changes = listed_changes(plan, &ids)?;
     let commits = SourceCommits { context, repository: &source.repository };
     let merged = commits.fetch(&source.commit).await?;
     let Some(parent) = merged.parents.first() else {
@@ -344,7 +385,8 @@ async fn check_shown(
     let namespace = plan.namespace().unwrap_or_default();
     let subject = ObjectKey::new(group, kind, &namespace, name);
     let merged = merged.files.clone();
-    let removal = ReviewedRemoval { subject, uid: uid.clone(), ids, merged, head, before };
+    let uid = uid.clone();
+    let removal = RemovalReviewCheckInput { subject, uid, ids, changes, merged, head, before };
     let checked = check_removal(context.clone(), removal).await;
     checked.map_err(|refusal| not_shown(pull, refusal))
 }
@@ -360,6 +402,27 @@ fn listed_objects(plan: &Plan) -> Result<BTreeSet<ObjectId>, ApprovalRefusal> {
         return Err(ApprovalRefusal::certain("NotSupported", text));
     }
     Ok(ids)
+}
+
+/// The changes of a Plan together with its removed objects, if the Plan lists all of them. `None` if it is of a deletion.
+fn listed_changes(
+    plan: &Plan,
+    removed: &BTreeSet<ObjectId>,
+) -> Result<Option<BTreeMap<ObjectId, PlanAction>>, ApprovalRefusal> {
+    let Some(changes) = &plan.spec.changes else { return Ok(None) };
+    if changes.omitted > 0 {
+        let text = "it has more changes than it lists, which only a user can approve";
+        return Err(ApprovalRefusal::certain("NotSupported", text));
+    }
+    let parsed = changes.objects.iter().map(|it| {
+        let id: Result<ObjectId, _> = it.id.parse();
+        id.map(|id| (id, it.action))
+    });
+    let listed: Result<BTreeMap<ObjectId, PlanAction>, _> = parsed.collect();
+    let mut listed = listed
+        .map_err(|_| ApprovalRefusal::certain("NotSupported", "its changes cannot be read"))?;
+    listed.extend(removed.iter().map(|id| (id.clone(), PlanAction::Removed)));
+    Ok(Some(listed))
 }
 
 /// The commits of a GitRepository.
@@ -382,16 +445,16 @@ fn seconds_now() -> When {
     When(jiff::Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-/// The parts of a pull request that the reviewers did not see.
-fn not_shown(pull: &ReviewedPullRequest, refusal: RemovalRefusal) -> ApprovalRefusal {
+/// The parts of a Plan that the reviewers of a pull request did not see.
+fn not_shown(pull: &ReviewedPullRequest, refusal: RemovalReviewCheckFailure) -> ApprovalRefusal {
     let number = pull.number;
     match refusal {
-        RemovalRefusal::Unknown(why) => ApprovalRefusal::unknown(why),
-        RemovalRefusal::NotShown(why) => ApprovalRefusal::certain(
+        RemovalReviewCheckFailure::Unknown(why) => ApprovalRefusal::unknown(why),
+        RemovalReviewCheckFailure::NotShown(why) => ApprovalRefusal::certain(
             "NotShown",
-            format!("pull request {number} does not show the deletion: {why}"),
+            format!("pull request {number} does not show it: {why}"),
         ),
-        RemovalRefusal::Different(paths) => {
+        RemovalReviewCheckFailure::Different(paths) => {
             let short = |path: &String| -> String {
                 let path = if path.is_empty() { "." } else { path.as_str() };
                 path.chars().take(MAX_PATH_LENGTH).flat_map(char::escape_debug).collect()
@@ -424,14 +487,9 @@ struct PlanSource {
 /// The GitRepository whose commit is the revision of a Plan.
 async fn source_of(context: &Arc<RunContext>, plan: &Plan) -> Result<PlanSource, ApprovalRefusal> {
     let unsupported = |text: &str| ApprovalRefusal::certain("NotSupported", text);
-    if plan.spec.changes.is_some() {
-        return Err(unsupported(
-            "pull requests approve only deletions, and it is of everything that the revision changes; approve it as a user",
-        ));
-    }
     if !is_of_kustomization(&plan.spec.subject) {
         return Err(unsupported(
-            "pull requests approve only deletions of Kustomizations; approve it as a user",
+            "pull requests approve only Plans of Kustomizations; approve it as a user",
         ));
     }
     let gone = || ApprovalRefusal::unknown("the Kustomization does not exist any more");
@@ -475,7 +533,7 @@ async fn source_of(context: &Arc<RunContext>, plan: &Plan) -> Result<PlanSource,
 
 /// The branch that a GitRepository follows. `None` if it follows no branch.
 fn followed_branch(repository: &GitRepository) -> Option<String> {
-    match git_remote::reference(repository.spec.reference.as_ref()).ok()? {
+    match git_remote_access::reference(repository.spec.reference.as_ref()).ok()? {
         GitReference::Branch(name) => Some(name),
         GitReference::Name(name) => Some(name.strip_prefix("refs/heads/")?.to_owned()),
         GitReference::Tag(_) | GitReference::Semver(_) | GitReference::Commit { .. } => None,
@@ -541,7 +599,7 @@ async fn reviewed(
 }
 
 /// The condition that reports a verification.
-fn found_condition(found: &Result<PlanPullRequest, ApprovalRefusal>) -> Condition {
+fn found_condition(found: &Result<PlanApprovingPullRequest, ApprovalRefusal>) -> Condition {
     let condition = |status: &str, reason: &str, message: &str| Condition {
         type_: PULL_REQUEST_APPROVED.to_owned(),
         status: status.to_owned(),
@@ -560,7 +618,7 @@ fn found_condition(found: &Result<PlanPullRequest, ApprovalRefusal>) -> Conditio
 /// The new status of a Plan after a verification. `None` if the Plan has this status already.
 fn changed_status(
     status: &PlanStatus,
-    found: &Result<PlanPullRequest, ApprovalRefusal>,
+    found: &Result<PlanApprovingPullRequest, ApprovalRefusal>,
 ) -> Option<PlanStatus> {
     let mut condition = found_condition(found);
     let before = status.conditions.iter().find(|it| it.type_ == PULL_REQUEST_APPROVED);
@@ -569,7 +627,7 @@ fn changed_status(
     }
     let mut pull_request = found.clone().ok();
     if let (Some(new), Some(old)) = (&mut pull_request, &status.pull_request) {
-        let dated = PlanPullRequest { at: old.at.clone(), ..new.clone() };
+        let dated = PlanApprovingPullRequest { at: old.at.clone(), ..new.clone() };
         if dated == *old {
             *new = dated;
         }
@@ -586,7 +644,7 @@ fn changed_status(
 async fn record(
     context: &RunContext,
     plan: &Plan,
-    found: &Result<PlanPullRequest, ApprovalRefusal>,
+    found: &Result<PlanApprovingPullRequest, ApprovalRefusal>,
 ) -> Result<bool, ClusterError> {
     let status = plan.status.clone().unwrap_or_default();
     let Some(after) = changed_status(&status, found) else { return Ok(false) };

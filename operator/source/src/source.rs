@@ -9,7 +9,7 @@
 pub(crate) mod artifact_verification_record;
 pub(crate) mod executor;
 mod lost_artifact;
-pub(crate) mod needed_artifact;
+pub(crate) mod needed_artifact_refetch;
 pub(crate) mod report;
 
 use std::marker::PhantomData;
@@ -25,18 +25,18 @@ use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{
     ConditionReason, NextRunTrigger, ObjectKey, RunGate, RunGateFacts, RunOutcome, before_resolve,
-    reason,
+    condition_reason,
 };
 use sources::fetch_plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
 
 use executor::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 use report::FailureConditions;
 use windlass_cluster::ClusterError;
-use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
+use windlass_cluster::object_store::StateCache;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRunBackoff};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
-use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::CatalogSourceKind;
 use windlass_runtime::{deletion_order, hold_conditions, object_hold, progress_status};
@@ -113,7 +113,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
 
     /// The condition reason and message when the artifact of a revision is stored.
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {
-        (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
+        (condition_reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
     /// Writes into the status how a new artifact was made.
@@ -197,16 +197,16 @@ pub struct SourceState<K> {
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
     /// Runs in a row that the API server throttled.
-    pub(crate) throttled_runs: ThrottledRuns,
+    pub(crate) throttled_run_backoff: ThrottledRunBackoff,
     /// The times when earlier artifacts were fetched again.
-    refetched: needed_artifact::RefetchTimes,
+    refetched: needed_artifact_refetch::RefetchBackoff,
 }
 
 impl<K> Default for SourceState<K> {
     fn default() -> Self {
-        let refetched = needed_artifact::RefetchTimes::default();
-        let throttled_runs = ThrottledRuns::default();
-        Self { latest: Arc::default(), failures: 0, throttled_runs, refetched }
+        let refetched = needed_artifact_refetch::RefetchBackoff::default();
+        let throttled_run_backoff = ThrottledRunBackoff::default();
+        Self { latest: Arc::default(), failures: 0, throttled_run_backoff, refetched }
     }
 }
 
@@ -381,7 +381,7 @@ async fn attempt<K: SourceKind>(
     match before_resolve(&facts) {
         RunGate::Suspended | RunGate::Closed => {
             // Earlier retries do not count after the object is resumed.
-            memory.lock().throttled_runs = ThrottledRuns::default();
+            memory.lock().throttled_run_backoff = ThrottledRunBackoff::default();
             let text = "suspended during a reconciliation, which continues on resume";
             let owned = K::CONDITIONS.owned;
             hold_conditions::show_suspended(context, latest, &object, now, owned, text).await?;
@@ -423,7 +423,7 @@ async fn attempt<K: SourceKind>(
     let again = finish(context, memory, latest, &object, came, outcome).await?;
     if is_settled {
         // After the status, because those that wait for the newest artifact need not wait for these.
-        needed_artifact::fetch_lost(&run, node, memory).await;
+        needed_artifact_refetch::fetch_lost(&run, node, memory).await;
     }
     Ok(again)
 }
@@ -450,7 +450,7 @@ async fn finish<K: SourceKind>(
     came: SourceRunDetails<K>,
     outcome: RunOutcome,
 ) -> Result<Option<Duration>, ClusterError> {
-    let postponed = memory.lock().throttled_runs.postpone(&**object, &outcome);
+    let postponed = memory.lock().throttled_run_backoff.postpone(&**object, &outcome);
     if let (None, Some(delay)) = (&came.stored, postponed) {
         return Ok(Some(delay));
     }

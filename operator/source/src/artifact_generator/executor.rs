@@ -8,8 +8,8 @@ use std::io;
 use std::sync::Arc;
 
 use artifactgen::{
-    ArtifactRequest, ArtifactTree, BUILD_ALLOWANCE, BuildInputs, ExternalArtifactState,
-    GeneratorDrift, GeneratorRunRequest, GeneratorSpec, InventoryEntry, LastGeneratorRun,
+    ArtifactRebuildReason, ArtifactRequest, ArtifactTree, BUILD_ALLOWANCE, BuildInputs,
+    CurrentGeneratorInputs, ExternalArtifactState, GeneratorSpec, InventoryEntry, LastGeneratorRun,
     ORIGIN_REVISION, ObservedSource, RevisionAndOriginRevision, SourceTrees, StoredArchiveFile,
     TarballReader, artifact_requests, build, revisions,
 };
@@ -18,15 +18,15 @@ use artifacts::archive::{
 };
 use artifacts::ignore::IgnoreMatcher;
 use artifacts::store::{self, ArtifactStore, ObjectFolder};
-use crds::extensions::ArtifactGenerator;
+use crds::source_extensions::ArtifactGenerator;
 use crds::{Artifact, ReconciledObject as _};
 use golang::work_meter::{StopSignal, WorkMeter};
 use kube_core::ResourceExt as _;
-use reconcile::{NextRunTrigger, READY, RunOutcome, Time, reason};
+use reconcile::{NextRunTrigger, READY, RunOutcome, Time, condition_reason};
 use tree::{FileMetadata, FileTree, MemoryTree, RelPath, TreeLimits};
 
 use super::report::inventory;
-use super::resolve::{ResolvedSources, SOURCE_FETCH_FAILED};
+use super::resolved_sources::{ResolvedSources, SOURCE_FETCH_FAILED};
 use windlass_cluster::error::chain;
 use windlass_runtime::artifact_files;
 use windlass_runtime::run_context::RunContext;
@@ -161,8 +161,12 @@ impl ArtifactMaker {
         artifact_requests(spec, &by_alias(&self.trees), &mut self.meter).map_err(|error| {
             let text = format!("failed to expand path pattern: {error}");
             match error.is_terminal() {
-                true => RunOutcome::Stalled(reason::BUILD_FAILED, text),
-                false => RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default()),
+                true => RunOutcome::Stalled(condition_reason::BUILD_FAILED, text),
+                false => RunOutcome::Failed(
+                    condition_reason::BUILD_FAILED,
+                    text,
+                    NextRunTrigger::default(),
+                ),
             }
         })
     }
@@ -181,7 +185,7 @@ impl ArtifactMaker {
         let name = &request.artifact.name;
         let failed = |why: &dyn std::fmt::Display| {
             let text = format!("{name} build failed: {why}");
-            RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
+            RunOutcome::Failed(condition_reason::BUILD_FAILED, text, NextRunTrigger::default())
         };
         let sources = by_alias(&self.trees);
         let limits = TreeLimits::default();
@@ -329,11 +333,11 @@ pub(super) fn drift(
     spec: &GeneratorSpec,
     sources_digest: &str,
     external: &BTreeSet<ExternalArtifactState>,
-) -> Option<GeneratorDrift> {
+) -> Option<ArtifactRebuildReason> {
     let inventory = inventory(object);
     let ready = object.condition(READY);
     let status = object.status.as_ref();
-    let requested = GeneratorRunRequest {
+    let requested = CurrentGeneratorInputs {
         spec,
         generation: object.metadata.generation.unwrap_or_default(),
         sources_digest,

@@ -11,17 +11,17 @@ use artifactgen::{
     external_artifact,
 };
 use artifacts::store::ArtifactStore;
-use crds::extensions::ArtifactGenerator;
 use crds::source::{ExternalArtifact, ExternalArtifactStatus};
+use crds::source_extensions::ArtifactGenerator;
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{NextRunTrigger, RemovalPermit, RunOutcome, StatusConditions, reason};
+use reconcile::{NextRunTrigger, RemovalPermit, RunOutcome, StatusConditions, condition_reason};
 use serde_json::Value;
-use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
+use sources::source_condition_reasons::EXTERNAL_ARTIFACT_FAILED;
 
 use super::executor::{StoredGeneratedArtifact, remove_files};
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::object_status::{change, conditions_of, listed, status_of};
@@ -44,7 +44,7 @@ const SHOWN_POLL: Duration = Duration::from_millis(20);
 /// The outcome of the generator's run after a failed request to the API server.
 pub(super) fn failed(name: &str, error: &ClusterError) -> RunOutcome {
     let text = format!("failed to reconcile ExternalArtifact `{name}`: {error}");
-    RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::RECONCILIATION_FAILED, text, NextRunTrigger::default())
 }
 
 /// Whether an ExternalArtifact is that of a generator: by its label, or by its spec, as after a restore of both, which gives
@@ -249,7 +249,7 @@ fn offered(
     let artifact = unchanged.unwrap_or(&made.artifact).clone();
     let had = conditions_of(&before.conditions);
     let generation = external.metadata.generation.unwrap_or_default();
-    let outcome = RunOutcome::Settled(reason::SUCCEEDED, OFFERED.to_owned());
+    let outcome = RunOutcome::Settled(condition_reason::SUCCEEDED, OFFERED.to_owned());
     let conditions = StatusConditions::since(&had, generation, jiff::Timestamp::now(), &[]);
     ExternalArtifactStatus {
         artifact: Some(artifact),

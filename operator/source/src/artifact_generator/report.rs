@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use artifactgen::{InventoryEntry, changes_message};
-use crds::extensions::{ArtifactGenerator, ArtifactGeneratorStatus, ExternalArtifactReference};
+use crds::source_extensions::{
+    ArtifactGenerator, ArtifactGeneratorStatus, ExternalArtifactReference,
+};
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionStatus, READY, RunOutcome, StatusCondition, Time};
 
@@ -129,12 +131,12 @@ impl GeneratorReport {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use reconcile::{NextRunTrigger, reason};
+    use reconcile::{NextRunTrigger, condition_reason};
     use serde_json::{Value, json};
     use windlass_runtime::controller_kind::REQUESTED_AT;
 
     use super::*;
-    use crate::artifact_generator::resolve::SOURCE_FETCH_FAILED;
+    use crate::artifact_generator::resolved_sources::SOURCE_FETCH_FAILED;
 
     fn generator(status: &Value) -> ArtifactGenerator {
         serde_json::from_value(json!({
@@ -158,7 +160,7 @@ mod tests {
 
     fn settled() -> RunOutcome {
         let text = artifactgen::succeeded_message(1);
-        RunOutcome::Settled(reason::SUCCEEDED, text)
+        RunOutcome::Settled(condition_reason::SUCCEEDED, text)
     }
 
     fn time() -> Time {

@@ -4,7 +4,7 @@ use artifactgen::{
     CommonMetadata, CopyOperation, CopyStrategy, GeneratorSpec, OutputArtifact, SourceReference,
     validate,
 };
-use crds::extensions::{self, ArtifactGenerator, ArtifactGeneratorSpec};
+use crds::source_extensions::{self, ArtifactGenerator, ArtifactGeneratorSpec};
 use reconcile::RunOutcome;
 
 /// The spec as the engine takes it.
@@ -22,8 +22,9 @@ pub(super) fn spec(object: &ArtifactGenerator) -> GeneratorSpec {
     }
 }
 
-fn source(reference: &extensions::ArtifactGeneratorSourceReference) -> SourceReference {
-    let extensions::ArtifactGeneratorSourceReference { alias, kind, name, namespace } = reference;
+fn source(reference: &source_extensions::ArtifactGeneratorSourceReference) -> SourceReference {
+    let source_extensions::ArtifactGeneratorSourceReference { alias, kind, name, namespace } =
+        reference;
     SourceReference {
         alias: alias.clone(),
         kind: kind.as_str().to_owned(),
@@ -32,8 +33,8 @@ fn source(reference: &extensions::ArtifactGeneratorSourceReference) -> SourceRef
     }
 }
 
-fn artifact(artifact: &extensions::OutputArtifact) -> OutputArtifact {
-    let extensions::OutputArtifact { name, revision, origin_revision, copy } = artifact;
+fn artifact(artifact: &source_extensions::OutputArtifact) -> OutputArtifact {
+    let source_extensions::OutputArtifact { name, revision, origin_revision, copy } = artifact;
     OutputArtifact {
         name: name.clone(),
         revision: revision.clone().unwrap_or_default(),
@@ -42,12 +43,12 @@ fn artifact(artifact: &extensions::OutputArtifact) -> OutputArtifact {
     }
 }
 
-fn copy_operation(operation: &extensions::CopyOperation) -> CopyOperation {
-    let extensions::CopyOperation { from, to, exclude, strategy } = operation;
+fn copy_operation(operation: &source_extensions::CopyOperation) -> CopyOperation {
+    let source_extensions::CopyOperation { from, to, exclude, strategy } = operation;
     let strategy = match strategy {
-        None | Some(extensions::CopyStrategy::Overwrite) => CopyStrategy::Overwrite,
-        Some(extensions::CopyStrategy::Merge) => CopyStrategy::Merge,
-        Some(extensions::CopyStrategy::Extract) => CopyStrategy::Extract,
+        None | Some(source_extensions::CopyStrategy::Overwrite) => CopyStrategy::Overwrite,
+        Some(source_extensions::CopyStrategy::Merge) => CopyStrategy::Merge,
+        Some(source_extensions::CopyStrategy::Extract) => CopyStrategy::Extract,
     };
     CopyOperation { from: from.clone(), to: to.clone(), exclude: exclude.clone(), strategy }
 }
@@ -65,7 +66,7 @@ pub(super) fn check(
 #[cfg(test)]
 mod tests {
     use fake_cluster::spec_field_check;
-    use reconcile::reason::ACCESS_DENIED;
+    use reconcile::condition_reason::ACCESS_DENIED;
     use serde_json::{Value, json};
 
     use super::*;

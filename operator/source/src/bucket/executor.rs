@@ -7,9 +7,9 @@ use crds::source::{Bucket, BucketStatus};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::bucket::{
-    self, BucketArtifactNote, BucketListing, Error, PreviousArtifact, RemoteBucket, bucket_archive,
+    self, BucketFetchState, BucketListing, Error, PreviousArtifact, RemoteBucket, bucket_archive,
 };
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, BUCKET_OPERATION_FAILED, URL_INVALID,
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct BucketFetchSpec {
 /// The result of asking the bucket.
 pub(crate) enum BucketLookupResult {
     /// The objects, and the note of the former artifact.
-    Objects(Box<(BucketListing, BucketArtifactNote)>),
+    Objects(Box<(BucketListing, BucketFetchState)>),
     /// The bundle exists.
     Bundle,
 }
@@ -51,12 +51,12 @@ pub(super) fn classify(error: &Error) -> RunOutcome {
 }
 
 /// Reads the note beside the artifact. An unreadable note counts as empty.
-async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<BucketArtifactNote, RunOutcome> {
+async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<BucketFetchState, RunOutcome> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
         let slot = slot(&*run.object).ok();
         let note = slot.and_then(|slot| run.context.artifacts.note(&slot).ok().flatten());
-        Ok(note.map(|note| BucketArtifactNote::parse(&note)).unwrap_or_default())
+        Ok(note.map(|note| BucketFetchState::parse(&note)).unwrap_or_default())
     })
     .await
 }
@@ -94,7 +94,7 @@ pub(super) async fn fetch(
 /// The former artifact, if the note is about it.
 async fn previous(
     run: &Arc<SourceRun<Bucket>>,
-    note: BucketArtifactNote,
+    note: BucketFetchState,
 ) -> Result<PreviousArtifact, RunOutcome> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
@@ -112,7 +112,7 @@ async fn previous(
 async fn objects(
     run: &Arc<SourceRun<Bucket>>,
     listed: BucketListing,
-    note: BucketArtifactNote,
+    note: BucketFetchState,
 ) -> Result<StoredArtifact<BucketStatus>, RunOutcome> {
     let previous = previous(run, note).await?;
     let remote = &run.work.remote;
@@ -136,7 +136,7 @@ async fn objects(
             &fetched.revision,
             |out| archive::write(out, &fetched.contents, |_, body| fetched.load(body)).map(drop),
         )?;
-        let note = BucketArtifactNote { artifact: artifact.digest.clone(), ..fetched.note };
+        let note = BucketFetchState { artifact: artifact.digest.clone(), ..fetched.note };
         let kept = slot(&*run.object)
             .and_then(|slot| run.context.artifacts.keep_note(&slot, &note.to_bytes()));
         if let Err(error) = kept {

@@ -39,7 +39,10 @@ fn stored() -> StoredArtifact<BucketStatus> {
 }
 
 fn settled() -> RunOutcome {
-    RunOutcome::Settled(reason::SUCCEEDED, "stored artifact: revision 'sha256:1'".to_owned())
+    RunOutcome::Settled(
+        condition_reason::SUCCEEDED,
+        "stored artifact: revision 'sha256:1'".to_owned(),
+    )
 }
 
 fn check(report: &SourceReport<BucketStatus>, expected: &Expect) {

@@ -5,19 +5,19 @@ mod cloud_identities;
 use std::time::Duration;
 
 use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
-use http_client::{ClientIdentity, HttpProxy, TlsConfig};
+use http_client::{ClientCertificateAndKey, HttpProxy, TlsConfig};
 use objects::RedactedValue;
-use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, condition_reason};
 use sources::bucket::{
-    BucketEndpoint, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, RemoteBucket,
-    bucket_archive,
+    BucketCredentialSource, BucketEndpoint, BucketServerSettings, Error, LdapUserLogin,
+    RemoteBucket, bucket_archive,
 };
 use sources::fetch_plan::ArtifactInputs;
-use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+use sources::source_condition_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 use url::Url;
 
 use super::executor::{BucketFetchSpec, classify};
-use super::resolve::{BucketInputs, SourceSecretData};
+use super::referenced_objects::{BucketReferencedSecrets, BucketSecretData};
 use crate::source::{LONGEST_TIMEOUT, ValidatedSourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,13 +51,13 @@ pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
 /// Checks a spec.
 pub(super) fn desired(
     object: &Bucket,
-    resolved: BucketInputs,
+    resolved: BucketReferencedSecrets,
 ) -> Result<ValidatedSourceSpec<BucketFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
         let text = windlass_runtime::unsupported_fields::unsupported_text(&fields);
-        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text));
     }
     let endpoint = endpoint(spec)
         .map_err(|e| RunOutcome::Stalled(URL_INVALID, format!("spec.endpoint: {e}")))?;
@@ -77,18 +77,18 @@ pub(super) fn desired(
     if let Some(key) = &bundle {
         bucket_archive::check(key).map_err(|error| {
             let text = format!("annotation {}: {error}", super::BUNDLE);
-            RunOutcome::Stalled(reason::INVALID_PATH, text)
+            RunOutcome::Stalled(condition_reason::INVALID_PATH, text)
         })?;
         if spec.prefix.is_some() {
             let text = format!(
                 "spec.prefix cannot be combined with the annotation {}, which names the full key; remove one of them",
                 super::BUNDLE
             );
-            return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+            return Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text));
         }
     }
     let server =
-        BucketServerAddress { endpoint, region: spec.region.clone(), identity, tls, proxy };
+        BucketServerSettings { endpoint, region: spec.region.clone(), identity, tls, proxy };
     let remote = RemoteBucket {
         server,
         bucket: spec.bucket_name.clone(),
@@ -126,7 +126,7 @@ fn name_of_secret(spec: &BucketSpec) -> &str {
 }
 
 /// A key of a Secret as text.
-fn text<'d>(data: &'d SourceSecretData, key: &str) -> Option<&'d str> {
+fn text<'d>(data: &'d BucketSecretData, key: &str) -> Option<&'d str> {
     data.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 
@@ -134,15 +134,15 @@ fn text<'d>(data: &'d SourceSecretData, key: &str) -> Option<&'d str> {
 fn identity(
     spec: &BucketSpec,
     endpoint: &BucketEndpoint,
-    resolved: &BucketInputs,
-) -> Result<BucketIdentity, RunOutcome> {
+    resolved: &BucketReferencedSecrets,
+) -> Result<BucketCredentialSource, RunOutcome> {
     let secret = resolved.secret.as_ref();
     match spec.provider {
         Some(BucketProvider::Gcp) => {
-            cloud_identities::google(spec, endpoint, secret).map(BucketIdentity::Google)
+            cloud_identities::google(spec, endpoint, secret).map(BucketCredentialSource::Google)
         }
         Some(BucketProvider::Azure) => {
-            cloud_identities::azure(spec, endpoint, secret).map(BucketIdentity::Azure)
+            cloud_identities::azure(spec, endpoint, secret).map(BucketCredentialSource::Azure)
         }
         Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
             identity_of_s3(spec, resolved)
@@ -155,18 +155,18 @@ fn identity(
 /// Parity(flux): a Secret goes before the environment, which is used for `aws` only; empty keys mean anonymous access.
 fn identity_of_s3(
     spec: &BucketSpec,
-    resolved: &BucketInputs,
-) -> Result<BucketIdentity, RunOutcome> {
+    resolved: &BucketReferencedSecrets,
+) -> Result<BucketCredentialSource, RunOutcome> {
     let is_aws = spec.provider == Some(BucketProvider::Aws);
     if let Some(sts) = spec.sts.as_ref().filter(|sts| sts.provider == StsProvider::Ldap) {
-        return ldap(spec, sts, resolved).map(BucketIdentity::Ldap);
+        return ldap(spec, sts, resolved).map(BucketCredentialSource::Ldap);
     }
     let sts = spec.sts.as_ref().map(|sts| sts_endpoint(spec, sts)).transpose()?;
     let Some(data) = &resolved.secret else {
         return Ok(if is_aws {
-            BucketIdentity::Environment { sts }
+            BucketCredentialSource::Environment { sts }
         } else {
-            BucketIdentity::Anonymous
+            BucketCredentialSource::Anonymous
         });
     };
     let name = name_of_secret(spec);
@@ -176,7 +176,7 @@ fn identity_of_s3(
         )));
     };
     match (access.is_empty(), secret.is_empty()) {
-        (true, true) => return Ok(BucketIdentity::Anonymous),
+        (true, true) => return Ok(BucketCredentialSource::Anonymous),
         (false, false) => {}
         _ => {
             return Err(unusable(format!(
@@ -185,7 +185,7 @@ fn identity_of_s3(
         }
     }
     let session = text(data, "sessiontoken").filter(|token| !token.is_empty());
-    Ok(BucketIdentity::Keys {
+    Ok(BucketCredentialSource::Keys {
         access: access.to_owned(),
         secret: RedactedValue::new(secret.to_owned()),
         session: session.map(|token| RedactedValue::new(token.to_owned())),
@@ -201,7 +201,7 @@ const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has t
 fn ldap(
     spec: &BucketSpec,
     sts: &BucketSts,
-    resolved: &BucketInputs,
+    resolved: &BucketReferencedSecrets,
 ) -> Result<LdapUserLogin, RunOutcome> {
     let wrong = |text: &str| Err(RunOutcome::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
     if !matches!(spec.provider, None | Some(BucketProvider::Generic)) {
@@ -273,18 +273,18 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, RunOutcome> {
 /// Whom connections trust, and what they show.
 ///
 /// Differs(flux): there the system's authorities are trusted besides.
-fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<TlsConfig, RunOutcome> {
+fn tls(spec: &BucketSpec, data: Option<&BucketSecretData>) -> Result<TlsConfig, RunOutcome> {
     let Some(data) = data else { return Ok(TlsConfig::default()) };
     let name = spec.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
     if spec.insecure {
         let text = "spec.certSecretRef cannot be combined with spec.insecure; remove one of them";
-        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
+        return Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text.to_owned()));
     }
     certificates("TLS", name, data)
 }
 
 /// The certificates in a Secret. `what` is their purpose.
-fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<TlsConfig, RunOutcome> {
+fn certificates(what: &str, name: &str, data: &BucketSecretData) -> Result<TlsConfig, RunOutcome> {
     let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
     // Parity(flux): the older names count as well.
     let get = |new: &str, old: &str| data.get(new).or_else(|| data.get(old)).cloned();
@@ -292,7 +292,7 @@ fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<TlsCo
     let key = get("tls.key", "keyFile");
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => {
-            Some(ClientIdentity { certificate, key: RedactedValue::new(key) })
+            Some(ClientCertificateAndKey { certificate, key: RedactedValue::new(key) })
         }
         (None, None) => None,
         _ => return Err(wrong("must have both 'tls.crt' and 'tls.key', or neither")),

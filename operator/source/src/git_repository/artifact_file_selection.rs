@@ -10,12 +10,12 @@ use artifacts::archive::ArchiveContents;
 use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use git::{CheckoutItem, FetchedCheckout, GitLimits, TreeEntryKind};
 use reconcile::{NextRunTrigger, RunOutcome};
-use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
+use sources::source_condition_reasons::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::include::RepositoryInclude;
 use windlass_cluster::error::chain;
-use windlass_runtime::git_remote::classify;
+use windlass_runtime::git_remote_access::classify;
 
 /// The location of the bytes of a file.
 #[derive(Debug, Clone)]

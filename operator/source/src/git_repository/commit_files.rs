@@ -10,13 +10,13 @@ use crds::source::GitRepository;
 use git::{FetchedCheckout, GitReference, RequestedCommitContent, SparseCheckout};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
-use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, GIT_OPERATION_FAILED};
+use sources::source_condition_reasons::{ARCHIVE_OPERATION_FAILED, GIT_OPERATION_FAILED};
 use tree::{MemoryTree, TreeLimits};
 
 use super::artifact_file_selection::{FileBodyLocation, contents, load};
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::git_remote::{GitRemoteSecrets, classify, operation_context};
+use windlass_runtime::git_remote_access::{GitRemoteSecrets, classify, operation_context};
 use windlass_runtime::run_context::RunContext;
 
 /// A commit of a source.
@@ -48,7 +48,7 @@ async fn fetch(
     commit: String,
 ) -> Result<SourceCommit, RunOutcome> {
     // The runs of the GitRepository watch its Secrets.
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     let secrets = GitRemoteSecrets::read(&object, &mut references).await?;
     let remote = secrets.remote(&object.spec)?;
     let sparse = SparseCheckout::parse(&object.spec.sparse_checkout);

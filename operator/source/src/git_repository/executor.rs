@@ -11,17 +11,17 @@ use crds::source::{GitRepository, GitRepositoryStatus};
 use git::{CommitMetadata, GitReference, GitRemote, GitRevision, RequestedCommitContent};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
-use sources::source_reasons::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
+use sources::source_condition_reasons::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
 use tree::MemoryTree;
 
 use super::artifact_file_selection::{contents, load};
 use super::include::RepositoryInclude;
 use super::verify::CommitVerification;
 use crate::source::executor::{SourceRun, StoredArtifact, keep};
-use crate::source::needed_artifact::keep_again;
+use crate::source::needed_artifact_refetch::keep_again;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::git_remote::{classify, operation_context};
+use windlass_runtime::git_remote_access::{classify, operation_context};
 
 /// The commit to fetch, and the settings of its artifact.
 pub(crate) struct GitFetchSpec {

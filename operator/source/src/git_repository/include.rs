@@ -10,7 +10,7 @@ use crds::{Artifact, ArtifactSource as _};
 use kube_core::ResourceExt as _;
 use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome};
 use serde_json::{Value, json};
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND,
 };
 use tree::RelPath;

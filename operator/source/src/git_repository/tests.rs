@@ -3,7 +3,7 @@
 use crds::Artifact;
 use crds::source::GitRepositoryStatus;
 use expect_test::{Expect, expect};
-use reconcile::{NextRunTrigger, Time, reason};
+use reconcile::{NextRunTrigger, Time, condition_reason};
 use serde_json::{Value, json};
 
 use super::*;
@@ -36,7 +36,10 @@ fn stored() -> StoredArtifact<GitRepositoryStatus> {
 }
 
 fn settled() -> RunOutcome {
-    RunOutcome::Settled(reason::SUCCEEDED, "stored artifact for revision 'main@sha1:1'".to_owned())
+    RunOutcome::Settled(
+        condition_reason::SUCCEEDED,
+        "stored artifact for revision 'main@sha1:1'".to_owned(),
+    )
 }
 
 fn check(report: &SourceReport<GitRepositoryStatus>, expected: &Expect) {
@@ -86,7 +89,7 @@ fn a_run_that_finds_nothing_new_writes_nothing_but_a_new_address() {
 fn a_failed_fetch_keeps_the_artifact_and_says_why() {
     let first = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
     let failed = RunOutcome::Failed(
-        sources::source_reasons::GIT_OPERATION_FAILED,
+        sources::source_condition_reasons::GIT_OPERATION_FAILED,
         "example.com cannot be reached".to_owned(),
         NextRunTrigger::at(time()),
     );
@@ -167,7 +170,7 @@ fn a_signature_is_reported_and_goes_with_spec_verify() {
     let object = wanting(json!(first.after));
     assert_eq!(SourceKind::unverified(&object), None);
 
-    let why = sources::source_reasons::INVALID_COMMIT_SIGNATURE;
+    let why = sources::source_condition_reasons::INVALID_COMMIT_SIGNATURE;
     let refused =
         RunOutcome::Failed(why, "signed by another".to_owned(), NextRunTrigger::at(time()));
     let second = report(&object, None, None, None, &refused, time());

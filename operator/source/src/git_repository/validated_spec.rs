@@ -1,17 +1,17 @@
 //! The spec of a GitRepository, checked. An unsupported field is rejected, and the error names it.
 //!
-//! Elsewhere: the connection to its remote, and the requested reference (`windlass_runtime::git_remote`).
+//! Elsewhere: the connection to its remote, and the requested reference (`windlass_runtime::git_remote_access`).
 
 use crds::source::GitRepository;
 use git::{RequestedCommitContent, SparseCheckout};
 use reconcile::RunOutcome;
 use sources::fetch_plan::ArtifactInputs;
-use sources::source_reasons::INVALID_DURATION;
-use windlass_runtime::git_remote::{self, classify};
+use sources::source_condition_reasons::INVALID_DURATION;
+use windlass_runtime::git_remote_access::{self, classify};
 
 use super::executor::GitFetchSpec;
 use super::include::RepositoryInclude;
-use super::resolve::GitRepositoryInputs;
+use super::referenced_objects::GitRepositoryReferencedObjects;
 use super::verify::CommitVerification;
 use crate::source::ValidatedSourceSpec;
 use crate::source::artifact_verification_record::VERIFY;
@@ -19,7 +19,7 @@ use crate::source::artifact_verification_record::VERIFY;
 /// Checks a spec.
 pub(super) fn desired(
     object: &GitRepository,
-    resolved: GitRepositoryInputs,
+    resolved: GitRepositoryReferencedObjects,
 ) -> Result<ValidatedSourceSpec<GitFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     let remote = resolved.secrets.remote(spec)?;
@@ -42,7 +42,7 @@ pub(super) fn desired(
     };
     let work = GitFetchSpec {
         remote,
-        reference: git_remote::reference(spec.reference.as_ref())?,
+        reference: git_remote_access::reference(spec.reference.as_ref())?,
         content: RequestedCommitContent { submodules: spec.recurse_submodules, sparse },
         include: resolved.include,
         signed,

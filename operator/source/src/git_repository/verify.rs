@@ -13,7 +13,7 @@ use signatures::git::{
 };
 
 use crate::source::artifact_verification_record::VerificationRecord;
-use windlass_runtime::git_remote::classify;
+use windlass_runtime::git_remote_access::classify;
 
 /// The objects that have to be signed, and the keys for that.
 pub(super) struct CommitVerification {

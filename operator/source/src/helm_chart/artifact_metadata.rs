@@ -1,7 +1,7 @@
 //! The facts about a fetched chart that conditions and events report.
 
 use reconcile::ConditionReason;
-use sources::source_reasons::{CHART_PACKAGE_SUCCEEDED, CHART_PULL_SUCCEEDED};
+use sources::source_condition_reasons::{CHART_PACKAGE_SUCCEEDED, CHART_PULL_SUCCEEDED};
 
 /// The facts about a chart in the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crds::source::HelmChart;
 use reconcile::RunOutcome;
 use sources::charts::LoadedChartFiles;
 use sources::charts::values_merge::{self, MergedValues};
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     CHART_PACKAGE_ERROR, INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, VALUES_FILES_ERROR,
 };
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};

@@ -12,15 +12,15 @@ use crds::ArtifactSource as _;
 use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
 use helm::chart::ChartDependency;
 use kube_core::ResourceExt as _;
-use reconcile::{NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use sources::charts::dependency::{self, GitDependencyFolder};
 use sources::charts::repository::normalized;
 use sources::charts::{
-    self, ChartDependencyLocation, ChartIndex, ChartRepository, ChartRepositoryCredentials,
-    IndexFetchResult, LoadedChartFiles,
+    self, ChartDependencyLocation, ChartIndex, ChartIndexFetchResult, ChartRepository,
+    ChartRepositoryCredentials, LoadedChartFiles,
 };
 use sources::oci::chart;
-use sources::source_reasons::DEPENDENCY_BUILD_ERROR;
+use sources::source_condition_reasons::DEPENDENCY_BUILD_ERROR;
 use tokio_util::sync::CancellationToken;
 use tree::{MemoryTree, RelPath};
 
@@ -28,9 +28,9 @@ use super::{chart_package, oci_registry};
 use crate::helm_repository::executor;
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, with_address};
+use windlass_runtime::chart_repository_access::{self, HelmRepositorySecrets, with_address};
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::source_catalog::artifact_owner;
 
@@ -40,14 +40,14 @@ const MAX_FETCHED_DEPENDENCIES: usize = 128;
 /// The time limit for fetching a dependency without a HelmRepository.
 const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-type ChartWithFiles = Arc<SourceRun<HelmChart>>;
+type HelmChartRun = Arc<SourceRun<HelmChart>>;
 
 /// A repository with its index.
 type IndexedRepository = (Arc<ChartRepository>, Arc<ChartIndex>);
 
 /// Adds the charts that are listed and not there.
 pub(super) async fn add(
-    run: &ChartWithFiles,
+    run: &HelmChartRun,
     mut files: LoadedChartFiles,
     tree: &Arc<MemoryTree>,
     path: &RelPath,
@@ -88,7 +88,7 @@ pub(super) async fn add(
 }
 
 async fn from_repository(
-    run: &ChartWithFiles,
+    run: &HelmChartRun,
     url: &str,
     dependency: &ChartDependency,
     opened: &mut BTreeMap<String, IndexedRepository>,
@@ -123,7 +123,7 @@ async fn from_repository(
 async fn reading(
     work: impl FnOnce() -> Result<LoadedChartFiles, String> + Send + 'static,
 ) -> Result<LoadedChartFiles, String> {
-    let done = blocking(reason::FAILED, "reading the chart", || Ok(work())).await;
+    let done = blocking(condition_reason::FAILED, "reading the chart", || Ok(work())).await;
     done.unwrap_or_else(|outcome| Err(outcome.text().to_owned()))
 }
 
@@ -140,7 +140,7 @@ fn loaded(
 /// Parity(flux): the HelmRepository of the namespace that has the address says how the registry is spoken to; without
 /// one, windlass pulls anonymously.
 async fn from_registry(
-    run: &ChartWithFiles,
+    run: &HelmChartRun,
     url: &str,
     dependency: &ChartDependency,
 ) -> Result<LoadedChartFiles, String> {
@@ -154,9 +154,9 @@ async fn from_registry(
         Arc::new(HelmRepository::new("", spec))
     });
     // These objects are not watched, because a failed build is repeated anyway.
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     let secrets = HelmRepositorySecrets::read(&object, &mut references).await.map_err(said)?;
-    let remote = chart_repository::registry(context, &object, &secrets, name).await;
+    let remote = chart_repository_access::registry(context, &object, &secrets, name).await;
     let remote = remote.map_err(said)?;
     let known = &context.remotes.oci;
     let chosen = chart::choose(&remote, known, version).await.map_err(|error| {
@@ -176,20 +176,21 @@ async fn from_registry(
 
 /// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
 /// used; without one, windlass reads it anonymously.
-async fn open(run: &ChartWithFiles, url: &str) -> Result<IndexedRepository, String> {
+async fn open(run: &HelmChartRun, url: &str) -> Result<IndexedRepository, String> {
     let context = &run.context;
     let found = with_address(context, &namespace_of(run), url);
     let said = |outcome: RunOutcome| outcome.text().to_owned();
     let repository = match &found {
         Some(object) => {
             // These objects are not watched, because a failed build is repeated anyway.
-            let mut references = ReadReferences::new(&context.watcher);
+            let mut references = RunReferenceReads::new(&context.watcher);
             let secrets = HelmRepositorySecrets::read(object, &mut references).await;
-            let access = chart_repository::access(context);
-            chart_repository::repository(&access, object, &secrets.map_err(said)?).map_err(said)?
+            let access = chart_repository_access::access(context);
+            chart_repository_access::repository(&access, object, &secrets.map_err(said)?)
+                .map_err(said)?
         }
         None => {
-            let access = chart_repository::access(context);
+            let access = chart_repository_access::access(context);
             let opened = ChartRepository::new(
                 url,
                 ChartRepositoryCredentials::default(),
@@ -217,13 +218,13 @@ async fn open(run: &ChartWithFiles, url: &str) -> Result<IndexedRepository, Stri
     Ok((Arc::new(repository), index))
 }
 
-fn namespace_of(run: &ChartWithFiles) -> String {
+fn namespace_of(run: &HelmChartRun) -> String {
     run.object.namespace().unwrap_or_default()
 }
 
 async fn download(repository: &ChartRepository) -> Result<Arc<ChartIndex>, String> {
     let answer = repository.index(None).await.map_err(|error| chain(&error))?;
-    let IndexFetchResult::Index { file, .. } = answer else {
+    let ChartIndexFetchResult::Index { file, .. } = answer else {
         return Err("unexpected response with HTTP status 304".to_owned());
     };
     let read = move || {
@@ -237,7 +238,7 @@ async fn download(repository: &ChartRepository) -> Result<Arc<ChartIndex>, Strin
 }
 
 async fn from_git(
-    run: &ChartWithFiles,
+    run: &HelmChartRun,
     folder: GitDependencyFolder,
     dependency: &ChartDependency,
 ) -> Result<LoadedChartFiles, String> {

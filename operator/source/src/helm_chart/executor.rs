@@ -8,19 +8,19 @@ use std::sync::Arc;
 use crds::source::{HelmChart, HelmChartStatus};
 use crds::{Artifact, ReconciledObject as _};
 use parking_lot::Mutex;
-use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, condition_reason};
 use sources::charts::repository::Error as RepositoryError;
 use sources::charts::{LoadedChartFiles, chart_files, with_metadata};
 use sources::fetch_plan::KeptArtifact;
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     AUTHENTICATION_FAILED, CHART_PACKAGE_ERROR, CHART_PACKAGE_SUCCEEDED, CHART_PULL_ERROR,
     INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, NO_SOURCE_ARTIFACT, VALUES_FILES_ERROR,
 };
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::artifact_metadata::ChartArtifactMetadata;
+use super::chart_source::{ChartOrigin, SourceArtifact};
 use super::provenance::ProvenanceKeyring;
-use super::resolve::{ChartOrigin, SourceArtifact};
 use super::signed_name::SignedChartName;
 use super::{LATEST, chart_package, generation, oci_registry};
 use crate::helm_repository::executor::index;
@@ -213,7 +213,7 @@ async fn in_tree(
         let is_packaged = is_folder || run.work.changes();
         Ok((ChartLookupResult::Files { files: Box::new(files), tree }, name, version, is_packaged))
     };
-    blocking(reason::FAILED, "reading the chart", read).await
+    blocking(condition_reason::FAILED, "reading the chart", read).await
 }
 
 /// Fetches or packs the chart, and keeps it.

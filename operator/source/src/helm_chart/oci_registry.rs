@@ -1,7 +1,7 @@
 //! Finds the version of a chart in a registry, and fetches it.
 //!
 //! Elsewhere: requests to registries (`sources::oci`), the spec of a HelmRepository of type `oci`
-//! (`windlass_runtime::chart_repository`).
+//! (`windlass_runtime::chart_repository_access`).
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use crds::source::HelmChart;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use signatures::image_verification;
 use sources::oci::{
-    Error, FetchedLayer, OciDigest, RegistryCache, RegistrySession, RemoteOciRepository, chart,
+    Error, FetchedLayer, OciDigest, RegistrySession, RegistrySessionCache, RemoteOciRepository,
+    chart,
 };
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     AUTHENTICATION_FAILED, CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, INVALID_CHART_REFERENCE,
 };
 
+use super::chart_source::ChartRegistry;
 use super::executor::{ChartLookupResult, failed};
-use super::resolve::ChartRegistry;
 use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
 use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::busy;
@@ -56,7 +57,7 @@ pub(super) fn name_of(chart: &str) -> &str {
 /// Chooses the version of the chart.
 pub(super) async fn choose(
     remote: &RemoteOciRepository,
-    known: &RegistryCache,
+    known: &RegistrySessionCache,
     name: &str,
     range: &str,
 ) -> Result<(ChartLookupResult, String, String), RunOutcome> {

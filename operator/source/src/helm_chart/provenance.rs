@@ -9,14 +9,16 @@ use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use signatures::provenance::{self, VerifiedChart as Signed};
+use signatures::chart_provenance::{self, VerifiedChart as Signed};
 use sources::charts::repository::{ChartRepository, Error, file_name};
-use sources::source_reasons::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
+use sources::source_condition_reasons::{
+    CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR,
+};
 
 use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::busy;
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 
 /// Annotation of a HelmChart that names the Secret with public keys. The chart has to be signed with one of these keys.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";
@@ -44,7 +46,7 @@ impl ProvenanceKeyring {
     /// Reads the Secret that the annotation names. Every entry of the Secret is a keyring.
     pub(super) async fn read(
         object: &HelmChart,
-        references: &mut ReadReferences,
+        references: &mut RunReferenceReads,
     ) -> Result<Option<Self>, RunOutcome> {
         let Some(name) = secret_of(object) else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
@@ -56,7 +58,7 @@ impl ProvenanceKeyring {
             references.secret(&namespace, name).await.map_err(|error| failed(error.to_string()))?;
         let missing = || failed(format!("not found; create it or correct annotation {ANNOTATION}"));
         let data = data.ok_or_else(missing)?;
-        Ok(Some(Self(provenance::keyring(data.values().map(Vec::as_slice)))))
+        Ok(Some(Self(chart_provenance::keyring(data.values().map(Vec::as_slice)))))
     }
 
     /// The keyring in the form in which the plan compares it.
@@ -81,7 +83,7 @@ impl ProvenanceKeyring {
             error => unanswered(file, &chain(&error)),
         })?;
         let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
-        let signed = provenance::verify(file, archive, &provenance, &self.0, now);
+        let signed = chart_provenance::verify(file, archive, &provenance, &self.0, now);
         let signed = signed.map_err(|why| refused(&why.to_string()))?;
         Ok(VerificationRecord { how: self.shape(), text: verification_text(file, &signed) })
     }
@@ -97,7 +99,7 @@ fn verification_text(file: &str, signed: &Signed) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sources::source_reasons::is_refused_signature;
+    use sources::source_condition_reasons::is_refused_signature;
 
     use super::*;
 

@@ -36,7 +36,7 @@ impl SignedChartName {
 
 #[cfg(test)]
 mod tests {
-    use sources::source_reasons::is_refused_signature;
+    use sources::source_condition_reasons::is_refused_signature;
 
     use super::*;
 

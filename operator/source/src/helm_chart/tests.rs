@@ -5,7 +5,7 @@ use crds::source::HelmChartStatus;
 use expect_test::expect;
 use reconcile::{NextRunTrigger, Time};
 use serde_json::json;
-use sources::source_reasons::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT};
+use sources::source_condition_reasons::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT};
 
 use super::*;
 use crate::source::report::{SourceReport, report};

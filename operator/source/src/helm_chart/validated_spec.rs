@@ -3,13 +3,13 @@
 use parking_lot::Mutex;
 
 use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, ReconcileStrategy};
-use reconcile::{RunOutcome, reason};
-use sources::source_reasons::{INVALID_CHART_REFERENCE, INVALID_DURATION};
+use reconcile::{RunOutcome, condition_reason};
+use sources::source_condition_reasons::{INVALID_CHART_REFERENCE, INVALID_DURATION};
 use tree::RelPath;
 
+use super::chart_source::ChartOrigin;
 use super::executor::ChartFetchSpec;
 use super::provenance::{ANNOTATION, ProvenanceKeyring};
-use super::resolve::ChartOrigin;
 use super::{generation, shape};
 use crate::image_trust::ImageVerificationPolicy;
 use crate::source::ValidatedSourceSpec;
@@ -75,7 +75,7 @@ pub(super) fn desired(
             "annotation {ANNOTATION} is for charts of HelmRepositories that have an index: remove it, or set \
              spec.verify of the source"
         );
-        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
+        return Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text));
     }
     let spec = &object.spec;
     let values_files = values_files(spec);

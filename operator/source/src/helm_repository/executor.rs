@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crds::Artifact;
 use crds::source::{HelmRepository, HelmRepositoryStatus};
-use reconcile::{NextRunTrigger, RunOutcome, reason};
-use sources::charts::{self, ChartIndex, ChartRepository, IndexFetchResult};
+use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
+use sources::charts::{self, ChartIndex, ChartIndexFetchResult, ChartRepository};
 use sources::fetch_plan::KeptArtifact;
-use sources::source_reasons::INDEXATION_FAILED;
+use sources::source_condition_reasons::INDEXATION_FAILED;
 
 use super::LATEST;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
@@ -27,7 +27,7 @@ pub(crate) struct RepositoryFetchSpec {
 
 fn failed(why: String) -> RunOutcome {
     let text = format!("failed to fetch Helm repository index: {why}");
-    RunOutcome::Failed(reason::FAILED, text, NextRunTrigger::default())
+    RunOutcome::Failed(condition_reason::FAILED, text, NextRunTrigger::default())
 }
 
 /// Asks for the index, unless the stored index is still current.
@@ -38,24 +38,24 @@ pub(super) async fn ask(
     let repository = &run.work.repository;
     let who = node_of(&*run.object).to_string();
     let url = repository.url();
-    let known = &run.context.shared::<sources::charts::IndexValidatorCache>();
+    let known = &run.context.shared::<sources::charts::ChartIndexEtagCache>();
     let since = kept.and_then(|kept| known.validators(&who, &url, &kept.revision));
     let answer = repository.index(since.as_ref()).await.map_err(|error| match error {
-        charts::repository::Error::Busy(said) => busy(reason::FAILED, &said),
+        charts::repository::Error::Busy(said) => busy(condition_reason::FAILED, &said),
         error => failed(chain(&error)),
     })?;
     match (answer, kept) {
-        (IndexFetchResult::Index { file, sealed, validators }, _) => {
+        (ChartIndexFetchResult::Index { file, sealed, validators }, _) => {
             let revision = sealed.digest;
-            if validators != charts::HttpValidators::default() {
+            if validators != charts::HttpEtagAndLastModified::default() {
                 known.remember(&who, &url, &revision, validators);
             }
             Ok(RemoteRevision { revision, found: Some(file) })
         }
-        (IndexFetchResult::Unchanged, Some(kept)) => {
+        (ChartIndexFetchResult::Unchanged, Some(kept)) => {
             Ok(RemoteRevision { revision: kept.revision.clone(), found: None })
         }
-        (IndexFetchResult::Unchanged, None) => {
+        (ChartIndexFetchResult::Unchanged, None) => {
             Err(failed("unexpected response with HTTP status 304".to_owned()))
         }
     }
@@ -97,7 +97,7 @@ pub(super) async fn fetch(
             status.url.clone_from(&url);
         }))
     };
-    blocking(reason::FAILED, "reading the index", store).await
+    blocking(condition_reason::FAILED, "reading the index", store).await
 }
 
 fn read(file: &mut File) -> Result<(String, ChartIndex), RunOutcome> {

@@ -32,7 +32,7 @@ fn an_index_is_reported_as_flux_reports_it() {
         status.url = Some("http://a/index.yaml".to_owned());
     });
     let text = "stored artifact: revision 'sha256:1'".to_owned();
-    let settled = RunOutcome::Settled(reason::SUCCEEDED, text);
+    let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, text);
     let time = Time::from_second(1_790_000_000).unwrap();
     let first = report(&object(json!({})), None, Some(&stored), None, &settled, time);
     assert_eq!(first.after.url.as_deref(), Some("http://a/index.yaml"));
@@ -41,7 +41,7 @@ fn an_index_is_reported_as_flux_reports_it() {
     assert_eq!((again.after, again.events), (first.after.clone(), Vec::new()));
 
     let text = "failed to fetch Helm repository index: cannot fetch".to_owned();
-    let failed = RunOutcome::Failed(reason::FAILED, text, NextRunTrigger::at(time));
+    let failed = RunOutcome::Failed(condition_reason::FAILED, text, NextRunTrigger::at(time));
     let second = report(&object(first.after), None, None, None, &failed, time);
     let lines: Vec<String> = conditions_of(&second.after.conditions)
         .iter()

@@ -1,13 +1,15 @@
 //! The spec of a HelmRepository, checked. An unsupported field is rejected, and the error names it.
 
 use crds::source::HelmRepository;
-use reconcile::{RunOutcome, reason};
+use reconcile::{RunOutcome, condition_reason};
 use sources::fetch_plan::ArtifactInputs;
-use sources::source_reasons::{INVALID_DURATION, URL_INVALID};
+use sources::source_condition_reasons::{INVALID_DURATION, URL_INVALID};
 
 use super::executor::RepositoryFetchSpec;
 use crate::source::ValidatedSourceSpec;
-use windlass_runtime::chart_repository::{HelmRepositorySecrets, access, repository, unsupported};
+use windlass_runtime::chart_repository_access::{
+    HelmRepositorySecrets, access, repository, unsupported,
+};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
@@ -16,7 +18,10 @@ pub(super) fn check(object: &HelmRepository) -> Result<(), RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+        return Err(RunOutcome::Stalled(
+            condition_reason::UNSUPPORTED_FIELD,
+            unsupported_text(&fields),
+        ));
     }
     if spec.url.starts_with("oci://") {
         let text = "invalid Helm repository URL: 'oci' URL scheme cannot be used with 'default' HelmRepository type; \

@@ -6,19 +6,21 @@ use artifacts::archive;
 use crds::windlass_source::{HTTPArchive, HTTPArchiveStatus};
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::fetch_plan::KeptArtifact;
-use sources::http_archive::{self, ArchiveFetchResult, Error, HttpValidators, RemoteHttpArchive};
-use sources::source_reasons::{
+use sources::http_archive::{
+    self, ArchiveEtagAndLastModified, Error, HttpArchiveFetchResult, RemoteHttpArchive,
+};
+use sources::source_condition_reasons::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, URL_INVALID, VERIFICATION_ERROR,
 };
 use tree::{FileTree as _, MemoryTree};
 
-use super::RevalidatedArchive;
+use super::RenewedArchiveValidators;
 use crate::source::busy;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
 use windlass_cluster::error::chain;
+use windlass_cluster::object_store::StateCache;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::node_of;
-use windlass_runtime::object_store::StateCache;
 
 /// The file to fetch, and the settings of its artifact.
 pub(crate) struct HttpFetchSpec {
@@ -30,7 +32,7 @@ pub(crate) struct HttpArchiveDownload {
     tree: MemoryTree,
     revision: String,
     digest: String,
-    validators: HttpValidators,
+    validators: ArchiveEtagAndLastModified,
 }
 
 const FETCHING_FAILED: reconcile::ConditionReason =
@@ -56,8 +58,12 @@ fn classify(error: &Error) -> RunOutcome {
 }
 
 /// The validators with which the server detects whether the file has changed.
-fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<HttpValidators> {
-    let memory = run.context.shared::<StateCache<RevalidatedArchive>>().of(&node_of(&*run.object));
+fn validators(
+    run: &SourceRun<HTTPArchive>,
+    kept: &KeptArtifact,
+) -> Option<ArchiveEtagAndLastModified> {
+    let memory =
+        run.context.shared::<StateCache<RenewedArchiveValidators>>().of(&node_of(&*run.object));
     let learned = memory.lock();
     if learned.of == (kept.revision.clone(), run.work.remote.url().to_string()) {
         return Some(learned.validators.clone());
@@ -66,7 +72,7 @@ fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<HttpV
     let is_of_kept = status.artifact.as_ref().is_some_and(|it| it.revision == kept.revision);
     let etag = status.etag.clone();
     let last_modified = status.last_modified.clone();
-    is_of_kept.then_some(HttpValidators { etag, last_modified })
+    is_of_kept.then_some(ArchiveEtagAndLastModified { etag, last_modified })
 }
 
 /// Asks the server for the file, on the condition that it differs from the stored one, and unpacks it.
@@ -81,12 +87,12 @@ pub(super) async fn ask(
         http_archive::ask(remote, known.as_ref(), &context.remotes.http, &context.remotes.budgets)
             .await;
     let download = match (answer.map_err(|error| classify(&error))?, kept) {
-        (ArchiveFetchResult::Found(download), _) => download,
-        (ArchiveFetchResult::Unchanged, Some(kept)) => {
+        (HttpArchiveFetchResult::Found(download), _) => download,
+        (HttpArchiveFetchResult::Unchanged, Some(kept)) => {
             return Ok(RemoteRevision { revision: kept.revision.clone(), found: None });
         }
         // Without a stored file, the request has no condition.
-        (ArchiveFetchResult::Unchanged, None) => {
+        (HttpArchiveFetchResult::Unchanged, None) => {
             let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
             return Err(RunOutcome::Failed(FETCHING_FAILED, text, NextRunTrigger::default()));
         }
@@ -99,7 +105,8 @@ pub(super) async fn ask(
         Ok(HttpArchiveDownload { tree, revision, digest, validators })
     })
     .await?;
-    let memory = context.shared::<StateCache<RevalidatedArchive>>().of(&node_of(&*run.object));
+    let memory =
+        context.shared::<StateCache<RenewedArchiveValidators>>().of(&node_of(&*run.object));
     let mut learned = memory.lock();
     learned.of = (found.revision.clone(), remote.url().to_string());
     learned.validators = found.validators.clone();
@@ -130,7 +137,7 @@ pub(super) async fn fetch(
         let artifact = keep(&run.context.artifacts, &*run.object, &file, &revision, |out| {
             archive::write(out, &contents, |_, path| tree.read(path)).map(drop)
         })?;
-        let HttpValidators { etag, last_modified } = validators;
+        let ArchiveEtagAndLastModified { etag, last_modified } = validators;
         let message =
             format!("stored artifact for revision '{revision}' of a file with digest {digest}");
         Ok(StoredArtifact::new(artifact, message, move |status: &mut HTTPArchiveStatus| {

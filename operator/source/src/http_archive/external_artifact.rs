@@ -12,14 +12,14 @@ use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{NextRunTrigger, RunOutcome, StatusConditions, reason};
-use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
+use reconcile::{NextRunTrigger, RunOutcome, StatusConditions, condition_reason};
+use sources::source_condition_reasons::EXTERNAL_ARTIFACT_FAILED;
 
-use super::RevalidatedArchive;
+use super::RenewedArchiveValidators;
 use windlass_cluster::ClusterError;
+use windlass_cluster::object_store::StateCache;
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::object_status::{change, conditions_of, listed, status_of};
-use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
 
@@ -105,7 +105,7 @@ pub(super) async fn offer(
         return Ok(());
     }
     let text = format!("stored artifact for revision '{}'", artifact.revision);
-    let outcome = RunOutcome::Settled(reason::SUCCEEDED, text);
+    let outcome = RunOutcome::Settled(condition_reason::SUCCEEDED, text);
     write(context, &external, Some(artifact), &outcome).await.map_err(refused)
 }
 
@@ -144,7 +144,8 @@ pub(super) async fn unoffer(
         |external: &ExternalArtifact| is_of(external, object) && has_artifact(external);
     let Some(external) = found.filter(is_offered) else { return Ok(()) };
     let text = "artifact not found in storage, fetching it again".to_owned();
-    let outcome = RunOutcome::Running(reason::PROGRESSING, text, NextRunTrigger::default());
+    let outcome =
+        RunOutcome::Running(condition_reason::PROGRESSING, text, NextRunTrigger::default());
     write(context, &external, None, &outcome).await?;
     // `offer` decides by the object in the watch, which must not be from before this write.
     for _ in 0..SHOWN_LOOKS {
@@ -163,7 +164,7 @@ pub(super) async fn withdraw(
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
     context
-        .shared::<StateCache<RevalidatedArchive>>()
+        .shared::<StateCache<RenewedArchiveValidators>>()
         .forget(&windlass_runtime::controller_kind::node_of(&**object));
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();

@@ -7,11 +7,11 @@ use git::{GitAuth, GitCredentials, RemoteUrl};
 use http_client::HttpProxy;
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::fetch_plan::ArtifactInputs;
-use sources::http_archive::{DownloadLimits, RemoteHttpArchive};
-use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+use sources::http_archive::{HttpArchiveLimits, RemoteHttpArchive};
+use sources::source_condition_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::executor::HttpFetchSpec;
-use super::resolve::{HttpArchiveInputs, SourceSecretData};
+use super::referenced_objects::{HttpArchiveReferencedSecrets, HttpArchiveSecretData};
 use crate::source::{LONGEST_TIMEOUT, ValidatedSourceSpec};
 
 /// Keys of certificates, which belong in the Secret of `spec.certSecretRef`.
@@ -26,7 +26,7 @@ fn unusable(text: String) -> RunOutcome {
 /// Checks a spec.
 pub(super) fn desired(
     object: &HTTPArchive,
-    resolved: &HttpArchiveInputs,
+    resolved: &HttpArchiveReferencedSecrets,
 ) -> Result<ValidatedSourceSpec<HttpFetchSpec>, RunOutcome> {
     // No `..`: a new field must be thought about here. Fields that are not read here name resolved objects, or are read by the
     // run of all sources.
@@ -59,9 +59,9 @@ pub(super) fn desired(
         .map(HttpProxy::from_secret)
         .transpose()
         .map_err(|error| unusable(format!("failed to configure proxy options: {error}")))?;
-    let limits = DownloadLimits::default();
+    let limits = HttpArchiveLimits::default();
     remote.limits =
-        DownloadLimits { time: timeout.unwrap_or(limits.time).min(LONGEST_TIMEOUT), ..limits };
+        HttpArchiveLimits { time: timeout.unwrap_or(limits.time).min(LONGEST_TIMEOUT), ..limits };
     let shape = ArtifactInputs::default()
         .with("url", url.clone())
         .with("digest", digest.clone())
@@ -70,8 +70,11 @@ pub(super) fn desired(
 }
 
 /// The credentials for the server, and the certificates that are trusted.
-fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<GitCredentials, RunOutcome> {
-    let only = |data: &Option<SourceSecretData>, keys: [&str; 3]| -> SourceSecretData {
+fn credentials(
+    url: &str,
+    resolved: &HttpArchiveReferencedSecrets,
+) -> Result<GitCredentials, RunOutcome> {
+    let only = |data: &Option<HttpArchiveSecretData>, keys: [&str; 3]| -> HttpArchiveSecretData {
         let data = data.iter().flatten().filter(|(key, _)| keys.contains(&key.as_str()));
         data.map(|(key, value)| (key.clone(), value.clone())).collect()
     };

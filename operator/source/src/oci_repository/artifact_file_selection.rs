@@ -7,7 +7,7 @@ use std::io::Write;
 use artifacts::archive::{self, ArchiveContents};
 use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use reconcile::{NextRunTrigger, RunOutcome};
-use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
+use sources::source_condition_reasons::ARCHIVE_OPERATION_FAILED;
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use windlass_cluster::error::chain;

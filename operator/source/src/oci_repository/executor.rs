@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use signatures::image_verification::{self, acceptance};
 use sources::oci::{
-    Error, FetchedLayer, ManifestReference, OciDigest, RegistryCache, RegistrySession,
+    Error, FetchedLayer, ManifestReference, OciDigest, RegistrySession, RegistrySessionCache,
     RemoteOciRepository, TagSelection, chart,
 };
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
 };
 
@@ -24,7 +24,7 @@ use super::signed_version;
 use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
 use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
-use crate::source::needed_artifact::keep_again;
+use crate::source::needed_artifact_refetch::keep_again;
 use crate::source::{LATEST_ARCHIVE, linked};
 use windlass_cluster::error::chain;
 use windlass_runtime::artifact_files::ORIGIN_REVISION;
@@ -68,12 +68,12 @@ fn failed(why: ConditionReason, what: &str, error: &Error) -> RunOutcome {
 
 fn client<'w>(
     work: &'w OciFetchSpec,
-    known: &'w RegistryCache,
+    known: &'w RegistrySessionCache,
     url: &str,
 ) -> Result<RegistrySession<'w>, RunOutcome> {
-    let what = super::resolve::transport(url);
+    let what = super::referenced_objects::transport(url);
     RegistrySession::new(&work.remote, known)
-        .map_err(|error| super::resolve::unusable(&what, &error.to_string()))
+        .map_err(|error| super::referenced_objects::unusable(&what, &error.to_string()))
 }
 
 /// Asks for the revision that the registry has now. A digest needs no request, a tag needs one, and a range of versions also
@@ -87,7 +87,7 @@ pub(super) async fn ask(
 
 async fn resolve_tag(
     work: &OciFetchSpec,
-    known: &RegistryCache,
+    known: &RegistrySessionCache,
     url: &str,
 ) -> Result<OciLookupResult, RunOutcome> {
     let client = client(work, known, url)?;
@@ -205,7 +205,7 @@ fn of_signed_version(
 /// Verifies the artifact with the found digest, if a signature is required.
 async fn verify(
     work: &OciFetchSpec,
-    known: &RegistryCache,
+    known: &RegistrySessionCache,
     url: &str,
     found: &OciLookupResult,
 ) -> Result<Option<VerificationRecord>, RunOutcome> {
@@ -241,7 +241,7 @@ pub(super) struct PulledArtifact {
 
 async fn pull(
     work: &OciFetchSpec,
-    known: &RegistryCache,
+    known: &RegistrySessionCache,
     url: &str,
     found: &OciLookupResult,
 ) -> Result<PulledArtifact, RunOutcome> {

@@ -8,7 +8,7 @@ use reconcile::{NextRunTrigger, RunOutcome};
 use sources::charts::{LoadedChartFiles, MAX_CHART};
 use sources::oci::FetchedLayer;
 use sources::oci::chart::{is_same_version, stated_version};
-use sources::source_reasons::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
+use sources::source_condition_reasons::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::executor::PulledArtifact;
 use windlass_cluster::error::chain;

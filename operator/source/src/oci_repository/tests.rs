@@ -57,7 +57,7 @@ fn report_text(report: &SourceReport<OCIRepositoryStatus>) -> String {
 
 fn first() -> SourceReport<OCIRepositoryStatus> {
     let text = "stored artifact for digest 'v1@sha256:1'".to_owned();
-    let settled = RunOutcome::Settled(reason::SUCCEEDED, text);
+    let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, text);
     report(&repository(json!({})), None, Some(&stored()), None, &settled, time())
 }
 
@@ -78,7 +78,7 @@ fn a_new_artifact_is_ready_and_an_event() {
 fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
     let text = "failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no";
     let failed = RunOutcome::Failed(
-        sources::source_reasons::OCI_PULL_FAILED,
+        sources::source_condition_reasons::OCI_PULL_FAILED,
         text.to_owned(),
         NextRunTrigger::at(time()),
     );
@@ -100,7 +100,7 @@ fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
 fn an_artifact_was_made_with_what_its_status_says() {
     let object = repository(first().after);
     let made = object.shape().unwrap();
-    let resolved = || super::resolve::OciRepositoryInputs::default();
+    let resolved = || super::referenced_objects::OciRepositoryReferencedSecrets::default();
     let shape_of =
         |object: &OCIRepository| validated_spec::desired(object, resolved()).ok().unwrap().shape;
     assert_eq!(made, shape_of(&object));

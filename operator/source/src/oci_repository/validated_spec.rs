@@ -6,18 +6,20 @@ use crds::source::{
     LayerOperation, OCIRepository, OCIRepositoryRef, OCIRepositorySpec, RegistryProvider,
 };
 use http_client::HttpProxy;
-use reconcile::{RunOutcome, reason};
+use reconcile::{RunOutcome, condition_reason};
 use sources::fetch_plan::ArtifactInputs;
 use sources::oci::{
     self, ManifestReference, OciDigest, OciRepositoryName, RegistryAuth, RegistryKeyring,
     RegistryLimits, RemoteOciRepository, TagSelection, chart,
 };
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, URL_INVALID,
 };
 
 use super::executor::{OciFetchSpec, OciReferenceSelector};
-use super::resolve::{CREDENTIALS, OciRepositoryInputs, PROXY, transport, unusable};
+use super::referenced_objects::{
+    CREDENTIALS, OciRepositoryReferencedSecrets, PROXY, transport, unusable,
+};
 use crate::source::artifact_verification_record::VERIFY;
 use crate::source::{LONGEST_TIMEOUT, ValidatedSourceSpec};
 
@@ -63,13 +65,13 @@ pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), RunOutcome> {
         return Ok(());
     }
     let text = windlass_runtime::unsupported_fields::unsupported_text(&fields);
-    Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text))
+    Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text))
 }
 
 /// Checks a spec.
 pub(super) fn desired(
     object: &OCIRepository,
-    resolved: OciRepositoryInputs,
+    resolved: OciRepositoryReferencedSecrets,
 ) -> Result<ValidatedSourceSpec<OciFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     check(spec)?;
@@ -123,7 +125,7 @@ pub(super) fn desired(
 /// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux accesses the registry anonymously.
 fn auth(
     repository: &OciRepositoryName,
-    resolved: &OciRepositoryInputs,
+    resolved: &OciRepositoryReferencedSecrets,
 ) -> Result<RegistryAuth, RunOutcome> {
     let unusable = |error: oci::Error| unusable(CREDENTIALS, &error.to_string());
     let mut keyring = RegistryKeyring::default();
@@ -131,7 +133,7 @@ fn auth(
         && !keyring.add(secret).map_err(unusable)?
     {
         let why = "the Secret that spec.secretRef names has no `.dockerconfigjson`";
-        return Err(super::resolve::unusable(CREDENTIALS, why));
+        return Err(super::referenced_objects::unusable(CREDENTIALS, why));
     }
     for secret in &resolved.pull_secrets {
         keyring.add(secret).map_err(unusable)?;

@@ -3,29 +3,28 @@
 //! The policy says which forge windlass asks and which repositories count. The source only chooses one of these repositories.
 //! Otherwise the owner of a source could name a forge that answers as the owner wants, or a repository with imported pull
 //! requests. Here also: one answer for all Plans of a commit, and the delay that a forge requests, for all Plans of a policy
-//! (`forge_answers`). Elsewhere: the requests (`notify`), which servers may be asked (`windlass_runtime::egress_policy`).
+//! (`forge_answer_cache`). Elsewhere: the requests (`notify`), which servers may be asked (`windlass_runtime::egress_policy`).
 
-mod forge_answers;
+mod forge_answer_cache;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crds::release::{ForgeProvider, PlanPolicy, PullRequestApprovalSpec};
+use crds::windlass_release::{ForgeProvider, PlanPolicy, PullRequestApprovalSpec};
 use kube_core::ResourceExt as _;
 use notify::{
-    Provider, PullRequestReviewConversation, PullRequestReviewQuery, PullRequestReviewResult,
-    SecretData,
+    Provider, PullRequestReviewLookup, PullRequestReviewQuery, PullRequestReviewResult, SecretData,
 };
 use serde_json::json;
 use url::Url;
 
-use self::forge_answers::ForgeAnswers;
-pub(super) use self::forge_answers::{ForgeAnswer, MAX_ANSWER_AGE};
+use self::forge_answer_cache::ForgeAnswerCache;
+pub(super) use self::forge_answer_cache::{ForgeAnswer, MAX_ANSWER_AGE};
 use super::ApprovalRefusal;
 use windlass_expressions::on_thread;
 use windlass_runtime::provider_secret_masking::{NOT_MASKED, masked_text};
-use windlass_runtime::pull_request::converse;
+use windlass_runtime::pull_request_proposal::converse;
 use windlass_runtime::run_context::RunContext;
 
 /// The longest path of a repository.
@@ -60,10 +59,10 @@ pub(super) async fn reviewed_pull_request(
     let generation = policy.metadata.generation.unwrap_or_default();
     let PullRequestReviewQuery { merge_commit, branch } = &query;
     let question = format!("{uid} {generation} {repository} {merge_commit} {branch}");
-    let answers = context.shared::<ForgeAnswers>();
+    let answers = context.shared::<ForgeAnswerCache>();
     let ask = async move {
         let asked = Instant::now();
-        let there = AskedRepository { policy, spec, forge: &forge, repository: &repository };
+        let there = PolicyForgeRepository { policy, spec, forge: &forge, repository: &repository };
         let result = ask_forge(context, namespace, &there, query).await;
         result.map(|result| ForgeAnswer { result, asked })
     };
@@ -81,7 +80,7 @@ fn names_repository(list: &[String], repository: &str) -> bool {
 }
 
 /// A repository at the forge of a policy.
-struct AskedRepository<'r> {
+struct PolicyForgeRepository<'r> {
     policy: &'r PlanPolicy,
     spec: &'r PullRequestApprovalSpec,
     forge: &'r Url,
@@ -92,10 +91,10 @@ struct AskedRepository<'r> {
 async fn ask_forge(
     context: &RunContext,
     namespace: &str,
-    asked: &AskedRepository<'_>,
+    asked: &PolicyForgeRepository<'_>,
     query: PullRequestReviewQuery,
 ) -> Result<PullRequestReviewResult, ApprovalRefusal> {
-    let AskedRepository { policy, spec, forge, repository } = asked;
+    let PolicyForgeRepository { policy, spec, forge, repository } = asked;
     let name = policy.name_any();
     let unknown = |why: String| ApprovalRefusal::unknown(format!("PlanPolicy {name}: {why}"));
     let secrets = Arc::new(read_secret(context, spec).await.map_err(unknown)?);
@@ -110,7 +109,7 @@ async fn ask_forge(
     let begun = on_thread(namespace, move || {
         let secret = |_: &str, name: &str| held.get(name).cloned();
         let now = jiff::Timestamp::now().as_second();
-        PullRequestReviewConversation::new(query, &provider, now, &secret)
+        PullRequestReviewLookup::new(query, &provider, now, &secret)
     });
     let conversation = begun.await.map_err(|broken| unknown(broken.to_string()))?;
     let clients = &context.remotes.http;

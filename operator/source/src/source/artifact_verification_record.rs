@@ -11,7 +11,7 @@ use kube_core::ResourceExt as _;
 use reconcile::RunOutcome;
 use serde_json::Value;
 use sources::fetch_plan::ArtifactInputs;
-use sources::source_reasons::is_refused_signature;
+use sources::source_condition_reasons::is_refused_signature;
 
 use super::report::SOURCE_VERIFIED;
 use super::{SourceKind, executor, lost_artifact};

@@ -14,9 +14,9 @@ use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::fetch_plan::{
-    ArtifactDesiredState, ArtifactObservedState, KeptArtifact, SourceFetchPlan, SourceStep,
+    ArtifactDesiredState, ArtifactObservedState, KeptArtifact, SourceFetchPlanner, SourceFetchStep,
 };
-use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
+use sources::source_condition_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::artifact_verification_record::{VERIFY, VerificationRecord};
 use super::{SourceKind, artifact_verification_record, lost_artifact};
@@ -192,7 +192,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
     }
 }
 
-impl<K: SourceKind> reconcile::Executor<SourceFetchPlan> for SourceExecutor<'_, K> {
+impl<K: SourceKind> reconcile::Executor<SourceFetchPlanner> for SourceExecutor<'_, K> {
     async fn observe(
         &self,
         desired: &ArtifactDesiredState,
@@ -214,8 +214,8 @@ impl<K: SourceKind> reconcile::Executor<SourceFetchPlan> for SourceExecutor<'_, 
         Ok(ArtifactObservedState { remote: revision, kept, settled })
     }
 
-    async fn perform(&self, step: &SourceStep) -> Result<(), RunOutcome> {
-        let SourceStep::Fetch { revision } = step;
+    async fn perform(&self, step: &SourceFetchStep) -> Result<(), RunOutcome> {
+        let SourceFetchStep::Fetch { revision } = step;
         let found = self.found.lock().take();
         let Some(found) = found else { return Ok(()) };
         let _permit = self.run.context.fetching.acquire(&self.namespace()).await;

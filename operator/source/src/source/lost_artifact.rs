@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crds::{Artifact, ObjectStatus as _, SourceStatus as _};
 use kube_core::ResourceExt as _;
-use reconcile::{NextRunTrigger, RunOutcome, StatusConditions, reason};
+use reconcile::{NextRunTrigger, RunOutcome, StatusConditions, condition_reason};
 
 use super::SourceKind;
 use super::executor::collect_garbage;
@@ -82,8 +82,11 @@ fn without<K: SourceKind>(object: &K, now: reconcile::Time) -> (K::Status, K::St
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let outcome =
-        RunOutcome::Running(reason::PROGRESSING, DISAPPEARED.to_owned(), NextRunTrigger::default());
+    let outcome = RunOutcome::Running(
+        condition_reason::PROGRESSING,
+        DISAPPEARED.to_owned(),
+        NextRunTrigger::default(),
+    );
     let conditions = StatusConditions::since(&had, generation, now, &[ARTIFACT_IN_STORAGE]);
     let mut after = before.clone();
     after.take_artifact_away();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{Artifact, ObjectStatus as _, SourceStatus};
 use kube_core::ResourceExt as _;
-use reconcile::reason::SUCCEEDED;
+use reconcile::condition_reason::SUCCEEDED;
 use reconcile::{ConditionReason, ConditionStatus, RunOutcome, StatusCondition, Time};
 
 use super::SourceKind;

@@ -127,13 +127,20 @@ fn a_build_that_fails_names_the_artifact_and_a_pattern_of_paths_stalls() {
                 '@zz/**' to '@artifact/': source alias 'zz' not found";
     assert_eq!(
         failed,
-        RunOutcome::Failed(reason::BUILD_FAILED, text.to_owned(), NextRunTrigger::default())
+        RunOutcome::Failed(
+            condition_reason::BUILD_FAILED,
+            text.to_owned(),
+            NextRunTrigger::default()
+        )
     );
     let climbs = maker.make(&request("two", "@src/../b"), None).err().unwrap();
     assert!(climbs.text().ends_with("path escapes from parent"), "{climbs:?}");
     let spec = GeneratorSpec { path_pattern: "@src/{".to_owned(), ..GeneratorSpec::default() };
     let stalled = maker.requests(&spec).err().unwrap();
-    assert!(matches!(stalled, RunOutcome::Stalled(reason::BUILD_FAILED, _)), "{stalled:?}");
+    assert!(
+        matches!(stalled, RunOutcome::Stalled(condition_reason::BUILD_FAILED, _)),
+        "{stalled:?}"
+    );
     assert!(stalled.text().starts_with("failed to expand path pattern: "), "{stalled:?}");
 }
 
@@ -153,11 +160,11 @@ fn what_is_lost_damaged_or_interrupted_is_drift() {
 
     let mut interrupted = status.clone();
     interrupted["conditions"][0]["status"] = json!("Unknown");
-    assert_eq!(drift(&interrupted), Some(GeneratorDrift::NotReady));
+    assert_eq!(drift(&interrupted), Some(ArtifactRebuildReason::NotReady));
 
     let file = kept.folder.join(&made.artifact.path);
     std::fs::write(&file, "damaged").unwrap();
-    assert_eq!(drift(&status), Some(GeneratorDrift::ArtifactCorrupted));
+    assert_eq!(drift(&status), Some(ArtifactRebuildReason::ArtifactCorrupted));
     assert!(!file.exists(), "it is served no more");
-    assert_eq!(drift(&status), Some(GeneratorDrift::ArtifactMissing));
+    assert_eq!(drift(&status), Some(ArtifactRebuildReason::ArtifactMissing));
 }

@@ -6,7 +6,7 @@ use reconcile::RunOutcome;
 use sources::bucket::{BucketEndpoint, azure, google};
 use url::Url;
 
-use super::{SourceSecretData, name_of_secret, text, unusable};
+use super::{BucketSecretData, name_of_secret, text, unusable};
 
 /// Without a Secret Google's own hosts get the credentials of windlass itself, and others are accessed anonymously.
 ///
@@ -15,19 +15,19 @@ use super::{SourceSecretData, name_of_secret, text, unusable};
 pub(super) fn google(
     spec: &BucketSpec,
     endpoint: &BucketEndpoint,
-    secret: Option<&SourceSecretData>,
-) -> Result<google::GoogleIdentity, RunOutcome> {
+    secret: Option<&BucketSecretData>,
+) -> Result<google::GoogleCredentialSource, RunOutcome> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_google() {
-            true => google::GoogleIdentity::Environment,
-            false => google::GoogleIdentity::Anonymous,
+            true => google::GoogleCredentialSource::Environment,
+            false => google::GoogleCredentialSource::Anonymous,
         });
     };
     let key = text(data, "serviceaccount").ok_or_else(|| {
         let name = name_of_secret(spec);
         unusable(format!("invalid '{name}' secret data: required fields 'serviceaccount'"))
     })?;
-    Ok(google::GoogleIdentity::ServiceAccount(RedactedValue::new(key.to_owned())))
+    Ok(google::GoogleCredentialSource::ServiceAccount(RedactedValue::new(key.to_owned())))
 }
 
 /// Without a Secret Azure's own hosts get the credentials of windlass itself, and others are accessed anonymously.
@@ -37,12 +37,12 @@ pub(super) fn google(
 pub(super) fn azure(
     spec: &BucketSpec,
     endpoint: &BucketEndpoint,
-    secret: Option<&SourceSecretData>,
-) -> Result<azure::AzureIdentity, RunOutcome> {
+    secret: Option<&BucketSecretData>,
+) -> Result<azure::AzureCredentialSource, RunOutcome> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_azure() {
-            true => azure::AzureIdentity::Environment { client: None },
-            false => azure::AzureIdentity::Anonymous,
+            true => azure::AzureCredentialSource::Environment { client: None },
+            false => azure::AzureCredentialSource::Anonymous,
         });
     };
     let invalid =
@@ -53,7 +53,7 @@ pub(super) fn azure(
             let authority = get("authorityHost").map(Url::parse).transpose();
             let authority =
                 authority.map_err(|error| invalid(&format!("authorityHost: {error}")))?;
-            return Ok(azure::AzureIdentity::Application {
+            return Ok(azure::AzureCredentialSource::Application {
                 tenant: tenant.to_owned(),
                 client: client.to_owned(),
                 secret: RedactedValue::new(secret.to_owned()),
@@ -72,7 +72,7 @@ pub(super) fn azure(
                 "'clientId' alone selects a managed identity, which is used for Azure hosts only",
             ));
         }
-        return Ok(azure::AzureIdentity::Environment { client: Some(client.to_owned()) });
+        return Ok(azure::AzureCredentialSource::Environment { client: Some(client.to_owned()) });
     }
     if let Some(key) = get("accountKey") {
         let account = get("accountName").or_else(|| endpoint.account()).ok_or_else(|| {
@@ -82,10 +82,12 @@ pub(super) fn azure(
         })?;
         let account = account.trim().to_owned();
         let key = RedactedValue::new(key.to_owned());
-        return Ok(azure::AzureIdentity::Key { account, key });
+        return Ok(azure::AzureCredentialSource::Key { account, key });
     }
     if let Some(signature) = get("sasKey") {
-        return Ok(azure::AzureIdentity::Signature(RedactedValue::new(signature.to_owned())));
+        return Ok(azure::AzureCredentialSource::Signature(RedactedValue::new(
+            signature.to_owned(),
+        )));
     }
     Err(invalid(
         "requires a 'clientId', 'accountKey' or 'sasKey' field, or a combination of 'tenantId', 'clientId' and \

@@ -19,15 +19,18 @@ fn object(more: &Value) -> Bucket {
     .unwrap()
 }
 
-fn data(keys: &[(&str, &str)]) -> SourceSecretData {
+fn data(keys: &[(&str, &str)]) -> BucketSecretData {
     keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
 }
 
-fn desired_of(more: &Value, resolved: BucketInputs) -> Result<BucketFetchSpec, RunOutcome> {
+fn desired_of(
+    more: &Value,
+    resolved: BucketReferencedSecrets,
+) -> Result<BucketFetchSpec, RunOutcome> {
     desired(&object(more), resolved).map(|desired| desired.work)
 }
 
-fn refused(more: &Value, resolved: BucketInputs) -> RunOutcome {
+fn refused(more: &Value, resolved: BucketReferencedSecrets) -> RunOutcome {
     desired_of(more, resolved).err().unwrap()
 }
 
@@ -57,7 +60,7 @@ const USED: [&str; 14] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let outcome = refused(&json!({field: value}), BucketInputs::default());
+        let outcome = refused(&json!({field: value}), BucketReferencedSecrets::default());
         spec_field_check::refuses(field, &outcome);
     }
 }
@@ -71,26 +74,35 @@ fn every_field_of_the_schema_is_used_or_refused() {
 #[test]
 fn a_secret_goes_before_the_environment_which_is_for_aws_only() {
     let named = json!({"secretRef": {"name": "s"}});
-    let keys = |access, secret| BucketInputs {
+    let keys = |access, secret| BucketReferencedSecrets {
         secret: Some(data(&[("accesskey", access), ("secretkey", secret)])),
-        ..BucketInputs::default()
+        ..BucketReferencedSecrets::default()
     };
     let identity =
         |more: &Value, resolved| desired_of(more, resolved).ok().unwrap().remote.server.identity;
-    assert!(matches!(identity(&json!({}), BucketInputs::default()), BucketIdentity::Anonymous));
     assert!(matches!(
-        identity(&json!({"provider": "aws"}), BucketInputs::default()),
-        BucketIdentity::Environment { sts: None }
+        identity(&json!({}), BucketReferencedSecrets::default()),
+        BucketCredentialSource::Anonymous
     ));
-    assert!(matches!(identity(&named, keys("", "")), BucketIdentity::Anonymous));
+    assert!(matches!(
+        identity(&json!({"provider": "aws"}), BucketReferencedSecrets::default()),
+        BucketCredentialSource::Environment { sts: None }
+    ));
+    assert!(matches!(identity(&named, keys("", "")), BucketCredentialSource::Anonymous));
     let given =
         identity(&json!({"provider": "aws", "secretRef": {"name": "s"}}), keys("a", "hunter2"));
-    assert!(matches!(&given, BucketIdentity::Keys { access, .. } if access == "a"), "{given:?}");
+    assert!(
+        matches!(&given, BucketCredentialSource::Keys { access, .. } if access == "a"),
+        "{given:?}"
+    );
     assert!(!format!("{given:?}").contains("hunter2"));
 
     for resolved in [
         keys("a", ""),
-        BucketInputs { secret: Some(data(&[("accesskey", "hunter2")])), ..BucketInputs::default() },
+        BucketReferencedSecrets {
+            secret: Some(data(&[("accesskey", "hunter2")])),
+            ..BucketReferencedSecrets::default()
+        },
     ] {
         let outcome = refused(&named, resolved);
         assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
@@ -103,9 +115,9 @@ fn cloud(
     provider: &str,
     endpoint: &str,
     secret: &[(&str, &str)],
-) -> Result<BucketIdentity, RunOutcome> {
+) -> Result<BucketCredentialSource, RunOutcome> {
     let mut more = json!({"provider": provider, "endpoint": endpoint});
-    let mut resolved = BucketInputs::default();
+    let mut resolved = BucketReferencedSecrets::default();
     if !secret.is_empty() {
         more["secretRef"] = json!({"name": "s"});
         resolved.secret = Some(data(secret));
@@ -122,17 +134,21 @@ fn the_credentials_of_the_machine_go_to_the_clouds_own_hosts_only() {
         ("evil.example", false),
     ] {
         let found = cloud("gcp", endpoint, &[]).unwrap();
-        let BucketIdentity::Google(found) = found else { panic!("{found:?}") };
-        assert_eq!(matches!(found, google::GoogleIdentity::Environment), is_theirs, "{endpoint}");
+        let BucketCredentialSource::Google(found) = found else { panic!("{found:?}") };
+        assert_eq!(
+            matches!(found, google::GoogleCredentialSource::Environment),
+            is_theirs,
+            "{endpoint}"
+        );
     }
     for (endpoint, is_theirs) in [
         ("https://a.blob.core.windows.net", true),
         ("https://a.blob.core.windows.net.evil.example", false),
     ] {
         let found = cloud("azure", endpoint, &[]).unwrap();
-        let BucketIdentity::Azure(found) = found else { panic!("{found:?}") };
+        let BucketCredentialSource::Azure(found) = found else { panic!("{found:?}") };
         assert_eq!(
-            matches!(found, azure::AzureIdentity::Environment { .. }),
+            matches!(found, azure::AzureCredentialSource::Environment { .. }),
             is_theirs,
             "{endpoint}"
         );
@@ -146,7 +162,10 @@ fn a_secret_of_a_cloud_is_read_as_flux_reads_it() {
     use sources::bucket::{azure, google};
     let key = cloud("gcp", "storage.googleapis.com", &[("serviceaccount", "{}")]).unwrap();
     assert!(
-        matches!(key, BucketIdentity::Google(google::GoogleIdentity::ServiceAccount(_))),
+        matches!(
+            key,
+            BucketCredentialSource::Google(google::GoogleCredentialSource::ServiceAccount(_))
+        ),
         "{key:?}"
     );
 
@@ -162,12 +181,19 @@ fn a_secret_of_a_cloud_is_read_as_flux_reads_it() {
         let found = cloud("azure", account, keys).unwrap();
         assert!(!format!("{found:?}").contains("hunter2"));
         match found {
-            BucketIdentity::Azure(azure::AzureIdentity::Signature(_)) => "signature".to_owned(),
-            BucketIdentity::Azure(azure::AzureIdentity::Key { account, .. }) => account,
-            BucketIdentity::Azure(azure::AzureIdentity::Environment { client }) => {
+            BucketCredentialSource::Azure(azure::AzureCredentialSource::Signature(_)) => {
+                "signature".to_owned()
+            }
+            BucketCredentialSource::Azure(azure::AzureCredentialSource::Key {
+                account, ..
+            }) => account,
+            BucketCredentialSource::Azure(azure::AzureCredentialSource::Environment { client }) => {
                 client.unwrap_or_default()
             }
-            BucketIdentity::Azure(azure::AzureIdentity::Application { tenant, .. }) => tenant,
+            BucketCredentialSource::Azure(azure::AzureCredentialSource::Application {
+                tenant,
+                ..
+            }) => tenant,
             other => panic!("{other:?}"),
         }
     };
@@ -204,7 +230,10 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
         "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com",
         "https://sts.cn-north-1.amazonaws.com.cn",
     ] {
-        assert!(desired_of(&sts(endpoint), BucketInputs::default()).is_ok(), "{endpoint}");
+        assert!(
+            desired_of(&sts(endpoint), BucketReferencedSecrets::default()).is_ok(),
+            "{endpoint}"
+        );
     }
     for endpoint in [
         "http://sts.amazonaws.com",
@@ -215,7 +244,7 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
         "https://s3.amazonaws.com",
         "https://127.0.0.1",
     ] {
-        let outcome = refused(&sts(endpoint), BucketInputs::default());
+        let outcome = refused(&sts(endpoint), BucketReferencedSecrets::default());
         assert!(
             matches!(outcome, RunOutcome::Stalled(INVALID_STS_CONFIGURATION, _)),
             "{endpoint}: {outcome:?}"
@@ -233,12 +262,12 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
         sts
     };
     let named = ldap(&json!({"secretRef": {"name": "u"}}));
-    let user = || BucketInputs {
+    let user = || BucketReferencedSecrets {
         sts_secret: Some(data(&[("username", "me"), ("password", "hunter2")])),
-        ..BucketInputs::default()
+        ..BucketReferencedSecrets::default()
     };
     let identity = desired_of(&json!({"sts": named}), user()).ok().unwrap().remote.server.identity;
-    let BucketIdentity::Ldap(given) = &identity else { panic!("{identity:?}") };
+    let BucketCredentialSource::Ldap(given) = &identity else { panic!("{identity:?}") };
     assert_eq!((given.username.as_str(), given.endpoint.path()), ("me", "/sts"));
     assert!(!format!("{identity:?}").contains("hunter2"));
     for (more, expected) in [
@@ -263,8 +292,10 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
             "{outcome:?}"
         );
     }
-    let half =
-        BucketInputs { sts_secret: Some(data(&[("username", "me")])), ..BucketInputs::default() };
+    let half = BucketReferencedSecrets {
+        sts_secret: Some(data(&[("username", "me")])),
+        ..BucketReferencedSecrets::default()
+    };
     let outcome = refused(&json!({"sts": named}), half);
     let expected =
         "invalid 'u' secret data for 'ldap' STS provider: required fields username, password";
@@ -285,13 +316,13 @@ fn only_a_change_of_spec_helps_against_what_cannot_be_meant() {
             "UnsupportedField",
         ),
     ] {
-        let outcome = refused(&more, BucketInputs::default());
+        let outcome = refused(&more, BucketReferencedSecrets::default());
         assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
     }
     let bundle = json!({"annotations": {"windlass.dev/bundle": "a/b.zip"}});
     assert_eq!(
-        desired_of(&bundle, BucketInputs::default()).ok().unwrap().bundle.as_deref(),
+        desired_of(&bundle, BucketReferencedSecrets::default()).ok().unwrap().bundle.as_deref(),
         Some("a/b.zip")
     );
 }
@@ -300,7 +331,10 @@ fn only_a_change_of_spec_helps_against_what_cannot_be_meant() {
 fn certificates_that_cannot_be_used_are_reported_by_their_secret() {
     let more = json!({"certSecretRef": {"name": "c"}});
     for keys in [&[("ca.crt", "hunter2")][..], &[("tls.crt", "hunter2")], &[("other", "hunter2")]] {
-        let resolved = BucketInputs { certificates: Some(data(keys)), ..BucketInputs::default() };
+        let resolved = BucketReferencedSecrets {
+            certificates: Some(data(keys)),
+            ..BucketReferencedSecrets::default()
+        };
         let outcome = refused(&more, resolved);
         assert!(matches!(outcome, RunOutcome::Failed(AUTHENTICATION_FAILED, ..)), "{outcome:?}");
         assert!(!outcome.text().contains("hunter2"), "{}", outcome.text());

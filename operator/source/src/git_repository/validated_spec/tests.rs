@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use fake_cluster::spec_field_check;
-use sources::source_reasons::AUTHENTICATION_FAILED;
-use windlass_runtime::git_remote::GitRemoteSecrets;
+use sources::source_condition_reasons::AUTHENTICATION_FAILED;
+use windlass_runtime::git_remote_access::GitRemoteSecrets;
 
 fn object(more: &Value) -> GitRepository {
     let mut spec = json!({"interval": "10m", "url": "https://example.com/app.git"});
@@ -31,7 +31,7 @@ fn desired_of(
     let proxy = proxy.map(data);
     let keys = more.get("verify").map(|_| data(&[("a.asc", "x")]));
     let secrets = GitRemoteSecrets { secret, proxy };
-    desired(&object(more), GitRepositoryInputs { secrets, keys, include: Vec::new() })
+    desired(&object(more), GitRepositoryReferencedObjects { secrets, keys, include: Vec::new() })
 }
 
 /// A value for every field of the schema that has no support.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::resolve::SourceArtifact;
+use super::super::chart_source::SourceArtifact;
 use super::*;
 use fake_cluster::spec_field_check;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sources::charts::ChartRepository;
 use sources::charts::repository::ChartRepositoryClients;
-use sources::source_reasons::AUTHENTICATION_FAILED;
+use sources::source_condition_reasons::AUTHENTICATION_FAILED;
 
 use super::*;
 use fake_cluster::spec_field_check;

@@ -17,11 +17,11 @@ fn object(more: &Value) -> HTTPArchive {
     .unwrap()
 }
 
-fn data(keys: &[(&str, &str)]) -> Option<SourceSecretData> {
+fn data(keys: &[(&str, &str)]) -> Option<HttpArchiveSecretData> {
     Some(keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect())
 }
 
-fn refused(more: &Value, resolved: &HttpArchiveInputs) -> RunOutcome {
+fn refused(more: &Value, resolved: &HttpArchiveReferencedSecrets) -> RunOutcome {
     desired(&object(more), resolved).err().unwrap()
 }
 
@@ -44,7 +44,7 @@ fn every_field_of_the_schema_is_used() {
 #[test]
 fn a_spec_says_what_is_asked_and_what_the_artifact_is_made_with() {
     let digest = format!("sha256:{}", "0".repeat(64));
-    let resolved = HttpArchiveInputs {
+    let resolved = HttpArchiveReferencedSecrets {
         secret: data(&[("username", "me"), ("password", "hunter2")]),
         certificates: None,
         proxy: data(&[("address", "http://p:3128"), ("username", "me"), ("password", "hunter2")]),
@@ -72,7 +72,7 @@ fn only_a_change_of_spec_helps_against_these() {
         (json!({"timeout": "soon"}), "InvalidDuration"),
         (json!({"interval": "soon"}), "InvalidDuration"),
     ] {
-        let outcome = refused(&more, &HttpArchiveInputs::default());
+        let outcome = refused(&more, &HttpArchiveReferencedSecrets::default());
         assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason, "{}", outcome.text());
         assert!(!outcome.text().contains("hunter2"));
@@ -84,24 +84,39 @@ fn a_secret_without_entries_is_reported_by_its_field() {
     let nothing = data(&[("other", "hunter2")]);
     for (resolved, expected) in [
         (
-            HttpArchiveInputs { secret: nothing.clone(), ..HttpArchiveInputs::default() },
+            HttpArchiveReferencedSecrets {
+                secret: nothing.clone(),
+                ..HttpArchiveReferencedSecrets::default()
+            },
             "spec.secretRef",
         ),
         (
-            HttpArchiveInputs { certificates: nothing.clone(), ..HttpArchiveInputs::default() },
+            HttpArchiveReferencedSecrets {
+                certificates: nothing.clone(),
+                ..HttpArchiveReferencedSecrets::default()
+            },
             "spec.certSecretRef",
         ),
-        (HttpArchiveInputs { proxy: nothing, ..HttpArchiveInputs::default() }, "`address`"),
         (
-            HttpArchiveInputs {
+            HttpArchiveReferencedSecrets {
+                proxy: nothing,
+                ..HttpArchiveReferencedSecrets::default()
+            },
+            "`address`",
+        ),
+        (
+            HttpArchiveReferencedSecrets {
                 certificates: data(&[("tls.crt", "x")]),
-                ..HttpArchiveInputs::default()
+                ..HttpArchiveReferencedSecrets::default()
             },
             "`tls.crt` requires `tls.key`",
         ),
         // Certificates of the one Secret are not those of the other.
         (
-            HttpArchiveInputs { secret: data(&[("ca.crt", "x")]), ..HttpArchiveInputs::default() },
+            HttpArchiveReferencedSecrets {
+                secret: data(&[("ca.crt", "x")]),
+                ..HttpArchiveReferencedSecrets::default()
+            },
             "spec.secretRef",
         ),
     ] {

@@ -8,7 +8,7 @@ use artifacts::archive::{ArchiveContents, extract};
 use serde_json::{Value, json};
 use tree::{FileTree as _, RelPath};
 
-use super::super::resolve::OciRepositoryInputs;
+use super::super::referenced_objects::OciRepositoryReferencedSecrets;
 use super::super::validated_spec::desired;
 use super::*;
 use crate::temporary_artifact_store::TemporaryArtifactStore;
@@ -79,8 +79,8 @@ fn run(
         "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
     }))
     .unwrap();
-    let work = desired(&object, OciRepositoryInputs::default())?.work;
-    let known = RegistryCache::default();
+    let work = desired(&object, OciRepositoryReferencedSecrets::default())?.work;
+    let known = RegistrySessionCache::default();
     let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (found, pulled) = runtime.block_on(async {
@@ -192,9 +192,12 @@ fn what_is_not_signed_is_refused_before_it_is_pulled() {
     }))
     .unwrap();
     let signed = ImageVerificationPolicy::for_tests(&object, BTreeMap::new());
-    let resolved = OciRepositoryInputs { signed: Some(signed), ..OciRepositoryInputs::default() };
+    let resolved = OciRepositoryReferencedSecrets {
+        signed: Some(signed),
+        ..OciRepositoryReferencedSecrets::default()
+    };
     let work = desired(&object, resolved).unwrap_or_else(|_| unreachable!()).work;
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = runtime.block_on(async {
@@ -223,10 +226,10 @@ fn a_signed_chart_counts_under_the_tag_of_its_own_version_only() {
             "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
         }))
         .unwrap();
-        let work = desired(&object, OciRepositoryInputs::default())
+        let work = desired(&object, OciRepositoryReferencedSecrets::default())
             .unwrap_or_else(|_| unreachable!())
             .work;
-        let known = RegistryCache::default();
+        let known = RegistrySessionCache::default();
         let url = object.spec.url.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let pulled = runtime.block_on(async {

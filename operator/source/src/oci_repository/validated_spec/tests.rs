@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::resolve::OciSecretData;
+use super::super::referenced_objects::OciSecretData;
 use super::*;
 use fake_cluster::spec_field_check;
 
@@ -23,7 +23,7 @@ fn object(more: &Value) -> OCIRepository {
 
 fn desired_of(
     more: &Value,
-    resolved: OciRepositoryInputs,
+    resolved: OciRepositoryReferencedSecrets,
 ) -> Result<ValidatedSourceSpec<OciFetchSpec>, RunOutcome> {
     desired(&object(more), resolved)
 }
@@ -62,17 +62,24 @@ const USED: [&str; 13] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let outcome =
-            desired_of(&json!({field: value}), OciRepositoryInputs::default()).err().unwrap();
+        let outcome = desired_of(&json!({field: value}), OciRepositoryReferencedSecrets::default())
+            .err()
+            .unwrap();
         spec_field_check::refuses(field, &outcome);
     }
-    assert!(desired_of(&json!({"provider": "azure"}), OciRepositoryInputs::default()).is_err());
+    assert!(
+        desired_of(&json!({"provider": "azure"}), OciRepositoryReferencedSecrets::default())
+            .is_err()
+    );
     for provider in ["aws", "generic"] {
-        assert!(desired_of(&json!({"provider": provider}), OciRepositoryInputs::default()).is_ok());
+        assert!(
+            desired_of(&json!({"provider": provider}), OciRepositoryReferencedSecrets::default())
+                .is_ok()
+        );
     }
     // Its pull secrets and its own identity would both be meant.
     let both = json!({"provider": "aws", "serviceAccountName": "app"});
-    let outcome = desired_of(&both, OciRepositoryInputs::default()).err().unwrap();
+    let outcome = desired_of(&both, OciRepositoryReferencedSecrets::default()).err().unwrap();
     assert!(
         outcome.text().starts_with("spec.serviceAccountName with spec.provider `aws`"),
         "{outcome:?}"
@@ -94,8 +101,9 @@ fn of_several_references_the_one_that_flux_takes_is_taken() {
         ("tag", "One(Tag(\"v1\"))"),
         ("none", "One(Tag(\"latest\"))"),
     ] {
-        let desired =
-            desired_of(&json!({"ref": given}), OciRepositoryInputs::default()).ok().unwrap();
+        let desired = desired_of(&json!({"ref": given}), OciRepositoryReferencedSecrets::default())
+            .ok()
+            .unwrap();
         let wanted = format!("{:?}", desired.work.wanted);
         assert!(wanted.starts_with(expected), "{wanted}");
         given.as_object_mut().unwrap().remove(field);
@@ -131,7 +139,7 @@ fn only_a_change_of_spec_helps_against_what_is_malformed() {
             "failed to determine the artifact tag for 'oci://example.com/team/app'",
         ),
     ] {
-        let outcome = desired_of(&more, OciRepositoryInputs::default()).err().unwrap();
+        let outcome = desired_of(&more, OciRepositoryReferencedSecrets::default()).err().unwrap();
         assert!(matches!(outcome, RunOutcome::Stalled(..)), "{outcome:?}");
         assert_eq!(outcome.reason().as_str(), reason);
         assert!(outcome.text().starts_with(text), "{}", outcome.text());
@@ -141,10 +149,10 @@ fn only_a_change_of_spec_helps_against_what_is_malformed() {
 #[test]
 fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
     let user = |secret: Option<&str>, others: &[&str]| {
-        let resolved = OciRepositoryInputs {
+        let resolved = OciRepositoryReferencedSecrets {
             secret: secret.map(docker),
             pull_secrets: others.iter().map(|user| docker(user)).collect(),
-            ..OciRepositoryInputs::default()
+            ..OciRepositoryReferencedSecrets::default()
         };
         match desired_of(&json!({}), resolved).ok().unwrap().work.remote.auth {
             RegistryAuth::Basic { username, .. } => username,
@@ -156,10 +164,15 @@ fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
     assert_eq!(user(None, &["b", "c"]), "b");
 
     let other = || data(&[("username", "me"), ("password", "hunter2")]);
-    let resolved =
-        OciRepositoryInputs { pull_secrets: vec![other()], ..OciRepositoryInputs::default() };
+    let resolved = OciRepositoryReferencedSecrets {
+        pull_secrets: vec![other()],
+        ..OciRepositoryReferencedSecrets::default()
+    };
     assert!(desired_of(&json!({}), resolved).is_ok());
-    let resolved = OciRepositoryInputs { secret: Some(other()), ..OciRepositoryInputs::default() };
+    let resolved = OciRepositoryReferencedSecrets {
+        secret: Some(other()),
+        ..OciRepositoryReferencedSecrets::default()
+    };
     let outcome = desired_of(&json!({}), resolved).err().unwrap();
     assert_eq!(outcome.reason().as_str(), "AuthenticationFailed");
     assert!(outcome.text().starts_with("failed to get credential: "), "{}", outcome.text());
@@ -170,7 +183,10 @@ fn secrets_for_the_connection_are_checked_and_not_shown() {
     let certificates = Some(data(&[("tls.key", "hunter2")]));
     let outcome = desired_of(
         &json!({}),
-        OciRepositoryInputs { certificates, ..OciRepositoryInputs::default() },
+        OciRepositoryReferencedSecrets {
+            certificates,
+            ..OciRepositoryReferencedSecrets::default()
+        },
     )
     .err()
     .unwrap();
@@ -181,20 +197,22 @@ fn secrets_for_the_connection_are_checked_and_not_shown() {
         outcome.text()
     );
     let proxy = Some(data(&[("username", "hunter2")]));
-    let outcome =
-        desired_of(&json!({}), OciRepositoryInputs { proxy, ..OciRepositoryInputs::default() })
-            .err()
-            .unwrap();
+    let outcome = desired_of(
+        &json!({}),
+        OciRepositoryReferencedSecrets { proxy, ..OciRepositoryReferencedSecrets::default() },
+    )
+    .err()
+    .unwrap();
     let expected = "failed to get proxy address: ";
     assert!(
         outcome.text().starts_with(expected) && !outcome.text().contains("hunter2"),
         "{}",
         outcome.text()
     );
-    let both = OciRepositoryInputs {
+    let both = OciRepositoryReferencedSecrets {
         secret: Some(docker("me")),
         proxy: Some(data(&[("address", "http://me:hunter2@p:3128")])),
-        ..OciRepositoryInputs::default()
+        ..OciRepositoryReferencedSecrets::default()
     };
     let remote =
         desired_of(&json!({"insecure": true, "timeout": "5s"}), both).ok().unwrap().work.remote;
@@ -206,7 +224,7 @@ fn secrets_for_the_connection_are_checked_and_not_shown() {
 fn a_chart_is_copied_and_its_tags_read_as_helm_writes_them() {
     let selector = json!({"mediaType": chart::CHART, "operation": "copy"});
     let more = json!({"layerSelector": selector, "ref": {"semver": "1.x"}});
-    let work = desired_of(&more, OciRepositoryInputs::default()).ok().unwrap().work;
+    let work = desired_of(&more, OciRepositoryReferencedSecrets::default()).ok().unwrap().work;
     assert!(work.is_copied && work.media_type.as_deref() == Some(chart::CHART));
     let OciReferenceSelector::Highest(selection) = work.wanted else { unreachable!() };
     let tags = ["1.0.0_b".to_owned()];

@@ -7,10 +7,10 @@ use crds::LocalObjectReference;
 use crds::source::OCIRepository;
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
-use sources::source_reasons::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
+use sources::source_condition_reasons::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
-use windlass_cluster::spec_references::{ReadReferences, distinct_pull_secrets};
+use windlass_cluster::spec_references::{RunReferenceReads, distinct_pull_secrets};
 use windlass_runtime::run_context::RunContext;
 
 /// The data of a Secret.
@@ -18,7 +18,7 @@ pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;
 
 /// The data of Secrets and the ServiceAccount for a run.
 #[derive(Default)]
-pub(super) struct OciRepositoryInputs {
+pub(super) struct OciRepositoryReferencedSecrets {
     /// Data of the Secret with credentials.
     pub(super) secret: Option<OciSecretData>,
     /// Data of the image pull secrets of the ServiceAccount, in its order.
@@ -51,12 +51,12 @@ pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,
     object: &OCIRepository,
-) -> Result<OciRepositoryInputs, RunOutcome> {
+) -> Result<OciRepositoryReferencedSecrets, RunOutcome> {
     let spec = &object.spec;
     let namespace = object.namespace().unwrap_or_default();
     // All references are watched before a missing one ends the run.
-    let mut references = ReadReferences::new(&context.watcher);
-    let mut reader = SpecReader { namespace: &namespace, references: &mut references };
+    let mut references = RunReferenceReads::new(&context.watcher);
+    let mut reader = SpecSecretReader { namespace: &namespace, references: &mut references };
     let secret = reader.named("spec.secretRef", CREDENTIALS, spec.secret_ref.as_ref()).await;
     let pull_secrets = match &spec.service_account_name {
         Some(name) => reader.pull_secrets(name).await,
@@ -77,7 +77,7 @@ pub(super) async fn resolve(
         None => Ok(None),
     };
     references.watch(node);
-    Ok(OciRepositoryInputs {
+    Ok(OciRepositoryReferencedSecrets {
         secret: secret?,
         pull_secrets: pull_secrets?,
         proxy: proxy?,
@@ -86,12 +86,12 @@ pub(super) async fn resolve(
     })
 }
 
-struct SpecReader<'a> {
+struct SpecSecretReader<'a> {
     namespace: &'a str,
-    references: &'a mut ReadReferences,
+    references: &'a mut RunReferenceReads,
 }
 
-impl SpecReader<'_> {
+impl SpecSecretReader<'_> {
     /// The data of a Secret that a field names. `None` if the field is empty.
     async fn named(
         &mut self,

@@ -8,21 +8,21 @@ use crds::source::ExternalArtifact;
 use crds::windlass_source::HTTPArchive;
 use kube_core::ResourceExt as _;
 use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome};
-use sources::source_reasons::AUTHENTICATION_FAILED;
+use sources::source_condition_reasons::AUTHENTICATION_FAILED;
 
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::run_context::RunContext;
 
 /// The data of a Secret.
-pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
+pub(super) type HttpArchiveSecretData = BTreeMap<String, Vec<u8>>;
 
 /// The inputs of a run: the data of each Secret that the spec names.
 #[derive(Default)]
-pub(super) struct HttpArchiveInputs {
-    pub(super) secret: Option<SourceSecretData>,
-    pub(super) certificates: Option<SourceSecretData>,
-    pub(super) proxy: Option<SourceSecretData>,
+pub(super) struct HttpArchiveReferencedSecrets {
+    pub(super) secret: Option<HttpArchiveSecretData>,
+    pub(super) certificates: Option<HttpArchiveSecretData>,
+    pub(super) proxy: Option<HttpArchiveSecretData>,
 }
 
 /// Reads the objects that the spec names. A change of one of them, or a missing ExternalArtifact, wakes the HTTPArchive.
@@ -30,11 +30,11 @@ pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,
     object: &HTTPArchive,
-) -> Result<HttpArchiveInputs, RunOutcome> {
+) -> Result<HttpArchiveReferencedSecrets, RunOutcome> {
     let offered = node_named::<ExternalArtifact>(&node.namespace, &node.name);
     context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([offered]));
     let spec = &object.spec;
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     // All references are watched before a missing one ends the run.
     let mut read = async |field: &str, reference: &Option<LocalObjectReference>| {
         let Some(reference) = reference else { return Ok(None) };
@@ -53,5 +53,5 @@ pub(super) async fn resolve(
     let certificates = read("spec.certSecretRef", &spec.cert_secret_ref).await;
     let proxy = read("spec.proxySecretRef", &spec.proxy_secret_ref).await;
     references.watch(node);
-    Ok(HttpArchiveInputs { secret: secret?, certificates: certificates?, proxy: proxy? })
+    Ok(HttpArchiveReferencedSecrets { secret: secret?, certificates: certificates?, proxy: proxy? })
 }

@@ -1,12 +1,12 @@
 //! The Secrets that a HelmRepository names.
 //!
-//! Elsewhere: which Secrets these are, and their use (`windlass_runtime::chart_repository`).
+//! Elsewhere: which Secrets these are, and their use (`windlass_runtime::chart_repository_access`).
 
 use crds::source::HelmRepository;
 use reconcile::{ObjectKey, RunOutcome};
 
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::chart_repository::HelmRepositorySecrets;
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::chart_repository_access::HelmRepositorySecrets;
 use windlass_runtime::run_context::RunContext;
 
 /// Reads the objects that the spec names, and watches them so that a change wakes the HelmRepository.
@@ -15,7 +15,7 @@ pub(super) async fn resolve(
     node: &ObjectKey,
     object: &HelmRepository,
 ) -> Result<HelmRepositorySecrets, RunOutcome> {
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     let read = HelmRepositorySecrets::read(object, &mut references).await;
     references.watch(node);
     read

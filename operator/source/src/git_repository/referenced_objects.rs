@@ -5,15 +5,15 @@ use crds::source::GitRepository;
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use signatures::git::GitVerificationError;
-use sources::source_reasons::VERIFICATION_ERROR;
+use sources::source_condition_reasons::VERIFICATION_ERROR;
 
 use super::include::{self, RepositoryInclude};
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::git_remote::{GitRemoteSecrets, GitSecretData};
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::git_remote_access::{GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;
 
 /// The data of Secrets and includes for a run.
-pub(super) struct GitRepositoryInputs {
+pub(super) struct GitRepositoryReferencedObjects {
     /// The credentials and the proxy.
     pub(super) secrets: GitRemoteSecrets,
     /// The data of the Secret with the keys for signatures. `None` if no signatures are required.
@@ -27,22 +27,26 @@ pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,
     object: &GitRepository,
-) -> Result<GitRepositoryInputs, RunOutcome> {
+) -> Result<GitRepositoryReferencedObjects, RunOutcome> {
     include::edges(context, node, object);
     // All references are watched before a missing one ends the run.
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     let secrets = GitRemoteSecrets::read(object, &mut references).await;
     let keys = keys(object, &mut references).await;
     references.watch(node);
     let secrets = secrets?;
     let keys = keys?;
-    Ok(GitRepositoryInputs { secrets, keys, include: include::resolve(context, node, object)? })
+    Ok(GitRepositoryReferencedObjects {
+        secrets,
+        keys,
+        include: include::resolve(context, node, object)?,
+    })
 }
 
 /// The Secret of `spec.verify`. Parity(flux): the words.
 async fn keys(
     object: &GitRepository,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
 ) -> Result<Option<GitSecretData>, RunOutcome> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let failed = |why: String| {

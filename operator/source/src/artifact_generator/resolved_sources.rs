@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use artifactgen::{GeneratorSpec, ObservedSource, SourceReference};
 use crds::Artifact;
-use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
+use crds::source_extensions::ArtifactGenerator;
 use kube_core::Resource as _;
 use reconcile::{
-    ConditionReason, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, reason,
+    ConditionReason, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason,
 };
 
 use super::validated_spec;
@@ -68,7 +68,7 @@ pub(super) fn resolve(
             way.join(" → ")
         );
         let wake = NextRunTrigger::on(others).and_at(retry_at);
-        return Err(RunOutcome::Blocked(reason::DEPENDENCY_CYCLE, text, wake));
+        return Err(RunOutcome::Blocked(condition_reason::DEPENDENCY_CYCLE, text, wake));
     }
     let mut found = BTreeMap::new();
     for source in &spec.sources {

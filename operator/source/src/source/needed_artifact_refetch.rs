@@ -16,7 +16,7 @@ use artifacts::store::{self, ArtifactStore, NeededArtifact};
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
-use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
+use sources::source_condition_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::executor::{SourceRun, slot};
 use super::{SourceKind, SourceState};
@@ -25,11 +25,11 @@ use windlass_cluster::error::chain;
 /// The delay before an artifact is fetched again that could not be fetched, or that was deleted for want of room.
 const RETRY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The times when artifacts were fetched again, by their paths.
+/// Delays the next fetch of a lost artifact. It has the times of the last fetches, by the paths of the artifacts.
 #[derive(Debug, Default)]
-pub(super) struct RefetchTimes(BTreeMap<String, Instant>);
+pub(super) struct RefetchBackoff(BTreeMap<String, Instant>);
 
-impl RefetchTimes {
+impl RefetchBackoff {
     /// The artifacts that may be fetched now. They are noted as fetched.
     fn due(&mut self, lost: Vec<NeededArtifact>, now: Instant) -> Vec<NeededArtifact> {
         self.0.retain(|_, at| now.saturating_duration_since(*at) < RETRY_INTERVAL);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_was_fetched_again_in_vain_is_not_fetched_at_once_once_more() {
-        let mut times = RefetchTimes::default();
+        let mut times = RefetchBackoff::default();
         let begin = Instant::now();
         assert_eq!(times.due(vec![artifact("1")], begin).len(), 1);
         assert_eq!(times.due(vec![artifact("1"), artifact("2")], begin), [artifact("2")]);

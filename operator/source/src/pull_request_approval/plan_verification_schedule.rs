@@ -21,7 +21,7 @@ const INTERRUPTED_AFTER: Duration = Duration::from_secs(1800);
 
 /// The result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum VerificationEnd {
+pub(super) enum PlanVerificationResult {
     /// A pull request approves.
     Approved,
     /// No pull request approves. The forge does not accept another request before this delay is over.
@@ -41,9 +41,9 @@ struct NextVerification {
 
 /// The next verifications, by the uids of the Plans.
 #[derive(Default)]
-pub(super) struct VerificationSchedule(BTreeMap<String, NextVerification>);
+pub(super) struct PlanVerificationSchedule(BTreeMap<String, NextVerification>);
 
-impl VerificationSchedule {
+impl PlanVerificationSchedule {
     /// Forgets all Plans but these.
     pub(super) fn keep_only(&mut self, uids: &BTreeSet<&str>) {
         self.0.retain(|uid, _| uids.contains(uid.as_str()));
@@ -71,20 +71,20 @@ impl VerificationSchedule {
     }
 
     /// A verification ended.
-    pub(super) fn end(&mut self, uid: &str, end: VerificationEnd, now: Instant) {
+    pub(super) fn end(&mut self, uid: &str, end: PlanVerificationResult, now: Instant) {
         // The Plan does not need to be verified any more.
         let Some(next) = self.0.get_mut(uid) else { return };
         let not_before = now + SHORTEST_PAUSE;
         *next = match end {
-            VerificationEnd::Approved => {
+            PlanVerificationResult::Approved => {
                 NextVerification { at: now + REPEATED_AFTER, not_before, refusals: 0 }
             }
-            VerificationEnd::Refused(least) => {
+            PlanVerificationResult::Refused(least) => {
                 let refusals = next.refusals.saturating_add(1);
                 let at = now + delay(refusals).max(least);
                 NextVerification { at, not_before: not_before.max(now + least), refusals }
             }
-            VerificationEnd::NotWritten => {
+            PlanVerificationResult::NotWritten => {
                 NextVerification { at: not_before, not_before, refusals: next.refusals }
             }
         };
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn what_is_not_approved_is_verified_less_and_less_often() {
-        let mut schedule = VerificationSchedule::default();
+        let mut schedule = PlanVerificationSchedule::default();
         let now = Instant::now();
         assert_eq!(schedule.time_left("plan", false, now), NO_DELAY, "it is new");
         for left in [30, 60, 120] {
             schedule.begin("plan", now);
             assert_eq!(schedule.time_left("plan", true, now), INTERRUPTED_AFTER, "it runs");
-            schedule.end("plan", VerificationEnd::Refused(NO_DELAY), now);
+            schedule.end("plan", PlanVerificationResult::Refused(NO_DELAY), now);
             assert_eq!(schedule.time_left("plan", false, now), seconds(left));
         }
         assert_eq!(delay(u32::MAX), LONGEST_DELAY);
@@ -125,17 +125,17 @@ mod tests {
 
     #[test]
     fn a_run_that_waits_makes_it_sooner_but_not_than_the_forge_wants() {
-        let mut schedule = VerificationSchedule::default();
+        let mut schedule = PlanVerificationSchedule::default();
         let now = Instant::now();
         schedule.begin("plan", now);
-        schedule.end("plan", VerificationEnd::Approved, now);
+        schedule.end("plan", PlanVerificationResult::Approved, now);
         assert_eq!(schedule.time_left("plan", false, now), REPEATED_AFTER);
         assert_eq!(schedule.time_left("plan", true, now), SHORTEST_PAUSE);
         schedule.begin("plan", now);
-        schedule.end("plan", VerificationEnd::Refused(seconds(900)), now);
+        schedule.end("plan", PlanVerificationResult::Refused(seconds(900)), now);
         assert_eq!(schedule.time_left("plan", true, now), seconds(900));
         schedule.begin("plan", now);
-        schedule.end("plan", VerificationEnd::NotWritten, now);
+        schedule.end("plan", PlanVerificationResult::NotWritten, now);
         assert_eq!(schedule.time_left("plan", false, now), SHORTEST_PAUSE);
     }
 }

@@ -8,14 +8,14 @@ use kube_core::ResourceExt as _;
 use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome};
 use sources::charts::ChartRepository;
 use sources::oci::RemoteOciRepository;
-use sources::source_reasons::{
+use sources::source_condition_reasons::{
     CHART_VERIFICATION_ERROR, NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE, VERIFICATION_ERROR,
 };
 
 use super::provenance::ProvenanceKeyring;
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
-use windlass_cluster::spec_references::ReadReferences;
-use windlass_runtime::chart_repository::{
+use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_runtime::chart_repository_access::{
     HelmRepositorySecrets, access, is_registry, registry, repository,
 };
 use windlass_runtime::run_context::RunContext;
@@ -87,7 +87,7 @@ pub(super) async fn resolve(
         );
         blocked(SOURCE_UNAVAILABLE, text)
     };
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     let mut reached = None;
     let keyring = ProvenanceKeyring::read(object, &mut references).await;
     let is_repository = object.spec.source_ref.kind == ChartSourceKind::HelmRepository;
@@ -148,7 +148,7 @@ pub(super) async fn resolve(
 async fn signed(
     object: &HelmChart,
     url: &str,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
 ) -> Result<Option<ImageVerificationPolicy>, RunOutcome> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();

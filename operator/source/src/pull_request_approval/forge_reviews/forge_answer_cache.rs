@@ -25,17 +25,17 @@ pub(in crate::pull_request_approval) struct ForgeAnswer {
 }
 
 /// The slot for the answer to a question. Callers with the same question wait for it.
-type SharedAnswer = Arc<tokio::sync::Mutex<Option<ForgeAnswer>>>;
+type SharedForgeAnswer = Arc<tokio::sync::Mutex<Option<ForgeAnswer>>>;
 
 /// The answers, by their questions.
 #[derive(Default)]
-pub(super) struct ForgeAnswers {
-    answers: Mutex<BTreeMap<String, SharedAnswer>>,
+pub(super) struct ForgeAnswerCache {
+    answers: Mutex<BTreeMap<String, SharedForgeAnswer>>,
     /// The times until which no forge is asked, by the uids of PlanPolicies.
     pauses: Mutex<BTreeMap<String, Instant>>,
 }
 
-impl ForgeAnswers {
+impl ForgeAnswerCache {
     /// The answer to a question of a policy. The forge is asked if the answer is not cached.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl ForgeAnswers {
     }
 
     /// The place of an answer. Those that are too old are forgotten, except while their question is asked.
-    fn shared(&self, question: String) -> SharedAnswer {
+    fn shared(&self, question: String) -> SharedForgeAnswer {
         let mut answers = self.answers.lock();
         answers.retain(|_, it| match it.try_lock() {
             Ok(known) => known.as_ref().is_some_and(is_recent),
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn plans_of_one_merge_ask_once() {
-        let answers = ForgeAnswers::default();
+        let answers = ForgeAnswerCache::default();
         let count = AtomicUsize::new(0);
         let asked = &count;
         let get = |question: &str| {
@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_old_answer_and_an_error_are_not_kept() {
-        let answers = ForgeAnswers::default();
+        let answers = ForgeAnswerCache::default();
         let old = Instant::now().checked_sub(MAX_ANSWER_AGE * 2).unwrap();
         let get = |result: Result<ForgeAnswer, ApprovalRefusal>| {
             answers.get("policy", "one".to_owned(), async move { result })
@@ -135,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_delay_that_the_forge_requests_holds_for_each_plan_of_the_policy() {
-        let answers = ForgeAnswers::default();
+        let answers = ForgeAnswerCache::default();
         let delay = Some(Duration::from_secs(900));
         let limited =
             ApprovalRefusal { retry_after: delay, ..ApprovalRefusal::unknown("rate limit") };

@@ -6,27 +6,27 @@ use crds::LocalObjectReference;
 use crds::source::Bucket;
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
-use sources::source_reasons::AUTHENTICATION_FAILED;
+use sources::source_condition_reasons::AUTHENTICATION_FAILED;
 
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_runtime::run_context::RunContext;
 
 /// The data of a Secret.
-pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
+pub(super) type BucketSecretData = BTreeMap<String, Vec<u8>>;
 
 /// The data of Secrets for a run.
 #[derive(Default)]
-pub(super) struct BucketInputs {
+pub(super) struct BucketReferencedSecrets {
     /// Credentials.
-    pub(super) secret: Option<SourceSecretData>,
+    pub(super) secret: Option<BucketSecretData>,
     /// An authority, or a certificate to show.
-    pub(super) certificates: Option<SourceSecretData>,
+    pub(super) certificates: Option<BucketSecretData>,
     /// A proxy.
-    pub(super) proxy: Option<SourceSecretData>,
+    pub(super) proxy: Option<BucketSecretData>,
     /// A user of the token service.
-    pub(super) sts_secret: Option<SourceSecretData>,
+    pub(super) sts_secret: Option<BucketSecretData>,
     /// Certificates for the token service.
-    pub(super) sts_certificates: Option<SourceSecretData>,
+    pub(super) sts_certificates: Option<BucketSecretData>,
 }
 
 /// Reads the objects that the spec names, and watches them so that a change wakes the Bucket.
@@ -34,12 +34,12 @@ pub(super) async fn resolve(
     context: &RunContext,
     node: &ObjectKey,
     object: &Bucket,
-) -> Result<BucketInputs, RunOutcome> {
+) -> Result<BucketReferencedSecrets, RunOutcome> {
     let spec = &object.spec;
     let sts = spec.sts.as_ref();
     let sts_secret = sts.and_then(|it| it.secret_ref.clone());
     let sts_certificates = sts.and_then(|it| it.cert_secret_ref.clone());
-    let mut references = ReadReferences::new(&context.watcher);
+    let mut references = RunReferenceReads::new(&context.watcher);
     // All references are watched before a missing one ends the run.
     let mut read = Vec::new();
     for (field, what, reference) in [
@@ -54,7 +54,7 @@ pub(super) async fn resolve(
     references.watch(node);
     let mut read = read.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut next = || read.next().flatten();
-    Ok(BucketInputs {
+    Ok(BucketReferencedSecrets {
         secret: next(),
         proxy: next(),
         certificates: next(),
@@ -66,11 +66,11 @@ pub(super) async fn resolve(
 /// The data of a Secret. `None` if the spec names none.
 async fn data(
     object: &Bucket,
-    references: &mut ReadReferences,
+    references: &mut RunReferenceReads,
     field: &str,
     what: &str,
     reference: Option<&LocalObjectReference>,
-) -> Result<Option<SourceSecretData>, RunOutcome> {
+) -> Result<Option<BucketSecretData>, RunOutcome> {
     let Some(LocalObjectReference { name, .. }) = reference else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
     let failed = |why: String| {
