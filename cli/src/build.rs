@@ -2,10 +2,10 @@
 //! of the cluster.
 //!
 //! Below: charts (`build/charts.rs`), objects of the cluster (`build/object.rs`). Elsewhere: building (`kustomize`), reading
-//! the disk (`sources::local_disk`).
+//! the disk (`sources::workstation_build_files`).
 
 mod charts;
-mod object;
+mod cluster_object;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use kustomize::{
     BuildBudget, BuiltObject, HelmOptions, KustomizeBuildOptions, KustomizeBuildOutput,
     KustomizeBuildWarning, LoadRestriction, ObjectOrder,
 };
-use sources::local_disk::{self, LocalDisk};
+use sources::workstation_build_files::{self, WorkstationBuildFiles};
 
 use super::complete;
 use windlass_cli_runtime::connection::print;
@@ -78,7 +78,7 @@ pub(super) struct BuildArgs {
     #[command(flatten)]
     functions: IgnoredKustomizeFunctionFlags,
     #[command(flatten)]
-    object: object::BuildObjectFlags,
+    object: cluster_object::BuildObjectFlags,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -123,12 +123,12 @@ struct IgnoredKustomizeFunctionFlags {
 /// An object of the cluster cannot be built. Errors of kustomizations are printed in the words of kustomize.
 #[expect(clippy::print_stderr, reason = "the command's own messages are what scripts read")]
 pub(super) fn run(args: &mut BuildArgs) -> anyhow::Result<ExitCode> {
-    if let Some(words) = object::named(&args.dirs) {
-        let text = object::build(&args.object, &words)?;
+    if let Some(words) = cluster_object::named(&args.dirs) {
+        let text = cluster_object::build(&args.object, &words)?;
         put(&text, &args.output)?;
         return Ok(ExitCode::Success);
     }
-    Ok(match object::refuse(&args.object).and_then(|()| build(args)) {
+    Ok(match cluster_object::refuse(&args.object).and_then(|()| build(args)) {
         Ok(()) => ExitCode::Success,
         Err(error) => {
             eprintln!("Error: {error:#}");
@@ -148,7 +148,7 @@ fn build(args: &mut BuildArgs) -> anyhow::Result<()> {
     let stop = StopSignal::default();
     let limit = TimeLimit::start(args.time_limit, &stop);
     let command = args.helm_command.as_str();
-    let disk = LocalDisk::default();
+    let disk = WorkstationBuildFiles::default();
     let files = charts::ChartBuildFiles { command, disk, limit: &limit, stop: stop.clone() };
     // The limit of steps is a time limit that works on every machine. So another time limit also turns off the limit of steps.
     let allowance = match args.time_limit == TIME_LIMIT {
@@ -245,7 +245,7 @@ fn put(text: &str, output: &str) -> anyhow::Result<()> {
         return print(text);
     }
     std::fs::write(output, text)
-        .map_err(|error| anyhow!("open {output}: {}", local_disk::reason(&error)))
+        .map_err(|error| anyhow!("open {output}: {}", workstation_build_files::reason(&error)))
 }
 
 fn write_each(objects: &[BuiltObject], dir: &Path) -> anyhow::Result<()> {
@@ -260,8 +260,9 @@ fn write_each(objects: &[BuiltObject], dir: &Path) -> anyhow::Result<()> {
         }
         let path = dir.join(name);
         let text = goyaml::emit::emit(value).map_err(|error| anyhow!("{error}"))?;
-        std::fs::write(&path, text)
-            .map_err(|error| anyhow!("open {}: {}", path.display(), local_disk::reason(&error)))?;
+        std::fs::write(&path, text).map_err(|error| {
+            anyhow!("open {}: {}", path.display(), workstation_build_files::reason(&error))
+        })?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand};
-use crdguard::{ChangeVerdict, CrdDefinition};
+use crdguard::{CrdChangeVerdict, CrdDefinition};
 use objects::{Gvk, Object, manifest};
 use serde::Serialize;
 use serde_json::Value;
@@ -155,7 +155,7 @@ fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
     }
 }
 
-fn text(verdict: &ChangeVerdict, on: TerminalScreen) -> String {
+fn text(verdict: &CrdChangeVerdict, on: TerminalScreen) -> String {
     let mut text = String::new();
     for line in verdict.lines(true) {
         let words = line.trim_start();
@@ -344,7 +344,7 @@ mod tests {
                 .into(),
         };
         let findings = vec![finding];
-        let verdict = ChangeVerdict { findings, omitted: 0, judged: 7, total: 7 };
+        let verdict = CrdChangeVerdict { findings, omitted: 0, judged: 7, total: 7 };
         let text = at_both_widths(|on| format!("{}\n{}", usage.text(on), text(&verdict, on)));
         expect_file!["goldens/crd.txt"].assert_eq(&text);
     }

@@ -20,8 +20,8 @@ use super::output::{ReportFormat, report};
 use super::render::BuildableKind;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::serve_flags::settings;
 use windlass_cli_runtime::table::{TerminalScreen, clean};
+use windlass_cli_runtime::trailing_serve_flags::settings;
 use windlass_serve::settings::OperatorSettings;
 
 /// The flags of `windlass diff`.

@@ -8,8 +8,8 @@ use futures::stream::{StreamExt as _, select_all};
 use objects::Object;
 use reconcile::Time;
 use serde_json::Value;
-use windlass_answers::explained_readiness;
 use windlass_answers::frozen_objects::{FrozenObjects, is_freeze};
+use windlass_answers::statusless_object_readiness;
 
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
@@ -269,7 +269,7 @@ async fn list(
     }
     for target in targets {
         let now = jiff::Timestamp::now();
-        let is_judged = is_table && explained_readiness::is_mute(target);
+        let is_judged = is_table && statusless_object_readiness::is_mute(target);
         let mut mute = Vec::new();
         if target.name.is_some() {
             let object = kind_argument::read(site, target).await?;
@@ -290,7 +290,7 @@ async fn list(
             });
             left_out.extend(refused.await?);
         }
-        let judged = explained_readiness::judged(site, target, mute).await?;
+        let judged = statusless_object_readiness::judged(site, target, mute).await?;
         printer.print(judged.into_iter().filter(is_wanted).collect(), now)?;
     }
     printer.flush()?;

@@ -6,7 +6,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use crds::windlass_notification::{Incident, IncidentState};
 use reconcile::Time;
 use windlass_answers::incidents::{
-    IncidentGroup, ListedIncidents, find, first_line, groups, message, sent, since, to_list,
+    IncidentGroup, ListedIncidents, find, first_line, groups, message, sent, silenced_until, since,
+    to_list,
 };
 
 use super::command_scope::{NamespaceScope, say_left_out};
@@ -115,6 +116,9 @@ fn row(
         Some(IncidentState::Resolved) => TextColour::Good,
         None => TextColour::Busy,
     };
+    let silenced = silenced_until(incident, now).map(|end| format!("silenced until {end}"));
+    let sent = Some(sent(incident)).filter(|sent| !sent.is_empty());
+    let sent: Vec<String> = sent.into_iter().chain(silenced).collect();
     let and_more = if *more > 0 { format!(" (+{more})") } else { String::new() };
     [
         TableCell::new(incident.metadata.namespace.as_deref().unwrap_or_default()),
@@ -123,7 +127,7 @@ fn row(
         TableCell::new(&format!("{}/{}{and_more}", spec.subject.kind, spec.subject.name)),
         TableCell::new(&spec.cause.reason),
         TableCell::new(&affected.to_string()),
-        TableCell::new(&sent(incident)),
+        TableCell::new(&sent.join(", ")),
         TableCell::new(&message).vital(),
     ]
 }
@@ -149,6 +153,22 @@ mod tests {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let text = crate::goldens::at_both_widths(|on| table(&incidents, true, now, on));
         expect_test::expect_file!["goldens/incidents.txt"].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_silence_is_shown_until_it_ends_and_apart_from_incidents_that_are_sent() {
+        let mut silenced = incident("shop", "Open", "2026-11-24T11:00:00Z");
+        silenced["status"]["silence"] = json!({"user": "alice", "reason": "known",
+            "at": "2026-11-24T11:30:00Z", "until": "2026-11-24T13:00:00Z"});
+        let all = incidents(vec![silenced, incident("shop", "Open", "2026-11-24T11:00:00Z")]);
+        let screen = TerminalScreen { width: None, is_coloured: false };
+        let lines = |now: &str| {
+            let text = table(&all, false, now.parse().unwrap(), screen);
+            text.matches("silenced until 2026-11-24T13:00:00Z").count()
+        };
+        assert_eq!(lines("2026-11-24T12:00:00Z"), 1);
+        assert_eq!(lines("2026-11-24T13:00:00Z"), 0);
+        assert_eq!(groups(&all).len(), 2);
     }
 
     #[test]

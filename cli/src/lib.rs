@@ -4,14 +4,10 @@
 //! for changes of repositories (`windlass-cli-plan`).
 //! Also elsewhere: code that commands share, and exit codes (`windlass-cli-runtime`); data about objects (`windlass-answers`).
 
-mod alerts;
+mod alert_sample_event;
 mod approve;
-mod audit;
 mod build;
-mod bypass;
-mod changes;
 mod command_scope;
-mod command_syntax;
 mod complete;
 mod completion_and_man;
 mod crd;
@@ -19,12 +15,15 @@ mod describe;
 mod diff;
 mod events;
 mod export;
+mod flux_and_kubectl_syntax;
+mod freeze_bypass;
 mod get;
 #[cfg(test)]
 mod goldens;
 mod helm_release_values;
+mod helmfile_release_suspension;
 mod history;
-mod image;
+mod image_plan;
 mod incident_row;
 mod incidents;
 mod logs;
@@ -33,10 +32,12 @@ mod output;
 mod reconcile;
 #[cfg(test)]
 mod reference_page;
-mod release;
+mod release_audits;
 mod resume;
 mod rollback;
 mod serve;
+mod silence;
+mod source_changes;
 mod stats;
 mod suspend;
 mod trace;
@@ -48,8 +49,8 @@ mod why;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use windlass_answers::{cluster_facts, kind_argument, object_row, render};
-use windlass_cli_helm::{bundle, helmfile, template};
+use windlass_answers::{cause_facts, kind_argument, object_row, render};
+use windlass_cli_helm::{helmfile, helmfile_bundle, template};
 use windlass_cli_installation::{bootstrap, check, install, migrate, uninstall};
 use windlass_cli_plan as plan;
 use windlass_cli_runtime::exit_code::{CommandError, ExitCode};
@@ -74,14 +75,14 @@ macro_rules! declared {
 /// The command line.
 fn command() -> Command {
     let commands = [
-        declared!("alerts", ALERTS, alerts::AlertsArgs),
+        declared!("alerts", ALERTS, alert_sample_event::AlertsArgs),
         declared!("approve", APPROVE, approve::ApproveArgs, approve::EXAMPLES),
-        declared!("audit", AUDIT, audit::AuditArgs, audit::EXAMPLES),
+        declared!("audit", AUDIT, release_audits::AuditArgs, release_audits::EXAMPLES),
         declared!("bootstrap", BOOTSTRAP, bootstrap::BootstrapArgs),
         declared!("build", BUILD, build::BuildArgs, build::EXAMPLES),
-        declared!("bundle", BUNDLE, bundle::BundleArgs, bundle::EXAMPLES),
-        declared!("bypass", BYPASS, bypass::BypassArgs, bypass::EXAMPLES),
-        declared!("changes", CHANGES, changes::ChangesArgs, changes::EXAMPLES),
+        declared!("bundle", BUNDLE, helmfile_bundle::BundleArgs, helmfile_bundle::EXAMPLES),
+        declared!("bypass", BYPASS, freeze_bypass::BypassArgs, freeze_bypass::EXAMPLES),
+        declared!("changes", CHANGES, source_changes::ChangesArgs, source_changes::EXAMPLES),
         declared!("check", CHECK, check::CheckArgs, check::EXAMPLES),
         declared!("completion", COMPLETION, completion_and_man::CompletionArgs),
         declared!("crd", CRD, crd::CrdArgs, crd::EXAMPLES),
@@ -92,7 +93,7 @@ fn command() -> Command {
         declared!("get", GET, get::GetArgs, get::EXAMPLES),
         Command::new("helmfile").about(HELMFILE).defer(helmfile::HelmfileFlags::augment_args),
         declared!("history", HISTORY, history::HistoryArgs, history::EXAMPLES),
-        declared!("image", IMAGE, image::ImageArgs),
+        declared!("image", IMAGE, image_plan::ImageArgs),
         declared!("incidents", INCIDENTS, incidents::IncidentsArgs, incidents::EXAMPLES),
         declared!("install", INSTALL, install::InstallArgs),
         declared!("logs", LOGS, logs::LogsArgs, logs::EXAMPLES),
@@ -103,6 +104,7 @@ fn command() -> Command {
         declared!("resume", RESUME, resume::ResumeArgs, resume::EXAMPLES),
         declared!("rollback", ROLLBACK, rollback::RollbackArgs, rollback::EXAMPLES),
         declared!("serve", SERVE, OperatorSettings),
+        declared!("silence", SILENCE, silence::SilenceArgs, silence::EXAMPLES),
         declared!("stats", STATS, stats::StatsArgs, stats::EXAMPLES),
         declared!("suspend", SUSPEND, suspend::SuspendArgs, suspend::EXAMPLES),
         Command::new("template").about(TEMPLATE).defer(template::HelmTemplateFlags::augment_args),
@@ -167,6 +169,7 @@ const RESUME: &str = "Resume objects that are suspended";
 const ROLLBACK: &str =
     "Roll a release back to an earlier revision, and suspend it; or take a change back as a whole";
 const SERVE: &str = "Run the operator";
+const SILENCE: &str = "Send nothing but the end of an incident for some time";
 const STATS: &str = "Count objects that are ready, failing and suspended";
 const SUSPEND: &str = "Suspend objects, with an owner, a reason and an end";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
@@ -182,7 +185,7 @@ const WHY: &str = "Explain why an object is not ready and how to fix it";
 pub fn run() -> std::process::ExitCode {
     // If a shell asks for completions, the process ends here.
     clap_complete::CompleteEnv::with_factory(command).var(completion_and_man::VARIABLE).complete();
-    let line = command_syntax::understood(std::env::args_os().collect());
+    let line = flux_and_kubectl_syntax::understood(std::env::args_os().collect());
     let matches = command().try_get_matches_from(&line).map_err(CommandError::Usage);
     let code = match matches.and_then(|matches| run_named(&matches)) {
         Ok(code) => code,
@@ -198,14 +201,14 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let undeclared = || clap::Error::new(ErrorKind::InvalidSubcommand);
     let (name, given) = matches.subcommand().ok_or_else(undeclared)?;
     Ok(match name {
-        "alerts" => alerts::run(&flags(given)?)?,
+        "alerts" => alert_sample_event::run(&flags(given)?)?,
         "approve" => approve::run(&flags(given)?)?,
-        "audit" => audit::run(&flags(given)?)?,
+        "audit" => release_audits::run(&flags(given)?)?,
         "bootstrap" => bootstrap::run(&flags(given)?)?.into(),
         "build" => build::run(&mut flags(given)?)?,
-        "bundle" => bundle::run(&flags(given)?)?.into(),
-        "bypass" => bypass::run(&flags(given)?)?,
-        "changes" => changes::run(&flags(given)?)?,
+        "bundle" => helmfile_bundle::run(&flags(given)?)?.into(),
+        "bypass" => freeze_bypass::run(&flags(given)?)?,
+        "changes" => source_changes::run(&flags(given)?)?,
         "check" => check::run(&flags(given)?)?,
         "completion" => completion_and_man::complete(flags(given)?)?.into(),
         "crd" => crd::run(&flags(given)?)?,
@@ -216,7 +219,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "get" => get::run(&flags(given)?)?,
         "helmfile" => helmfile::run(flags(given)?),
         "history" => history::run(&flags(given)?)?,
-        "image" => image::run(&flags(given)?)?,
+        "image" => image_plan::run(&flags(given)?)?,
         "incidents" => incidents::run(&flags(given)?)?,
         "install" => install::run(&flags(given)?)?.into(),
         "logs" => logs::run(&flags(given)?)?,
@@ -227,6 +230,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "resume" => resume::run(&flags(given)?)?,
         "rollback" => rollback::run(&flags(given)?)?,
         "serve" => serve::run(flags(given)?)?.into(),
+        "silence" => silence::run(&flags(given)?)?,
         "stats" => stats::run(&flags(given)?)?,
         "suspend" => suspend::run(&flags(given)?)?,
         "template" => template::run(flags(given)?),
@@ -265,7 +269,7 @@ fn report_failure(error: &anyhow::Error) -> ExitCode {
 fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
     let is_template = line.get(1).is_some_and(|command| command == "template");
     if error.use_stderr()
-        && let Some(text) = command_syntax::answer(line)
+        && let Some(text) = flux_and_kubectl_syntax::answer(line)
     {
         #[expect(
             clippy::print_stderr,

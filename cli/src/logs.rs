@@ -2,7 +2,7 @@
 //!
 //! Here: the command. Below: the log lines of windlass (`logs/entry.rs`). Elsewhere: finding containers
 //! (`windlass_answers::logged_containers`), merging the lines of several containers (`windlass_answers::container_logs`),
-//! reading logs (`windlass_cluster::logs`).
+//! reading logs (`windlass_cluster::container_logs`).
 
 mod entry;
 
@@ -24,7 +24,7 @@ use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{TerminalScreen, clean};
 use windlass_cluster::ClusterConnection;
-use windlass_cluster::logs::{ContainerLogLine, LogOptions};
+use windlass_cluster::container_logs::{ContainerLogLine, LogOptions};
 use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass logs`.

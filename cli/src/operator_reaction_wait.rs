@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cause::condition;
 use jiff::Timestamp;
 use objects::Object;
-use reconcile::reason::PROGRESSING_WITH_RETRY;
+use reconcile::condition_reason::PROGRESSING_WITH_RETRY;
 use serde_json::Value;
 
 use super::kind_argument;

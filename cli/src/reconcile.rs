@@ -16,16 +16,16 @@ use objects::{Object, ObjectId};
 use serde_json::Value;
 
 use self::dependency_wait::DependencyWait;
-use super::cluster_facts::{AT_ONCE, resource, unserved};
 use super::command_scope::CommandScope;
+use super::helmfile_release_suspension;
 use super::kind_argument::{self, ResourceArgument};
 use super::object_row::ObjectRow;
 use super::operator_reaction_wait::OperatorReactionWait;
-use super::release;
 use super::suspend::{ObjectSelectionArgs, each, to_change};
 use windlass_answers::actions::reconciliation::{
     ReconciliationRequest, RequestedReconciliation, no_run,
 };
+use windlass_answers::cause_facts::{AT_ONCE, resource, unserved};
 use windlass_answers::why;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
@@ -95,7 +95,7 @@ pub(super) enum AwaitedReconciliation {
 /// Something is wrong, and nothing was requested.
 pub(super) fn run(args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
-        let asked: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
+        let asked: RefCell<Vec<FollowedObject>> = RefCell::new(Vec::new());
         let ended = each(&site, &args.chosen, async |target, object| {
             let of = request(&site, args, target, object).await?;
             asked.borrow_mut().extend(of);
@@ -125,7 +125,7 @@ pub(super) fn run(args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// An object whose reconciliation the command follows.
-pub(super) struct FollowedRun {
+pub(super) struct FollowedObject {
     pub(super) target: ResourceArgument,
     pub(super) object: Object,
     pub(super) awaited: AwaitedReconciliation,
@@ -141,7 +141,7 @@ async fn request(
     args: &ReconcileArgs,
     target: &ResourceArgument,
     object: &Object,
-) -> anyhow::Result<Option<FollowedRun>> {
+) -> anyhow::Result<Option<FollowedObject>> {
     ensure!(
         !ObjectRow::of(object, jiff::Timestamp::now()).is_suspended(),
         "it is suspended; `windlass resume` ends that"
@@ -149,7 +149,8 @@ async fn request(
     let is_release = object.kind() == "HelmRelease";
     ensure!(is_release || !(args.force || args.reset), "--force and --reset are for HelmReleases");
     let release = args.chosen.release.as_ref();
-    let release = release.map(|release| release::named(object, release)).transpose()?;
+    let release =
+        release.map(|release| helmfile_release_suspension::named(object, release)).transpose()?;
     let asked = ReconciliationRequest {
         reason: args.reason.as_deref(),
         is_forced: args.force,
@@ -175,17 +176,17 @@ async fn request(
         asked.make(&to_change(site, target, object)).await?;
     let awaited = AwaitedReconciliation::Request(token);
     let with_source = args.with_source;
-    Ok(Some(FollowedRun { target: target.clone(), object, awaited, release, with_source }))
+    Ok(Some(FollowedObject { target: target.clone(), object, awaited, release, with_source }))
 }
 
 /// Follows several reconciliations at once, because one may wait for another. Returns whether all objects are ready.
 ///
 /// # Errors
 /// The API server does not respond or refuses.
-pub(super) async fn follow(site: &CommandScope, runs: &[FollowedRun]) -> anyhow::Result<bool> {
+pub(super) async fn follow(site: &CommandScope, runs: &[FollowedObject]) -> anyhow::Result<bool> {
     let is_examined = runs.len() <= MOST_EXAMINED;
     let all = runs.iter().map(async |of| {
-        let FollowedRun { target, object, awaited, release, with_source } = of;
+        let FollowedObject { target, object, awaited, release, with_source } = of;
         match (release, awaited) {
             (Some(row), AwaitedReconciliation::Request(token)) => {
                 await_release(site, target, object, row, token).await
@@ -353,7 +354,7 @@ async fn await_release(
     token: &str,
 ) -> anyhow::Result<()> {
     let id = object.id();
-    let name = release::full_name(row);
+    let name = helmfile_release_suspension::full_name(row);
     say(ProgressGlyph::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
     let awaited = AwaitedReconciliation::Request(token.to_owned());
     let mut patience = OperatorReactionWait::with(object);
@@ -362,7 +363,7 @@ async fn await_release(
             bail!("it was deleted");
         };
         patience.look(&site.cluster, &now).await;
-        let row = release::named(&now, &name)?;
+        let row = helmfile_release_suspension::named(&now, &name)?;
         let message = clean(row["message"].as_str().unwrap_or_default());
         match row["state"].as_str().filter(|_| is_handled(&now, &awaited)) {
             Some("Ready") => {
@@ -448,7 +449,7 @@ fn is_handled(object: &Object, awaited: &AwaitedReconciliation) -> bool {
             let observed = status.and_then(|it| it["observedGeneration"].as_i64());
             observed == Some(object.generation())
                 && condition(object, "Ready").is_some_and(|said| {
-                    said.reason != ::reconcile::reason::SUSPENDED.as_str()
+                    said.reason != ::reconcile::condition_reason::SUSPENDED.as_str()
                         && said.generation.is_none_or(|it| it == object.generation())
                 })
         }

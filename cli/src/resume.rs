@@ -9,10 +9,10 @@ use clap::Args as ClapArgs;
 use objects::Object;
 
 use super::diff;
+use super::helmfile_release_suspension;
 use super::kind_argument::ResourceArgument;
 use super::output::ReportFormat;
-use super::reconcile::{self, AwaitedReconciliation, FollowedRun};
-use super::release;
+use super::reconcile::{self, AwaitedReconciliation, FollowedObject};
 use super::render::BuildableKind;
 use super::suspend::{ObjectSelectionArgs, each, to_change};
 use windlass_answers::actions::MANAGER;
@@ -21,8 +21,8 @@ use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, agrees, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::quarantine_lift::{self, QuarantineLiftRequest};
-use windlass_cli_runtime::serve_flags;
 use windlass_cli_runtime::table::clean;
+use windlass_cli_runtime::trailing_serve_flags;
 use windlass_serve::settings::OperatorSettings;
 
 /// The flags of `windlass resume`.
@@ -93,7 +93,7 @@ pub(super) fn run(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints the predicted changes. Returns the exit code, which says whether there are any.
 fn plan(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
-    let settings = serve_flags::settings(&args.flags)?;
+    let settings = trailing_serve_flags::settings(&args.flags)?;
     let found = Cell::new(ExitCode::Success);
     let ended = args.chosen.scope.place.run(async |site| {
         each(&site, &args.chosen, async |_, object| {
@@ -148,22 +148,23 @@ fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
             cluster_operators::say_doubt(&site.cluster).await;
         }
         // The command follows the objects after all are resumed, because one may depend on another.
-        let runs: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
+        let runs: RefCell<Vec<FollowedObject>> = RefCell::new(Vec::new());
         let follow = |target: &ResourceArgument, object: Object| {
             if args.wait && !object_references::has_no_runs(&object) {
                 let awaited = AwaitedReconciliation::Generation;
                 let target = target.clone();
                 let run =
-                    FollowedRun { target, object, awaited, release: None, with_source: false };
+                    FollowedObject { target, object, awaited, release: None, with_source: false };
                 runs.borrow_mut().push(run);
             }
         };
         let ended = each(&site, &args.chosen, async |target, object| {
             let subject = clean(&object.id().subject());
             if let Some(name) = &args.chosen.release {
-                let row = release::named(object, name)?;
-                let release = clean(&release::full_name(&row));
-                let changed = release::resume(&site, target, object, &row).await?;
+                let row = helmfile_release_suspension::named(object, name)?;
+                let release = clean(&helmfile_release_suspension::full_name(&row));
+                let changed =
+                    helmfile_release_suspension::resume(&site, target, object, &row).await?;
                 let effect = if changed.is_some() {
                     "is resumed"
                 } else {

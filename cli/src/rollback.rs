@@ -5,7 +5,7 @@
 //! rollback with an annotation, in a single write.
 //! So an operator that is not running does the rollback when it is back.
 //! Below: what to commit (`rollback/commit_advice.rs`). Elsewhere: the annotation (`reconcile::ReleaseRollback`), one release
-//! of a Helmfile (`release.rs`).
+//! of a Helmfile (`helmfile_release_suspension.rs`).
 
 mod change_rollback;
 mod commit_advice;
@@ -18,17 +18,17 @@ use cause::condition;
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object};
 use reconcile::{
-    HistoryRevision, ROLLBACK, ReleaseRollback, ReleaseRollbackProgress, SUSPENDED_BY,
+    ROLLBACK, ReleaseHistoryRevision, ReleaseRollback, ReleaseRollbackProgress, SUSPENDED_BY,
     SUSPENDED_REASON, SUSPENDED_UNTIL,
 };
 use serde_json::{Value, json};
 
 use super::command_scope::{ClusterScope, CommandScope};
+use super::helmfile_release_suspension::HelmfileReleaseSuspension;
 use super::kind_argument::{self, ResourceArgument};
 use super::operator_reaction_wait::OperatorReactionWait;
-use super::release::HelmfileReleaseSuspension;
 use super::suspend::{by, change};
-use super::{complete, release};
+use super::{complete, helmfile_release_suspension};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
@@ -83,7 +83,7 @@ fn revision(text: &str) -> Result<i64, String> {
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A release, according to the status of its owner.
-struct RollbackTarget {
+struct ReleaseToRollBack {
     owner: Object,
     /// The status row of the release, if the owner is a Helmfile.
     row: Option<Value>,
@@ -97,7 +97,7 @@ struct RollbackRequester {
 
 /// The result of a requested rollback.
 enum RollbackOutcome {
-    Made(Box<RollbackRevision>),
+    Made(Box<CompletedRollback>),
     /// The rollback cannot begin. Contains the operator's reason.
     Refused(String),
     /// The request no longer exists, for example after the object was resumed.
@@ -105,9 +105,9 @@ enum RollbackOutcome {
 }
 
 /// The result of a rollback.
-struct RollbackRevision {
+struct CompletedRollback {
     /// The release after the rollback.
-    done: RollbackTarget,
+    done: ReleaseToRollBack,
     /// The new revision, as in the history.
     made: Value,
     /// The last request.
@@ -165,7 +165,7 @@ async fn roll_back(
     say_requested(&subject, asked);
     let outcome = outcome(site, &target, &found, asked).await?;
     *suspended.borrow_mut() = Some(clean(&stays));
-    let RollbackRevision { done, made, asked } = match outcome {
+    let CompletedRollback { done, made, asked } = match outcome {
         RollbackOutcome::Made(revision) => *revision,
         RollbackOutcome::Refused(why) => bail!("{}", clean(&why)),
         RollbackOutcome::Withdrawn => {
@@ -199,10 +199,10 @@ fn clean_lines(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", clean(line))).collect()
 }
 
-impl RollbackTarget {
+impl ReleaseToRollBack {
     /// The full name of the release, if its owner has several releases.
     fn release(&self) -> Option<String> {
-        self.row.as_ref().map(release::full_name)
+        self.row.as_ref().map(helmfile_release_suspension::full_name)
     }
 
     fn title(&self) -> String {
@@ -262,7 +262,7 @@ impl RollbackTarget {
 
     /// The progress of a rollback.
     fn progress(&self, asked: ReleaseRollback) -> ReleaseRollbackProgress {
-        asked.progress(HistoryRevision::listed(self.status().get("history")))
+        asked.progress(ReleaseHistoryRevision::listed(self.status().get("history")))
     }
 
     /// The condition that says that a rollback failed or cannot begin.
@@ -302,15 +302,15 @@ async fn read(
     site: &CommandScope,
     target: &ResourceArgument,
     name: Option<&str>,
-) -> anyhow::Result<RollbackTarget> {
+) -> anyhow::Result<ReleaseToRollBack> {
     let owner = kind_argument::read(site, target).await?;
     let row = match (owner.kind(), name) {
         ("HelmRelease", None) => None,
-        ("Helmfile", Some(name)) => Some(release::named(&owner, name)?),
+        ("Helmfile", Some(name)) => Some(helmfile_release_suspension::named(&owner, name)?),
         ("Helmfile", None) => {
             let rows = owner.get("status").and_then(|it| it["releases"].as_array()).cloned();
             let rows = rows.unwrap_or_default();
-            let row = release::row(&owner, &rows, None)?;
+            let row = helmfile_release_suspension::row(&owner, &rows, None)?;
             Some(row.context("it has no release yet")?.clone())
         }
         ("HelmRelease", Some(_)) => bail!("--release names a release of a Helmfile"),
@@ -318,11 +318,11 @@ async fn read(
             bail!("objects of kind {kind} have no releases: name a HelmRelease or a Helmfile")
         }
     };
-    Ok(RollbackTarget { owner, row })
+    Ok(ReleaseToRollBack { owner, row })
 }
 
 /// The revision before the rollback, and the revision to roll back to.
-fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<ReleaseRollback> {
+fn wanted(found: &ReleaseToRollBack, to: Option<i64>) -> anyhow::Result<ReleaseRollback> {
     let history = found.history();
     let newest = history.first().and_then(|it| it["version"].as_i64());
     let from = newest.with_context(|| format!("{} was not released yet", found.title()))?;
@@ -366,7 +366,7 @@ async fn stored_revisions(
 /// The requested revision has no record. The error names the existing ones.
 async fn newest_stored(
     site: &CommandScope,
-    found: &RollbackTarget,
+    found: &ReleaseToRollBack,
     to: i64,
 ) -> anyhow::Result<Option<i64>> {
     let status = found.status();
@@ -392,7 +392,7 @@ async fn newest_stored(
 async fn request(
     site: &CommandScope,
     target: &ResourceArgument,
-    found: &RollbackTarget,
+    found: &ReleaseToRollBack,
     asked: ReleaseRollback,
     requester: &RollbackRequester,
 ) -> anyhow::Result<()> {
@@ -407,7 +407,9 @@ async fn request(
         let reason = by(owner, Some(reason.as_str()));
         let rollback = Some(annotation.as_str());
         let suspension = HelmfileReleaseSuspension { reason: &reason, until: None, rollback };
-        return release::suspend(site, target, &found.owner, row, &suspension).await.map(drop);
+        return helmfile_release_suspension::suspend(site, target, &found.owner, row, &suspension)
+            .await
+            .map(drop);
     }
     let annotations = json!({SUSPENDED_BY: owner, SUSPENDED_REASON: reason, SUSPENDED_UNTIL: null,
         ROLLBACK: annotation});
@@ -423,7 +425,7 @@ async fn request(
 async fn outcome(
     site: &CommandScope,
     target: &ResourceArgument,
-    before: &RollbackTarget,
+    before: &ReleaseToRollBack,
     first: ReleaseRollback,
 ) -> anyhow::Result<RollbackOutcome> {
     let name = before.release();
@@ -439,7 +441,7 @@ async fn outcome(
             match found.progress(asked) {
                 ReleaseRollbackProgress::Succeeded | ReleaseRollbackProgress::Failed => {
                     let made = found.revision(asked.from.saturating_add(1)).unwrap_or_default();
-                    let revision = RollbackRevision { done: found, made, asked };
+                    let revision = CompletedRollback { done: found, made, asked };
                     return Ok(RollbackOutcome::Made(Box::new(revision)));
                 }
                 _ if !is_requested => return Ok(RollbackOutcome::Withdrawn),
@@ -473,11 +475,11 @@ mod tests {
             "configDigest": values, "name": "web", "namespace": "apps"})
     }
 
-    pub(super) fn release(spec: &Value, history: &[Value]) -> RollbackTarget {
+    pub(super) fn release(spec: &Value, history: &[Value]) -> ReleaseToRollBack {
         let owner = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "web", "namespace": "apps"}, "spec": spec,
             "status": {"history": history, "storageNamespace": "apps"}});
-        RollbackTarget { owner: Object::new(owner).unwrap(), row: None }
+        ReleaseToRollBack { owner: Object::new(owner).unwrap(), row: None }
     }
 
     #[test]

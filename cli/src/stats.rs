@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use objects::Object;
 use serde::Serialize;
-use windlass_answers::explained_readiness;
+use windlass_answers::statusless_object_readiness;
 
 use super::command_scope::{NamespaceScope, say_left_out};
 use super::kind_argument;
@@ -73,7 +73,7 @@ pub(super) fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
                 ..KindCount::default()
             };
             let now = jiff::Timestamp::now();
-            let is_mute = explained_readiness::is_mute(&target);
+            let is_mute = statusless_object_readiness::is_mute(&target);
             let mut mute = Vec::new();
             let refused = site.list(&target, &args.scope.labels, |objects| {
                 for object in objects {
@@ -94,7 +94,7 @@ pub(super) fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
                 Ok(())
             });
             let refused = refused.await?;
-            let judged = explained_readiness::judged(&site, &target, mute).await?;
+            let judged = statusless_object_readiness::judged(&site, &target, mute).await?;
             let is_failing = |object: &&Object| ObjectRow::of(object, now).ready == "False";
             count.failing += judged.iter().filter(is_failing).count();
             // If the user may not list a kind, the number of its objects is unknown.

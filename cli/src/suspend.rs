@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
+use super::helmfile_release_suspension::{self, HelmfileReleaseSuspension};
 use super::kind_argument::{self, ResourceArgument};
-use super::release::{self, HelmfileReleaseSuspension};
 use windlass_answers::actions::ObjectToChange;
 use windlass_answers::actions::suspension::{ObjectSuspension, end_of};
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
@@ -81,12 +81,13 @@ pub(super) fn run(args: &SuspendArgs) -> anyhow::Result<ExitCode> {
         each(&site, &args.chosen, async |target, object| {
             suspension.check_kind(object)?;
             if let Some(name) = &args.chosen.release {
-                let row = release::named(object, name)?;
+                let row = helmfile_release_suspension::named(object, name)?;
                 let reason = by(&owner, reason);
                 let of_release =
                     HelmfileReleaseSuspension { reason: &reason, until, rollback: None };
-                release::suspend(&site, target, object, &row, &of_release).await?;
-                let release = release::full_name(&row);
+                helmfile_release_suspension::suspend(&site, target, object, &row, &of_release)
+                    .await?;
+                let release = helmfile_release_suspension::full_name(&row);
                 let subject = object.id().subject();
                 let description = format!("release {release} of {subject} is suspended: {reason}");
                 say(ProgressGlyph::Success, &clean(&description));

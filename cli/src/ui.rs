@@ -34,8 +34,8 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 Without -n, the pages show all namespaces, or that of the context if you may list neither Kustomizations nor namespaces in the
 whole cluster. They read with your rights, and have forms for what you may ask for: to reconcile, suspend or resume an object, to
-approve or reject a Plan or an operation, and to roll back a change. The server listens on 127.0.0.1. The address that is printed
-has a secret and counts once: the browser that opens it first gets a cookie, and no other one is answered.
+approve or reject a Plan or an operation, to silence an incident, and to roll back a change. The server listens on 127.0.0.1. The
+address that is printed has a secret and counts once: the browser that opens it first gets a cookie, and no other one is answered.
 
 Each page names the command that prints the same, and with `Accept: application/json` answers what `-o json` prints.
 

@@ -73,7 +73,9 @@ operator is active where no object was named; 2 if something could not be read; 
 /// There is no such kind, the only object does not exist, or the API server did not respond.
 pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     args.scope.place.run(async |site| {
-        if let Some(targets) = windlass_answers::why::all::targets(&site, &args.what).await? {
+        if let Some(targets) =
+            windlass_answers::why::unready_objects::targets(&site, &args.what).await?
+        {
             ensure!(args.tags.is_none(), "--tags is for one ImagePolicy: name it");
             return all::run(site, args, &targets).await;
         }

@@ -6,6 +6,7 @@
 //! (`windlass-web`).
 
 pub mod change_rollback;
+pub mod incident_silence;
 pub mod lifecycle_approval;
 pub mod plan_approval;
 pub mod reconciliation;
@@ -23,7 +24,8 @@ use windlass_cluster::ClusterError;
 /// set the suspension.
 pub const MANAGER: &str = "windlass-cli";
 
-/// The prefix of ServiceAccount user names. ServiceAccounts may neither approve an operation nor roll back a change.
+/// The prefix of ServiceAccount user names. ServiceAccounts may neither approve an operation nor roll back a change, and silence
+/// no Incident.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// A user's answer to an operation that waits for approval.

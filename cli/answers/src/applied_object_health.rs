@@ -4,7 +4,7 @@
 //! windlass lists the applied objects by kind, using the labels of their appliers. It reads whole objects only for kinds that
 //! have a health status, and only the metadata for other kinds.
 //! An object that is missing in the lists is read by name. So an object without labels is not mistaken for a deleted one.
-//! Elsewhere: why an object fails (engine `cause`), fetching facts (`cluster_facts.rs`).
+//! Elsewhere: why an object fails (engine `cause`), fetching facts (`cause_facts.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use cause::{FactAnswer, FactQuery, condition, health_of};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::Time;
 
-use super::cluster_facts::{ClusterFactReader, unserved};
+use super::cause_facts::{ClusterFactReader, unserved};
 use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use windlass_cluster::ClusterError;

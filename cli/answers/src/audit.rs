@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: writing audits (`windlass_runtime::audit`).
 
-use crds::release::ReleaseAudit;
+use crds::windlass_release::ReleaseAudit;
 use reconcile::Time;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use windlass_runtime::audit::resource;
 
 /// The kind and the name of an object that has audits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditObjectName {
+pub struct AuditedObjectName {
     /// The kind of the object.
     pub kind: &'static str,
     /// The name of the object.
@@ -30,7 +30,7 @@ const KINDS: [(&str, [&str; 3]); 3] = [
 ///
 /// # Errors
 /// The text does not have this form, or the kind has no audits.
-pub fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
+pub fn parse_subject(text: &str) -> Result<AuditedObjectName, String> {
     let (kind, name) = text
         .split_once('/')
         .filter(|(_, name)| !name.is_empty())
@@ -40,7 +40,7 @@ pub fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
     let (kind, _) = known.ok_or_else(|| {
         format!("`{kind}` has no audits; use HelmRelease, Helmfile or Kustomization")
     })?;
-    Ok(AuditObjectName { kind, name: name.to_owned() })
+    Ok(AuditedObjectName { kind, name: name.to_owned() })
 }
 
 /// Audits, the oldest first.
@@ -59,7 +59,7 @@ pub struct ListedAudits {
 pub async fn find(
     site: &CommandScope,
     labels: &str,
-    subject: Option<&AuditObjectName>,
+    subject: Option<&AuditedObjectName>,
     since: Option<Time>,
 ) -> anyhow::Result<ListedAudits> {
     let TypedObjects { objects, left_out } = typed_objects::list(site, resource(), labels).await?;
@@ -77,7 +77,7 @@ pub fn to_list(audits: &[ReleaseAudit]) -> anyhow::Result<Value> {
 /// The audits of an object since a time, the oldest first.
 fn selected(
     mut audits: Vec<ReleaseAudit>,
-    subject: Option<&AuditObjectName>,
+    subject: Option<&AuditedObjectName>,
     since: Option<Time>,
 ) -> Vec<ReleaseAudit> {
     audits.retain(|audit| {

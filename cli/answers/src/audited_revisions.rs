@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crds::release::{AuditCauseKind, AuditOutcome, ReleaseAudit};
+use crds::windlass_release::{AuditCauseKind, AuditOutcome, ReleaseAudit};
 use reconcile::Time;
 
 use super::audit::ended;
@@ -15,7 +15,7 @@ const MIN_COMMIT_DIGITS: usize = 7;
 
 /// A revision of a source, and the operations that it caused.
 #[derive(Debug)]
-pub struct RevisionChange<'a> {
+pub struct RevisionOperations<'a> {
     /// The source as `Kind/namespace/name`. Empty if no audit names the source.
     pub source: String,
     /// The revision of the source.
@@ -24,7 +24,7 @@ pub struct RevisionChange<'a> {
     pub audits: Vec<&'a ReleaseAudit>,
 }
 
-impl RevisionChange<'_> {
+impl RevisionOperations<'_> {
     /// When the first operation began.
     pub fn began(&self) -> Option<Time> {
         self.audits.iter().filter_map(|audit| started(audit)).min()
@@ -92,15 +92,15 @@ impl<'a> AuditedSubject<'a> {
 
 /// The indexes of a revision's changes in a list, by source.
 #[derive(Default)]
-struct RevisionPlaces<'a> {
+struct RevisionIndexesBySource<'a> {
     first: usize,
     by_source: BTreeMap<&'a str, usize>,
 }
 
 /// Groups audits by revision, the newest revision first.
-pub fn revisions(audits: &[ReleaseAudit]) -> Vec<RevisionChange<'_>> {
-    let mut all: Vec<RevisionChange<'_>> = Vec::new();
-    let mut places: BTreeMap<&str, RevisionPlaces<'_>> = BTreeMap::new();
+pub fn revisions(audits: &[ReleaseAudit]) -> Vec<RevisionOperations<'_>> {
+    let mut all: Vec<RevisionOperations<'_>> = Vec::new();
+    let mut places: BTreeMap<&str, RevisionIndexesBySource<'_>> = BTreeMap::new();
     // Audits that name their source come first. So an audit of the same revision without a source joins the change of that
     // source.
     let (named, others): (Vec<&ReleaseAudit>, Vec<&ReleaseAudit>) =
@@ -117,12 +117,13 @@ pub fn revisions(audits: &[ReleaseAudit]) -> Vec<RevisionChange<'_>> {
             continue;
         }
         let at = all.len();
-        let of_revision = places
-            .entry(revision)
-            .or_insert_with(|| RevisionPlaces { first: at, ..RevisionPlaces::default() });
+        let of_revision = places.entry(revision).or_insert_with(|| RevisionIndexesBySource {
+            first: at,
+            ..RevisionIndexesBySource::default()
+        });
         of_revision.by_source.insert(source, at);
         let [source, revision] = [source, revision].map(str::to_owned);
-        all.push(RevisionChange { source, revision, audits: vec![audit] });
+        all.push(RevisionOperations { source, revision, audits: vec![audit] });
     }
     for change in &mut all {
         change.audits.sort_by_key(|audit| started(audit));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::kind_argument::ResourceArgument;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::objects::ObjectPage;
+use windlass_cluster::untyped_objects::ObjectPage;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// A cluster, and the namespace in which a command works.

@@ -1,12 +1,12 @@
 //! Merges the log lines of several containers in the order of their times.
 //!
-//! Elsewhere: finding the containers (`logged_containers.rs`), reading the log of one container (`windlass_cluster::logs`).
+//! Elsewhere: finding the containers (`logged_containers.rs`), reading the log of one container (`windlass_cluster::container_logs`).
 
 use futures::stream::{BoxStream, StreamExt as _};
 use serde_json::{Value, json};
 
 use super::logged_containers::LoggingContainer;
-use windlass_cluster::logs::{ContainerLogLine, LogOptions};
+use windlass_cluster::container_logs::{ContainerLogLine, LogOptions};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// A container, and the stream of its log lines.

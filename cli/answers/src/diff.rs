@@ -2,12 +2,12 @@
 //! from a local folder or chart.
 //!
 //! Below: comparing the objects of each kind (`diff/kustomization.rs`, `diff/helm_release.rs`), changes by field
-//! (`diff/change.rs`), quarantined results (`diff/quarantined.rs`). Elsewhere: building and rendering (`render.rs`).
+//! (`diff/change.rs`), quarantined results (`diff/quarantine_effect.rs`). Elsewhere: building and rendering (`render.rs`).
 
 mod change;
 mod helm_release;
 mod kustomization;
-mod quarantined;
+mod quarantine_effect;
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use objects::Object;
 
 pub use self::change::{DiffAction, DiffChange, DiffObjectReference, DiffReport};
 use super::command_scope::CommandScope;
-use super::render::{self, ArtifactOrigin, BuildableKind};
+use super::render::{self, BuildFilesOrigin, BuildableKind};
 use windlass_serve::settings::OperatorSettings;
 
 /// Predicts what the next reconciliation of an object would change, with the files of its source or with local files. `warn`
@@ -30,7 +30,7 @@ pub async fn predict(
     settings: OperatorSettings,
     warn: &mut dyn FnMut(&str),
 ) -> anyhow::Result<DiffReport> {
-    let given = ArtifactOrigin::of(local, &object)?;
+    let given = BuildFilesOrigin::of(local, &object)?;
     let cluster = &site.cluster;
     match BuildableKind::of(&object)? {
         BuildableKind::Kustomization => {
@@ -38,9 +38,9 @@ pub async fn predict(
             let built =
                 render::kustomization::build(cluster, object.clone(), &given, settings).await?;
             let digest = &built.desired_kustomization.digest;
-            if let Some(found) = quarantined::in_force(cluster, &object, digest, warn).await {
-                warn(&quarantined::text(&found));
-                return quarantined::way_back(cluster, &object, &found, applied).await;
+            if let Some(found) = quarantine_effect::in_force(cluster, &object, digest, warn).await {
+                warn(&quarantine_effect::text(&found));
+                return quarantine_effect::way_back(cluster, &object, &found, applied).await;
             }
             for warning in &built.desired_kustomization.warnings {
                 warn(warning);
@@ -52,9 +52,10 @@ pub async fn predict(
                 render::helm_release::render_release(cluster, object.clone(), &given, settings)
                     .await?;
             if let Some(inputs) = &rendered.inputs
-                && let Some(found) = quarantined::in_force(cluster, &object, inputs, warn).await
+                && let Some(found) =
+                    quarantine_effect::in_force(cluster, &object, inputs, warn).await
             {
-                warn(&quarantined::text(&found));
+                warn(&quarantine_effect::text(&found));
                 return Ok(DiffReport::default());
             }
             helm_release::diff(cluster, rendered).await

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use cause::{condition, object_references};
-use crds::release::{FreezeKind, FreezeSpec, FreezeStatus};
+use crds::windlass_release::{FreezeKind, FreezeSpec, FreezeStatus};
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{FREEZE, Time, reason};
+use reconcile::{FREEZE, Time, condition_reason};
 use serde_json::Value;
 
 use super::command_scope::CommandScope;
@@ -142,7 +142,7 @@ fn denying(freeze: &Object, now: Time) -> Option<FreezeSpec> {
 /// Whether an operation of the object, or a correction of drift, waits for the end of a Freeze.
 fn is_frozen(object: &Object) -> bool {
     let mut said = ["Ready", FREEZE].into_iter().filter_map(|kind| condition(object, kind));
-    said.any(|it| it.reason == reason::FROZEN.as_str())
+    said.any(|it| it.reason == condition_reason::FROZEN.as_str())
 }
 
 fn labels_of(namespace: &Object) -> BTreeMap<String, String> {

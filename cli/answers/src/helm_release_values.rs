@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::command_scope::CommandScope;
-use helm_controller::helm_release::values::{self, ReferencedObjects, ReleaseValues};
+use helm_controller::helm_release::values::{self, ReleaseValues, ValuesFromObjects};
 use windlass_cli_helm::template::load_chart;
 
 /// The text that replaces a value from a Secret.
@@ -107,8 +107,8 @@ async fn referenced(
     site: &CommandScope,
     namespace: &str,
     release: &HelmRelease,
-) -> ReferencedObjects {
-    let mut objects = ReferencedObjects::new();
+) -> ValuesFromObjects {
+    let mut objects = ValuesFromObjects::new();
     for named in &release.spec.values_from {
         let place = (named.kind, named.name.clone());
         if objects.contains_key(&place) {
@@ -135,7 +135,7 @@ async fn referenced(
 fn compose(
     namespace: &str,
     release: &HelmRelease,
-    objects: &ReferencedObjects,
+    objects: &ValuesFromObjects,
 ) -> anyhow::Result<ReleaseValues> {
     match values::compose(namespace, &release.spec, objects) {
         Ok(values) => Ok(values),

@@ -4,7 +4,7 @@
 
 use anyhow::bail;
 use objects::Object;
-use reconcile::depends_on;
+use reconcile::object_dependency;
 use serde_json::Value;
 
 /// The status row of a Helmfile's release. `None` if the object has no releases and the user named none.
@@ -22,7 +22,7 @@ pub fn row<'r>(
     let names = |found: &[(&Value, String)]| {
         found.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>().join(", ")
     };
-    let named = |name: &str| depends_on::releases(name, all());
+    let named = |name: &str| object_dependency::releases(name, all());
     // Each release is named by its shortest unique name.
     let every = || {
         let short = |(it, [_, _, name]): (&'r Value, [&'r str; 3])| match named(name).as_slice() {

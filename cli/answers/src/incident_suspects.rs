@@ -2,8 +2,8 @@
 //!
 //! Elsewhere: the Incidents (`incidents.rs`), the operations (`audit.rs`).
 
-use crds::release::ReleaseAudit;
 use crds::windlass_notification::Incident;
+use crds::windlass_release::ReleaseAudit;
 use jiff::SignedDuration;
 use reconcile::Time;
 

@@ -9,21 +9,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::release::ChangeSet;
 use crds::windlass_notification::{Incident, IncidentNotification, IncidentState, IncidentStep};
+use crds::windlass_release::ChangeSet;
 use objects::{Object, ObjectId};
 use reconcile::Time;
 use serde_json::Value;
 
 use super::applied_object_health::{AlreadyReportedObjects, AppliedObjects};
-use super::cluster_facts::ClusterFactReader;
+use super::cause_facts::ClusterFactReader;
 use super::command_scope::CommandScope;
-use super::failed_changes;
+use super::failed_change_hints;
 use super::kind_argument;
 use super::object_row::{ObjectRow, is_silent, unsaid};
 use super::typed_objects::{self, TypedObjects};
 use notification_controller::delivery::incident_notifications::INCIDENTS;
-use windlass_changes::failed_changes::advice;
+use notification_controller::incident::incident_silence::silence_end;
+use windlass_changes::failed_change_advice::advice;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::ProgressGlyph;
 use windlass_cli_runtime::table::cut;
@@ -103,7 +104,7 @@ pub struct ObjectReadinessSummary {
 }
 
 /// Failing objects without an Incident.
-struct UncoveredObjects {
+struct FailingObjectsWithoutIncident {
     count: usize,
     /// The names of the objects. Empty if they are not known.
     names: Vec<String>,
@@ -146,8 +147,8 @@ impl ObjectReadinessSummary {
         self.degraded = live.suspects.len();
         self.unexamined = live.remarks;
         self.left_out.extend(live.left_out);
-        self.failed_changes = failed_changes::newest(site, None).await;
-        self.failed_changes.retain(|change| failed_changes::way_back(change).is_some());
+        self.failed_changes = failed_change_hints::newest(site, None).await;
+        self.failed_changes.retain(|change| failed_change_hints::way_back(change).is_some());
         self.doubt = cluster_operators::remark(&site.cluster, now).await;
         if self.silent > 0 && !self.has_reports && self.doubt.is_none() {
             self.doubt = cluster_operators::unseen(&site.cluster).await;
@@ -175,7 +176,7 @@ impl ObjectReadinessSummary {
 
     /// The failing objects that belong to none of the Incidents. An Incident names only some of its affected objects, but it
     /// counts all of them.
-    fn without_incident(&self, incidents: &[Incident]) -> UncoveredObjects {
+    fn without_incident(&self, incidents: &[Incident]) -> FailingObjectsWithoutIncident {
         let open = || incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
         let mut named = BTreeSet::new();
         let mut unnamed = 0;
@@ -192,11 +193,14 @@ impl ObjectReadinessSummary {
             self.failing.iter().filter(|it| !named.contains(*it)).cloned().collect();
         let count = names.len().saturating_sub(unnamed);
         // If an Incident does not name all its objects, it is unknown which failing objects belong to it.
-        UncoveredObjects { count, names: if unnamed == 0 { names } else { Vec::new() } }
+        FailingObjectsWithoutIncident {
+            count,
+            names: if unnamed == 0 { names } else { Vec::new() },
+        }
     }
 
     /// The message about failing objects without an Incident.
-    fn uncovered(&self, found: &UncoveredObjects, none: Option<&str>) -> String {
+    fn uncovered(&self, found: &FailingObjectsWithoutIncident, none: Option<&str>) -> String {
         let count = found.count;
         let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
         let which = match found.names.is_empty() {
@@ -232,7 +236,7 @@ impl ObjectReadinessSummary {
         }
         let changes = self.failed_changes.iter();
         let changes = changes.filter_map(|change| failed_with(change, incidents));
-        let changes = failed_changes::first_of(changes).into_iter();
+        let changes = failed_change_hints::first_of(changes).into_iter();
         lines.extend(changes.map(|text| line(ProgressGlyph::Warning, text)));
         if self.degraded > 0 {
             let count = self.degraded;
@@ -321,7 +325,7 @@ fn first_names(all: &[String]) -> String {
 fn failed_with(change: &ChangeSet, incidents: &[Incident]) -> Option<String> {
     let advice = advice(change)?;
     let open = incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
-    let of_change = open.filter(|it| failed_changes::is_of(change, &subject(it)));
+    let of_change = open.filter(|it| failed_change_hints::is_of(change, &subject(it)));
     let named: Vec<String> = of_change.map(|it| subject(it).subject()).collect();
     Some(match named.is_empty() {
         true => advice,
@@ -378,15 +382,18 @@ struct IncidentGroupKey {
     kind: String,
     reason: String,
     sent: String,
+    silenced_until: Option<Time>,
     message: String,
 }
 
 impl IncidentGroupKey {
     fn of(incident: &Incident) -> Self {
         let status = incident.status.clone().unwrap_or_default();
+        let silence = status.silence.unwrap_or_default();
         Self {
             namespace: incident.metadata.namespace.clone(),
             state: status.state.map(IncidentState::as_str).unwrap_or_default(),
+            silenced_until: silence.until.map(|until| until.0),
             kind: incident.spec.subject.kind.clone(),
             reason: incident.spec.cause.reason.clone(),
             sent: sent(incident),
@@ -430,6 +437,19 @@ pub fn sent(incident: &Incident) -> String {
     let status = incident.status.as_ref();
     let all = status.into_iter().flat_map(|it| &it.notifications);
     all.map(sent_to).collect::<Vec<_>>().join(",")
+}
+
+/// When the silence of an Incident ends. Returns `None` if none is in force.
+pub fn silenced_until(incident: &Incident, now: Time) -> Option<String> {
+    let end = silence_end(incident.status.as_ref()?, now)?;
+    Some(end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Describes the silence of an Incident: its user, its end and its reason. Returns `None` if none is in force.
+pub fn silence(incident: &Incident, now: Time) -> Option<String> {
+    let end = silenced_until(incident, now)?;
+    let silence = incident.status.as_ref()?.silence.as_ref()?;
+    Some(format!("silenced by {} until {end}: {}", silence.user, silence.reason))
 }
 
 /// A Provider. If it last received something other than the opening, the text says so.

@@ -11,7 +11,7 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
-use super::cluster_facts::{self, AT_ONCE};
+use super::cause_facts::{self, AT_ONCE};
 use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use super::owned_pods;
@@ -186,7 +186,7 @@ async fn read(
     found: &mut LoggedContainers,
 ) -> Vec<Object> {
     let reads = ids.into_iter().map(|id| async {
-        let read = cluster_facts::read(&site.cluster, &id).await;
+        let read = cause_facts::read(&site.cluster, &id).await;
         (id, read)
     });
     let mut objects = Vec::new();

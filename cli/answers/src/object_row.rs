@@ -3,12 +3,12 @@
 use apply::health::{self, HealthStatus};
 use cause::object_references::is_reconciled;
 use cause::{ConditionView, condition};
-use crds::release::{FreezeSpec, FreezeStatus};
+use crds::windlass_release::{FreezeSpec, FreezeStatus};
 use objects::Object;
 use reconcile::{ObjectHold, Time, WindowEnd};
 use serde_json::Value;
 
-use super::changes;
+use super::change_sets;
 use windlass_cli_runtime::quarantine_lift;
 use windlass_runtime::freeze::calendar;
 
@@ -49,7 +49,7 @@ impl ObjectRow {
                 let of_gate = asked(object).or_else(|| withheld(object));
                 let of_gate = of_gate.or_else(|| denied(object, now)).or_else(|| let_begin(object));
                 let of_gate = of_gate.or_else(|| quarantine_lift::row_message(object));
-                let of_gate = of_gate.or_else(|| changes::row_message(object));
+                let of_gate = of_gate.or_else(|| change_sets::row_message(object));
                 of_gate.unwrap_or_else(|| text(|it| it.message))
             }
         };
@@ -76,7 +76,7 @@ impl ObjectRow {
         if is_reconciled(&object.id()) || condition(object, "Ready").is_some() {
             return row;
         }
-        match health::library::compute_refined(object, now) {
+        match health::third_party_kind_rules::compute_refined(object, now) {
             Ok(report) => {
                 let ready = match report.status {
                     HealthStatus::Current => "True",
@@ -178,9 +178,8 @@ fn withheld(object: &Object) -> Option<String> {
             let count = needed.map(|needed| format!(", {} of {needed} approvals", users.len()));
             Some(format!("{}{}", users.join(", "), count.unwrap_or_default()))
         }
-        // A pull request can approve only Plans of deletions.
-        (true, Some(number)) if is_of_deletions => Some(format!("pull request {number}")),
-        (true, _) => None,
+        (true, Some(number)) => Some(format!("pull request {number}")),
+        (true, None) => None,
     };
     if let Some(approved_by) = approved_by {
         return Some(match is_of_deletions {
@@ -530,6 +529,8 @@ mod tests {
                 "changes": {"added": 0, "changed": 2, "removed": 1, "recreated": 0}}});
         let what = "Kustomization/apps: 1 removed, 2 changed;";
         assert_eq!(row(plan.clone()).message, format!("{what} waits for approval"));
+        plan["status"] = json!({"pullRequest": {"number": 7}});
+        assert_eq!(row(plan.clone()).message, format!("{what} approved by pull request 7"));
         plan["status"] = json!({"approvals": [{"user": "alice"}]});
         assert_eq!(row(plan.clone()).message, format!("{what} approved by alice"));
         plan["spec"]["approvals"] = json!(2);

@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use windlass_cluster::ClusterConnection;
 
-use super::cluster_facts::{self, AT_ONCE};
+use super::cause_facts::{self, AT_ONCE};
 
 /// Selects the Pods that belong to a workload, and keeps their order. A Pod also counts if its owner cannot be read.
 pub async fn owned(
@@ -22,7 +22,7 @@ pub async fn owned(
         _ => BTreeSet::new(),
     };
     let reads = sets.into_iter().map(|id| async move {
-        let read = cluster_facts::read(cluster, &id).await.ok().flatten();
+        let read = cause_facts::read(cluster, &id).await.ok().flatten();
         read.map(|set| (id, set))
     });
     let sets: Vec<Option<(ObjectId, Object)>> =

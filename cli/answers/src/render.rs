@@ -25,13 +25,13 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
-use super::cluster_facts;
+use super::cause_facts;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::service_ranges::ServicePort;
-use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_cluster::work_queue::WorkQueue;
 
 /// The largest artifact that is read, in bytes. The whole artifact is kept in memory.
@@ -42,7 +42,7 @@ const FETCH_LIMIT: Duration = Duration::from_secs(60);
 
 /// The origin of the files for a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ArtifactOrigin {
+pub enum BuildFilesOrigin {
     /// A local folder, or the archive of a chart.
     Local(PathBuf),
     /// The artifact of the object's source.
@@ -64,7 +64,7 @@ pub struct EarlierArtifact {
     pub revision: String,
 }
 
-impl ArtifactOrigin {
+impl BuildFilesOrigin {
     /// Uses the local path if one is given. Otherwise uses the source of the object.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ async fn fetched_earlier(
 /// The artifact in the status of a source.
 async fn artifact_of(cluster: &ClusterConnection, source: &ObjectId) -> anyhow::Result<Artifact> {
     let subject = source.subject();
-    let found = cluster_facts::read(cluster, source).await.map_err(anyhow::Error::msg);
+    let found = cause_facts::read(cluster, source).await.map_err(anyhow::Error::msg);
     let object = found.with_context(|| format!("cannot read {subject}"))?;
     let object = object.with_context(|| format!("{subject} does not exist"))?;
     let artifact = object.get("status").map(|it| it["artifact"].clone()).unwrap_or_default();
@@ -227,9 +227,9 @@ pub fn typed<K: DeserializeOwned>(object: Object) -> anyhow::Result<K> {
 }
 
 /// Reads the objects that a spec refers to from the cluster, as a reconciliation does. The objects are not watched.
-fn references(cluster: &ClusterConnection) -> ReadReferences {
+fn references(cluster: &ClusterConnection) -> RunReferenceReads {
     let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
-    ReadReferences::new(&ObjectWatcher::new(cluster.clone(), work_queue, BTreeMap::new()))
+    RunReferenceReads::new(&ObjectWatcher::new(cluster.clone(), work_queue, BTreeMap::new()))
 }
 
 /// The error that the status would contain after a reconciliation.

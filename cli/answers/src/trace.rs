@@ -8,7 +8,7 @@ use cause::object_references;
 use objects::{Object, ObjectId};
 use serde::Serialize;
 
-use super::cluster_facts;
+use super::cause_facts;
 use super::command_scope::CommandScope;
 use super::object_row::ObjectRow;
 
@@ -50,7 +50,7 @@ pub async fn way(site: &CommandScope, object: Object) -> Vec<TraceStep> {
     while stops.len() < MAX_TRACE_LENGTH {
         let Some((id, relation)) = above(&at).filter(|(id, _)| !seen.contains(id)) else { break };
         seen.push(id.clone());
-        match cluster_facts::read(&site.cluster, &id).await {
+        match cause_facts::read(&site.cluster, &id).await {
             Ok(Some(object)) => {
                 stops.push(stop(&object, relation));
                 at = object;

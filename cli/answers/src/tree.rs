@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use apply::health;
 use cause::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 use cause::{object_references, pod};
-use crds::release::ChangeSet;
+use crds::windlass_release::ChangeSet;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde::Serialize;
 
-use super::changes::verdict;
-use super::cluster_facts::{self, AT_ONCE};
+use super::cause_facts::{self, AT_ONCE};
+use super::change_sets::verdict;
 use super::command_scope::CommandScope;
-use super::failed_changes;
+use super::failed_change_hints;
 use super::frozen_objects::{FrozenObjects, is_freeze};
 use super::kind_argument::ResourceArgument;
 use super::object_row::{ObjectRow, short};
@@ -84,7 +84,7 @@ pub async fn read(
     }
     // A generated HelmChart is already below its HelmRelease.
     let Some(id) = source.filter(|id| made.as_ref() != Some(id)) else { return Ok(top) };
-    let source = cluster_facts::read(&site.cluster, &id).await;
+    let source = cause_facts::read(&site.cluster, &id).await;
     Ok(ObjectTreeBranch { below: vec![top], ..describe(&id, source) })
 }
 
@@ -115,7 +115,7 @@ async fn newest_change(site: &CommandScope, object: &Object) -> Option<ChangeSet
     if !is_source(&object.id()) {
         return None;
     }
-    let changes = failed_changes::newest(site, Some(object.namespace())).await;
+    let changes = failed_change_hints::newest(site, Some(object.namespace())).await;
     changes.into_iter().find(|it| it.spec.source.uid == object.uid())
 }
 
@@ -125,7 +125,7 @@ fn describe_change(change: &ChangeSet) -> ObjectTreeBranch {
     let name = metadata.name.as_deref().unwrap_or_default();
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let message = change.status.as_ref().and_then(|it| it.message.clone()).unwrap_or_default();
-    let command = failed_changes::way_back(change);
+    let command = failed_change_hints::way_back(change);
     let command = command.map(|it| format!("; to take it back: {it}")).unwrap_or_default();
     ObjectTreeBranch {
         // A change has no page of its own.
@@ -171,7 +171,7 @@ impl ObjectTreeReader<'_> {
             self.left -= ids.len();
             let cluster = &self.site.cluster;
             let reads = ids.into_iter().map(|id| async move {
-                let read = cluster_facts::read(cluster, &id).await;
+                let read = cause_facts::read(cluster, &id).await;
                 (id, read)
             });
             let found: Vec<(ObjectId, ObjectReadResult)> =
@@ -212,7 +212,7 @@ impl ObjectTreeReader<'_> {
         let is_new = |id: &ObjectId| self.left > 0 && !self.way.contains(id);
         let id = object_references::made_chart(object).filter(is_new)?;
         self.left -= 1;
-        let chart = cluster_facts::read(&self.site.cluster, &id).await;
+        let chart = cause_facts::read(&self.site.cluster, &id).await;
         Some(describe(&id, chart))
     }
 
@@ -228,7 +228,7 @@ impl ObjectTreeReader<'_> {
             let Some(id) = other.applier().cloned() else { return Some(other) };
             let is_unread = !owners.contains_key(&id);
             if is_unread {
-                let read = cluster_facts::read(&self.site.cluster, &id).await;
+                let read = cause_facts::read(&self.site.cluster, &id).await;
                 owners.insert(id.clone(), read);
             }
             let is_owner = match owners.get(&id) {
@@ -355,7 +355,7 @@ fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
             let message = if is_fine { String::new() } else { row.message };
             (health.to_owned(), message, row.revision)
         }
-        Ok(Some(object)) => match health::library::compute_refined(object, now) {
+        Ok(Some(object)) => match health::third_party_kind_rules::compute_refined(object, now) {
             Ok(report) if report.is_current() => {
                 ("Current".to_owned(), String::new(), String::new())
             }

@@ -1,6 +1,6 @@
 //! Lists the objects of one kind as Rust types, and converts them to a Kubernetes `List`.
 //!
-//! Elsewhere: messages about changes (`changes.rs`), audits (`audit.rs`) and Incidents (`incidents.rs`).
+//! Elsewhere: messages about changes (`change_sets.rs`), audits (`audit.rs`) and Incidents (`incidents.rs`).
 
 use anyhow::Context as _;
 use kube_core::Resource;
@@ -65,7 +65,7 @@ pub(crate) fn to_list<K: Resource<DynamicType = ()> + Serialize>(
 
 #[cfg(test)]
 mod tests {
-    use crds::release::{ChangeSet, ChangeSetSpec};
+    use crds::windlass_release::{ChangeSet, ChangeSetSpec};
 
     use super::*;
 

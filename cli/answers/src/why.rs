@@ -1,12 +1,14 @@
 //! Explains why an object is in its state: the cause, the path to the cause, and advice.
 //!
-//! Here: one object. Below: everything that is not ready (`why/all.rs`), tags that an ImagePolicy does not choose
-//! (`why/image_tags.rs`), unknown annotations (`why/annotations.rs`).
-//! Elsewhere: the walk to the cause (engine `cause`), fetching the facts (`cluster_facts.rs`).
+//! Here: one object. Below: everything that is not ready (`why/all.rs`), Quarantines that are one cause
+//! (`why/shared_quarantines.rs`), tags that an ImagePolicy does not choose (`why/image_tags.rs`), unknown annotations
+//! (`why/annotations.rs`).
+//! Elsewhere: the walk to the cause (engine `cause`), fetching the facts (`cause_facts.rs`).
 
-pub mod all;
-mod annotations;
 mod image_tags;
+mod shared_quarantines;
+mod unknown_annotations;
+pub mod unready_objects;
 
 use std::path::Path;
 
@@ -16,10 +18,11 @@ use objects::ObjectId;
 use serde::Serialize;
 
 pub use self::image_tags::{ImageTagReport, UnchosenTag};
-use super::cluster_facts::ClusterFactReader;
+use super::cause_facts::ClusterFactReader;
 use super::command_scope::CommandScope;
-use super::failed_changes;
+use super::failed_change_hints;
 use super::kind_argument::{self, ResourceArgument};
+use super::returning_commits;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::table::clean;
 
@@ -70,7 +73,7 @@ pub async fn explain(
     let is_policy = image_tags::is_policy(&id);
     ensure!(is_policy || tags.is_none(), "--tags is for ImagePolicies");
     let policy = is_policy.then(|| object.clone());
-    let unknown_annotations = annotations::remarks(&object);
+    let unknown_annotations = unknown_annotations::remarks(&object);
     facts.knows(&target.resource, object);
     let mut why = facts.explain(&id).await?;
     if cause::object_references::is_reconciled(&id) {
@@ -79,7 +82,10 @@ pub async fn explain(
         why.remarks.extend(unknown_annotations);
     }
     if why.is_finding() {
-        why.remarks.extend(failed_changes::of_member(site, &id).await);
+        why.remarks.extend(failed_change_hints::of_member(site, &id).await);
+        if let Some(applier) = facts.known().object(&id) {
+            why.remarks.extend(returning_commits::of_applier(site, applier, facts.known()).await);
+        }
     }
     let tags = match policy {
         Some(policy) => Some(image_tags::of(site, policy, tags).await?),

@@ -235,10 +235,10 @@ pub(super) fn fetch_all(
         let helmfile_environment = Arc::new(on_disk(&stop).with_fetch(fetch));
         let plan = HelmfileProcessingPlan::load(&helmfile_environment, &folder, &settings)
             .map_err(|error| error.to_string())?;
-        let options = helmfile::ReleaseRenderOptions {
+        let options = helmfile::RenderCommandFlags {
             purpose: RenderPurpose::Apply,
             skip_needs: !settings.selectors.is_empty(),
-            ..helmfile::ReleaseRenderOptions::default()
+            ..helmfile::RenderCommandFlags::default()
         };
         let all = plan
             .renderings(&options, &FolderChartRenderer(&stop))
@@ -348,7 +348,7 @@ fn on_disk(stop: &StopSignal) -> HelmfileHostEnvironment {
 /// Renders the releases of a plan, as many at once as there are processors. Prints them in order until one fails.
 fn render(
     plan: HelmfileProcessingPlan,
-    options: &helmfile::ReleaseRenderOptions,
+    options: &helmfile::RenderCommandFlags,
     stop: &StopSignal,
 ) -> HelmfileCommandOutcome {
     let PartialOutput { made: all, error } =

@@ -3,6 +3,6 @@
 //! Elsewhere: the meaning of charts and helmfiles (engines `helm` and `helmfile`), releases in a cluster and the command line
 //! (`windlass-cli`).
 
-pub mod bundle;
 pub mod helmfile;
+pub mod helmfile_bundle;
 pub mod template;

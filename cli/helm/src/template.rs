@@ -1,7 +1,7 @@
 //! `windlass template`: renders a chart like `helm template`, with the same output, errors and exit status.
 //!
 //! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/ignored_flags.rs`), errors of the command line
-//! (`template/usage.rs`), files (`template/local_chart_files.rs`), values (`template/values.rs`).
+//! (`template/usage_error.rs`), files (`template/local_chart_files.rs`), values (`template/values.rs`).
 //! Also elsewhere: output (`template/output.rs`), explaining a failing template (`template/error_explanation.rs`), charts in
 //! kustomizations (`template/kustomize_chart_render.rs`), `helm lint` (`template/chart_lint.rs`), rendering (engine `helm`).
 
@@ -12,7 +12,7 @@ mod ignored_flags;
 mod kustomize_chart_render;
 mod local_chart_files;
 mod output;
-mod usage;
+mod usage_error;
 mod values;
 
 use std::io::Write as _;
@@ -35,7 +35,7 @@ use windlass_runtime::time_limit::TimeLimit;
 pub(super) use chart_lint::{ChartToLint as LintedChart, lint_chart};
 pub use flags::HelmTemplateFlags;
 pub use kustomize_chart_render::{render as render_for_overlay, render_chart};
-pub use usage::explain as explain_usage;
+pub use usage_error::explain as explain_usage;
 
 /// The output of the command.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ fn failed(error: impl ToString) -> TemplateCommandError {
 
 /// The inputs of a render that is part of a kustomize build or a helmfile.
 #[derive(Clone, Copy)]
-struct EmbeddedRenderInputs<'b> {
+struct EnclosingBuildInputs<'b> {
     /// Values with lower precedence than those of the flags. Later ones override earlier ones.
     values: &'b [Vec<u8>],
     /// The files of the chart, if it is not on the disk.
@@ -110,7 +110,7 @@ struct EmbeddedRenderInputs<'b> {
 /// Renders a chart according to the flags, alone or as part of a build. As a part, it shares the time limit of the build.
 fn render(
     flags: &HelmTemplateFlags,
-    within: Option<EmbeddedRenderInputs<'_>>,
+    within: Option<EnclosingBuildInputs<'_>>,
     said: &mut PrintedTemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     let kube_version = match flags.kube_version.as_deref() {
@@ -135,7 +135,7 @@ fn render(
 fn render_in(
     flags: &HelmTemplateFlags,
     env: &RenderEnvironment,
-    within: Option<EmbeddedRenderInputs<'_>>,
+    within: Option<EnclosingBuildInputs<'_>>,
     said: &mut PrintedTemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     said.warnings.push(

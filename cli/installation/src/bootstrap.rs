@@ -31,7 +31,7 @@ use self::repository::{BootstrapRepository, CommitAuthor};
 use self::repository_move::RepositoryMove;
 use super::cluster_operators::ClusterOperators;
 use super::install::manifests::InstallManifestFlags;
-use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
+use super::install::{self, MANAGER, POLL_INTERVAL, crd_replacement};
 use windlass_cli_runtime::connection::{
     ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
 };
@@ -146,9 +146,9 @@ async fn bootstrap(args: &GitBootstrapArgs, forge: Option<&ForgeRepository>) -> 
     let deadline = Instant::now() + args.connection.timeout;
     let (cluster, version) = args.connection.open().await?;
     super::check::is_supported(&version)?;
-    definitions::check(&cluster, &wanted, false).await?;
+    crd_replacement::check(&cluster, &wanted, false).await?;
     ClusterOperators::find(&cluster).await?.permit_installation(namespace)?;
-    install::leader::permit_leases(&cluster, namespace, &wanted).await?;
+    install::leader_wait::permit_leases(&cluster, namespace, &wanted).await?;
     let ca = args.following.ca()?;
     let access =
         RepositoryCredentials::find(&cluster, namespace, &args.url, &args.given, ca.clone())
@@ -262,7 +262,7 @@ async fn install_components(
     let namespace = &args.connection.namespace;
     if let Some(secret) = access.secret(namespace, &args.given.secret_name)? {
         let resource = cluster.resource(&secret.gvk()).await?;
-        let mode = windlass_cluster::objects::DryRunMode::Write;
+        let mode = windlass_cluster::untyped_objects::DryRunMode::Write;
         cluster.apply_checked(&resource, &secret, MANAGER, mode, true).await?;
         say(ProgressGlyph::Success, &format!("{} written", install::name(&secret)));
     }

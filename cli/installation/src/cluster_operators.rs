@@ -8,8 +8,8 @@
 //! Elsewhere: which operators may run together (`windlass_cluster::election`).
 
 mod external_operator;
+mod lease_renewal;
 mod operator_presence;
-mod renewal;
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ use objects::{Gvk, Object};
 
 pub use self::external_operator::outside;
 pub(super) use self::external_operator::{none_of_pods, pods};
+pub(super) use self::lease_renewal::{LeaseRenewals, WindlassLeases};
 pub use self::operator_presence::{
     OperatorDoubtReason, OperatorPresence, absence, doubt, presence, remark, say_doubt, unseen,
 };
-pub(super) use self::renewal::{LeaseRenewals, WindlassLeases};
 use super::check::OURS;
 use super::install::name;
 use windlass_cli_runtime::table::clean;

@@ -4,8 +4,8 @@
 //! Below: the manifests and their flags (`install/manifests.rs`), replacing CRDs (`install/definitions.rs`), Flux manifests
 //! that windlass does not replace (`install/unreplaced_flux_manifests.rs`), waiting for the leader (`install/leader.rs`).
 
-pub(super) mod definitions;
-pub(super) mod leader;
+pub(super) mod crd_replacement;
+pub(super) mod leader_wait;
 pub(super) mod manifests;
 mod unreplaced_flux_manifests;
 
@@ -28,7 +28,7 @@ use windlass_cli_runtime::connection::{
     ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
 };
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The field manager of installed objects.
@@ -80,8 +80,8 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<()> {
         let (cluster, version) = args.connection.open().await?;
         super::check::is_supported(&version)?;
         ClusterOperators::find(&cluster).await?.permit_installation(namespace)?;
-        leader::permit_leases(&cluster, namespace, &objects).await?;
-        definitions::check(&cluster, &objects, args.force).await?;
+        leader_wait::permit_leases(&cluster, namespace, &objects).await?;
+        crd_replacement::check(&cluster, &objects, args.force).await?;
         say_lost_flags(&cluster, &objects).await?;
         if args.dry_run {
             return preview(&cluster, &objects).await;
@@ -105,7 +105,7 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<()> {
 async fn say_lost_flags(cluster: &ClusterConnection, objects: &[Object]) -> anyhow::Result<()> {
     for wanted in manifests::workloads(objects) {
         let id = name(wanted);
-        let found = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+        let found = crd_replacement::read(cluster, wanted).await.with_context(|| id.clone())?;
         for flag in found.iter().flat_map(|found| lost_flags(found, wanted)) {
             let text = format!("{id} loses its flag `{flag}`: add `-- {flag}` to keep it");
             say(ProgressGlyph::Warning, &clean(&text));
@@ -135,9 +135,9 @@ pub(super) async fn apply_windlass(
     objects: Vec<Object>,
     deadline: Instant,
 ) -> anyhow::Result<()> {
-    let leases = leader::leases_of(&objects);
+    let leases = leader_wait::leases_of(&objects);
     apply(cluster, objects, deadline).await?;
-    leader::await_leader(cluster, namespace, &leases, deadline).await
+    leader_wait::await_leader(cluster, namespace, &leases, deadline).await
 }
 
 /// Applies objects in their order, and waits until they are ready.
@@ -159,7 +159,7 @@ pub(super) async fn apply(
 async fn apply_stage(cluster: &ClusterConnection, stage: &ApplyStage) -> anyhow::Result<()> {
     for wanted in stage.objects.iter().map(|manifest| &manifest.object) {
         let id = name(wanted);
-        let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+        let before = crd_replacement::read(cluster, wanted).await.with_context(|| id.clone())?;
         let after = write(cluster, wanted, DryRunMode::Write).await.with_context(|| id.clone())?;
         // The comparison does not use resourceVersions, because controllers write statuses meanwhile.
         let what = match before {
@@ -191,7 +191,7 @@ async fn await_stage(
     for wanted in stage.objects.iter().map(|manifest| &manifest.object) {
         loop {
             let id = name(wanted);
-            let found = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+            let found = crd_replacement::read(cluster, wanted).await.with_context(|| id.clone())?;
             let found = found.with_context(|| format!("{id} was deleted meanwhile"))?;
             let report = health::compute(&found, jiff::Timestamp::now())?;
             if report.is_current() {
@@ -218,7 +218,7 @@ async fn await_stage(
 async fn preview(cluster: &ClusterConnection, objects: &[Object]) -> anyhow::Result<()> {
     for wanted in objects {
         let id = name(wanted);
-        let before = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+        let before = crd_replacement::read(cluster, wanted).await.with_context(|| id.clone())?;
         let after = match write(cluster, wanted, DryRunMode::DryRun).await {
             Ok(after) => after,
             // The namespace or the kind of this object would be created by the same installation.

@@ -4,18 +4,18 @@
 //! controllers change. Before that, windlass records in the cluster what it needs to change them back.
 //!
 //! Below: the installation of Flux and obstacles (`flux_installation`), its flags (`flags`), deletions that windlass would hold
-//! (`held_deletions`), the recorded state (`migration_record`).
+//! (`deletion_budget_preview`), the recorded state (`migration_backup`).
 //! Also below: the check for unexpected writes (`unexpected_write_check`), objects that are left after an undo
 //! (`objects_left_after_undo`), the two directions (`from_flux`, `to_flux`), objects of other operators (`convert`), folders
 //! with helmfiles (`from_helmfile`).
 
+mod controller_flags;
 mod convert;
-mod flags;
+mod deletion_budget_preview;
 mod flux_installation;
 mod from_flux;
 mod from_helmfile;
-mod held_deletions;
-mod migration_record;
+mod migration_backup;
 mod objects_left_after_undo;
 mod to_flux;
 mod unexpected_write_check;
@@ -44,13 +44,13 @@ enum MigrationDirection {
     /// Scale windlass to zero and Flux's controllers back to what they were
     ToFlux(to_flux::MigrateToFluxArgs),
     /// Print what Applications of Argo CD become: sources with Kustomizations and HelmReleases
-    FromArgocd(convert::MigrateConvertArgs),
+    FromArgocd(convert::MigrateFromOperatorArgs),
     /// Print what HelmReleases of the Helm operator become: HelmReleases that adopt their releases
-    FromHelmOperator(convert::MigrateConvertArgs),
+    FromHelmOperator(convert::MigrateFromOperatorArgs),
     /// Print what a folder with a helmfile becomes: a source with Helmfiles that adopt the releases
     FromHelmfile(from_helmfile::MigrateFromHelmfileArgs),
     /// Print what Helmfiles of helmfile-operator become: Helmfiles that adopt their releases
-    FromHelmfileOperator(convert::MigrateConvertArgs),
+    FromHelmfileOperator(convert::MigrateFromOperatorArgs),
 }
 
 /// Migrates a cluster.

@@ -1,7 +1,7 @@
 //! Fetches charts from chart repositories and registries, each chart once, and only from hosts that the user allows.
 //!
-//! Elsewhere: the protocols of repositories (`helmfile_controller::helmfile::charts`), results of earlier runs
-//! (`download_folder.rs`), the hosts that requests may reach (`http_client::EgressRules`).
+//! Elsewhere: the protocols of repositories (`helmfile_controller::helmfile::chart_fetch`), results of earlier runs
+//! (`chart_download_folder.rs`), the hosts that requests may reach (`http_client::EgressRules`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use helmfile::ChartVersionRequest;
-use helmfile_controller::helmfile::charts::ChartRepositoryCache;
-use http_client::{EgressHostList, EgressRules, HostBudgets, HttpClients};
+use helmfile_controller::helmfile::chart_fetch::ChartRepositoryCache;
+use http_client::{EgressHostList, EgressRules, HostBudgets, HttpClientCache};
 use parking_lot::Mutex;
 use sources::bucket::BucketClientCache;
 use sources::charts::repository::ChartRepositoryClients;
-use sources::oci::RegistryCache;
+use sources::oci::RegistrySessionCache;
 use url::Url;
 
-use super::download_folder::DownloadFolder;
+use super::chart_download_folder::ChartDownloadFolder;
 use super::render_failure::RenderFailure;
 use windlass_cli_runtime::connection::{ProgressGlyph, block_on, say};
 
@@ -25,28 +25,28 @@ use windlass_cli_runtime::connection::{ProgressGlyph, block_on, say};
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The archive of a chart, or the reason why it was not fetched.
-type FetchedArchive = Result<Arc<[u8]>, RenderFailure>;
+type ChartArchiveFetchResult = Result<Arc<[u8]>, RenderFailure>;
 
 /// Fetches charts without credentials.
 pub(crate) struct ChartFetcher {
     hosts: Arc<EgressHostList>,
     repositories: Mutex<ChartRepositoryCache>,
-    archives: Mutex<BTreeMap<String, FetchedArchive>>,
+    archives: Mutex<BTreeMap<String, ChartArchiveFetchResult>>,
 }
 
 impl ChartFetcher {
     /// Makes a fetcher that reaches only these hosts, even if an index or a redirect names others. Fetched files are kept in
     /// `downloads` and reused.
-    pub(crate) fn new(hosts: Vec<String>, downloads: Option<DownloadFolder>) -> Self {
+    pub(crate) fn new(hosts: Vec<String>, downloads: Option<ChartDownloadFolder>) -> Self {
         let hosts = Arc::new(EgressHostList::new(hosts));
         let egress = EgressRules::Listed(hosts.clone());
         let budgets = Arc::new(HostBudgets::within(egress.clone()));
         let access = ChartRepositoryClients {
             budgets: budgets.clone(),
-            clients: Arc::new(HttpClients::within(egress)),
+            clients: Arc::new(HttpClientCache::within(egress)),
             buckets: Arc::new(BucketClientCache::default().sharing(budgets.clone())),
         };
-        let registries = Arc::new(RegistryCache::default().sharing(budgets));
+        let registries = Arc::new(RegistrySessionCache::default().sharing(budgets));
         let mut repositories = ChartRepositoryCache::new(access, registries, None);
         if let Some(downloads) = downloads {
             repositories = repositories.with_downloads(Arc::new(downloads));
@@ -64,7 +64,7 @@ impl ChartFetcher {
     ///
     /// # Errors
     /// The host is not allowed, or the chart cannot be fetched.
-    pub(crate) fn archive(&self, url: &str, name: &str, range: &str) -> FetchedArchive {
+    pub(crate) fn archive(&self, url: &str, name: &str, range: &str) -> ChartArchiveFetchResult {
         let key = [url, name, range].join("\n");
         // The lock is held during the fetch, so each chart is fetched once.
         let mut archives = self.archives.lock();
@@ -76,7 +76,7 @@ impl ChartFetcher {
         fetched
     }
 
-    fn fetch(&self, url: &str, name: &str, range: &str) -> FetchedArchive {
+    fn fetch(&self, url: &str, name: &str, range: &str) -> ChartArchiveFetchResult {
         let shown = without_userinfo(url);
         let parsed = Url::parse(url).map_err(|error| format!("invalid URL `{shown}`: {error}"))?;
         if !matches!(parsed.scheme(), "https" | "http" | "oci") {

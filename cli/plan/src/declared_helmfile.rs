@@ -4,28 +4,28 @@
 //! No program is run and nothing is decrypted. The engine refuses parts that need programs, and encrypted values stay
 //! encrypted.
 //! Elsewhere: finding the helmfile and its releases (`helmfile_releases.rs`), planning (`helmfile_controller::helmfile::plan`),
-//! servers (`helmfile_servers.rs`).
+//! servers (`helmfile_request_sender.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crds::ConfigKind;
-use crds::helmfile::{Helmfile, HelmfileSpec, helmfile_operator};
+use crds::helmfile::{Helmfile, HelmfileSpec, mumoshu_helmfile};
 use futures::executor::block_on;
 use golang::work_meter::StopSignal;
 use helm::capabilities::Capabilities;
 use helm::render::ReleaseToRender;
-use helm_controller::helm_release::values::{self, ReferencedObjects};
+use helm_controller::helm_release::values::{self, ValuesFromObjects};
 use helm_controller::release_runner::action_options::ActionOptions;
-use helm_controller::release_runner::manifest_rendering::HelmReleaseRendering;
+use helm_controller::release_runner::manifest_rendering::HelmReleaseRenderInputs;
 use helmfile::SopsFileDecryptor;
 use helmfile_controller::helmfile::helmfile_custom_resource::HelmfileCustomResource;
 use helmfile_controller::helmfile::plan::{
     HelmfilePlan, HelmfilePlanInputs, PlannedChartStore, PlannedRelease, ReleaseKey, plan_with,
 };
-use helmfile_controller::helmfile::release_request::release_spec;
-use helmfile_controller::helmfile::remote_fetch::FetchContext;
+use helmfile_controller::helmfile::release_specification::release_spec;
+use helmfile_controller::helmfile::remote_fetch::HelmfileFetchContext;
 use helmfile_controller::helmfile::validated_spec::{self, HelmfileTimeouts};
 use objects::{Object, ObjectId};
 use plan::UnknownValue;
@@ -35,11 +35,11 @@ use serde_json::Value;
 use sops::SopsFormat;
 use zeroize::Zeroizing;
 
-use super::drawn_values::{fixed_randomness, fixed_time};
-use super::helmfile_servers::HelmfileServers;
+use super::helmfile_request_sender::HelmfileRequestSender;
+use super::nondeterministic_values::{fixed_randomness, fixed_time};
 use super::render_failure::RenderFailure;
 use super::source_artifact::SourceArtifact;
-use windlass_cluster::spec_references::{DeclaredReferences, ReadReferences};
+use windlass_cluster::spec_references::{DeclaredConfigMapsAndSecrets, RunReferenceReads};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 
@@ -69,9 +69,9 @@ pub(crate) struct HelmfileLocation {
 
 /// The inputs of a Helmfile's plan, in addition to its spec and its files.
 #[derive(Clone)]
-pub(crate) struct HelmfileSurroundings {
+pub(crate) struct HelmfilePlanEnvironment {
     /// The ConfigMaps and Secrets that the repository declares.
-    pub(crate) references: Arc<DeclaredReferences>,
+    pub(crate) references: Arc<DeclaredConfigMapsAndSecrets>,
     /// The releases in the base revision, with their helmfiles.
     pub(crate) known: BTreeMap<ReleaseKey, String>,
     pub(crate) capabilities: Arc<Capabilities>,
@@ -90,7 +90,7 @@ impl DeclaredHelmfile {
     /// The object cannot be read, or the operator would not reconcile it.
     pub(crate) fn read(object: &Object) -> Result<Self, String> {
         match object.gvk().group.as_str() {
-            HELMFILE_OPERATOR_GROUP => Self::of_kind::<helmfile_operator::Helmfile>(object),
+            HELMFILE_OPERATOR_GROUP => Self::of_kind::<mumoshu_helmfile::Helmfile>(object),
             _ => Self::of_kind::<Helmfile>(object),
         }
     }
@@ -115,14 +115,14 @@ impl DeclaredHelmfile {
     pub(crate) fn plan(
         &self,
         files: &HelmfileLocation,
-        surroundings: &HelmfileSurroundings,
-        servers: HelmfileServers,
+        surroundings: &HelmfilePlanEnvironment,
+        servers: HelmfileRequestSender,
     ) -> Result<HelmfilePlanResult, RenderFailure> {
-        let HelmfileSurroundings { references, known, capabilities } = surroundings;
+        let HelmfilePlanEnvironment { references, known, capabilities } = surroundings;
         let mut unknown_values = Vec::new();
         let spec = self.declared_spec(references, &mut unknown_values);
         let namespace = &self.id.namespace;
-        let mut read = ReadReferences::of_manifests(references.clone());
+        let mut read = RunReferenceReads::of_manifests(references.clone());
         // The manifests are already in memory, so this never waits.
         let variables = block_on(validated_spec::variables(&spec, &mut read, namespace));
         let (variables, _) = variables.map_err(|outcome| text_of(&outcome))?;
@@ -143,11 +143,11 @@ impl DeclaredHelmfile {
             random: fixed_randomness(),
             charts: PlannedChartStore::memory(),
         };
-        let decryptor = Arc::new(CiphertextDecryptor::default());
+        let decryptor = Arc::new(CiphertextKeepingDecryptor::default());
         let stop = StopSignal::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
         let unfetched = servers.unfetched();
-        let reaching = FetchContext::of(Box::new(servers));
+        let reaching = HelmfileFetchContext::of(Box::new(servers));
         let plan = plan_with(inputs, reaching, decryptor.clone(), &stop, limit);
         let plan = plan.map_err(|text| unfetched.failure(text))?;
         unknown_values.extend(decryptor.unknown_value());
@@ -158,7 +158,7 @@ impl DeclaredHelmfile {
     /// The spec without references to objects that the repository does not declare. Such references are recorded as unknown.
     fn declared_spec(
         &self,
-        references: &DeclaredReferences,
+        references: &DeclaredConfigMapsAndSecrets,
         unknown_values: &mut Vec<UnknownValue>,
     ) -> HelmfileSpec {
         let mut spec = self.spec.clone();
@@ -201,13 +201,13 @@ impl DeclaredHelmfile {
         release: &PlannedRelease,
         is_upgrade: bool,
         settings: &OperatorSettings,
-    ) -> Result<HelmReleaseRendering, String> {
+    ) -> Result<HelmReleaseRenderInputs, String> {
         let PlannedRelease { key, operation, .. } = release;
         let chart = release.chart.as_ref().map_err(Clone::clone)?;
         let spec = release_spec(&self.spec, key, operation, &self.timeouts, settings);
         let spec = spec.map_err(|outcome| text_of(&outcome))?;
         let action = if is_upgrade { OperationKind::Upgrade } else { OperationKind::Install };
-        Ok(HelmReleaseRendering {
+        Ok(HelmReleaseRenderInputs {
             chart: chart.load()?.chart.clone(),
             config: release.values.clone(),
             release: ReleaseToRender {
@@ -229,10 +229,10 @@ fn text_of(outcome: &RunOutcome) -> String {
 /// The state values of a spec, as YAML.
 fn state_values(
     spec: &HelmfileSpec,
-    references: &DeclaredReferences,
+    references: &DeclaredConfigMapsAndSecrets,
     namespace: &str,
 ) -> Result<Vec<u8>, String> {
-    let mut objects = ReferencedObjects::new();
+    let mut objects = ValuesFromObjects::new();
     for named in &spec.values_from {
         let data = references.data(named.kind.as_str(), namespace, &named.name);
         objects.insert((named.kind, named.name.clone()), Ok(data.cloned()));
@@ -262,11 +262,11 @@ fn unknown_of_plan(plan: &HelmfilePlan) -> Vec<UnknownValue> {
 
 /// Uses encrypted text as the value, so a change of the encrypted text is visible.
 #[derive(Default)]
-struct CiphertextDecryptor {
+struct CiphertextKeepingDecryptor {
     is_used: AtomicBool,
 }
 
-impl CiphertextDecryptor {
+impl CiphertextKeepingDecryptor {
     fn unknown_value(&self) -> Option<UnknownValue> {
         self.is_used.load(Ordering::Relaxed).then(|| UnknownValue {
             what: "values that SOPS encrypted".to_owned(),
@@ -275,7 +275,7 @@ impl CiphertextDecryptor {
     }
 }
 
-impl SopsFileDecryptor for CiphertextDecryptor {
+impl SopsFileDecryptor for CiphertextKeepingDecryptor {
     fn decrypt(&self, data: &[u8], format: SopsFormat) -> Result<Zeroizing<Vec<u8>>, String> {
         self.is_used.store(true, Ordering::Relaxed);
         let read = match format {
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_sops_encrypted_stays_as_it_is_without_what_sops_knows() {
-        let decryptor = CiphertextDecryptor::default();
+        let decryptor = CiphertextKeepingDecryptor::default();
         assert!(decryptor.unknown_value().is_none());
         let file = "password: ENC[x]\nsops:\n  mac: ENC[y]\n";
         let plain = decryptor.decrypt(file.as_bytes(), SopsFormat::Yaml).unwrap();

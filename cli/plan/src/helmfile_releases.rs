@@ -18,27 +18,27 @@ use plan::{HelmReleaseTarget, RenderedApplier, UnknownValue};
 use serde_json::json;
 use tree::RelPath;
 
-use super::declared_helmfile::{
-    DeclaredHelmfile, HelmfileLocation, HelmfilePlanResult, HelmfileSurroundings,
-};
-use super::discovery::{
-    DeclaredApplier, DeferredRendering, DeferredWork, MAX_APPLIERS, RepositoryDeclarations,
+use super::applier_discovery::{
+    DeclaredApplier, DeferredRendering, MAX_APPLIERS, RenderingTask, RepositoryDeclarations,
     Revision, source_of,
 };
-use super::helmfile_servers::HelmfileServers;
+use super::declared_helmfile::{
+    DeclaredHelmfile, HelmfileLocation, HelmfilePlanEnvironment, HelmfilePlanResult,
+};
+use super::helmfile_request_sender::HelmfileRequestSender;
 use super::kustomization_build::target_cluster;
 use super::parallel_work::in_parallel;
 use super::render_failure::RenderFailure;
 use windlass_serve::settings::OperatorSettings;
 
 /// The releases of Helmfiles, each with the path of its helmfile.
-pub(crate) type HelmfileReleaseFiles = BTreeMap<ObjectId, BTreeMap<ReleaseKey, String>>;
+pub(crate) type HelmfilePathsByRelease = BTreeMap<ObjectId, BTreeMap<ReleaseKey, String>>;
 
 /// A Helmfile that can be planned again.
 pub(crate) struct PlannableHelmfile {
     pub(crate) helmfile: DeclaredHelmfile,
     pub(crate) location: HelmfileLocation,
-    pub(crate) surroundings: HelmfileSurroundings,
+    pub(crate) surroundings: HelmfilePlanEnvironment,
 }
 
 /// A release of a Helmfile that may have to be rendered. Its values and chart are not kept, because the Helmfile can be planned
@@ -53,7 +53,7 @@ pub(crate) struct HelmfileReleaseInputs {
 }
 
 /// The result of planning a Helmfile.
-enum HelmfilePlanning {
+enum HelmfilePlanningOutcome {
     /// The Helmfile was planned. Its releases are further appliers.
     Planned {
         unknown_values: Vec<UnknownValue>,
@@ -135,7 +135,7 @@ impl RepositoryDeclarations {
             let planning = match Instant::now() > revision.deadline {
                 true => {
                     let failure = RenderFailure::out_of_time();
-                    HelmfilePlanning::Failed { failure, digest: String::new() }
+                    HelmfilePlanningOutcome::Failed { failure, digest: String::new() }
                 }
                 false => declarations.planned_helmfile(&object, revision, &capabilities),
             };
@@ -147,15 +147,15 @@ impl RepositoryDeclarations {
         Ok(())
     }
 
-    fn add_helmfile(&mut self, id: ObjectId, planning: HelmfilePlanning) {
+    fn add_helmfile(&mut self, id: ObjectId, planning: HelmfilePlanningOutcome) {
         let Some(own) = self.appliers.get_mut(&id) else { return };
         match planning {
-            HelmfilePlanning::Failed { failure, digest } => {
+            HelmfilePlanningOutcome::Failed { failure, digest } => {
                 own.rendered = failure.of_applier(std::mem::take(&mut own.rendered));
                 own.rendered.declaration_digest = digest;
             }
-            HelmfilePlanning::NotRendered(deferred) => own.deferred = Some(deferred),
-            HelmfilePlanning::Planned { unknown_values, own_sources, files, releases } => {
+            HelmfilePlanningOutcome::NotRendered(deferred) => own.deferred = Some(deferred),
+            HelmfilePlanningOutcome::Planned { unknown_values, own_sources, files, releases } => {
                 own.rendered.unknown_values = unknown_values;
                 own.own_sources = own_sources;
                 if self.appliers.len() + releases.len() > MAX_APPLIERS {
@@ -173,12 +173,15 @@ impl RepositoryDeclarations {
         object: &Object,
         revision: &Revision<'_>,
         capabilities: &Arc<Capabilities>,
-    ) -> HelmfilePlanning {
+    ) -> HelmfilePlanningOutcome {
         let helmfile = match DeclaredHelmfile::read(object) {
             Ok(helmfile) => helmfile,
             Err(reason) => {
                 let digest = self.unread_key(object, &[], "");
-                return HelmfilePlanning::Failed { failure: RenderFailure::Failed(reason), digest };
+                return HelmfilePlanningOutcome::Failed {
+                    failure: RenderFailure::Failed(reason),
+                    digest,
+                };
             }
         };
         let source = source_of(object);
@@ -186,23 +189,23 @@ impl RepositoryDeclarations {
             Ok(location) => location,
             Err(failure) => {
                 let key = self.unread_key(object, source.as_slice(), failure.text());
-                let work = DeferredWork::NotRendered(failure);
-                return HelmfilePlanning::NotRendered(DeferredRendering { key, work });
+                let work = RenderingTask::NotRendered(failure);
+                return HelmfilePlanningOutcome::NotRendered(DeferredRendering { key, work });
             }
         };
         let known = revision.known_releases.get(&helmfile.id).cloned().unwrap_or_default();
-        let surroundings = HelmfileSurroundings {
+        let surroundings = HelmfilePlanEnvironment {
             references: self.references.clone(),
             known,
             capabilities: capabilities.clone(),
         };
         let renderer = revision.renderer;
-        let servers = HelmfileServers::without_charts(&renderer.charts, &renderer.remote);
+        let servers = HelmfileRequestSender::without_charts(&renderer.charts, &renderer.remote);
         match helmfile.plan(&location, &surroundings, servers) {
             Ok(HelmfilePlanResult { plan, unknown_values }) => {
                 let plannable = Arc::new(PlannableHelmfile { helmfile, location, surroundings });
                 let files = plan.releases.iter().map(|it| (it.key.clone(), it.file.clone()));
-                HelmfilePlanning::Planned {
+                HelmfilePlanningOutcome::Planned {
                     unknown_values,
                     own_sources: self.own_sources_of(source.as_slice(), revision),
                     files: files.collect(),
@@ -213,7 +216,7 @@ impl RepositoryDeclarations {
                 // The Helmfile may read any file of its source.
                 let read = location.artifact.content(&RelPath::root());
                 let digest = self.unread_key(object, source.as_slice(), &read.digest);
-                HelmfilePlanning::Failed { failure, digest }
+                HelmfilePlanningOutcome::Failed { failure, digest }
             }
         }
     }
@@ -257,7 +260,7 @@ impl RepositoryDeclarations {
             let is_suspended = suspensions.of(key).is_some();
             let deferred = match kept_reason(&plan, key, file, is_suspended, spec.prune) {
                 Some(reason) => {
-                    let work = DeferredWork::LeftAsItIs(reason.clone());
+                    let work = RenderingTask::LeftAsItIs(reason.clone());
                     Some(DeferredRendering { key: reason, work })
                 }
                 // This release is uninstalled, so it has no objects.
@@ -274,7 +277,7 @@ impl RepositoryDeclarations {
             };
             let key = self.release_digest(&release, &rendered.target_cluster);
             let name = release_id(id, &release.key);
-            let work = DeferredWork::HelmfileRelease(Box::new(HelmfileReleaseInputs {
+            let work = RenderingTask::HelmfileRelease(Box::new(HelmfileReleaseInputs {
                 plannable: plannable.clone(),
                 options: helmfile.action_options(&release, settings),
                 key: release.key,

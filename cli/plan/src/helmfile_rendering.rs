@@ -11,9 +11,9 @@ use helmfile_controller::helmfile::plan::{PlannedRelease, ReleaseKey};
 use objects::ObjectId;
 use plan::{RenderedApplier, UnknownValue};
 
-use super::discovery::ApplierKind;
+use super::applier_discovery::ApplierKind;
 use super::helmfile_releases::{HelmfileReleaseInputs, PlannableHelmfile};
-use super::helmfile_servers::{HelmfileFetchRefusals, HelmfileServers};
+use super::helmfile_request_sender::{HelmfileFetchRefusals, HelmfileRequestSender};
 use super::parallel_work::in_parallel;
 use super::release_rendering::{ReleaseRenderer, RenderedObjects};
 use super::render_failure::RenderFailure;
@@ -80,7 +80,7 @@ fn planned_releases(
         if Instant::now() > deadline {
             return Err(RenderFailure::out_of_time());
         }
-        let servers = HelmfileServers::without_charts(&renderer.charts, &renderer.remote);
+        let servers = HelmfileRequestSender::without_charts(&renderer.charts, &renderer.remote);
         let servers = servers.with_charts(refusals.clone());
         let unfetched = servers.unfetched();
         let PlannableHelmfile { helmfile, location, surroundings } = &*plannable;

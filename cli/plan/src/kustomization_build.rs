@@ -1,7 +1,7 @@
 //! Builds the objects of a Kustomization in the same way as the operator. The ConfigMaps and Secrets come from the repository
 //! instead of a cluster.
 //!
-//! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), finding Kustomizations (`discovery.rs`).
+//! Elsewhere: building (`kustomize_controller::kustomization::validated_spec`), finding Kustomizations (`applier_discovery.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use parking_lot::Mutex;
 use plan::{RenderedApplier, UnknownValue};
 use reconcile::RunOutcome;
 use sha2::{Digest as _, Sha256};
-use tree::{MemoryTree, TreeTrace};
+use tree::{MemoryTree, TreeAccessTrace};
 
-use super::facts_file::ClusterFacts;
-use super::remote_servers::{BuildBaseRules, RemoteServers};
+use super::cluster_facts_file::ClusterFacts;
+use super::remote_file_fetcher::{BuildRemoteBaseRules, RemoteFileFetcher};
 use super::render_failure::RenderFailure;
-use windlass_cluster::spec_references::{DeclaredReferences, ReadReferences};
-use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_cluster::spec_references::{DeclaredConfigMapsAndSecrets, RunReferenceReads};
+use windlass_runtime::shared_build_parts::key_services::KeyServiceAccess;
 use windlass_serve::settings::OperatorSettings;
 
 /// The error for encrypted data, because this command has no keys.
@@ -39,7 +39,7 @@ pub(crate) struct KustomizationFiles<'b> {
     /// The revision of the files.
     pub(crate) revision: &'b str,
     /// The ConfigMaps and Secrets for variable substitution.
-    pub(crate) references: Arc<DeclaredReferences>,
+    pub(crate) references: Arc<DeclaredConfigMapsAndSecrets>,
     /// The known facts of the cluster.
     pub(crate) facts: &'b ClusterFacts,
 }
@@ -49,19 +49,19 @@ struct KustomizationBuild {
     objects: Vec<Object>,
     unknown_values: Vec<UnknownValue>,
     /// The files that the build read, with their content.
-    trace: TreeTrace,
+    trace: TreeAccessTrace,
 }
 
 /// The builds of the base revision. The head reuses a build if neither the Kustomization nor its files have changed.
-pub(crate) struct KustomizationBuilds {
+pub(crate) struct ReusableKustomizationBuilds {
     builds: Mutex<BTreeMap<String, Arc<KustomizationBuild>>>,
     /// The servers from which remote bases are fetched.
-    servers: Arc<RemoteServers>,
+    servers: Arc<RemoteFileFetcher>,
 }
 
-impl KustomizationBuilds {
+impl ReusableKustomizationBuilds {
     /// Starts without any builds.
-    pub(crate) fn new(servers: Arc<RemoteServers>) -> Self {
+    pub(crate) fn new(servers: Arc<RemoteFileFetcher>) -> Self {
         Self { builds: Mutex::default(), servers }
     }
 
@@ -90,7 +90,7 @@ impl KustomizationBuilds {
         let failed = |outcome: RunOutcome| RenderFailure::Failed(outcome.text().to_owned());
         let KustomizationFiles { object, files, revision, references, facts } = source;
         let timeouts = validated_spec::check(&object.spec).map_err(failed)?;
-        let mut references = ReadReferences::of_manifests(references.clone());
+        let mut references = RunReferenceReads::of_manifests(references.clone());
         // The manifests are already in memory, so this never waits.
         let inputs = block_on(KustomizationInputs::of_manifests(settings, object, &mut references));
         let inputs = inputs.map_err(failed)?;
@@ -101,9 +101,9 @@ impl KustomizationBuilds {
             return Ok(known);
         }
         let request = BuildRequest { object, timeouts, files: *files, revision, inputs: &inputs };
-        let bases = BuildBaseRules::new(&self.servers);
+        let bases = BuildRemoteBaseRules::new(&self.servers);
         let servers = RemoteServerAccess {
-            bases: RemoteServers::base_access(&bases, settings),
+            bases: RemoteFileFetcher::base_access(&bases, settings),
             keys: KeyServiceAccess::Refused(NO_SERVICES),
         };
         let desired = validated_spec::desired(&request, servers, settings);

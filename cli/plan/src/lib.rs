@@ -2,48 +2,46 @@
 //! `--live`, it compares the repository with a cluster.
 //!
 //! Here: the command, its output formats and its exit code. Below: reading both revisions (`revision_files.rs`), finding the
-//! entry point (`entry_point.rs`), finding and building appliers (`discovery.rs`, `kustomization_build.rs`,
-//! `repository_sources.rs`, `source_files.rs`).
-//! Releases: `release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `download_folder.rs`, `release_rendering.rs`,
-//! `drawn_values.rs`. Helmfiles: `declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
-//! `helmfile_rendering.rs`.
-//! Other servers: `remote_servers.rs`. Rendering both sides: `rendering.rs`, `render_failure.rs`. `windlass plan facts`:
-//! `facts_command.rs`, `facts_of_cluster.rs`, `facts_file.rs`.
-//! `windlass plan check`, which posts a plan: `check.rs`, `check_target.rs`. `windlass plan show`, which prints a Plan of a
-//! cluster: `plan_show.rs`.
-//! `windlass plan --live`: `live_plan.rs`, `live_inputs.rs`, `live_appliers.rs`, `live_comparison.rs`, `live_budgets.rs`.
-//! Predicting one object, also for `windlass diff`: [`live_objects`].
-//! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
+//! entry point (`applier_search_root.rs`), finding and building appliers (`applier_discovery.rs`, `kustomization_build.rs`,
+//! `repository_sources.rs`, `source_files.rs`). Releases: `release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`,
+//! `chart_download_folder.rs`, `release_rendering.rs`, `nondeterministic_values.rs`. Helmfiles: `declared_helmfile.rs`,
+//! `helmfile_releases.rs`, `helmfile_request_sender.rs`, `helmfile_rendering.rs`. Other servers: `remote_file_fetcher.rs`.
+//! Rendering both sides: `comparison_rendering.rs`, `render_failure.rs`. `windlass plan facts`: `cluster_facts_command.rs`,
+//! `cluster_facts_reading.rs`, `cluster_facts_file.rs`. `windlass plan check`, which posts a plan: `pull_request_check.rs`, `pull_request_commit.rs`.
+//! `windlass plan show`, which prints a Plan of a cluster: `plan_show.rs`. `windlass plan --live`: `live_plan.rs`,
+//! `live_render_inputs.rs`, `live_appliers.rs`, `live_comparison.rs`, `live_deletion_budgets.rs`. Predicting one object, also for `windlass
+//! diff`: [`object_prediction`]. Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing
+//! (engine `plan`).
 
+mod applier_discovery;
+mod applier_search_root;
+mod chart_download_folder;
 mod chart_fetch;
-mod check;
-mod check_target;
+mod cluster_facts_command;
+mod cluster_facts_file;
+mod cluster_facts_reading;
+mod comparison_rendering;
 mod declared_helmfile;
-mod discovery;
-mod download_folder;
-mod drawn_values;
-mod entry_point;
-mod facts_command;
-mod facts_file;
-mod facts_of_cluster;
 mod helmfile_releases;
 mod helmfile_rendering;
-mod helmfile_servers;
+mod helmfile_request_sender;
 mod kustomization_build;
 mod live_appliers;
-mod live_budgets;
 mod live_comparison;
-mod live_inputs;
-pub mod live_objects;
+mod live_deletion_budgets;
 mod live_plan;
+mod live_render_inputs;
+mod nondeterministic_values;
+pub mod object_prediction;
 mod parallel_work;
 mod plan_show;
+mod pull_request_check;
+mod pull_request_commit;
 mod release_chart;
 mod release_inputs;
 mod release_rendering;
-mod remote_servers;
+mod remote_file_fetcher;
 mod render_failure;
-mod rendering;
 mod repository_sources;
 mod resource_scope;
 mod revision_files;
@@ -60,26 +58,26 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use helm::capabilities::{Capabilities, KubeVersion};
 use objects::SecretMasking;
-use plan::{ApplierComparison, ChangePlan, CompareOptions};
+use plan::{ApplierComparisonStatus, ChangePlan, RenderingComparisonOptions};
 use tree::RelPath;
 
+use applier_discovery::Revision;
+use applier_search_root::{ApplierManifests, ApplierSearchRoot};
+use chart_download_folder::ChartDownloadFolder;
 use chart_fetch::ChartFetcher;
-use discovery::Revision;
-use download_folder::DownloadFolder;
-use entry_point::{ApplierManifests, EntryPoint};
-use facts_file::{ClusterFacts, FACTS_PATH};
-use helmfile_releases::HelmfileReleaseFiles;
-use kustomization_build::KustomizationBuilds;
+use cluster_facts_file::{ClusterFacts, FACTS_PATH};
+use comparison_rendering::{OtherSideFacts, UnrenderedComparisonSide};
+use helmfile_releases::HelmfilePathsByRelease;
+use kustomization_build::ReusableKustomizationBuilds;
 use release_rendering::ReleaseRenderer;
-use remote_servers::RemoteServers;
-use rendering::{ComparedSide, DeclaredSide};
+use remote_file_fetcher::RemoteFileFetcher;
 use repository_sources::RepositorySources;
 use revision_files::{LocalGitRepository, RevisionFiles};
 use windlass_cli_runtime::connection::{
     ApiServerUnreachable, ClusterAccessFlags, ProgressGlyph, print, say,
 };
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::serve_flags::settings;
+use windlass_cli_runtime::trailing_serve_flags::settings;
 use windlass_serve::settings::{OperatorSettings, parse_duration};
 
 /// The base revision if the user names none.
@@ -160,11 +158,11 @@ pub struct PlanArgs {
 #[derive(Debug, Clone, Subcommand)]
 enum PlanCommand {
     /// Write what only the cluster knows into a file of the repository, or compare both
-    #[command(after_help = facts_command::EXAMPLES)]
-    Facts(facts_command::FactsArgs),
+    #[command(after_help = cluster_facts_command::EXAMPLES)]
+    Facts(cluster_facts_command::FactsArgs),
     /// Post a plan as one comment of a pull request, and a commit status
-    #[command(after_help = check::EXAMPLES)]
-    Check(check::PlanCheckArgs),
+    #[command(after_help = pull_request_check::EXAMPLES)]
+    Check(pull_request_check::PlanCheckArgs),
     /// Show what a Plan in a cluster would do, which waits for approval
     #[command(after_help = plan_show::EXAMPLES)]
     Show(plan_show::PlanShowArgs),
@@ -225,8 +223,8 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     // Errors contain names of files and objects. Everyone who can propose a change chooses these names, so the text is cleaned.
     let clean = |error: anyhow::Error| anyhow!(plan::clean_line(&format!("{error:#}")));
     match &args.command {
-        Some(PlanCommand::Facts(args)) => return facts_command::run(args),
-        Some(PlanCommand::Check(args)) => return check::run(args),
+        Some(PlanCommand::Facts(args)) => return cluster_facts_command::run(args),
+        Some(PlanCommand::Check(args)) => return pull_request_check::run(args),
         Some(PlanCommand::Show(args)) => return plan_show::run(args),
         None => {}
     }
@@ -259,12 +257,12 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     let base_manifests = ApplierManifests::of(&base_tree.files);
     let head_manifests = ApplierManifests::of(&head_tree.files);
     let entry = match &args.path {
-        Some(path) => EntryPoint::named(repository.path_of(path)?),
+        Some(path) => ApplierSearchRoot::named(repository.path_of(path)?),
         None => common_entry(&base_manifests, &head_manifests)?,
     };
     let facts = known_facts(args, [&base_files, &head_files], &entry.folder)?;
-    let downloads = DownloadFolder::new(args.cache_dir.clone());
-    let remote = Arc::new(RemoteServers::new(args.allow_hosts.clone())?);
+    let downloads = ChartDownloadFolder::new(args.cache_dir.clone());
+    let remote = Arc::new(RemoteFileFetcher::new(args.allow_hosts.clone())?);
     let renderer = ReleaseRenderer {
         charts: Arc::new(ChartFetcher::new(args.allow_hosts.clone(), downloads)),
         remote: remote.clone(),
@@ -274,11 +272,11 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
         masks_drawn_values: true,
     };
     let deadline = Instant::now() + MAX_RENDER_TIME;
-    let builds = KustomizationBuilds::new(remote);
+    let builds = ReusableKustomizationBuilds::new(remote);
     let cluster_references = facts.known_references();
     let side = |files: &RevisionFiles,
                 manifests: ApplierManifests,
-                known_releases: &HelmfileReleaseFiles| {
+                known_releases: &HelmfilePathsByRelease| {
         let shown = &files.revision;
         let progress = format!("building what `{}` declares: {shown}", entry.folder);
         say(ProgressGlyph::Action, &plan::clean_line(&progress));
@@ -296,15 +294,15 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
         declared_side(&revision, manifests, &entry)
     };
     // The revisions are rendered one after the other, because the head reuses the builds of the base.
-    let base = side(&base_files, base_manifests, &HelmfileReleaseFiles::new())?;
+    let base = side(&base_files, base_manifests, &HelmfilePathsByRelease::new())?;
     let head = side(&head_files, head_manifests, &base.declarations.helmfile_releases)?;
     let secrets = secret_masking(base.secret_values().chain(head.secret_values()).collect());
-    let of_base = ComparedSide::of(&base);
-    let of_head = ComparedSide::of(&head);
+    let of_base = OtherSideFacts::of(&base);
+    let of_head = OtherSideFacts::of(&head);
     say(ProgressGlyph::Action, "rendering releases that change");
     let base = base.render(&of_head, &renderer, deadline)?;
     let head = head.render(&of_base, &renderer, deadline)?;
-    let options = CompareOptions { secrets, ..CompareOptions::default() };
+    let options = RenderingComparisonOptions { secrets, ..RenderingComparisonOptions::default() };
     Ok(plan::compare(&base, &head, &options))
 }
 
@@ -337,15 +335,18 @@ fn repository_of(current: &Path, folder: &Path) -> anyhow::Result<LocalGitReposi
 }
 
 /// The entry point for both sides. The change itself must not choose what is compared.
-fn common_entry(base: &ApplierManifests, head: &ApplierManifests) -> anyhow::Result<EntryPoint> {
-    let EntryPoint { folder: base, is_assumed } = base.entry().context("--base")?;
+fn common_entry(
+    base: &ApplierManifests,
+    head: &ApplierManifests,
+) -> anyhow::Result<ApplierSearchRoot> {
+    let ApplierSearchRoot { folder: base, is_assumed } = base.entry().context("--base")?;
     let head = head.entry().context("--head")?;
     ensure!(
         base == head.folder,
         "the cluster applies `{base}` first in the base, and `{}` in the head: choose one with --path",
         head.folder
     );
-    Ok(EntryPoint { folder: base, is_assumed: is_assumed || head.is_assumed })
+    Ok(ApplierSearchRoot { folder: base, is_assumed: is_assumed || head.is_assumed })
 }
 
 /// Makes the mask for Secret values. If there are too many values to search for, everything is masked.
@@ -360,10 +361,14 @@ fn secret_masking(values: Vec<Vec<u8>>) -> SecretMasking {
 fn declared_side(
     revision: &Revision<'_>,
     manifests: ApplierManifests,
-    entry: &EntryPoint,
-) -> anyhow::Result<DeclaredSide> {
-    let declarations = discovery::declarations(revision, entry)?;
-    Ok(DeclaredSide { revision: revision.files.revision.clone(), declarations, manifests })
+    entry: &ApplierSearchRoot,
+) -> anyhow::Result<UnrenderedComparisonSide> {
+    let declarations = applier_discovery::declarations(revision, entry)?;
+    Ok(UnrenderedComparisonSide {
+        revision: revision.files.revision.clone(),
+        declarations,
+        manifests,
+    })
 }
 
 /// The known facts of the cluster: from the file that the user named, or from the file in the base revision. The file in the
@@ -374,7 +379,7 @@ fn known_facts(
     entry: &RelPath,
 ) -> anyhow::Result<ClusterFacts> {
     if let Some(path) = &args.facts {
-        return facts_command::read_file(path).context("--facts");
+        return cluster_facts_command::read_file(path).context("--facts");
     }
     let path = entry.join(FACTS_PATH)?;
     let [base, head] = sides.map(|side| side.read(&path));
@@ -422,9 +427,9 @@ fn exit_code(plan: &ChangePlan, is_detailed: bool) -> ExitCode {
     let fails = plan.appliers.iter().filter(|it| !it.fails_in_base).any(|it| {
         matches!(
             it.comparison,
-            ApplierComparison::HeadFailed
-                | ApplierComparison::HeadUnknown
-                | ApplierComparison::TooLarge
+            ApplierComparisonStatus::HeadFailed
+                | ApplierComparisonStatus::HeadUnknown
+                | ApplierComparisonStatus::TooLarge
         )
     });
     match () {

@@ -25,17 +25,17 @@ use release::ReleaseRecord;
 use release::release_target::ReleaseTarget;
 use serde_json::Value;
 use tree::RelPath;
-use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use windlass_runtime::approval_plan::DELETION_BUDGET;
 
-use super::declared_helmfile::DeclaredHelmfile;
-use super::discovery::{
+use super::applier_discovery::{
     ApplierKind, DeclaredApplier, MAX_APPLIERS, builds, release_applier, typed,
 };
-use super::facts_file::references_of;
-use super::facts_of_cluster::MAX_CONCURRENT_REQUESTS;
+use super::cluster_facts_file::references_of;
+use super::cluster_facts_reading::MAX_CONCURRENT_REQUESTS;
+use super::declared_helmfile::DeclaredHelmfile;
 use super::helmfile_releases::release_id;
 use super::kustomization_build::kustomization_applier;
-use super::live_objects::helm_release::RecordedMembers;
+use super::object_prediction::helm_release::LiveReleaseObjects;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::OperatorSettings;
 
@@ -46,7 +46,7 @@ pub(crate) struct LiveApplier {
     /// The inventory of objects that the applier has applied to this cluster.
     pub(crate) entries: ObjectInventory,
     /// The owner of the objects in the inventory.
-    pub(crate) owner: LiveOwner,
+    pub(crate) owner: LiveInventoryOwner,
     /// The applier's own deletion budget.
     pub(crate) deletion_budget: Option<String>,
     /// The Secrets that the applier names. Its objects may contain their values.
@@ -54,7 +54,7 @@ pub(crate) struct LiveApplier {
 }
 
 /// The owner of the objects in an inventory.
-pub(crate) enum LiveOwner {
+pub(crate) enum LiveInventoryOwner {
     /// A Kustomization owns the objects.
     Kustomization(Box<Kustomization>),
     /// A Helm release owns the objects.
@@ -95,7 +95,7 @@ impl ClusterAppliers {
 }
 
 /// A release in the status of a Helmfile.
-pub(crate) struct HelmfileRow {
+pub(crate) struct HelmfileStatusRow {
     pub(crate) key: ReleaseKey,
     /// The helmfile that contains the release.
     pub(crate) file: String,
@@ -104,11 +104,11 @@ pub(crate) struct HelmfileRow {
 }
 
 /// The releases in the status of a Helmfile of either kind.
-pub(crate) fn helmfile_rows(helmfile: &Object) -> Vec<HelmfileRow> {
+pub(crate) fn helmfile_rows(helmfile: &Object) -> Vec<HelmfileStatusRow> {
     let releases = helmfile.get("status").map(|status| &status["releases"]);
     let rows = releases.and_then(Value::as_array).into_iter().flatten();
     let text = |row: &Value, field: &str| row[field].as_str().unwrap_or_default().to_owned();
-    let row = |row: &Value| HelmfileRow {
+    let row = |row: &Value| HelmfileStatusRow {
         key: ReleaseKey {
             context: text(row, "kubeContext"),
             namespace: text(row, "namespace"),
@@ -121,18 +121,18 @@ pub(crate) fn helmfile_rows(helmfile: &Object) -> Vec<HelmfileRow> {
 }
 
 impl LiveApplier {
-    fn of(rendered: RenderedApplier, entries: ObjectInventory, owner: LiveOwner) -> Self {
+    fn of(rendered: RenderedApplier, entries: ObjectInventory, owner: LiveInventoryOwner) -> Self {
         Self { rendered, entries, owner, deletion_budget: None, secrets: Vec::new() }
     }
 
     fn failed(failure: String) -> Self {
         let rendered = RenderedApplier { failure: Some(failure), ..RenderedApplier::default() };
-        Self::of(rendered, ObjectInventory::default(), LiveOwner::Nothing)
+        Self::of(rendered, ObjectInventory::default(), LiveInventoryOwner::Nothing)
     }
 
     /// Whether the release is installed, so the next operation is an upgrade.
     pub(crate) fn is_installed(&self) -> bool {
-        let LiveOwner::Release(release) = &self.owner else { return false };
+        let LiveInventoryOwner::Release(release) = &self.owner else { return false };
         release.record.is_some() || !self.entries.is_empty()
     }
 
@@ -261,10 +261,10 @@ impl ApplierReader<'_> {
             }
         };
         let none = ObjectInventory::default();
-        let own = LiveApplier::of(own.rendered, none, LiveOwner::Nothing);
+        let own = LiveApplier::of(own.rendered, none, LiveInventoryOwner::Nothing);
         let mut appliers = vec![(id.clone(), own)];
         let suspensions = ReleaseSuspensions::new(&helmfile.spec, jiff::Timestamp::now());
-        for HelmfileRow { key, status, .. } in helmfile_rows(object) {
+        for HelmfileStatusRow { key, status, .. } in helmfile_rows(object) {
             let ReleaseKey { namespace, name, .. } = &key;
             let target = ReleaseTarget::of(name, namespace, name, namespace, namespace);
             let rendered = helmfile.release_applier(&key, &suspensions);
@@ -301,7 +301,7 @@ impl ApplierReader<'_> {
                 Err(text) => rendered.failure = Some(text),
             }
         }
-        LiveApplier::of(rendered, entries, LiveOwner::Release(Box::new(release)))
+        LiveApplier::of(rendered, entries, LiveInventoryOwner::Release(Box::new(release)))
     }
 
     /// The record of a release's current revision.
@@ -323,8 +323,8 @@ impl ApplierReader<'_> {
         release: &mut LiveRelease,
         rendered: &mut RenderedApplier,
     ) -> Result<ObjectInventory, String> {
-        let recorded = RecordedMembers::of(self.cluster, record.as_deref()).await;
-        let RecordedMembers { members, unread } =
+        let recorded = LiveReleaseObjects::of(self.cluster, record.as_deref()).await;
+        let LiveReleaseObjects { members, unread } =
             recorded.map_err(|_| "the manifest of its release record is invalid".to_owned())?;
         let unknown = unread.into_iter().map(|(id, error)| UnknownValue {
             what: id.subject(),
@@ -367,7 +367,7 @@ fn kustomization(object: &Object) -> LiveApplier {
             Err(text) => rendered.failure = Some(text),
         }
     }
-    LiveApplier::of(rendered, entries, LiveOwner::Kustomization(Box::new(own)))
+    LiveApplier::of(rendered, entries, LiveInventoryOwner::Kustomization(Box::new(own)))
 }
 
 /// The inventory in a status.
@@ -475,7 +475,7 @@ mod tests {
                 record: None,
                 members: BTreeMap::new(),
             };
-            let owner = LiveOwner::Release(Box::new(release));
+            let owner = LiveInventoryOwner::Release(Box::new(release));
             LiveApplier::of(RenderedApplier::default(), entries, owner)
         };
         let entries = recorded_entries(&inventory(&["shop_web__ConfigMap"])).unwrap();

@@ -2,7 +2,7 @@
 //! contains the objects as the API server would store them.
 //!
 //! Here: removed objects, the two sides of each object, and suspended appliers. Elsewhere: predicting one object
-//! (`live_objects.rs`), inventories (`live_appliers.rs`), comparing the sides (engine `plan`).
+//! (`object_prediction.rs`), inventories (`live_appliers.rs`), comparing the sides (engine `plan`).
 //!
 //! # Guarantees
 //! An object that cannot be read is on neither side, and the plan names it. An applier that cannot be read is not compared.
@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::drift_ignore_rules::IgnoreRules;
+use apply::drift_ignore_rules::DriftIgnoreRules;
 use apply::{ObjectInventory, three_way_merge};
 use crds::helm::HelmRelease;
 use crds::kustomize::Kustomization;
@@ -22,17 +22,17 @@ use objects::{Object, ObjectId, SecretMasking};
 use plan::{RenderedApplier, RepositoryRendering, UnknownValue};
 use release::OperationKind;
 
-use super::discovery::{ApplierKind, DeferredWork, RepositoryDeclarations, typed};
-use super::live_appliers::{ClusterAppliers, LiveApplier, LiveOwner};
-use super::live_objects::helm_release::{
-    HelmReleaseComparison, PredictedMember, PredictedOperation,
+use super::applier_discovery::{ApplierKind, RenderingTask, RepositoryDeclarations, typed};
+use super::live_appliers::{ClusterAppliers, LiveApplier, LiveInventoryOwner};
+use super::object_prediction::helm_release::{
+    HelmReleaseObjectPredictor, PredictedOperation, PredictedReleaseObject,
 };
-use super::live_objects::kustomization::KustomizationComparison;
-use super::live_objects::{
+use super::object_prediction::kustomization::KustomizationObjectPredictor;
+use super::object_prediction::{
     ObjectPrediction, ObjectUpdate, PlannedCrdsAndNamespaces, PredictionFailure, RefusedApply,
 };
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::drift_ignore_rules::ignored;
 use windlass_serve::settings::OperatorSettings;
 
 /// The name of the base revision.
@@ -46,12 +46,12 @@ const OTHER_CLUSTER: &str =
 const UNREADABLE_SPEC: &str = "how it applies its objects cannot be read from its spec";
 
 /// How an applier of the repository writes its objects.
-pub(crate) enum ObjectWriter {
+pub(crate) enum ApplierWriteMethod {
     /// The objects are applied by a Kustomization.
     Kustomization {
         object: Box<Kustomization>,
         /// The fields that others may change.
-        rules: Box<IgnoreRules>,
+        rules: Box<DriftIgnoreRules>,
     },
     /// The objects belong to a Helm release with this name and namespace.
     Release { name: String, namespace: String, options: ActionOptions },
@@ -61,20 +61,20 @@ pub(crate) enum ObjectWriter {
 pub(crate) fn writers(
     declarations: &RepositoryDeclarations,
     settings: &OperatorSettings,
-) -> BTreeMap<ObjectId, ObjectWriter> {
+) -> BTreeMap<ObjectId, ApplierWriteMethod> {
     let mut writers = BTreeMap::new();
     for (id, applier) in &declarations.appliers {
         let work = applier.deferred.as_ref().map(|it| &it.work);
         let writer = match (work, declarations.manifests.get(id)) {
-            (Some(DeferredWork::HelmfileRelease(inputs)), _) => {
+            (Some(RenderingTask::HelmfileRelease(inputs)), _) => {
                 let options = inputs.options;
-                options.map(|options| ObjectWriter::Release {
+                options.map(|options| ApplierWriteMethod::Release {
                     name: inputs.key.name.clone(),
                     namespace: inputs.key.namespace.clone(),
                     options,
                 })
             }
-            (_, Some(object)) => ObjectWriter::of(object, settings),
+            (_, Some(object)) => ApplierWriteMethod::of(object, settings),
             (_, None) => None,
         };
         writers.extend(writer.map(|writer| (id.clone(), writer)));
@@ -103,7 +103,7 @@ pub(crate) fn of_other_clusters(
     others
 }
 
-impl ObjectWriter {
+impl ApplierWriteMethod {
     fn of(object: &Object, settings: &OperatorSettings) -> Option<Self> {
         match ApplierKind::of(object)? {
             ApplierKind::Kustomization => {
@@ -131,14 +131,14 @@ pub(crate) struct LiveComparison<'c> {
     /// The CRDs and namespaces that the repository itself creates.
     pub(crate) planned: &'c PlannedCrdsAndNamespaces,
     /// How the appliers of the repository write their objects.
-    pub(crate) writers: &'c BTreeMap<ObjectId, ObjectWriter>,
+    pub(crate) writers: &'c BTreeMap<ObjectId, ApplierWriteMethod>,
     /// The appliers of the repository that are not rendered. Their current objects stay.
     pub(crate) unrendered: &'c BTreeSet<ObjectId>,
 }
 
 /// The objects of an applier on both sides.
 #[derive(Debug, Default, PartialEq)]
-struct ApplierSides {
+struct ApplierComparisonSides {
     base: Vec<Object>,
     head: Vec<Object>,
     /// The values that are unknown.
@@ -228,12 +228,12 @@ impl LiveComparison<'_> {
     ) -> (&'i ObjectId, Result<Option<Object>, String>) {
         let version = applier.entries.version(id).unwrap_or_default();
         let left = match &applier.owner {
-            LiveOwner::Kustomization(object) => {
-                let rules = IgnoreRules::default();
+            LiveInventoryOwner::Kustomization(object) => {
+                let rules = DriftIgnoreRules::default();
                 let comparison = self.kustomization(object, &rules, &applier.entries, self.secrets);
                 comparison.left(id, version).await
             }
-            LiveOwner::Release(release) => {
+            LiveInventoryOwner::Release(release) => {
                 let live = self.cluster.get_by_id(id, version).await;
                 let live = live.map_err(|error| self.secrets.mask(&error.to_string()));
                 let is_its = |live: &Object| {
@@ -242,7 +242,7 @@ impl LiveComparison<'_> {
                 };
                 live.map(|live| live.filter(is_its))
             }
-            LiveOwner::Nothing => Ok(None),
+            LiveInventoryOwner::Nothing => Ok(None),
         };
         (id, left)
     }
@@ -266,13 +266,13 @@ impl LiveComparison<'_> {
         let objects = std::mem::take(&mut rendered.objects);
         let none = ObjectInventory::default();
         let entries = live.map_or(&none, |it| &it.entries);
-        let mut sides = ApplierSides::default();
-        for PredictedMember { id, object, prediction } in
+        let mut sides = ApplierComparisonSides::default();
+        for PredictedReleaseObject { id, object, prediction } in
             self.predicted(writer, live, objects).await
         {
             let original = original(live, &id);
             let is_its = entries.contains(&id) || !owned.contains(&id);
-            sides.add(PredictedMember { id, object, prediction }, original, is_its);
+            sides.add(PredictedReleaseObject { id, object, prediction }, original, is_its);
         }
         sides.name_untried();
         rendered.objects = sides.head;
@@ -302,36 +302,36 @@ impl LiveComparison<'_> {
     /// every value would differ.
     async fn predicted(
         &self,
-        writer: &ObjectWriter,
+        writer: &ApplierWriteMethod,
         live: Option<&LiveApplier>,
         objects: Vec<Object>,
-    ) -> Vec<PredictedMember> {
+    ) -> Vec<PredictedReleaseObject> {
         let (encrypted, plain): (Vec<Object>, Vec<Object>) =
             objects.into_iter().partition(is_encrypted);
         let encrypted: Vec<_> =
             encrypted.into_iter().map(|object| self.encrypted(object)).collect();
-        let mut predicted: Vec<PredictedMember> =
+        let mut predicted: Vec<PredictedReleaseObject> =
             stream::iter(encrypted).buffered(self.width()).collect().await;
         // Secret values of the head are masked in errors of the API server, which may quote them. The plan itself masks all
         // other texts.
         let secrets = SecretMasking::default().with_manifests(&plain);
-        let written: Vec<PredictedMember> = match writer {
-            ObjectWriter::Kustomization { object, rules } => {
+        let written: Vec<PredictedReleaseObject> = match writer {
+            ApplierWriteMethod::Kustomization { object, rules } => {
                 let none = ObjectInventory::default();
                 let entries = live.map_or(&none, |it| &it.entries);
                 let comparison = &self.kustomization(object, rules, entries, &secrets);
                 let predict = |object: Object| async move {
                     let prediction = comparison.predict(&object).await;
-                    let member = PredictedMember { id: object.id(), object, prediction };
+                    let member = PredictedReleaseObject { id: object.id(), object, prediction };
                     self.found_in_other_version(member, "").await
                 };
                 let asked: Vec<_> = plain.into_iter().map(predict).collect();
                 stream::iter(asked).buffered(self.width()).collect().await
             }
-            ObjectWriter::Release { name, namespace, options } => {
+            ApplierWriteMethod::Release { name, namespace, options } => {
                 let release = live.and_then(|it| match &it.owner {
-                    LiveOwner::Release(release) => Some(release),
-                    LiveOwner::Kustomization(_) | LiveOwner::Nothing => None,
+                    LiveInventoryOwner::Release(release) => Some(release),
+                    LiveInventoryOwner::Kustomization(_) | LiveInventoryOwner::Nothing => None,
                 });
                 let is_installed = live.is_some_and(LiveApplier::is_installed);
                 let operation = match is_installed {
@@ -351,7 +351,7 @@ impl LiveComparison<'_> {
                     planned.add_namespace(namespace);
                 }
                 let comparison =
-                    &HelmReleaseComparison::new(self.cluster, &operation, planned, secrets);
+                    &HelmReleaseObjectPredictor::new(self.cluster, &operation, planned, secrets);
                 let none = BTreeMap::new();
                 let originals = release.map_or(&none, |it| &it.members);
                 let predict = |object: Object| async move {
@@ -370,9 +370,9 @@ impl LiveComparison<'_> {
     /// another version. An object without a namespace is looked up in `namespace`.
     async fn found_in_other_version(
         &self,
-        member: PredictedMember,
+        member: PredictedReleaseObject,
         namespace: &str,
-    ) -> PredictedMember {
+    ) -> PredictedReleaseObject {
         let is_absent = match &member.prediction {
             Ok(ObjectPrediction::Created { .. }) => true,
             Err(PredictionFailure::Refused(refused)) => refused.live.is_none(),
@@ -390,9 +390,9 @@ impl LiveComparison<'_> {
         if asked.namespace.is_empty() {
             namespace.clone_into(&mut asked.namespace);
         }
-        let PredictedMember { id, object, prediction } = member;
+        let PredictedReleaseObject { id, object, prediction } = member;
         match self.cluster.get_by_id(&asked, &gvk.version).await {
-            Ok(None) => PredictedMember { id, object, prediction },
+            Ok(None) => PredictedReleaseObject { id, object, prediction },
             Ok(Some(live)) => {
                 let text = match prediction {
                     Err(failure) => failure.into_text(),
@@ -401,18 +401,18 @@ impl LiveComparison<'_> {
                 let id = live.id();
                 let refused = RefusedApply { live: Some(live), lacks_rights: false, text };
                 let prediction = Err(PredictionFailure::Refused(Box::new(refused)));
-                PredictedMember { id, object, prediction }
+                PredictedReleaseObject { id, object, prediction }
             }
             Err(error) => {
                 let text = self.secrets.mask(&error.to_string());
                 let prediction = Err(PredictionFailure::Unread(text));
-                PredictedMember { id, object, prediction }
+                PredictedReleaseObject { id, object, prediction }
             }
         }
     }
 
     /// The prediction for an object that SOPS encrypted. It stays as it is in the cluster, or it is created.
-    async fn encrypted(&self, object: Object) -> PredictedMember {
+    async fn encrypted(&self, object: Object) -> PredictedReleaseObject {
         let id = object.id();
         let prediction = match self.cluster.get_by_id(&id, &object.gvk().version).await {
             Ok(Some(live)) => Ok(ObjectPrediction::Same(Box::new(live))),
@@ -421,17 +421,17 @@ impl LiveComparison<'_> {
             }
             Err(error) => Err(PredictionFailure::Unread(self.secrets.mask(&error.to_string()))),
         };
-        PredictedMember { id, object, prediction }
+        PredictedReleaseObject { id, object, prediction }
     }
 
     fn kustomization<'a>(
         &'a self,
         object: &'a Kustomization,
-        rules: &'a IgnoreRules,
+        rules: &'a DriftIgnoreRules,
         applied: &'a ObjectInventory,
         secrets: &'a SecretMasking,
-    ) -> KustomizationComparison<'a> {
-        KustomizationComparison {
+    ) -> KustomizationObjectPredictor<'a> {
+        KustomizationObjectPredictor {
             cluster: self.cluster,
             object,
             applied,
@@ -450,7 +450,7 @@ impl LiveComparison<'_> {
 
 /// The object in the current revision of its release.
 fn original<'a>(live: Option<&'a LiveApplier>, id: &ObjectId) -> Option<&'a Object> {
-    let LiveOwner::Release(release) = &live?.owner else { return None };
+    let LiveInventoryOwner::Release(release) = &live?.owner else { return None };
     release.members.get(id).map(|member| &member.object)
 }
 
@@ -466,11 +466,11 @@ fn compared_form(mut object: Object) -> Object {
     object
 }
 
-impl ApplierSides {
+impl ApplierComparisonSides {
     /// Adds the prediction for an object. `original` is the object in the previous revision of its release. If `is_its` is
     /// false, another applier owns the current object.
-    fn add(&mut self, predicted: PredictedMember, original: Option<&Object>, is_its: bool) {
-        let PredictedMember { id, object, prediction } = predicted;
+    fn add(&mut self, predicted: PredictedReleaseObject, original: Option<&Object>, is_its: bool) {
+        let PredictedReleaseObject { id, object, prediction } = predicted;
         if is_encrypted(&object) {
             self.unread.push(UnknownValue {
                 what: format!("what SOPS encrypted of {}", id.subject()),

@@ -2,9 +2,9 @@
 //! covers what the user may read.
 //!
 //! The repository is searched and rendered in the same way as for two revisions, but with data of the cluster instead of facts
-//! (`live_inputs.rs`).
+//! (`live_render_inputs.rs`).
 //! Then the appliers of the cluster are read (`live_appliers.rs`), each object is compared (`live_comparison.rs`,
-//! `live_objects.rs`), and deletions are checked against the budgets of the cluster (`live_budgets.rs`).
+//! `object_prediction.rs`), and deletions are checked against the budgets of the cluster (`live_deletion_budgets.rs`).
 //! Elsewhere: two revisions (`lib.rs`), comparing and formats (engine `plan`). Nothing is written: all requests are reads or
 //! dry-runs.
 
@@ -15,22 +15,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
 use objects::{Object, ObjectId};
-use plan::{ApplierBudgets, ApplierComparison, ChangePlan, CompareOptions, UnknownValue};
-use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use plan::{
+    ApplierComparisonStatus, ApplierDeletionBudgets, ChangePlan, RenderingComparisonOptions,
+    UnknownValue,
+};
+use windlass_runtime::approval_plan::DELETION_BUDGET;
 
+use super::applier_discovery::{self, ApplierKind, RepositoryDeclarations, Revision};
+use super::applier_search_root::{ApplierManifests, ApplierSearchRoot};
+use super::chart_download_folder::ChartDownloadFolder;
 use super::chart_fetch::ChartFetcher;
-use super::discovery::{self, ApplierKind, RepositoryDeclarations, Revision};
-use super::download_folder::DownloadFolder;
-use super::entry_point::{ApplierManifests, EntryPoint};
-use super::kustomization_build::KustomizationBuilds;
+use super::comparison_rendering::{OtherSideFacts, UnrenderedComparisonSide};
+use super::kustomization_build::ReusableKustomizationBuilds;
 use super::live_appliers::{ApplierReader, ClusterAppliers};
-use super::live_budgets::LiveBudgets;
 use super::live_comparison::{LiveComparison, of_other_clusters, writers};
-use super::live_inputs::ClusterInputs;
-use super::live_objects::PlannedCrdsAndNamespaces;
+use super::live_deletion_budgets::LiveDeletionBudgets;
+use super::live_render_inputs::LiveRenderInputs;
+use super::object_prediction::PlannedCrdsAndNamespaces;
 use super::release_rendering::ReleaseRenderer;
-use super::remote_servers::RemoteServers;
-use super::rendering::{ComparedSide, DeclaredSide};
+use super::remote_file_fetcher::RemoteFileFetcher;
 use super::repository_sources::RepositorySources;
 use super::revision_files::RevisionFiles;
 use super::{
@@ -110,7 +113,10 @@ pub(crate) fn exit_code(plan: &ChangePlan, is_detailed: bool) -> ExitCode {
     let is_unread = plan.base_incomplete.is_some()
         || plan.appliers.iter().any(|it| {
             let comparison = it.comparison;
-            matches!(comparison, ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown)
+            matches!(
+                comparison,
+                ApplierComparisonStatus::BaseFailed | ApplierComparisonStatus::BaseUnknown
+            )
         });
     let is_unknown = plan.appliers.iter().any(|it| !it.unknown_values.is_empty());
     match super::exit_code(plan, is_detailed) {
@@ -134,13 +140,13 @@ pub(crate) fn change_plan(
     let artifact = files.artifact(None)?;
     let manifests = ApplierManifests::of(&artifact.files);
     let entry = match &args.path {
-        Some(path) => EntryPoint::named(repository.path_of(path)?),
+        Some(path) => ApplierSearchRoot::named(repository.path_of(path)?),
         None => manifests.entry()?,
     };
     let live = LiveCluster::open(args)?;
-    let mut inputs = live.read(ClusterInputs::of(&live.cluster))?;
-    let remote = Arc::new(RemoteServers::new(args.allow_hosts.clone())?);
-    let downloads = DownloadFolder::new(args.cache_dir.clone());
+    let mut inputs = live.read(LiveRenderInputs::of(&live.cluster))?;
+    let remote = Arc::new(RemoteFileFetcher::new(args.allow_hosts.clone())?);
+    let downloads = ChartDownloadFolder::new(args.cache_dir.clone());
     let renderer = ReleaseRenderer {
         charts: Arc::new(ChartFetcher::new(args.allow_hosts.clone(), downloads)),
         remote: remote.clone(),
@@ -150,10 +156,10 @@ pub(crate) fn change_plan(
         // Masked values could have the wrong type for a dry-run.
         masks_drawn_values: false,
     };
-    let builds = KustomizationBuilds::new(remote);
+    let builds = ReusableKustomizationBuilds::new(remote);
     let progress = format!("building what `{}` declares: {}", entry.folder, files.revision);
     say(ProgressGlyph::Action, &plan::clean_line(&progress));
-    let search = RepositorySearch {
+    let search = RepositorySearchInputs {
         files: &files,
         sources: &sources,
         builds: &builds,
@@ -162,27 +168,28 @@ pub(crate) fn change_plan(
         deadline: Instant::now() + MAX_RENDER_TIME,
     };
     let declarations = search.declarations(&live, &mut inputs)?;
-    let side = DeclaredSide { revision: files.revision.clone(), declarations, manifests };
+    let side =
+        UnrenderedComparisonSide { revision: files.revision.clone(), declarations, manifests };
     compared(args, &search, &live, &mut inputs, side)
 }
 
 /// The inputs of a search in the repository.
-struct RepositorySearch<'s> {
+struct RepositorySearchInputs<'s> {
     files: &'s RevisionFiles,
     sources: &'s RepositorySources,
-    builds: &'s KustomizationBuilds,
+    builds: &'s ReusableKustomizationBuilds,
     renderer: &'s ReleaseRenderer,
-    entry: &'s EntryPoint,
+    entry: &'s ApplierSearchRoot,
     deadline: Instant,
 }
 
-impl RepositorySearch<'_> {
+impl RepositorySearchInputs<'_> {
     /// Searches the repository, and reads from the cluster what the repository refers to. Returns everything that the
     /// repository declares.
     fn declarations(
         &self,
         live: &LiveCluster,
-        inputs: &mut ClusterInputs,
+        inputs: &mut LiveRenderInputs,
     ) -> anyhow::Result<RepositoryDeclarations> {
         let mut found = self.search(inputs)?;
         for _ in 1..MAX_SEARCHES {
@@ -194,7 +201,7 @@ impl RepositorySearch<'_> {
         Ok(found)
     }
 
-    fn search(&self, inputs: &ClusterInputs) -> anyhow::Result<RepositoryDeclarations> {
+    fn search(&self, inputs: &LiveRenderInputs) -> anyhow::Result<RepositoryDeclarations> {
         let Self { files, sources, builds, renderer, entry, deadline } = *self;
         let cluster_references = inputs.cluster_references();
         let revision = Revision {
@@ -208,19 +215,19 @@ impl RepositorySearch<'_> {
             cluster_references: &cluster_references,
             deadline,
         };
-        discovery::declarations(&revision, entry)
+        applier_discovery::declarations(&revision, entry)
     }
 }
 
 /// Renders the head and compares it with the cluster.
 fn compared(
     args: &PlanArgs,
-    search: &RepositorySearch<'_>,
+    search: &RepositorySearchInputs<'_>,
     live: &LiveCluster,
-    inputs: &mut ClusterInputs,
-    side: DeclaredSide,
+    inputs: &mut LiveRenderInputs,
+    side: UnrenderedComparisonSide,
 ) -> anyhow::Result<ChangePlan> {
-    let RepositorySearch { renderer, entry, deadline, .. } = *search;
+    let RepositorySearchInputs { renderer, entry, deadline, .. } = *search;
     let settings = &renderer.settings;
     say(ProgressGlyph::Action, "reading the appliers of the cluster");
     let manifests = side.declarations.manifests.clone();
@@ -240,7 +247,7 @@ fn compared(
     let writers = writers(&side.declarations, settings);
     let mut unrendered = side.unrendered();
     say(ProgressGlyph::Action, "rendering releases");
-    let of_cluster = ComparedSide::of_cluster(found.installed_releases());
+    let of_cluster = OtherSideFacts::of_cluster(found.installed_releases());
     let mut head = side.render(&of_cluster, renderer, deadline)?;
     if let Some(id) = made_entry.filter(|id| !found.appliers.contains_key(id))
         && let Some(applier) = head.appliers.get_mut(&id)
@@ -267,15 +274,15 @@ fn compared(
     say(ProgressGlyph::Action, "comparing objects with the cluster");
     let base = live.read(async { Ok(comparison.compare(&mut head, found).await) })?;
     let budgets = match settings.deletion_budget {
-        true => live.read(LiveBudgets::read(&live.cluster, &limits))?,
-        false => LiveBudgets::unlimited(&limits),
+        true => live.read(LiveDeletionBudgets::read(&live.cluster, &limits))?,
+        false => LiveDeletionBudgets::unlimited(&limits),
     };
     let of_appliers = budgets.of_appliers.clone();
-    let options = CompareOptions {
-        budgets: ApplierBudgets { of_appliers, ..ApplierBudgets::default() },
+    let options = RenderingComparisonOptions {
+        budgets: ApplierDeletionBudgets { of_appliers, ..ApplierDeletionBudgets::default() },
         secrets,
         namespace: args.namespace.clone(),
-        ..CompareOptions::default()
+        ..RenderingComparisonOptions::default()
     };
     let mut plan = plan::compare(&base, &head, &options);
     budgets.name_unknown(&mut plan);

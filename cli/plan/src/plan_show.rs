@@ -1,12 +1,14 @@
 //! `windlass plan show`: prints a Plan of a cluster as a table.
 //!
-//! Elsewhere: creating a Plan (`windlass_runtime::deletion_plan`), approving it (`windlass approve`).
+//! Elsewhere: creating a Plan (`windlass_runtime::approval_plan`), approving it (`windlass approve`).
 
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args as ClapArgs;
-use crds::release::{Plan, PlanAction, PlanChange, PlanChanges, PlanRejection, PlanSubject};
+use crds::windlass_release::{
+    Plan, PlanAction, PlanChange, PlanChanges, PlanRejection, PlanSubject,
+};
 use objects::ObjectId;
 use windlass_cli_runtime::connection::{ClusterAccessFlags, block_on, print};
 use windlass_cli_runtime::exit_code::ExitCode;

@@ -20,8 +20,8 @@ use sources::charts::dependency::{self, ChartDependencyLocation};
 use sources::charts::{LoadedChartFiles, values_merge};
 use tree::{FileKind, FileMetadata, FileTree as _, RelPath};
 
+use super::applier_discovery::{RepositoryDeclarations, Revision};
 use super::chart_fetch::ChartFetcher;
-use super::discovery::{RepositoryDeclarations, Revision};
 use super::render_failure::RenderFailure;
 use super::repository_sources::{DeclaredSources, SOURCE_GROUP, referenced_source, spec_of};
 use super::source_artifact::SourceArtifact;
@@ -58,7 +58,7 @@ pub(crate) struct ReleaseChart {
 
 /// A chart in the repository. The cluster keeps using the old chart until the version changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct VersionedChart {
+pub(crate) struct ChartVersionAndDigest {
     /// The version of the chart.
     pub(crate) version: String,
     /// A digest of the chart's content.
@@ -214,11 +214,11 @@ impl ReleaseChart {
     }
 
     /// The version and digest of a chart in the repository whose changes count only with a new version.
-    pub(crate) fn versioned(&self) -> Option<VersionedChart> {
+    pub(crate) fn versioned(&self) -> Option<ChartVersionAndDigest> {
         let ChartLocation::Folder { files, path } = &self.location else { return None };
         let text = files.files.read(&path.join("Chart.yaml").ok()?).ok()?;
         let version = goyaml::to_json(&text).ok()?["version"].as_str()?.to_owned();
-        self.is_kept_by_version.then(|| VersionedChart { version, digest: self.digest() })
+        self.is_kept_by_version.then(|| ChartVersionAndDigest { version, digest: self.digest() })
     }
 
     /// Reads or fetches the chart, with its dependencies.

@@ -3,12 +3,12 @@
 //! Elsewhere: the chart (`release_chart.rs`), rendering (`release_rendering.rs`).
 
 use crds::helm::HelmRelease;
-use helm_controller::helm_release::values::ReferencedObjects;
+use helm_controller::helm_release::values::ValuesFromObjects;
 use objects::ObjectId;
 use plan::UnknownValue;
 use sha2::{Digest as _, Sha256};
 
-use super::discovery::{RepositoryDeclarations, Revision};
+use super::applier_discovery::{RepositoryDeclarations, Revision};
 use super::release_chart::{ReleaseChart, chart_sources};
 use super::render_failure::RenderFailure;
 use super::source_artifact::APPLIER_GROUPS;
@@ -26,7 +26,7 @@ pub(crate) struct ReleaseInputs {
     /// The specs of the sources of an unknown chart. Otherwise empty.
     source_specs: String,
     /// The objects in `spec.valuesFrom`.
-    pub(crate) references: ReferencedObjects,
+    pub(crate) references: ValuesFromObjects,
     /// The values that are not declared.
     pub(crate) unknown_values: Vec<UnknownValue>,
     /// The kinds that CRDs of the repository add. They matter only for a chart in the repository.
@@ -48,7 +48,7 @@ impl ReleaseInputs {
             Ok(_) => String::new(),
             Err(_) => declarations.source_specs(&sources).to_string(),
         };
-        let mut references = ReferencedObjects::new();
+        let mut references = ValuesFromObjects::new();
         let mut unknown_values = Vec::new();
         release.spec.values_from.retain(|named| {
             let kind = named.kind.as_str();

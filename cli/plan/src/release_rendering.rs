@@ -1,7 +1,7 @@
 //! Renders the objects of a release in the same way as the operator, but without a cluster. The time and the random numbers are
 //! fixed, so only changes of the repository make a difference.
 //!
-//! Elsewhere: the inputs of a release (`release_inputs.rs`), random values and times (`drawn_values.rs`), rendering
+//! Elsewhere: the inputs of a release (`release_inputs.rs`), random values and times (`nondeterministic_values.rs`), rendering
 //! (`helm_controller::release_runner::manifest_rendering`).
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use helm_controller::helm_release::validated_spec::read_without_chart;
 use helm_controller::helm_release::values;
 use helm_controller::release_runner::manifest_objects;
 use helm_controller::release_runner::manifest_rendering::{
-    HelmReleaseRendering, RenderedManifests, definitions, utc,
+    HelmReleaseRenderInputs, RenderedManifests, definitions, utc,
 };
 use objects::Object;
 use parking_lot::Mutex;
@@ -26,9 +26,9 @@ use release::OperationKind;
 use serde_json::Value;
 
 use super::chart_fetch::ChartFetcher;
-use super::drawn_values::{TemplateDraws, mask};
+use super::nondeterministic_values::{TemplateRandomness, mask};
 use super::release_inputs::ReleaseInputs;
-use super::remote_servers::RemoteServers;
+use super::remote_file_fetcher::RemoteFileFetcher;
 use super::render_failure::RenderFailure;
 use super::resource_scope::DeclaredKindScopes;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
@@ -38,7 +38,7 @@ use windlass_serve::settings::OperatorSettings;
 pub(crate) struct ReleaseRenderer {
     pub(crate) charts: Arc<ChartFetcher>,
     /// The servers from which helmfiles fetch addresses.
-    pub(crate) remote: Arc<RemoteServers>,
+    pub(crate) remote: Arc<RemoteFileFetcher>,
     /// The Kubernetes version and the API versions of the cluster, without the kinds that the repository declares.
     pub(crate) capabilities: Capabilities,
     pub(crate) settings: OperatorSettings,
@@ -112,7 +112,7 @@ impl ReleaseRenderer {
             }
             CrdsPolicy::CreateReplace | CrdsPolicy::Create | CrdsPolicy::Skip => Vec::new(),
         };
-        let rendering = HelmReleaseRendering {
+        let rendering = HelmReleaseRenderInputs {
             chart,
             config: values.map,
             release: ReleaseToRender {
@@ -147,20 +147,21 @@ impl ReleaseRenderer {
     /// The release cannot be rendered. The error may contain Secret values.
     pub(crate) fn objects_of(
         &self,
-        rendering: HelmReleaseRendering,
+        rendering: HelmReleaseRenderInputs,
         kinds: &DeclaredKindScopes,
     ) -> Result<RenderedObjects, String> {
         let metadata = &rendering.chart.metadata;
         let chart = format!("{}@{}", metadata.name, metadata.version);
         let lookups = Arc::new(UnansweredLookups::default());
-        let draws = TemplateDraws::fixed();
+        let draws = TemplateRandomness::fixed();
         let watch = draws.watch();
         let again = self.masks_drawn_values.then(|| rendering.clone());
         let mut objects = self.rendered_with(rendering, kinds, lookups.clone(), draws)?;
         let mut unknown_values = lookups.unknown_values();
         let mut has_drawn_values = false;
         if let Some(again) = again.filter(|it| watch.may_differ(&it.chart)) {
-            let other = self.rendered_with(again, kinds, Arc::default(), TemplateDraws::other());
+            let other =
+                self.rendered_with(again, kinds, Arc::default(), TemplateRandomness::other());
             let drawn = match other {
                 Ok(other) => mask(&mut objects, &other),
                 // The error may contain Secret values, so it is dropped.
@@ -178,10 +179,10 @@ impl ReleaseRenderer {
     /// Renders a release with a given time and given random numbers.
     fn rendered_with(
         &self,
-        rendering: HelmReleaseRendering,
+        rendering: HelmReleaseRenderInputs,
         kinds: &DeclaredKindScopes,
         lookups: Arc<UnansweredLookups>,
-        draws: TemplateDraws,
+        draws: TemplateRandomness,
     ) -> Result<Vec<Object>, String> {
         let namespace = rendering.release.namespace.clone();
         let stop = StopSignal::default();

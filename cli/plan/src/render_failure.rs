@@ -1,6 +1,6 @@
 //! Why a part of a revision is not rendered: either it is wrong, or something that it needs is not available.
 //!
-//! Elsewhere: fetching (`chart_fetch.rs`, `remote_servers.rs`), sources that are this repository (`repository_sources.rs`), the
+//! Elsewhere: fetching (`chart_fetch.rs`, `remote_file_fetcher.rs`), sources that are this repository (`repository_sources.rs`), the
 //! effect on a plan (engine `plan`).
 
 use plan::RenderedApplier;

@@ -1,6 +1,6 @@
 //! Finds the Flux sources that are this repository. Their artifacts consist of the compared files.
 //!
-//! Elsewhere: the files (`revision_files.rs`), the declared sources (`discovery.rs`).
+//! Elsewhere: the files (`revision_files.rs`), the declared sources (`applier_discovery.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ pub(crate) type DeclaredSources = BTreeMap<ObjectId, Object>;
 
 /// The place of a source's files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SourcePlace {
+pub(crate) struct SourceAddress {
     repository: Option<GitRepositoryIdentity>,
     /// The URL, if the source is not a Git repository.
     url: String,
@@ -71,7 +71,7 @@ pub(crate) struct SourcePlace {
     reference: String,
 }
 
-impl SourcePlace {
+impl SourceAddress {
     /// The place of a source. `None` if the source is not declared.
     pub(crate) fn of(id: &ObjectId, declared: &DeclaredSources) -> Option<Self> {
         let spec = declared.get(id)?.get("spec")?;

@@ -1,10 +1,10 @@
 //! Finds out in which namespace an object will be, without a cluster that knows the scopes of kinds.
 //!
-//! Elsewhere: the scopes of built-in kinds (`kustomize::schema`).
+//! Elsewhere: the scopes of built-in kinds (`kustomize::openapi_schema`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kustomize::schema::OpenApiSchemas;
+use kustomize::openapi_schema::OpenApiSchemas;
 use objects::Object;
 use serde_json::Value;
 

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tree::{FileTree, MemoryTree, TreeLimits};
 
-use super::discovery::{RepositoryDeclarations, Revision};
-use super::facts_file::{AppliersReference, references_of};
+use super::applier_discovery::{RepositoryDeclarations, Revision};
+use super::cluster_facts_file::{ReferenceFromApplier, references_of};
 use super::render_failure::RenderFailure;
 use super::repository_sources::{SOURCE_GROUP, SourceOrigin, spec_of};
 use super::source_artifact::SourceArtifact;
@@ -155,7 +155,7 @@ impl RepositoryDeclarations {
     pub(crate) fn unread_key(&self, applier: &Object, sources: &[ObjectId], read: &str) -> String {
         let spec = applier.get("spec").unwrap_or(&Value::Null);
         let mut hash = Sha256::new();
-        for AppliersReference { id, .. } in references_of(spec, applier.namespace()) {
+        for ReferenceFromApplier { id, .. } in references_of(spec, applier.namespace()) {
             let subject = id.subject();
             let data = self.references.data(&id.kind, &id.namespace, &id.name);
             let data = data.into_iter().flatten();
@@ -210,15 +210,15 @@ fn files_of(
     let is_named = |request: &&ArtifactRequest| request.artifact.name == name;
     let request = requests.iter().find(is_named).ok_or("its path pattern fits no such folder")?;
     let limits = TreeLimits::default();
-    let inputs = BuildInputs { sources: &trees, tarballs: &NoTarballs, limits };
+    let inputs = BuildInputs { sources: &trees, tarballs: &TarballRefusingReader, limits };
     let built = build(&request.artifact, &inputs, &mut meter);
     Ok(built.map_err(|error| error.to_string())?.files)
 }
 
 /// Refuses to unpack archives.
-struct NoTarballs;
+struct TarballRefusingReader;
 
-impl TarballReader for NoTarballs {
+impl TarballReader for TarballRefusingReader {
     fn read(&self, _tarball: &[u8], _limits: &TreeLimits) -> Result<MemoryTree, String> {
         Err("this command does not extract archives".to_owned())
     }

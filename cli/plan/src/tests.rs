@@ -5,8 +5,8 @@
 
 mod facts;
 mod helmfiles;
+mod refused_fetches;
 mod repositories;
-mod unfetched;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -171,17 +171,17 @@ fn an_applier_that_fails_in_the_head_removes_nothing() {
     repository.commit(&[]);
     let emptied = repository.plan();
     let of_a = change(&emptied, "a");
-    assert_eq!(of_a.comparison, ApplierComparison::HeadFailed);
+    assert_eq!(of_a.comparison, ApplierComparisonStatus::HeadFailed);
     assert!(of_a.message.as_ref().unwrap().contains("path not found"), "{of_a:#?}");
     assert_eq!(emptied.summary.removed, 0);
     assert_eq!(exit_code(&emptied, false), ExitCode::Failed);
     repository.commit(&[("a/one.yaml", "kind: [")]);
     let back = repository.plan();
-    assert_eq!(change(&back, "a").comparison, ApplierComparison::HeadFailed);
+    assert_eq!(change(&back, "a").comparison, ApplierComparisonStatus::HeadFailed);
     assert_eq!(exit_code(&back, false), ExitCode::Success, "it failed before");
     repository.commit(&[("a/one.yaml", &config_map("one", "1"))]);
     let alone = repository.plan();
-    assert_eq!(change(&alone, "a").comparison, ApplierComparison::BaseFailed);
+    assert_eq!(change(&alone, "a").comparison, ApplierComparisonStatus::BaseFailed);
     assert_eq!(names(&change(&alone, "a").not_compared), ["one"]);
 }
 
@@ -194,7 +194,7 @@ fn an_entry_point_that_fails_hides_no_removal() {
     repository.commit(&[("cluster/a.yaml", "kind: [")]);
     let plan = repository.plan();
     assert!(plan.head_incomplete.is_some());
-    assert_eq!(change(&plan, "a").comparison, ApplierComparison::HeadUnknown);
+    assert_eq!(change(&plan, "a").comparison, ApplierComparisonStatus::HeadUnknown);
     assert_eq!(plan.summary.removed, 0);
     assert_eq!(exit_code(&plan, false), ExitCode::Failed);
 }
@@ -271,7 +271,7 @@ fn nothing_outside_of_the_repository_is_read() {
         let plan = repository.try_plan("cluster", &[&["--base", "HEAD~1"], head].concat()).unwrap();
         let message = change(&plan, "a").message.clone().unwrap_or_default();
         assert!(message.contains("spec.path"), "{message}");
-        assert_eq!(change(&plan, "b").comparison, ApplierComparison::HeadFailed);
+        assert_eq!(change(&plan, "b").comparison, ApplierComparisonStatus::HeadFailed);
     }
     for path in ["..", "../outside", outside.path().to_str().unwrap()] {
         assert!(repository.try_plan(path, &[]).is_err(), "{path}");
@@ -419,7 +419,10 @@ fn what_is_not_rendered_is_named_and_is_not_known_where_it_changes() {
     let plan = repository.plan();
     assert_eq!(change(&plan, "shop").unknown_values[0].what, "all objects");
     repository.commit(&[("cluster/shop.yaml", &helmfile("b"))]);
-    assert_eq!(change(&repository.plan(), "shop").comparison, ApplierComparison::HeadNotFetched);
+    assert_eq!(
+        change(&repository.plan(), "shop").comparison,
+        ApplierComparisonStatus::HeadNotFetched
+    );
 }
 
 #[test]
@@ -488,7 +491,7 @@ fn what_sops_encrypted_is_compared_as_it_is_and_no_release_takes_it_for_values()
         let entry = change(&plan, "flux-system");
         assert_eq!(names(entry.changed.iter().map(|it| &it.object)), ["db"], "{field}");
         let of_release = change(&plan, "web");
-        assert_eq!(of_release.comparison, ApplierComparison::Compared, "{of_release:#?}");
+        assert_eq!(of_release.comparison, ApplierComparisonStatus::Compared, "{of_release:#?}");
         assert!(unknown(of_release).contains(&"Secret/flux-system/db"), "{of_release:#?}");
     }
 }
@@ -646,7 +649,7 @@ fn a_release_whose_chart_is_not_read_changes_with_the_spec_of_its_source() {
         repository.commit(&[("cluster/source.yaml", &source(after))]);
         let plan = repository.plan();
         let of_release = plan.appliers.iter().find(|it| it.applier.kind == "HelmRelease").unwrap();
-        assert_eq!(of_release.comparison, ApplierComparison::HeadNotFetched);
+        assert_eq!(of_release.comparison, ApplierComparisonStatus::HeadNotFetched);
         assert!(!passes(&plan));
     }
 }

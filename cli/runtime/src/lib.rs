@@ -7,6 +7,6 @@ pub mod connection;
 pub mod exit_code;
 pub mod incidents;
 pub mod quarantine_lift;
-pub mod serve_flags;
 pub mod table;
 pub mod time_limit;
+pub mod trailing_serve_flags;

@@ -5,7 +5,7 @@
 //! Elsewhere: which Quarantines are in force (`windlass_quarantine`).
 
 use anyhow::{Context as _, bail, ensure};
-use crds::release::Quarantine;
+use crds::windlass_release::Quarantine;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
@@ -108,7 +108,8 @@ fn is_of(quarantine: &Quarantine, revision: &str) -> bool {
 
 /// Whether a user lifted a Quarantine. An entry of a ServiceAccount does not count, and does not keep a user from lifting the
 /// Quarantine.
-fn is_lifted(quarantine: &Quarantine) -> bool {
+#[must_use]
+pub fn is_lifted(quarantine: &Quarantine) -> bool {
     let lift = quarantine.status.as_ref().and_then(|status| status.lift.as_ref());
     lift.is_some_and(|it| counts(&it.user))
 }

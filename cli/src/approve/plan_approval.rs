@@ -5,9 +5,9 @@
 
 use anyhow::{Context as _, bail, ensure};
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, helmfile_operator};
+use crds::helmfile::{Helmfile, mumoshu_helmfile};
 use crds::kustomize::Kustomization;
-use crds::release::{Plan, PlanSubject};
+use crds::windlass_release::{Plan, PlanSubject};
 use kube_core::ResourceExt as _;
 
 use super::{ApproveArgs, ListedObjects, MAX_APPROVAL_ATTEMPTS};
@@ -18,7 +18,7 @@ use windlass_answers::command_scope::is_absent_kind;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::table::clean;
 use windlass_cluster::ClusterError;
-use windlass_cluster::objects::AuthenticatedUser;
+use windlass_cluster::untyped_objects::AuthenticatedUser;
 
 /// Whether a word names this kind.
 fn is_kind<K: kube_core::Resource<DynamicType = ()>>(word: &str) -> bool {
@@ -32,7 +32,7 @@ fn is_applier(word: &str) -> bool {
     is_kind::<Kustomization>(word)
         || is_kind::<HelmRelease>(word)
         || is_kind::<Helmfile>(word)
-        || is_kind::<helmfile_operator::Helmfile>(word)
+        || is_kind::<mumoshu_helmfile::Helmfile>(word)
 }
 
 /// Approves or rejects a Plan, if the user named a Plan or an object with a waiting Plan. Returns false if there is no such

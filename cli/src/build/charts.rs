@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use golang::work_meter::StopSignal;
 use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
-use sources::local_disk::{self, LocalDisk};
 use sources::remote_bases::without_credentials;
+use sources::workstation_build_files::{self, WorkstationBuildFiles};
 
 use windlass_cli_helm::template;
 use windlass_runtime::time_limit::TimeLimit;
@@ -20,7 +20,7 @@ use windlass_runtime::time_limit::TimeLimit;
 #[derive(Debug)]
 pub(super) struct ChartBuildFiles<'c> {
     pub(super) command: &'c str,
-    pub(super) disk: LocalDisk,
+    pub(super) disk: WorkstationBuildFiles,
     pub(super) limit: &'c TimeLimit,
     /// Stops the build, including its charts.
     pub(super) stop: StopSignal,
@@ -188,7 +188,7 @@ impl ChartBuildFiles<'_> {
                 std::io::ErrorKind::NotFound if !command.contains('/') => {
                     format!("exec: {command:?}: executable file not found in $PATH")
                 }
-                _ => format!("fork/exec {command}: {}", local_disk::reason(&error)),
+                _ => format!("fork/exec {command}: {}", workstation_build_files::reason(&error)),
             };
             Error::new(format!("{}: {reason}", shown()))
         })?;

@@ -100,7 +100,7 @@ pub(super) async fn run(
         definition.id().subject()
     );
     let site =
-        CrdRestoreTarget::prepare(&cluster, definition, how, shown.connection.timeout).await?;
+        CrdRestoreDestination::prepare(&cluster, definition, how, shown.connection.timeout).await?;
     let mut outcome = CrdRestoreReport {
         name: name.to_owned(),
         export: stored.name.clone(),
@@ -126,7 +126,7 @@ pub(super) async fn run(
 }
 
 /// The cluster in which objects are created, with its CRD.
-struct CrdRestoreTarget<'a> {
+struct CrdRestoreDestination<'a> {
     cluster: &'a ClusterConnection,
     definition: CrdDefinition,
     /// The manifest of the CRD, which describes each version.
@@ -144,7 +144,7 @@ enum ObjectRestoreResult {
     Failed(String),
 }
 
-impl<'a> CrdRestoreTarget<'a> {
+impl<'a> CrdRestoreDestination<'a> {
     /// Finds the existing CRD, or creates it from the export.
     async fn prepare(
         cluster: &'a ClusterConnection,

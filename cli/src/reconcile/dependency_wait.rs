@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use ::reconcile::reason::{DEPENDENCY_NOT_READY, PROGRESSING_WITH_RETRY};
+use ::reconcile::condition_reason::{DEPENDENCY_NOT_READY, PROGRESSING_WITH_RETRY};
 use ::reconcile::{READY, RECONCILING, STALLED, Time, WINDOW};
 use cause::object_references::{self, RequiredDependency};
 use cause::{ConditionView, condition, suspension};
 use objects::{Object, ObjectId};
 
-use crate::cluster_facts::read;
+use crate::cause_facts::read;
 use crate::command_scope::CommandScope;
 
 /// The maximum number of direct and indirect dependencies that are read.

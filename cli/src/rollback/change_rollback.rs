@@ -2,19 +2,19 @@
 //!
 //! The operator pins each member. This command requests the rollback and prints the result.
 //! Elsewhere: the request (`windlass_answers::actions::change_rollback`), carrying it out (`windlass_changes`), reading changes
-//! (`windlass_answers::changes`).
+//! (`windlass_answers::change_sets`).
 
 use std::time::Duration;
 
 use anyhow::ensure;
-use crds::release::ChangeSet;
+use crds::windlass_release::ChangeSet;
 use kube_core::ResourceExt as _;
 use windlass_answers::actions::change_rollback::ChangeRollbackRequest;
-use windlass_answers::changes::{find, newer};
+use windlass_answers::change_sets::{find, newer};
 
-use crate::changes::details;
 use crate::command_scope::CommandScope;
 use crate::kind_argument::{self, ResourceArgument};
+use crate::source_changes::details;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
@@ -83,7 +83,8 @@ fn say_outcome(change: &ChangeSet) -> anyhow::Result<ExitCode> {
     }
     say(
         ProgressGlyph::Success,
-        "all Kustomizations of the change are pinned to what they had before, until the source moves on",
+        "all Kustomizations of the change are pinned to what they had before: Ready is False with the reason Quarantined until the \
+         source has a new revision, which is applied as usual",
     );
     Ok(ExitCode::Success)
 }

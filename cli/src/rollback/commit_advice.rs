@@ -6,8 +6,8 @@ use objects::{Object, ObjectId};
 use reconcile::ReleaseRollback;
 use serde_json::Value;
 
-use super::RollbackTarget;
-use crate::cluster_facts;
+use super::ReleaseToRollBack;
+use crate::cause_facts;
 use crate::command_scope::CommandScope;
 use windlass_cli_runtime::table::cut;
 
@@ -29,7 +29,7 @@ const MAX_VALUE_CHARACTERS: usize = 60;
 /// Reads the data for the advice.
 pub(super) async fn known(
     site: &CommandScope,
-    before: &RollbackTarget,
+    before: &ReleaseToRollBack,
     asked: ReleaseRollback,
 ) -> CommitAdviceEvidence {
     CommitAdviceEvidence {
@@ -39,11 +39,11 @@ pub(super) async fn known(
 }
 
 /// The source of a chart that is a folder. `None` for charts with versions in a repository or registry.
-async fn files(site: &CommandScope, found: &RollbackTarget) -> Option<ObjectId> {
+async fn files(site: &CommandScope, found: &ReleaseToRollBack) -> Option<ObjectId> {
     let mut id = cause::object_references::sources(&found.owner).into_iter().next()?;
     // A HelmRelease generates a HelmChart, or it refers to one.
     if id.kind == "HelmChart" {
-        let chart = cluster_facts::read(&site.cluster, &id).await.ok()??;
+        let chart = cause_facts::read(&site.cluster, &id).await.ok()??;
         id = cause::object_references::sources(&chart).into_iter().next()?;
     }
     matches!(id.kind.as_str(), "GitRepository" | "Bucket" | "HTTPArchive" | "ExternalArtifact")
@@ -53,7 +53,7 @@ async fn files(site: &CommandScope, found: &RollbackTarget) -> Option<ObjectId> 
 /// The values of both revisions, from Helm's release records.
 async fn values(
     site: &CommandScope,
-    found: &RollbackTarget,
+    found: &ReleaseToRollBack,
     asked: ReleaseRollback,
 ) -> Option<[Value; 2]> {
     if found.is_remote() {
@@ -75,9 +75,9 @@ async fn values(
 
 /// The lines of the advice.
 pub(super) fn advice(
-    done: &RollbackTarget,
+    done: &ReleaseToRollBack,
     made: &Value,
-    before: &RollbackTarget,
+    before: &ReleaseToRollBack,
     asked: ReleaseRollback,
     known: &CommitAdviceEvidence,
 ) -> String {
@@ -92,7 +92,7 @@ pub(super) fn advice(
 
 /// The advice about the chart.
 fn chart(
-    done: &RollbackTarget,
+    done: &ReleaseToRollBack,
     made: &Value,
     newest: &Value,
     known: &CommitAdviceEvidence,
@@ -153,7 +153,7 @@ fn folder(spec: &Value, source: &ObjectId) -> String {
 
 /// The advice about the values.
 fn changed_values(
-    done: &RollbackTarget,
+    done: &ReleaseToRollBack,
     made: &Value,
     newest: &Value,
     asked: ReleaseRollback,

@@ -15,8 +15,8 @@ use windlass_cluster::client::{ClusterAccessOptions, connect};
 use windlass_cluster::leadership::Leadership;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_http_server::{self as http_server, HttpListener, ServerReadiness};
-use windlass_serve::settings::{OperatorSettings, WebPages};
-use windlass_web::{LoginOptions, TeamWebServer};
+use windlass_serve::settings::{OperatorSettings, WebPageFlags};
+use windlass_web::{LoginOptions, MultiUserWebServer};
 
 use super::STOP_LIMIT;
 
@@ -39,7 +39,7 @@ pub(super) async fn start(
     let flags = &settings.web_pages;
     let Some(address) = flags.web_addr else { return Ok(None) };
     let max_users = usize::from(flags.web_max_users);
-    let server = TeamWebServer::bind(address, login_options(flags)?, max_users).await?;
+    let server = MultiUserWebServer::bind(address, login_options(flags)?, max_users).await?;
     let kubeconfig = settings.kubeconfig.clone();
     let identity = settings.identity();
     let metrics = metrics.clone();
@@ -114,7 +114,7 @@ pub(super) async fn serve_alone(
     Ok(())
 }
 
-fn login_options(flags: &WebPages) -> anyhow::Result<LoginOptions> {
+fn login_options(flags: &WebPageFlags) -> anyhow::Result<LoginOptions> {
     let secret =
         content("--web-oidc-client-secret-file", flags.web_oidc_client_secret_file.as_deref())?;
     let secret = secret.map(|bytes| {

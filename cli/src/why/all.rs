@@ -1,10 +1,10 @@
 //! `windlass why all`: the screen of everything that is not ready.
 //!
-//! Elsewhere: finding the causes (`windlass_answers::why::all`), the screen of one object (`why.rs`).
+//! Elsewhere: finding the causes (`windlass_answers::why::unready_objects`), the screen of one object (`why.rs`).
 
 use reconcile::Time;
-use windlass_answers::why::all::{
-    CauseGroup, UnreadyObjects, UnreadyObjectsOverview, find, in_words,
+use windlass_answers::why::unready_objects::{
+    CauseGroup, UnreadyObjectsOverview, UnreadyObjectsResult, find, in_words,
 };
 
 use super::WhyArgs;
@@ -32,7 +32,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<ExitCode> {
     let now = jiff::Timestamp::now();
     let site = site.everywhere(args.scope.all_namespaces);
-    let UnreadyObjects { overview, is_unattended } =
+    let UnreadyObjectsResult { overview, is_unattended } =
         find(&site, targets, &args.scope.labels).await?;
     if report(&overview, args.output)?.is_none() {
         print(&screen(&overview, &site.namespace, TerminalScreen::of_stdout(), now))?;

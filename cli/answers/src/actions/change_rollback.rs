@@ -5,12 +5,12 @@
 //! Elsewhere: carrying out the rollback (`windlass_changes`).
 
 use anyhow::{Context as _, bail, ensure};
-use crds::release::ChangeSet;
+use crds::windlass_release::ChangeSet;
 use kube_core::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{MANAGER, SERVICE_ACCOUNT_PREFIX};
-use crate::changes::{find, newer};
+use crate::change_sets::{find, newer};
 use crate::command_scope::CommandScope;
 use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::watched_object_cache::resource;

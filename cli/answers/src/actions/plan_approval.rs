@@ -1,13 +1,15 @@
 //! Approves or rejects a Plan. A Plan contains the changes of an applier, or deletions beyond its deletion budget.
 //!
-//! Elsewhere: the effect of an approval (engine `apply`, `result_changes` and `deletion_budget`), the policy that decides who
+//! Elsewhere: the effect of an approval (engine `apply`, `planned_changes` and `deletion_budget`), the policy that decides who
 //! may approve (`deploy/policies/plans.yaml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, ensure};
 use apply::deletion_budget::kept_with_containers;
-use crds::release::{Plan, PlanApproval, PlanChanges, PlanRejection, PlanStatus, PlanSubject};
+use crds::windlass_release::{
+    Plan, PlanApproval, PlanChanges, PlanRejection, PlanStatus, PlanSubject,
+};
 use kube_core::ResourceExt as _;
 use objects::ObjectId;
 use serde_json::json;
@@ -15,7 +17,7 @@ use serde_json::json;
 use super::{ApprovalAnswer, MANAGER, SERVICE_ACCOUNT_PREFIX};
 use crate::command_scope::CommandScope;
 use windlass_cluster::ClusterError;
-use windlass_cluster::objects::AuthenticatedUser;
+use windlass_cluster::untyped_objects::AuthenticatedUser;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
 /// The maximum number of the user's groups in an approval.

@@ -1,13 +1,13 @@
 //! The predicted changes of objects, and the objects that cannot be compared.
 //!
-//! Elsewhere: predicting one object (`windlass_cli_plan::live_objects`), comparing and masking fields
+//! Elsewhere: predicting one object (`windlass_cli_plan::object_prediction`), comparing and masking fields
 //! (`plan::FieldChangeList`), printing changes (the command `windlass diff`).
 
 use objects::{Gvk, Object, ObjectId, SecretMasking};
 use plan::{FieldChangeLimits, FieldChangeList};
 use serde::Serialize;
 
-use windlass_cli_plan::live_objects::{ObjectPrediction, PredictionFailure};
+use windlass_cli_plan::object_prediction::{ObjectPrediction, PredictionFailure};
 
 /// The predicted action on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -138,7 +138,11 @@ impl DiffReport {
 
     /// Adds an object that is no longer among the built objects, in its current state. Nothing is added if the object no longer
     /// exists.
-    pub(super) fn add_left(&mut self, left: Result<Option<Object>, String>, is_kept: KeptObjects) {
+    pub(super) fn add_left(
+        &mut self,
+        left: Result<Option<Object>, String>,
+        is_kept: KeepPolicyCheck,
+    ) {
         match left {
             Ok(None) => {}
             Ok(Some(live)) if is_kept(&live) => self.skipped += 1,
@@ -149,7 +153,7 @@ impl DiffReport {
 }
 
 /// Decides whether an object that is missing among the built objects itself requests to stay.
-pub(super) type KeptObjects = fn(&Object) -> bool;
+pub(super) type KeepPolicyCheck = fn(&Object) -> bool;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Predicts what the next operation of a HelmRelease would change. The operation is an upgrade, or an installation if there is
 //! no release.
 //!
-//! Elsewhere: rendering (`render`), predicting each object (`windlass_cli_plan::live_objects`).
+//! Elsewhere: rendering (`render`), predicting each object (`windlass_cli_plan::object_prediction`).
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use serde_json::json;
 use super::change::{DiffAction, DiffChange, DiffReport};
 use crate::render::helm_release::RenderedHelmRelease;
 use helm_controller::release_runner::manifest_objects::POLICY;
-use windlass_cli_plan::live_objects::PlannedCrdsAndNamespaces;
-use windlass_cli_plan::live_objects::helm_release::{
-    HelmReleaseComparison, PredictedMember, PredictedOperation, RecordedMembers,
+use windlass_cli_plan::object_prediction::PlannedCrdsAndNamespaces;
+use windlass_cli_plan::object_prediction::helm_release::{
+    HelmReleaseObjectPredictor, LiveReleaseObjects, PredictedOperation, PredictedReleaseObject,
 };
 use windlass_cluster::ClusterConnection;
 
@@ -45,17 +45,18 @@ pub(super) async fn diff(
         base: base.as_deref(),
         overrides: &settings.override_manager,
     };
-    let comparison = HelmReleaseComparison::new(cluster, &predicted, planned, secrets.clone());
+    let comparison = HelmReleaseObjectPredictor::new(cluster, &predicted, planned, secrets.clone());
     let width = usize::from(settings.concurrent_ssa);
     let recorded =
-        RecordedMembers::of(cluster, base.as_deref()).await.map_err(anyhow::Error::msg)?;
-    let RecordedMembers { members: originals, unread } = recorded;
+        LiveReleaseObjects::of(cluster, base.as_deref()).await.map_err(anyhow::Error::msg)?;
+    let LiveReleaseObjects { members: originals, unread } = recorded;
     difference.problems.extend(unread.iter().map(|(id, error)| comparison.described(id, error)));
     let compared: Vec<_> =
         objects.into_iter().map(|object| comparison.predict(object, &originals)).collect();
-    let compared: Vec<PredictedMember> = stream::iter(compared).buffered(width).collect().await;
+    let compared: Vec<PredictedReleaseObject> =
+        stream::iter(compared).buffered(width).collect().await;
     let mut ids: BTreeSet<ObjectId> = BTreeSet::new();
-    for PredictedMember { id, prediction, .. } in compared {
+    for PredictedReleaseObject { id, prediction, .. } in compared {
         difference.add(prediction, &secrets);
         ids.insert(id);
     }

@@ -1,6 +1,6 @@
 //! Predicts what the next reconciliation of a Kustomization would change.
 //!
-//! Elsewhere: building (`render`), predicting each object (`windlass_cli_plan::live_objects`).
+//! Elsewhere: building (`render`), predicting each object (`windlass_cli_plan::object_prediction`).
 
 use anyhow::ensure;
 use apply::{ManifestToApply, ObjectInventory, switches};
@@ -10,8 +10,8 @@ use objects::Object;
 
 use super::change::DiffReport;
 use crate::render::kustomization::KustomizationBuild;
-use windlass_cli_plan::live_objects::PlannedCrdsAndNamespaces;
-use windlass_cli_plan::live_objects::kustomization::KustomizationComparison;
+use windlass_cli_plan::object_prediction::PlannedCrdsAndNamespaces;
+use windlass_cli_plan::object_prediction::kustomization::KustomizationObjectPredictor;
 use windlass_cluster::ClusterConnection;
 
 /// Compares the built objects of a Kustomization with its inventory.
@@ -34,7 +34,7 @@ pub(super) async fn diff(
     );
     let planned = PlannedCrdsAndNamespaces::of(manifests.iter().map(|manifest| &manifest.object));
     let secrets = &desired_kustomization.secrets;
-    let comparison = KustomizationComparison {
+    let comparison = KustomizationObjectPredictor {
         cluster,
         object,
         applied: &recorded,

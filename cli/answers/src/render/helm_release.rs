@@ -14,19 +14,19 @@ use helm::chart::Chart;
 use helm::render::ReleaseToRender;
 use helm::render_environment::{ClusterLookup, LookupQuery, RenderEnvironment};
 use objects::{Object, SecretMasking};
-use release::release_target::{self, ReleaseTarget, TargetChange};
+use release::release_target::{self, ReleaseTarget, ReleaseTargetChange};
 use release::{OperationKind as Operation, ReleaseRecord, ReleaseSpec};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
+use super::{BuildFilesOrigin, fetched, on_large_stack, outcome_error, references, typed};
 use helm_controller::helm_release::validated_spec::read_without_chart;
 use helm_controller::helm_release::{status, values};
 use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::chart_cache::of_archive;
 use helm_controller::release_runner::manifest_objects;
 use helm_controller::release_runner::manifest_rendering::{
-    HelmReleaseRendering, RenderedManifests, definitions, utc,
+    HelmReleaseRenderInputs, RenderedManifests, definitions, utc,
 };
 use helm_controller::release_runner::prepare_revision;
 use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
@@ -68,7 +68,7 @@ pub struct RenderedHelmRelease {
 pub async fn render_release(
     cluster: &ClusterConnection,
     object: Object,
-    given: &ArtifactOrigin,
+    given: &BuildFilesOrigin,
     settings: OperatorSettings,
 ) -> anyhow::Result<RenderedHelmRelease> {
     let object: HelmRelease = typed(object)?;
@@ -91,7 +91,7 @@ pub async fn render_release(
     let last = revisions.last().map_or(0, |it| it.record.version);
     let operation = if base.is_some() { Operation::Upgrade } else { Operation::Install };
     let options = spec.options;
-    let FoundChart { mut chart, artifact_digest, oci_digest } =
+    let ChartWithOrigin { mut chart, artifact_digest, oci_digest } =
         chart(cluster, &object, given, &settings).await?;
     let inputs = artifact_digest.map(|artifact_digest| ReleaseInputs {
         chart_name: chart.metadata.name.clone(),
@@ -113,7 +113,7 @@ pub async fn render_release(
             definitions(&chart).map_err(anyhow::Error::msg)?
         }
     };
-    let rendering = HelmReleaseRendering {
+    let rendering = HelmReleaseRenderInputs {
         chart,
         config,
         release: ReleaseToRender {
@@ -155,7 +155,7 @@ pub async fn render_release(
 }
 
 /// A chart and its origin.
-struct FoundChart {
+struct ChartWithOrigin {
     chart: Chart,
     /// The digest of the source's artifact. `None` for a local chart.
     artifact_digest: Option<String>,
@@ -167,26 +167,26 @@ struct FoundChart {
 async fn chart(
     cluster: &ClusterConnection,
     object: &HelmRelease,
-    given: &ArtifactOrigin,
+    given: &BuildFilesOrigin,
     settings: &OperatorSettings,
-) -> anyhow::Result<FoundChart> {
+) -> anyhow::Result<ChartWithOrigin> {
     match given {
-        ArtifactOrigin::Local(path) => {
+        BuildFilesOrigin::Local(path) => {
             let template = object.spec.chart.as_ref();
             let has_files = template.is_some_and(|it| !it.spec.values_files.is_empty());
             ensure!(!has_files, "spec.chart.spec.valuesFiles of a local chart are not supported");
             let chart = load_chart(path).map_err(anyhow::Error::msg)?;
-            Ok(FoundChart { chart, artifact_digest: None, oci_digest: String::new() })
+            Ok(ChartWithOrigin { chart, artifact_digest: None, oci_digest: String::new() })
         }
-        ArtifactOrigin::Earlier(_) => bail!("a chart has no earlier artifact"),
-        ArtifactOrigin::Source(source) => {
+        BuildFilesOrigin::Earlier(_) => bail!("a chart has no earlier artifact"),
+        BuildFilesOrigin::Source(source) => {
             let artifact = fetched(cluster, source).await?;
             let tracks = settings.tracks_chart_digests();
             let chart = of_archive(&artifact.bytes, &artifact.kind, &artifact.revision, tracks);
             let (chart, oci_digest) = chart.map_err(|error| {
                 anyhow::anyhow!("could not load chart of {}: {error}", source.subject())
             })?;
-            Ok(FoundChart { chart, artifact_digest: Some(artifact.digest), oci_digest })
+            Ok(ChartWithOrigin { chart, artifact_digest: Some(artifact.digest), oci_digest })
         }
     }
 }
@@ -198,7 +198,7 @@ fn is_in_place(object: &HelmRelease, spec: &ReleaseSpec, chart: &Chart) -> anyho
     let changed =
         release_target::change(&spec.target, name, &known.storage_namespace, &known.history);
     let may_be_renamed = spec.upgrade.in_place_chart_name_change;
-    match changed.filter(|it| *it != TargetChange::Chart || !may_be_renamed) {
+    match changed.filter(|it| *it != ReleaseTargetChange::Chart || !may_be_renamed) {
         None => Ok(()),
         Some(changed) => bail!(
             "the {} is another one: windlass would remove the release and install it again, which this command does not \

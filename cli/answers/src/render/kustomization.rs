@@ -11,17 +11,17 @@ use tree::{FileTree, RelPath};
 
 use super::local_source_checkout::LocalSourceCheckout;
 use super::{
-    ArtifactDownload, ArtifactOrigin, fetched, fetched_earlier, on_large_stack, outcome_error,
+    ArtifactDownload, BuildFilesOrigin, fetched, fetched_earlier, on_large_stack, outcome_error,
     references, typed,
 };
 use kustomize_controller::kustomization::build_inputs::KustomizationInputs;
-use kustomize_controller::kustomization::cluster_scope::scoped;
+use kustomize_controller::kustomization::cluster_scoped_namespace_removal::scoped;
 use kustomize_controller::kustomization::validated_spec::{
     self, BuildRequest, DesiredKustomization, RemoteServerAccess,
 };
 use windlass_cluster::ClusterConnection;
-use windlass_runtime::build::key_services::KeyServiceAccess;
-use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
+use windlass_runtime::shared_build_parts::key_services::KeyServiceAccess;
+use windlass_runtime::shared_build_parts::remote_base_access::RemoteBaseAccess;
 use windlass_serve::settings::OperatorSettings;
 
 /// The error for bases on other servers.
@@ -55,7 +55,7 @@ type BoxedFileTree = Box<dyn FileTree + Send>;
 pub async fn build(
     cluster: &ClusterConnection,
     object: Object,
-    given: &ArtifactOrigin,
+    given: &BuildFilesOrigin,
     settings: OperatorSettings,
 ) -> anyhow::Result<KustomizationBuild> {
     let mut object: Kustomization = typed(object)?;
@@ -99,18 +99,18 @@ pub async fn build(
 /// The files, the path of `spec.path` in them if it differs, and their revision.
 async fn tree(
     cluster: &ClusterConnection,
-    given: &ArtifactOrigin,
+    given: &BuildFilesOrigin,
     path: &str,
 ) -> anyhow::Result<(BoxedFileTree, Option<RelPath>, String)> {
     match given {
-        ArtifactOrigin::Local(folder) => {
+        BuildFilesOrigin::Local(folder) => {
             let (checkout, path) = LocalSourceCheckout::of(folder, path)?;
             Ok((Box::new(checkout), Some(path), String::new()))
         }
-        ArtifactOrigin::Source(source) => {
+        BuildFilesOrigin::Source(source) => {
             of_artifact(fetched(cluster, source).await?, &source.subject()).await
         }
-        ArtifactOrigin::Earlier(earlier) => {
+        BuildFilesOrigin::Earlier(earlier) => {
             let fetched = fetched_earlier(cluster, earlier).await?;
             of_artifact(fetched, &earlier.source.subject()).await
         }

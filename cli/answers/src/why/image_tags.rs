@@ -20,7 +20,7 @@ use objects::{Object, ObjectId};
 use reconcile::parse_duration;
 use serde::Serialize;
 
-use crate::cluster_facts;
+use crate::cause_facts;
 use crate::command_scope::CommandScope;
 use crate::render::typed;
 
@@ -94,7 +94,7 @@ pub(super) async fn of(
     let is_refused = ready.is_some_and(|it| it.reason == DOWNGRADE_REFUSED);
     let listed = file.map(read_tags).transpose()?;
     let subject = id.subject();
-    let repository = match cluster_facts::read(&site.cluster, &id).await {
+    let repository = match cause_facts::read(&site.cluster, &id).await {
         Ok(Some(found)) => typed::<ImageRepository>(found)?,
         Ok(None) => {
             return Ok(ImageTagReport::unknown(&subject, format!("{subject} does not exist")));

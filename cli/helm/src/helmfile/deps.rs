@@ -7,7 +7,7 @@ use helmfile::{HelmfileChartsToLock, HelmfileProcessingPlan, PrintOutput};
 
 use super::HelmfileCommandOutcome;
 use super::registry_logins;
-use helmfile_controller::helmfile::charts::ChartRepositoryCache;
+use helmfile_controller::helmfile::chart_fetch::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
 /// Writes the lock files of a plan.

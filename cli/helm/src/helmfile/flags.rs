@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use helmfile::{HelmfileDialect, HelmfilePlanSettings, ReleaseRenderOptions, RenderPurpose};
+use helmfile::{HelmfileDialect, HelmfilePlanSettings, RenderCommandFlags, RenderPurpose};
 
 use windlass_cli_runtime::time_limit;
 
@@ -352,8 +352,8 @@ pub(super) struct HelmfileLintFlags {
 
 impl HelmfileLintFlags {
     /// The render options of `lint`.
-    pub(super) fn options(&self, flags: &HelmfileFlags) -> ReleaseRenderOptions {
-        ReleaseRenderOptions {
+    pub(super) fn options(&self, flags: &HelmfileFlags) -> RenderCommandFlags {
+        RenderCommandFlags {
             purpose: RenderPurpose::Lint,
             skip_deps: flags.skip_deps,
             include_needs: self.include_needs || self.include_transitive_needs,
@@ -361,7 +361,7 @@ impl HelmfileLintFlags {
             set: self.set.clone(),
             values: self.values.clone(),
             args: self.args.clone(),
-            ..ReleaseRenderOptions::default()
+            ..RenderCommandFlags::default()
         }
     }
 }
@@ -440,8 +440,8 @@ pub(super) struct HelmfileDiffFlags {
 
 impl HelmfileDiffFlags {
     /// The render options of `diff`.
-    pub(super) fn options(&self, flags: &HelmfileFlags) -> ReleaseRenderOptions {
-        ReleaseRenderOptions {
+    pub(super) fn options(&self, flags: &HelmfileFlags) -> RenderCommandFlags {
+        RenderCommandFlags {
             purpose: RenderPurpose::Diff,
             skip_deps: flags.skip_deps,
             include_needs: self.include_needs || self.include_transitive_needs,
@@ -452,14 +452,14 @@ impl HelmfileDiffFlags {
             values: self.values.clone(),
             args: self.args.clone(),
             template_args: self.template_args.clone(),
-            ..ReleaseRenderOptions::default()
+            ..RenderCommandFlags::default()
         }
     }
 }
 
 impl HelmfileTemplateFlags {
-    fn options(&self, skip_deps: bool) -> ReleaseRenderOptions {
-        ReleaseRenderOptions {
+    fn options(&self, skip_deps: bool) -> RenderCommandFlags {
+        RenderCommandFlags {
             purpose: RenderPurpose::Template,
             skip_deps,
             include_needs: self.include_needs || self.include_transitive_needs,
@@ -480,7 +480,7 @@ impl HelmfileTemplateFlags {
 
 impl HelmfileFlags {
     /// The render options of `template`.
-    pub(super) fn options(&self, given: &HelmfileTemplateFlags) -> ReleaseRenderOptions {
+    pub(super) fn options(&self, given: &HelmfileTemplateFlags) -> RenderCommandFlags {
         given.options(self.skip_deps)
     }
 

@@ -3,7 +3,7 @@
 use golang::work_meter::StopSignal;
 use helmfile::{
     HelmfileProcessingPlan, HelmfileReleaseToRender, PartialOutput, PrintOutput,
-    ReleaseChartLocation, ReleaseRenderOptions,
+    ReleaseChartLocation, RenderCommandFlags,
 };
 
 use super::{FolderChartRenderer, HelmfileCommandOutcome, failure_of};
@@ -12,7 +12,7 @@ use crate::template::{LintedChart, lint_chart};
 /// Lints the releases of a plan in the order of their needs.
 pub(super) fn run(
     plan: HelmfileProcessingPlan,
-    options: &ReleaseRenderOptions,
+    options: &RenderCommandFlags,
     stop: &StopSignal,
 ) -> HelmfileCommandOutcome {
     let PartialOutput { made: all, error } =

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use sources::charts::repository::ChartRepositoryClients;
 use sources::oci::RegistryKeyring;
 
-use helmfile_controller::helmfile::charts::ChartRepositoryCache;
+use helmfile_controller::helmfile::chart_fetch::ChartRepositoryCache;
 
 /// Makes a client of chart repositories and registries that uses the logins of the current user.
 pub(super) fn charts() -> ChartRepositoryCache {

@@ -8,19 +8,21 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use helmfile::bundle;
+use helmfile::bundle_lock_file;
 use helmfile::{ChartFetchError, ChartVersionRequest, RemoteAddress, RemoteFetcher, RemoteSource};
 use http_client::TlsConfig;
 use kustomize::{BuildFiles as _, RepositoryAddress};
 use parking_lot::Mutex;
-use sources::bucket::{self, BucketEndpoint, BucketIdentity, BucketServerAddress, RemoteBucket};
+use sources::bucket::{
+    self, BucketCredentialSource, BucketEndpoint, BucketServerSettings, RemoteBucket,
+};
 use sources::go_getter;
-use sources::local_disk::LocalDisk;
+use sources::workstation_build_files::WorkstationBuildFiles;
 use tempfile::TempDir;
 use tree::{FileKind, FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::registry_logins;
-use helmfile_controller::helmfile::charts::ChartRepositoryCache;
+use helmfile_controller::helmfile::chart_fetch::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
 /// How long fetching a repository may take if the command has no time limit.
@@ -28,7 +30,7 @@ const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Fetches for one run of the command. Nothing is kept after the run.
 pub(crate) struct HelmfileRemoteFetcher {
-    disk: LocalDisk,
+    disk: WorkstationBuildFiles,
     folder: TempDir,
     limit: Duration,
     /// The local directories of the fetched addresses and charts.
@@ -46,7 +48,7 @@ impl HelmfileRemoteFetcher {
         let folder = folder.map_err(|error| format!("cannot create a directory: {error}"))?;
         let limit = if limit.is_zero() { DEFAULT_FETCH_TIMEOUT } else { limit };
         Ok(Self {
-            disk: LocalDisk::default(),
+            disk: WorkstationBuildFiles::default(),
             folder,
             limit,
             known: Mutex::default(),
@@ -57,7 +59,8 @@ impl HelmfileRemoteFetcher {
 
 impl RemoteFetcher for HelmfileRemoteFetcher {
     fn fetch(&self, address: &RemoteAddress) -> Result<String, String> {
-        let key = [&bundle::address_id(address), &address.user].map(String::as_str).join("\n");
+        let key =
+            [&bundle_lock_file::address_id(address), &address.user].map(String::as_str).join("\n");
         let mut known = self.known.lock();
         if let Some(done) = known.get(&key) {
             return done.clone();
@@ -151,10 +154,10 @@ impl HelmfileRemoteFetcher {
         };
         let endpoint =
             BucketEndpoint::parse(&host, is_insecure).map_err(|error| error.to_string())?;
-        let server = BucketServerAddress {
+        let server = BucketServerSettings {
             endpoint,
             region: Some(region),
-            identity: BucketIdentity::Environment { sts: None },
+            identity: BucketCredentialSource::Environment { sts: None },
             tls: TlsConfig::default(),
             proxy: None,
         };

@@ -5,7 +5,7 @@
 
 use std::io::IsTerminal as _;
 
-use helm::render::TemplateTrailStep;
+use helm::render::TemplateErrorTraceEntry;
 use helm::template::Error;
 
 /// The maximum number of templates that are listed.
@@ -51,7 +51,7 @@ fn styled(text: &str, TerminalStyle { before, after }: TerminalStyle) -> String 
     format!("{before}{text}{after}")
 }
 
-fn shown(trail: &[TemplateTrailStep], style: &ExplanationStyle) -> Option<String> {
+fn shown(trail: &[TemplateErrorTraceEntry], style: &ExplanationStyle) -> Option<String> {
     let last = trail.iter().rev().find(|step| step.text.is_some())?;
     let line = last.text.as_deref()?;
     let number = last.line.to_string();
@@ -97,8 +97,13 @@ fn window(line: &str, column: usize) -> (String, usize) {
 mod tests {
     use super::*;
 
-    fn step(template: &str, line: usize, column: usize, text: Option<&str>) -> TemplateTrailStep {
-        TemplateTrailStep {
+    fn step(
+        template: &str,
+        line: usize,
+        column: usize,
+        text: Option<&str>,
+    ) -> TemplateErrorTraceEntry {
+        TemplateErrorTraceEntry {
             template: template.to_owned(),
             source: format!("app/templates/{template}"),
             line,

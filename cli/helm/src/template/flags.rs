@@ -1,6 +1,6 @@
 //! The flags of `windlass template`: those of `helm template` that need neither a cluster nor a remote server.
 //!
-//! Elsewhere: flags without effect and refused flags (`ignored_flags.rs`), errors about wrong flags (`usage.rs`).
+//! Elsewhere: flags without effect and refused flags (`ignored_flags.rs`), errors about wrong flags (`usage_error.rs`).
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use golang::work_meter::StopSignal;
 use helm::chart::ChartFile;
 use helm::render::REQUIRED_STACK_BYTES;
 
-use super::{EmbeddedRenderInputs, HelmTemplateFlags, PrintedTemplateOutput};
+use super::{EnclosingBuildInputs, HelmTemplateFlags, PrintedTemplateOutput};
 
 /// Returns the output of `helm template` for these arguments and values. `stop` can end the rendering.
 ///
@@ -37,7 +37,7 @@ pub fn render_chart(
     // Deeply nested templates need a large stack.
     let done = std::thread::scope(|scope| {
         let work =
-            || super::render(&flags, Some(EmbeddedRenderInputs { values, chart, stop }), &mut said);
+            || super::render(&flags, Some(EnclosingBuildInputs { values, chart, stop }), &mut said);
         let thread =
             std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, work);
         thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {

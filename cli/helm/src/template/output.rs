@@ -1,6 +1,6 @@
 //! Prints or writes the output of the command: first manifests, then hooks, like Helm.
 //!
-//! Elsewhere: rendering manifests and hooks (`helm::release`).
+//! Elsewhere: rendering manifests and hooks (`helm::manifests_and_helmignore`).
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

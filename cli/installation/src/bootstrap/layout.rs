@@ -7,7 +7,7 @@ use golang::work_meter::{StopSignal, WorkMeter};
 use kustomize::{BuildBudget, KustomizeBuildOptions};
 use objects::Object;
 use serde_json::{Value, json};
-use sources::local_disk::LocalDisk;
+use sources::workstation_build_files::WorkstationBuildFiles;
 
 use super::GitBootstrapArgs;
 use super::credentials::RepositoryCredentials;
@@ -161,7 +161,7 @@ impl BootstrapFileLayout {
     pub(super) fn build(&self, root: &Path, sync: &[Object]) -> anyhow::Result<Vec<Object>> {
         let path = root.join(&self.folder).display().to_string();
         let budget = BuildBudget::new(WorkMeter::new(kustomize::ALLOWED, StopSignal::default()));
-        let disk = LocalDisk::default();
+        let disk = WorkstationBuildFiles::default();
         let built = kustomize::build(
             &disk,
             &path,

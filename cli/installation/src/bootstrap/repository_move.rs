@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::layout::NAME;
-use crate::install::{MANAGER, POLL_INTERVAL, definitions};
+use crate::install::{MANAGER, POLL_INTERVAL, crd_replacement};
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
@@ -70,7 +70,7 @@ impl<'c> RepositoryMove<'c> {
         let Some(kustomization) = sync.iter().find(|it| it.kind() == "Kustomization") else {
             return Ok(None);
         };
-        let found = definitions::read(cluster, kustomization).await?;
+        let found = crd_replacement::read(cluster, kustomization).await?;
         // A Kustomization that the user suspended stays suspended.
         let is_active =
             found.is_some_and(|it| it.get("spec").is_some_and(|it| it["suspend"] != true));

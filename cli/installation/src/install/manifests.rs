@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tree::MemoryTree;
 
 use crate::check::arguments;
-use windlass_cli_runtime::serve_flags;
+use windlass_cli_runtime::trailing_serve_flags;
 use windlass_kinds::lease_elections::required_lease_elections;
 
 /// The bases, overlays and CRDs of the repository.
@@ -208,7 +208,7 @@ pub(crate) fn workloads(objects: &[Object]) -> impl Iterator<Item = &Object> {
 /// Checks the arguments of a workload in the same way as the program.
 fn check_arguments(workload: &Object) -> anyhow::Result<()> {
     let arguments: Vec<String> = arguments(workload).map(str::to_owned).collect();
-    required_lease_elections(&serve_flags::settings(&arguments)?).map(drop)
+    required_lease_elections(&trailing_serve_flags::settings(&arguments)?).map(drop)
 }
 
 /// A word, quoted for a shell.

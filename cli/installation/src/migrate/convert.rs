@@ -34,7 +34,7 @@ const MAX_FOLDER_DEPTH: usize = 32;
 
 /// The flags of these commands.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct MigrateConvertArgs {
+pub(super) struct MigrateFromOperatorArgs {
     #[command(flatten)]
     connection: WindlassConnectionFlags,
     /// File or folder of YAML to convert instead of what is in the cluster; may be repeated
@@ -213,7 +213,10 @@ impl<'o> ObjectConversion<'o> {
 ///
 /// # Errors
 /// Something cannot be read, or objects were left out.
-pub(super) fn run(args: &MigrateConvertArgs, operator: &ConvertibleOperator) -> anyhow::Result<()> {
+pub(super) fn run(
+    args: &MigrateFromOperatorArgs,
+    operator: &ConvertibleOperator,
+) -> anyhow::Result<()> {
     let mut conversion = ObjectConversion::new(operator, &args.connection.namespace);
     match args.filename.as_slice() {
         [] => block_on(async {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::cluster_operators::{flux_deployments, replaced, replicas};
 use super::super::install::name;
-use super::held_deletions::HeldDeletions;
+use super::deletion_budget_preview::DeletionBudgetPreview;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
@@ -31,7 +31,7 @@ pub(super) struct FluxInstallationSurvey {
     /// Why windlass cannot replace Flux.
     pub(super) obstacles: Vec<String>,
     /// The deletions that windlass would hold, although Flux carries them out at once.
-    pub(super) deletions: HeldDeletions,
+    pub(super) deletions: DeletionBudgetPreview,
 }
 
 /// The number of objects of a kind.

@@ -11,19 +11,19 @@ use tokio::time::Instant;
 use super::super::check::is_supported;
 use super::super::cluster_operators::{ClusterOperators, DetectedOperator};
 use super::super::install::manifests::InstallManifestFlags;
-use super::super::install::{self, POLL_INTERVAL, definitions, leader, name};
-use super::flags::{self, MigratedFlags};
+use super::super::install::{self, POLL_INTERVAL, crd_replacement, leader_wait, name};
+use super::controller_flags::{self, MigratedFlags};
+use super::deletion_budget_preview::DeletionBudgetPreview;
 use super::flux_installation::{FluxInstallationSurvey, is_ready, ready};
-use super::held_deletions::HeldDeletions;
-use super::migration_record::{MigrationRecord, suspend};
+use super::migration_backup::{MigrationBackup, suspend};
 use super::objects_left_after_undo::ObjectsLeftAfterUndo;
 use super::unexpected_write_check::AppliedStateSnapshot;
 use super::{await_end, scale, to_flux};
 use windlass_cli_runtime::connection::{
     ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
 };
-use windlass_cli_runtime::serve_flags;
 use windlass_cli_runtime::table::clean;
+use windlass_cli_runtime::trailing_serve_flags;
 use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::parse_duration;
 
@@ -59,11 +59,11 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
         is_supported(&version)?;
         let mut manifests = args.manifests.clone();
         let mut wanted = manifests.objects(namespace)?;
-        definitions::check(&cluster, &wanted, false).await?;
+        crd_replacement::check(&cluster, &wanted, false).await?;
         let mut survey = FluxInstallationSurvey::of(&cluster, namespace).await?;
         survey.obstacles.extend(others(&ClusterOperators::find(&cluster).await?, namespace));
         let MigratedFlags { flags, notes, warnings, obstacles } =
-            flags::carried(&survey.controllers, &wanted);
+            controller_flags::carried(&survey.controllers, &wanted);
         survey.obstacles.extend(obstacles);
         print(&survey.table())?;
         tell_deletions(&survey.deletions, &manifests)?;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
         }
         // The namespace already exists and contains Pods of others. A label of windlass might forbid those Pods.
         wanted.retain(|object| object.kind() != "Namespace");
-        leader::permit_leases(&cluster, namespace, &wanted).await?;
+        leader_wait::permit_leases(&cluster, namespace, &wanted).await?;
         if args.dry_run {
             tell_plan(&survey, namespace, &manifests);
             return Ok(());
@@ -85,10 +85,10 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
         let survey = await_idle(&cluster, namespace, survey).await?;
         // An existing record comes from an interrupted migration. The cluster is no longer in its original state, so the old
         // record is kept.
-        let record = match MigrationRecord::load(&cluster, namespace).await? {
+        let record = match MigrationBackup::load(&cluster, namespace).await? {
             Some(record) => record,
             None => {
-                let record = MigrationRecord::of(&cluster, &survey, &wanted).await?;
+                let record = MigrationBackup::of(&cluster, &survey, &wanted).await?;
                 record.save(&cluster, namespace).await?;
                 record
             }
@@ -114,16 +114,16 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
 
 /// Prints the deletions that windlass would not carry out without approval, unless the deletion budget is turned off.
 fn tell_deletions(
-    deletions: &HeldDeletions,
+    deletions: &DeletionBudgetPreview,
     manifests: &InstallManifestFlags,
 ) -> anyhow::Result<()> {
     let table = deletions.table();
-    let has_budget = serve_flags::settings(&manifests.serve_flags)?.deletion_budget;
+    let has_budget = trailing_serve_flags::settings(&manifests.serve_flags)?.deletion_budget;
     if table.is_empty() || !has_budget {
         return Ok(());
     }
     print(&format!("\n{table}"))?;
-    say(ProgressGlyph::Action, &HeldDeletions::explanation());
+    say(ProgressGlyph::Action, &DeletionBudgetPreview::explanation());
     Ok(())
 }
 

@@ -1,12 +1,12 @@
 //! Finds the objects that are left in the cluster after an installation was undone. An undo scales windlass to zero, and
 //! deletes nothing.
 //!
-//! Elsewhere: restoring objects (`migration_record`), deleting the rest (`uninstall.rs`).
+//! Elsewhere: restoring objects (`migration_backup`), deleting the rest (`uninstall.rs`).
 
 use objects::Object;
 
 use super::super::check::OURS;
-use super::super::install::{definitions, name};
+use super::super::install::{crd_replacement, name};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The kind that windlass and Flux share.
@@ -36,11 +36,11 @@ impl ObjectsLeftAfterUndo {
     ) -> Result<Self, ClusterError> {
         let mut remains = Self::default();
         for wanted in installed {
-            let Some(found) = definitions::read(cluster, wanted).await? else { continue };
+            let Some(found) = crd_replacement::read(cluster, wanted).await? else { continue };
             let is_windlass = |key: &str| found.label(key) == Some("windlass");
             let (key, _) = OURS.split_once('=').unwrap_or((OURS, ""));
             match found.kind() {
-                SHARED if !is_windlass(definitions::MANAGED_BY) => {}
+                SHARED if !is_windlass(crd_replacement::MANAGED_BY) => {}
                 SHARED if found.name().ends_with(FLUX) => remains.shared += 1,
                 SHARED => remains.own.push(found.name().to_owned()),
                 _ if is_windlass(key) => remains.objects.push(name(&found)),

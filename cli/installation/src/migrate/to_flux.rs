@@ -4,13 +4,13 @@ use anyhow::bail;
 use clap::Args as ClapArgs;
 use crds::DependencyReference;
 use objects::{Gvk, Object};
-use reconcile::depends_on::is_of_other_kind;
+use reconcile::object_dependency::is_of_other_kind;
 use tokio::time::Instant;
 
 use super::super::check::OURS;
 use super::super::cluster_operators::{self, ClusterOperators};
 use super::super::install::name;
-use super::migration_record::MigrationRecord;
+use super::migration_backup::MigrationBackup;
 use super::{await_end, scale};
 use windlass_cli_runtime::connection::{ProgressGlyph, WindlassConnectionFlags, block_on, say};
 use windlass_cluster::object_pages::ObjectQuery;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &MigrateToFluxArgs) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
         let namespace = &args.connection.namespace;
-        let Some(record) = MigrationRecord::load(&cluster, namespace).await? else {
+        let Some(record) = MigrationBackup::load(&cluster, namespace).await? else {
             bail!(
                 "windlass did not take over from Flux in namespace {namespace}, so nothing is known of what it replaced: \
                  name the namespace with -n, or `windlass uninstall` and `flux install`"
@@ -111,7 +111,7 @@ pub(super) fn run(args: &MigrateToFluxArgs) -> anyhow::Result<()> {
 pub(super) async fn give_back(
     cluster: &ClusterConnection,
     namespace: &str,
-    record: &MigrationRecord,
+    record: &MigrationBackup,
     deadline: Instant,
 ) -> anyhow::Result<()> {
     let workloads = workloads(cluster, namespace).await?;

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use fake_cluster::answering;
 use serde_json::{Value, json};
-use windlass_cli_runtime::serve_flags::settings;
+use windlass_cli_runtime::trailing_serve_flags::settings;
 
 use super::*;
 
@@ -28,7 +28,7 @@ struct ComparisonParts {
     settings: OperatorSettings,
     secrets: SecretMasking,
     planned: PlannedCrdsAndNamespaces,
-    writers: BTreeMap<ObjectId, ObjectWriter>,
+    writers: BTreeMap<ObjectId, ApplierWriteMethod>,
     unrendered: BTreeSet<ObjectId>,
 }
 
@@ -64,7 +64,7 @@ fn live_applier(rendered: RenderedApplier) -> LiveApplier {
     LiveApplier {
         rendered,
         entries: ObjectInventory::default(),
-        owner: LiveOwner::Nothing,
+        owner: LiveInventoryOwner::Nothing,
         deletion_budget: None,
         secrets: Vec::new(),
     }
@@ -108,7 +108,7 @@ async fn an_object_of_a_version_that_is_not_served_exists_if_another_version_has
         .unwrap();
         let prediction =
             Ok(ObjectPrediction::Created { object: Box::new(object.clone()), note: None });
-        let member = PredictedMember { id: object.id(), object, prediction };
+        let member = PredictedReleaseObject { id: object.id(), object, prediction };
         comparison.found_in_other_version(member, "shop").await
     };
     let found = predicted("web").await;
@@ -146,9 +146,9 @@ async fn a_refusal_does_not_quote_what_a_secret_of_the_head_holds() {
         "kind": "Kustomization", "metadata": {"name": "apps", "namespace": "flux-system"},
         "spec": {"interval": "10m", "prune": true,
             "sourceRef": {"kind": "GitRepository", "name": "flux-system"}}}));
-    let writer = ObjectWriter::Kustomization {
+    let writer = ApplierWriteMethod::Kustomization {
         object: Box::new(typed(&own.unwrap()).unwrap()),
-        rules: Box::new(IgnoreRules::default()),
+        rules: Box::new(DriftIgnoreRules::default()),
     };
     let objects = vec![secret.unwrap()];
     let predicted = parts.comparison().predicted(&writer, None, objects).await;
@@ -220,14 +220,14 @@ fn added(
     object: Object,
     prediction: Result<ObjectPrediction, PredictionFailure>,
     is_its: bool,
-) -> ApplierSides {
-    let mut sides = ApplierSides::default();
-    sides.add(PredictedMember { id: object.id(), object, prediction }, None, is_its);
+) -> ApplierComparisonSides {
+    let mut sides = ApplierComparisonSides::default();
+    sides.add(PredictedReleaseObject { id: object.id(), object, prediction }, None, is_its);
     sides.name_untried();
     sides
 }
 
-fn whats(sides: &ApplierSides) -> Vec<&str> {
+fn whats(sides: &ApplierComparisonSides) -> Vec<&str> {
     sides.unread.iter().map(|it| it.what.as_str()).collect()
 }
 
@@ -292,6 +292,6 @@ fn an_applier_that_is_not_rendered_stays_with_what_it_applied() {
         ..RepositoryRendering::default()
     };
     keep_unrendered(&BTreeSet::from([id("apps")]), &base, &mut head);
-    let plan = plan::compare(&base, &head, &plan::CompareOptions::default());
+    let plan = plan::compare(&base, &head, &plan::RenderingComparisonOptions::default());
     assert!(plan.is_unchanged() && plan.summary.unchanged == 2, "{plan:#?}");
 }

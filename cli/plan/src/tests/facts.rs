@@ -137,7 +137,7 @@ fn a_reference_that_the_cluster_does_not_have_is_an_error_unless_it_is_optional(
     let missing: Vec<_> = missing.collect();
     assert_eq!(
         missing,
-        [(plan::PlanRule::MissingReference, "ConfigMap/flux-system/gone".to_owned())]
+        [(plan::PlanFindingKind::MissingReference, "ConfigMap/flux-system/gone".to_owned())]
     );
     let reason = &change(&plan, "a").unknown_values[0];
     assert_eq!(reason.what, "Secret/flux-system/db");

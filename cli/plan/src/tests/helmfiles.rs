@@ -83,7 +83,7 @@ fn a_release_that_leaves_its_helmfile_is_deleted_only_if_that_prunes() {
         repository.commit(&[("shop/helmfile.yaml", without_db())]);
         let plan = repository.plan();
         let db = change(&plan, "shop#shop/db");
-        assert_eq!(db.comparison, ApplierComparison::Removed, "{plan:#?}");
+        assert_eq!(db.comparison, ApplierComparisonStatus::Removed, "{plan:#?}");
         assert_eq!(names(db.removed.iter().map(|it| &it.object)), ["db"]);
         assert_eq!(db.removed[0].left_in_cluster.as_deref(), left);
         assert_eq!(plan.summary.deleted, usize::from(left.is_none()));
@@ -112,7 +112,7 @@ fn releases_that_selectors_or_suspensions_leave_out_stay() {
         ]);
         let plan = repository.plan();
         let db = change(&plan, "shop#shop/db");
-        assert_eq!(db.comparison, ApplierComparison::Compared, "{plan:#?}");
+        assert_eq!(db.comparison, ApplierComparisonStatus::Compared, "{plan:#?}");
         assert!(db.removed.is_empty(), "{db:#?}");
         assert_eq!(unknown(db), ["objects of the release in the cluster"]);
     }
@@ -156,10 +156,10 @@ fn a_helmfile_that_cannot_be_planned_removes_nothing() {
         repository.commit(&files);
         let plan = repository.plan();
         let own = change(&plan, "shop");
-        assert_eq!(own.comparison, ApplierComparison::HeadFailed, "{plan:#?}");
+        assert_eq!(own.comparison, ApplierComparisonStatus::HeadFailed, "{plan:#?}");
         assert!(own.message.as_ref().unwrap().contains(reason), "{own:#?}");
         for release in ["shop#shop/web", "shop#shop/db"] {
-            assert_eq!(change(&plan, release).comparison, ApplierComparison::HeadUnknown);
+            assert_eq!(change(&plan, release).comparison, ApplierComparisonStatus::HeadUnknown);
         }
         assert_eq!(plan.summary.removed, 0);
         assert_eq!(exit_code(&plan, false), ExitCode::Failed);
@@ -270,8 +270,11 @@ fn a_helmfile_at_an_address_of_this_repository_is_planned() {
     assert!(!passes(&elsewhere));
     repository.commit(&[("cluster/shop.yaml", &object("v1.4"))]);
     let pinned = repository.plan();
-    assert_eq!(change(&pinned, "shop").comparison, ApplierComparison::HeadNotFetched);
-    assert_eq!(change(&pinned, "shop#shop/web").comparison, ApplierComparison::HeadNotFetched);
+    assert_eq!(change(&pinned, "shop").comparison, ApplierComparisonStatus::HeadNotFetched);
+    assert_eq!(
+        change(&pinned, "shop#shop/web").comparison,
+        ApplierComparisonStatus::HeadNotFetched
+    );
     assert_eq!(exit_code(&pinned, false), ExitCode::Success);
     assert_eq!(pinned.summary.removed, 0);
 }
@@ -306,7 +309,7 @@ fn a_remote_base_is_fetched_only_where_that_is_allowed_and_the_message_names_the
         let plan = repository.plan();
         let message = change(&plan, "a").message.clone().unwrap_or_default();
         assert!(message.contains("--allow-hosts=example.com"), "{message}");
-        assert_eq!(change(&plan, "a").comparison, ApplierComparison::HeadNotFetched);
+        assert_eq!(change(&plan, "a").comparison, ApplierComparisonStatus::HeadNotFetched);
         assert_eq!(exit_code(&plan, false), ExitCode::Success);
     }
 }
@@ -320,11 +323,11 @@ fn a_release_whose_chart_is_not_fetched_is_not_known_when_it_comes_and_uninstall
     let repository = shop("prune: true");
     repository.commit(&[("shop/helmfile.yaml", &far)]);
     let added = repository.plan();
-    assert_eq!(change(&added, "shop#shop/far").comparison, ApplierComparison::HeadNotFetched);
+    assert_eq!(change(&added, "shop#shop/far").comparison, ApplierComparisonStatus::HeadNotFetched);
     repository.commit(&[("shop/helmfile.yaml", RELEASES)]);
     let removed = repository.plan();
     let of_far = change(&removed, "shop#shop/far");
-    assert_eq!(of_far.comparison, ApplierComparison::Removed, "{removed:#?}");
+    assert_eq!(of_far.comparison, ApplierComparisonStatus::Removed, "{removed:#?}");
     assert_eq!(of_far.unknown_removal.as_ref().unwrap().left_in_cluster, None);
     let found = &removed.findings[0];
     assert_eq!(found.applier.as_ref().unwrap().name, "shop");

@@ -58,7 +58,7 @@ fn a_flux_instance_names_the_entry_point_of_both_revisions() {
         ApplierManifests::of(&files.files)
     };
     let entry = common_entry(&manifests("HEAD~2"), &manifests("HEAD~1")).unwrap();
-    assert_eq!(entry, EntryPoint::named(RelPath::parse("cluster").unwrap()));
+    assert_eq!(entry, ApplierSearchRoot::named(RelPath::parse("cluster").unwrap()));
     let error = common_entry(&manifests("HEAD~1"), &manifests("HEAD")).unwrap_err().to_string();
     assert!(error.contains("`cluster` first in the base, and `decoy` in the head"), "{error}");
 }

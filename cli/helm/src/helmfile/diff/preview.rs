@@ -15,7 +15,7 @@ use helm_controller::release_runner::manifest_objects::{
     self, ManifestObject, POLICY, owned, placed, reached,
 };
 use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
-use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::untyped_objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The field manager of Helm.

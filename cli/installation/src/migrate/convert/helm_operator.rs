@@ -4,14 +4,14 @@
 //! and Flux v1 itself (`flux_daemon`).
 
 pub(super) mod flux_daemon;
-mod images;
+mod image_annotations;
 mod images_in_values;
 mod tag_pattern;
 
 use objects::Object;
 use serde_json::{Value, json};
 
-use self::images::FluxV1SyncPolicy;
+use self::image_annotations::FluxV1SyncPolicy;
 use super::{
     ConversionResult, ConvertibleOperator, HELM, SOURCE, UnconvertedFields, chart_repository,
     object, put,
@@ -65,7 +65,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
     }
     spec.refuse(&mut done.obstacles);
     let mut release = object(HELM, "HelmRelease", &namespace, &name, &release_spec);
-    if images::convert(found, &values, &mut done) == FluxV1SyncPolicy::LeaveOut {
+    if image_annotations::convert(found, &values, &mut done) == FluxV1SyncPolicy::LeaveOut {
         release["metadata"]["annotations"] =
             json!({"kustomize.toolkit.fluxcd.io/reconcile": "disabled"});
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::{ConversionResult, IMAGE, object};
 use super::git_url;
-use super::images::{object_name, unique};
+use super::image_annotations::{object_name, unique};
 
 /// The branch of Flux v1 unless a flag names another. Parity(flux).
 const DEFAULT_BRANCH: &str = "master";

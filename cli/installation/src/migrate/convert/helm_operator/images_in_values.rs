@@ -1,6 +1,6 @@
 //! Finds the values of a HelmRelease that Flux v1 treats as images, with the names that the annotations use for them.
 //!
-//! Here: the paths of an image and its tag in `spec.values`. Elsewhere: the annotations about an image (`images.rs`).
+//! Here: the paths of an image and its tag in `spec.values`. Elsewhere: the annotations about an image (`image_annotations.rs`).
 //! Source of the semantics: Flux 1.25, `pkg/cluster/kubernetes/resource/helmrelease.go` and `pkg/image/image.go`.
 
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ struct ValueText {
 
 /// The values over which an image is split.
 #[derive(Debug, Clone)]
-struct ImageValues {
+struct SplitImageValues {
     registry: Option<ValueText>,
     /// The image, or its repository.
     image: ValueText,
@@ -130,7 +130,7 @@ pub(super) fn containers(
 }
 
 /// Detects `image` as a text with `registry` and `tag` in the same map, or as a map with `repository`, `registry` and `tag`.
-fn detected(map: &Map<String, Value>, base: &[&str]) -> Option<ImageValues> {
+fn detected(map: &Map<String, Value>, base: &[&str]) -> Option<SplitImageValues> {
     match map.get("image")? {
         Value::String(_) => image_values(map, base, "image"),
         Value::Object(below) => {
@@ -141,13 +141,13 @@ fn detected(map: &Map<String, Value>, base: &[&str]) -> Option<ImageValues> {
     }
 }
 
-fn image_values(map: &Map<String, Value>, base: &[&str], image: &str) -> Option<ImageValues> {
+fn image_values(map: &Map<String, Value>, base: &[&str], image: &str) -> Option<SplitImageValues> {
     let text = |key: &str| {
         let path = base.iter().copied().chain([key]).map(str::to_owned).collect();
         map.get(key).and_then(|value| ValueText::of(value, path))
     };
     let image = text(image).filter(|it| !it.is_number)?;
-    Some(ImageValues {
+    Some(SplitImageValues {
         registry: text("registry").filter(|it| !it.is_number),
         image,
         tag: text("tag"),
@@ -155,7 +155,7 @@ fn image_values(map: &Map<String, Value>, base: &[&str], image: &str) -> Option<
 }
 
 /// The image at the paths in annotations.
-fn mapped_image(values: &Value, paths: &ImagePaths) -> Result<ImageValues, String> {
+fn mapped_image(values: &Value, paths: &ImagePaths) -> Result<SplitImageValues, String> {
     let text = |path: &str| {
         let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
         let value = keys.iter().try_fold(values, |value, key| value.get(key.as_str()));
@@ -168,7 +168,7 @@ fn mapped_image(values: &Value, paths: &ImagePaths) -> Result<ImageValues, Strin
     };
     let registry = paths.registry.as_deref().map(text).transpose()?;
     let tag = paths.tag.as_deref().map(text).transpose()?;
-    Ok(ImageValues { registry, image: text(repository)?, tag })
+    Ok(SplitImageValues { registry, image: text(repository)?, tag })
 }
 
 impl ValueText {
@@ -181,7 +181,7 @@ impl ValueText {
     }
 }
 
-impl ImageValues {
+impl SplitImageValues {
     /// The image with the paths of its values.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl ImageValues {
         let (base, own_tag) = divided(&image.text);
         let host = registry.as_ref().map(|it| it.text.trim_end_matches('/'));
         let full = host.map_or_else(|| base.to_owned(), |host| format!("{host}/{base}"));
-        let SettableImage { full, tag, is_tag_number, places } = match (tag, own_tag) {
+        let UncheckedValuesImage { full, tag, is_tag_number, places } = match (tag, own_tag) {
             (Some(_), Some(_)) => return Err("it has a tag twice".to_owned()),
             (None, None) => return Err("it has no tag".to_owned()),
             (Some(tag), None) => {
@@ -207,7 +207,7 @@ impl ImageValues {
                 let name = HelmValuePath { path: image.path, part: ImagePart::Name };
                 let name = registry.is_none().then_some(name);
                 let places = name.into_iter().chain([place]).collect();
-                SettableImage { full, tag: tag.text, is_tag_number: tag.is_number, places }
+                UncheckedValuesImage { full, tag: tag.text, is_tag_number: tag.is_number, places }
             }
             (None, Some(own_tag)) => {
                 let full = match host {
@@ -216,7 +216,7 @@ impl ImageValues {
                 };
                 let place = HelmValuePath { path: image.path, part: ImagePart::Reference };
                 let tag = own_tag.to_owned();
-                SettableImage { full, tag, is_tag_number: false, places: vec![place] }
+                UncheckedValuesImage { full, tag, is_tag_number: false, places: vec![place] }
             }
         };
         check_name(host, &full)?;
@@ -228,7 +228,7 @@ impl ImageValues {
 }
 
 /// An image whose parts are known but not checked yet.
-struct SettableImage {
+struct UncheckedValuesImage {
     full: String,
     tag: String,
     is_tag_number: bool,

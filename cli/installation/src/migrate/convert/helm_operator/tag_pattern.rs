@@ -267,7 +267,7 @@ fn after_number(pattern: &str) -> Option<&str> {
     let mut rest = pattern;
     let mut has_digit = false;
     while let Some(behind) = after_digit(rest) {
-        let Quantifier { rest: next, is_optional } = Quantifier::of(behind);
+        let RegexQuantifier { rest: next, is_optional } = RegexQuantifier::of(behind);
         has_digit |= !is_optional;
         rest = next;
     }
@@ -281,14 +281,14 @@ fn after_digit(pattern: &str) -> Option<&str> {
 }
 
 /// The quantifier of the previous part.
-struct Quantifier<'p> {
+struct RegexQuantifier<'p> {
     /// The rest of the pattern after the quantifier.
     rest: &'p str,
     /// Whether the previous part may be missing.
     is_optional: bool,
 }
 
-impl<'p> Quantifier<'p> {
+impl<'p> RegexQuantifier<'p> {
     fn of(pattern: &'p str) -> Self {
         let greedy = match pattern.chars().next() {
             Some('+') => Self { rest: &pattern[1..], is_optional: false },

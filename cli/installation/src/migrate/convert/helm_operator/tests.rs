@@ -13,7 +13,7 @@ use super::super::tests::{check, convert, is_read};
 use super::super::{ConversionResult, ObjectConversion};
 use super::OPERATOR;
 use super::flux_daemon::{FluxDaemon, automations};
-use super::images::{object_name, unique};
+use super::image_annotations::{object_name, unique};
 use super::tag_pattern::ConvertedTagPolicy;
 
 /// A HelmRelease with these annotations and values, both in flow style.
