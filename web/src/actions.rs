@@ -5,39 +5,35 @@
 //! Below: forms (`actions/forms.rs`), rights (`actions/rights.rs`), carrying out (`actions/perform.rs`), the seal of forms
 //! (`actions/form_seal.rs`).
 //! Elsewhere: the requests to the API server, which are the same as those of the commands (`windlass_answers::actions`); which
-//! HTTP requests may change anything (`action_guard.rs`).
+//! HTTP requests may change anything (`action_guard.rs`); how many a user who has logged in may send (`action_limits.rs`).
 
 mod form_seal;
 mod forms;
 mod perform;
 mod rights;
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-
 use cause::object_references;
 use crds::lifecycle::LifecycleEvent;
+use crds::windlass_notification::Incident;
+use jiff::Timestamp;
 use objects::Object;
 use serde_json::Value;
+use windlass_answers::actions::incident_silence;
 use windlass_answers::actions::lifecycle_approval;
 use windlass_answers::actions::reconciliation::no_run;
 use windlass_answers::actions::suspension::is_suspended;
-use windlass_runtime::random_bytes;
 
-use self::form_seal::FormSeal;
+pub(crate) use self::form_seal::FormSeal;
 pub(crate) use self::forms::panel;
 pub(crate) use self::perform::{ActionReply, perform};
-use self::rights::KnownRights;
+use self::rights::AccessReviewCache;
 use super::page_query::PageQuery;
-use super::route::ObjectPlace;
+use super::route::ObjectAddress;
 
-/// How many messages about finished actions the server keeps for its pages.
-const MAX_DONE_LINES: usize = 64;
+/// The longest message about a finished action, in bytes. The rest is cut, so that the message fits into an address.
+const MAX_DONE_BYTES: usize = 512;
 
-/// The length of the random name of a message, in bytes.
-const DONE_NAME_BYTES: usize = 12;
-
-/// The query parameter that carries the name of a message.
+/// The query parameter that carries the message about a finished action, with its seal.
 pub(crate) const DONE_PARAMETER: &str = "done";
 
 /// An action that a user requests for an object.
@@ -49,11 +45,19 @@ pub(crate) enum ObjectAction {
     Approve,
     Reject,
     RollBack,
+    Silence,
 }
 
 impl ObjectAction {
-    const ALL: [Self; 6] =
-        [Self::Reconcile, Self::Suspend, Self::Resume, Self::Approve, Self::Reject, Self::RollBack];
+    const ALL: [Self; 7] = [
+        Self::Reconcile,
+        Self::Suspend,
+        Self::Resume,
+        Self::Approve,
+        Self::Reject,
+        Self::RollBack,
+        Self::Silence,
+    ];
 
     /// The word for this action in a form.
     fn word(self) -> &'static str {
@@ -64,6 +68,7 @@ impl ObjectAction {
             Self::Approve => "approve",
             Self::Reject => "reject",
             Self::RollBack => "rollback",
+            Self::Silence => "silence",
         }
     }
 
@@ -75,7 +80,13 @@ impl ObjectAction {
             Self::Approve => "Approve",
             Self::Reject => "Reject",
             Self::RollBack => "Roll back",
+            Self::Silence => "Silence",
         }
+    }
+
+    /// Whether the user has to give a reason, and may give an end.
+    fn has_end(self) -> bool {
+        matches!(self, Self::Suspend | Self::Silence)
     }
 
     /// The actions that an object offers in its current state.
@@ -96,6 +107,12 @@ impl ObjectAction {
             }
             "ChangeSet" if status.is_object() && status["rollback"].is_null() => {
                 vec![Self::RollBack]
+            }
+            "Incident" => {
+                let incident: Option<Incident> =
+                    serde_json::from_value(object.clone().into_value()).ok();
+                let is_sent = incident.is_some_and(|it| incident_silence::check(&it).is_ok());
+                if is_sent { vec![Self::Silence] } else { Vec::new() }
             }
             kind if names.is_record() || names.is_gate() || kind == "ExternalArtifact" => {
                 Vec::new()
@@ -120,7 +137,7 @@ impl ObjectAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ActionForm {
     action: ObjectAction,
-    place: ObjectPlace,
+    place: ObjectAddress,
     /// The UID of the object that the user saw.
     uid: String,
     /// The resourceVersion of the object that the user saw.
@@ -132,7 +149,7 @@ pub(crate) struct ActionForm {
     seal: String,
     /// The user's reason, which other users can read.
     reason: String,
-    /// When the suspension ends. Empty for a suspension without an end.
+    /// When the suspension or the silence ends. Empty for a suspension without an end.
     until: String,
 }
 
@@ -142,7 +159,7 @@ impl ActionForm {
         let text = |name: &str| fields.get(name).to_owned();
         let action = ObjectAction::ALL.into_iter().find(|it| it.word() == fields.get("action"))?;
         let place =
-            ObjectPlace { kind: text("kind"), namespace: text("namespace"), name: text("name") };
+            ObjectAddress { kind: text("kind"), namespace: text("namespace"), name: text("name") };
         let is_named = !place.kind.is_empty() && !place.name.is_empty();
         is_named.then(|| Self {
             action,
@@ -166,43 +183,31 @@ fn digest(object: &Object) -> String {
     if spec.is_some() { digests.join(" ") } else { String::new() }
 }
 
-/// A message about a finished action, with the random name by which a page finds the message.
-struct DoneLine {
-    name: String,
-    text: String,
-}
-
-/// The state that forms need while a server runs.
-pub(crate) struct PageActions {
+/// The state that the forms of one user need.
+pub(crate) struct ActionFormState {
     seal: FormSeal,
-    rights: KnownRights,
-    done: RefCell<VecDeque<DoneLine>>,
+    rights: AccessReviewCache,
 }
 
-impl PageActions {
-    pub(crate) fn new() -> Self {
-        let done = RefCell::new(VecDeque::new());
-        Self { seal: FormSeal::new(), rights: KnownRights::default(), done }
+impl ActionFormState {
+    pub(crate) fn new(seal: FormSeal) -> Self {
+        Self { seal, rights: AccessReviewCache::default() }
     }
 
-    /// Returns the message that is stored under a name for a finished action. Only this process stores these messages, so a
-    /// link cannot make the page show an invented text.
-    pub(crate) fn done(&self, name: &str) -> Option<String> {
-        let done = self.done.borrow();
-        done.iter().find(|line| line.name == name).map(|line| line.text.clone())
+    /// Returns the message about a finished action that an address carries. Only messages of this user's own actions have the
+    /// seal, so a link cannot make the page show an invented text.
+    pub(crate) fn done(&self, sealed: &str) -> Option<String> {
+        self.seal.message(sealed)
     }
 
-    /// Stores the message about a finished action, and returns the name by which a page finds it.
-    fn keep_done(&self, text: String) -> String {
-        let mut bytes = [0; DONE_NAME_BYTES];
-        random_bytes::fill(&mut bytes);
-        let name = hex::encode(bytes);
-        let mut done = self.done.borrow_mut();
-        if done.len() >= MAX_DONE_LINES {
-            done.pop_front();
-        }
-        done.push_back(DoneLine { name: name.clone(), text });
-        name
+    /// Makes the text by which the address of a page carries the message about a finished action. Any replica may serve that
+    /// page. The message has its time, because the browser may keep the address.
+    fn sealed_done(&self, message: &str, at: Timestamp) -> String {
+        let message = message.trim();
+        let cut = message.floor_char_boundary(MAX_DONE_BYTES);
+        let message = message.get(..cut).unwrap_or_default();
+        let time = at.strftime("%Y-%m-%d %H:%M:%S UTC");
+        self.seal.of_message(&format!("{message} ({time})"))
     }
 }
 
@@ -211,6 +216,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::href::Href;
+    use crate::route::{ObjectTab, Route};
 
     fn actions(version: &str, kind: &str, spec: Value, status: Value) -> Vec<ObjectAction> {
         let object = json!({"apiVersion": version, "kind": kind,
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn an_object_has_the_actions_that_are_of_use_to_it_as_it_is() {
-        use ObjectAction::{Approve, Reconcile, Reject, Resume, RollBack, Suspend};
+        use ObjectAction::{Approve, Reconcile, Reject, Resume, RollBack, Silence, Suspend};
         let flux = "kustomize.toolkit.fluxcd.io/v1";
         assert_eq!(actions(flux, "Kustomization", json!({}), json!({})), [Reconcile, Suspend]);
         let suspended = json!({"suspend": true});
@@ -233,6 +240,14 @@ mod tests {
         let asked = json!({"rollback": {"user": "bob"}});
         assert!(actions(ours, "ChangeSet", json!({}), asked).is_empty());
         assert!(actions(ours, "Freeze", json!({}), json!({})).is_empty());
+        let incident = |reason: &str, state: &str| {
+            let spec = json!({"reason": reason});
+            let version = "notification.windlass.dev/v1alpha1";
+            actions(version, "Incident", spec, json!({"state": state}))
+        };
+        assert_eq!(incident("Build", "Open"), [Silence]);
+        assert!(incident("Build", "Resolved").is_empty());
+        assert!(incident("Delivery", "Open").is_empty(), "nothing is sent about it");
         let event = |phase: &str| {
             let spec = json!({"approvals": 1, "lifecycle": "l"});
             actions(
@@ -269,14 +284,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_this_process_did_is_said_and_the_oldest_is_forgotten() {
-        let actions = PageActions::new();
-        let first = actions.keep_done("Kustomization/apps/web is resumed".to_owned());
-        assert_eq!(actions.done(&first).unwrap(), "Kustomization/apps/web is resumed");
+    fn only_a_message_of_the_users_own_action_is_shown_and_it_fits_into_an_address() {
+        let actions = ActionFormState::new(FormSeal::new());
+        let at = "2026-11-30T09:01:00Z".parse().unwrap();
+        let said = |message: &str| actions.done(&actions.sealed_done(message, at)).unwrap();
+        let expected = "Kustomization/apps/web is resumed (2026-11-30 09:01:00 UTC)";
+        assert_eq!(said("Kustomization/apps/web is resumed"), expected);
         assert_eq!(actions.done("it is all well"), None);
-        for _ in 0..MAX_DONE_LINES {
-            actions.keep_done(String::new());
-        }
-        assert_eq!(actions.done(&first), None);
+        let of_other = ActionFormState::new(FormSeal::new()).sealed_done("it is all well", at);
+        assert_eq!(actions.done(&of_other), None);
+        let sealed = actions.sealed_done(&"\u{1f980}".repeat(1000), at);
+        let place = ObjectAddress::of_subject("Kustomization/apps/web").unwrap();
+        let page = Route::Object { place, tab: ObjectTab::Why };
+        let page = Href::with_query(&page, &[(DONE_PARAMETER, sealed.as_str())]);
+        // The browser names the page once more to receive its changes.
+        let live = Href::live(page.as_str(), "1");
+        let (_, query) = live.as_str().split_once('?').unwrap();
+        let query = PageQuery::parse(query);
+        let (_, query) = query.get("page").split_once('?').unwrap();
+        let done = actions.done(PageQuery::parse(query).get(DONE_PARAMETER)).unwrap();
+        assert!(done.ends_with("\u{1f980} (2026-11-30 09:01:00 UTC)"), "{done}");
     }
 }

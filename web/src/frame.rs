@@ -1,6 +1,6 @@
 //! The frame of all pages, and the parts of a page. While a page is open, each of its parts can be replaced on its own.
 //!
-//! Elsewhere: the content of the parts (`pages.rs`), replacing them (`live.rs`, `assets/live.js`).
+//! Elsewhere: the content of the parts (`pages.rs`), replacing them (`live_updates.rs`, `assets/live.js`).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::assets;
 use super::href::Href;
 use super::login::{LOGOUT_PATH, NAMESPACE_PATH};
-use super::parts::{sprite, text};
+use super::page_elements::{sprite, text};
 use super::route::Route;
 
 /// How many hexadecimal digits of the digest distinguish two versions of a part.
@@ -23,6 +23,8 @@ const DIGEST_DIGITS: usize = 16;
 pub(crate) struct SiteFacts {
     /// The namespace that the pages read, or a text for all namespaces.
     pub(crate) place: String,
+    /// The name of the cluster in the user's kubeconfig. Without a kubeconfig of the user, the address of the API server.
+    pub(crate) cluster: String,
     /// The address of the API server. It tells a user with several clusters which cluster the page is about.
     pub(crate) server: String,
     /// The user's name according to the API server. Empty if the API server does not return a name.
@@ -152,7 +154,8 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
                     a class="brand" href=(Href::inside(&Route::Overview)) { "windlass" }
                     div class="where" {
                         (text(&site.place))
-                        small { (text(&site.server)) }
+                        // The header names the cluster already, also on a phone.
+                        @if site.server != site.cluster { small { (text(&site.server)) } }
                         @if site.has_login { (namespace_form()) } @else {
                             small { "read with your kubeconfig" @if !site.flags.is_empty() { ", " (text(&site.flags)) } }
                         }
@@ -164,17 +167,16 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
                     }
                     footer {
                         (text(&site.user)) br;
+                        "What you change here is changed with your rights."
                         @if site.has_login {
-                            "Nothing can be changed here."
                             form action=(LOGOUT_PATH) method="post" { button class="btn" type="submit" { "Log out" } }
-                        } @else {
-                            "What you change here is changed with your rights."
                         }
                     }
                 }
                 div {
                     header class="top" {
                         strong { (text(&page.title)) }
+                        span class="cluster" { (text(&site.cluster)) }
                         form class="find" action="/objects" method="get" role="search" {
                             input type="search" name="q" aria-label="Search objects" placeholder="Search objects" maxlength="200";
                             button class="btn" type="submit" { "Search" }
@@ -218,8 +220,26 @@ pub(crate) fn refusal(title: &str, text: &str) -> String {
     markup.into_string()
 }
 
-/// A page that sends the browser to another server without a redirect. A form of a page leads here when the session has ended.
-/// For forms, the policy `form-action` stops browsers from following redirects to other servers.
+/// The answer to a form whose session has ended. `login` is the address at which the user logs in again.
+pub(crate) fn no_session(login: &Href) -> String {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head("Log in again"))
+            body {
+                main id="main" {
+                    h1 { "Not done: your session has ended" }
+                    p { "Nothing was done. Log in again, see the object as it is then, and decide again." }
+                    p { a class="btn" href=(login) { "Log in" } }
+                }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+/// A page that sends the browser to another server without a redirect. The search of a page leads here when the session has
+/// ended. For forms, the policy `form-action` stops browsers from following redirects to other servers.
 pub(crate) fn onward(link: &Href) -> String {
     let refresh = format!("0; url={}", link.as_str());
     let markup = html! {
@@ -258,7 +278,7 @@ pub(crate) fn clock(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::remarks;
+    use crate::page_elements::remarks;
 
     #[test]
     fn a_page_has_the_scripts_of_this_server_only() {
@@ -273,6 +293,7 @@ mod tests {
         };
         let site = SiteFacts {
             place: "<b>apps".to_owned(),
+            cluster: "<u>prod".to_owned(),
             server: "<u>server".to_owned(),
             user: "\" onmouseover=\"x".to_owned(),
             flags: "--context '<prod>'".to_owned(),
@@ -293,6 +314,8 @@ mod tests {
             assert!(!html.contains(absent), "{absent}: {html}");
         }
         assert!(html.contains("<title>&lt;/title&gt;&lt;script&gt;"), "{html}");
+        let cluster = "<span class=\"cluster\"><bdi>&lt;u&gt;prod</bdi></span>";
+        assert!(html.contains(cluster), "{html}");
         assert!(html.contains("<a href=\"/objects\" aria-current=\"page\">Objects</a>"), "{html}");
         let command = "<code>windlass get &quot;&gt;&lt;script&gt; --context '&lt;prod&gt;'</code>";
         assert!(html.contains(command), "{html}");
@@ -303,6 +326,7 @@ mod tests {
         let page = |has_login: bool| {
             let site = SiteFacts {
                 place: "in all namespaces".to_owned(),
+                cluster: "prod".to_owned(),
                 server: "https://cluster.example".to_owned(),
                 user: "alice".to_owned(),
                 flags: String::new(),

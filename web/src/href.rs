@@ -5,10 +5,15 @@
 use maud::Render;
 use url::Url;
 
+use super::login::LOGIN_PATH;
+use super::page_query::PageQuery;
 use super::route::Route;
 
 /// The path from which open pages receive events about changes.
 pub(crate) const LIVE_PATH: &str = "/_/live";
+
+/// The longest address of a page to which a login returns, in bytes.
+const MAX_RETURN_BYTES: usize = 1024;
 
 /// A link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +37,30 @@ impl Href {
         }
     }
 
+    /// The page at an address that a browser sent, for example to return to it after a login. The link is built from the parsed
+    /// route, so it cannot lead to another server. It is the first page if the address is not a page.
+    pub(crate) fn page_at(address: &str) -> Self {
+        let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        let route = Route::parse(path).filter(|_| address.len() <= MAX_RETURN_BYTES);
+        match route {
+            Some(route) => Self::with_query(&route, &PageQuery::parse(query).pairs()),
+            None => Self::inside(&Route::Overview),
+        }
+    }
+
     /// The address from which an open page receives its changed parts. It names the page and the version that the browser
     /// shows.
     pub(crate) fn live(page: &str, version: &str) -> Self {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.append_pair("page", page).append_pair("at", version);
         Self(format!("{LIVE_PATH}?{}", query.finish()))
+    }
+
+    /// The address that starts a login. The browser returns to `page`, if that is a page of this server.
+    pub(crate) fn login(page: &str) -> Self {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("return", page);
+        Self(format!("{LOGIN_PATH}?{}", query.finish()))
     }
 
     /// The address itself.
@@ -95,6 +118,35 @@ mod tests {
         let markup = html! { a href=(link) { "x" } };
         let expected = "<a href=\"https://example.com/a?b=%22%3E%3Cscript%3E&amp;c\">x</a>";
         assert_eq!(markup.into_string(), expected);
+    }
+
+    #[test]
+    fn a_login_returns_to_a_page_of_this_server_only() {
+        for (address, expected) in [
+            ("/", "/"),
+            ("/objects?q=a%26b&ns=apps", "/objects?ns=apps&q=a%26b"),
+            ("/o/ks/apps/web/tree", "/o/ks/apps/web/tree"),
+            ("", "/"),
+            ("//evil.example", "/"),
+            ("/\\evil.example", "/"),
+            ("/%2fevil.example", "/"),
+            ("/%5cevil.example", "/"),
+            ("\\\\evil.example", "/"),
+            ("https://evil.example/", "/"),
+            ("https:evil.example", "/"),
+            ("javascript:alert(1)", "/"),
+            ("/objects@evil.example", "/"),
+            ("/\tobjects", "/"),
+            ("/login", "/"),
+            ("/logout", "/"),
+            ("/callback?code=a", "/"),
+            ("/_/live?page=/", "/"),
+            ("/objects\r\nset-cookie: a=b", "/"),
+        ] {
+            assert_eq!(Href::page_at(address).as_str(), expected, "{address:?}");
+        }
+        let long = format!("/objects?q={}", "a".repeat(MAX_RETURN_BYTES));
+        assert_eq!(Href::page_at(&long).as_str(), "/");
     }
 
     #[test]

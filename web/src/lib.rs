@@ -8,27 +8,28 @@
 //! command (`windlass-cli`).
 
 mod action_guard;
+mod action_limits;
 mod actions;
 mod assets;
-mod board;
 mod frame;
-mod guard;
 mod href;
-mod live;
+mod live_updates;
+mod local_server;
 mod login;
+mod multi_user_request_guard;
+mod multi_user_server;
+mod page_data_reader;
+mod page_elements;
 mod page_query;
-mod page_reader;
 mod pages;
-mod parts;
+mod reconciled_object_rows;
+mod request_guard;
 mod response;
 mod route;
-mod server;
 mod session_readers;
 mod shared_read;
 mod shell_line;
-mod team_guard;
-mod team_server;
 
+pub use self::local_server::LocalWebServer;
 pub use self::login::LoginOptions;
-pub use self::server::LocalWebServer;
-pub use self::team_server::TeamWebServer;
+pub use self::multi_user_server::MultiUserWebServer;

@@ -27,8 +27,8 @@ use self::issuer::{IssuerClient, IssuerClientOptions, LoginCode};
 use self::login_attempt::{LoginAttempt, MAX_LOGIN_SECONDS};
 use self::sealed_cookie::CookieSeal;
 pub(crate) use self::user_session::UserSession;
-use crate::guard::{is_equal, secret};
 use crate::page_query::PageQuery;
+use crate::request_guard::{is_equal, secret};
 
 /// The path that starts a login.
 pub(crate) const LOGIN_PATH: &str = "/login";
@@ -115,7 +115,7 @@ impl LoginRefusal {
 
 /// The next address of the browser in a login, and the cookies for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LoginStep {
+pub(crate) struct LoginRedirect {
     pub(crate) location: String,
     /// The values of the headers `Set-Cookie`.
     pub(crate) cookies: Vec<String>,
@@ -124,9 +124,9 @@ pub(crate) struct LoginStep {
 /// Random texts that may be used once, each with the time until which it is remembered. When there are too many, those that
 /// expire first are removed.
 #[derive(Default)]
-struct ExpiringTexts(BTreeMap<String, i64>);
+struct ExpiringTokenSet(BTreeMap<String, i64>);
 
-impl ExpiringTexts {
+impl ExpiringTokenSet {
     /// Remembers a text. Returns whether the text is new.
     fn insert(&mut self, text: &str, until: i64, now: i64) -> bool {
         self.0.retain(|_, until| *until > now);
@@ -149,9 +149,9 @@ pub(crate) struct LoginService {
     scopes: String,
     permits: Semaphore,
     /// The states of finished logins, which may not be used again.
-    used: Mutex<ExpiringTexts>,
+    used: Mutex<ExpiringTokenSet>,
     /// The IDs of the sessions that users ended.
-    ended: Mutex<ExpiringTexts>,
+    ended: Mutex<ExpiringTokenSet>,
 }
 
 impl LoginService {
@@ -198,7 +198,11 @@ impl LoginService {
     ///
     /// # Errors
     /// The issuer does not respond, or too many logins already wait for the issuer.
-    pub(crate) async fn begin(&self, return_to: &str, now: i64) -> Result<LoginStep, LoginRefusal> {
+    pub(crate) async fn begin(
+        &self,
+        return_to: &str,
+        now: i64,
+    ) -> Result<LoginRedirect, LoginRefusal> {
         let _permit = self.permit()?;
         let endpoints = self.issuer.endpoints().await;
         let endpoints = endpoints.map_err(|error| LoginRefusal::issuer(&error))?;
@@ -216,7 +220,7 @@ impl LoginService {
             .append_pair("code_challenge_method", "S256");
         let cookie = attempt.cookie(&self.seal);
         let cookie = cookie.ok_or_else(|| LoginRefusal::unavailable("no login can begin"))?;
-        Ok(LoginStep { location: location.into(), cookies: vec![cookie] })
+        Ok(LoginRedirect { location: location.into(), cookies: vec![cookie] })
     }
 
     /// Completes a login with the answer that the browser brings back from the issuer, and creates a session.
@@ -229,7 +233,7 @@ impl LoginService {
         headers: &HeaderMap,
         query: &PageQuery,
         now: i64,
-    ) -> Result<LoginStep, LoginRefusal> {
+    ) -> Result<LoginRedirect, LoginRefusal> {
         let attempt = LoginAttempt::of(headers, &self.seal, now);
         let attempt = attempt.ok_or_else(|| {
             LoginRefusal::forbidden(
@@ -260,7 +264,7 @@ impl LoginService {
             .ok_or_else(|| LoginRefusal::forbidden("the token is too long for a session"))?;
         cookies.push(login_attempt::no_cookie());
         tracing::info!(subject = clean_line(&session.subject), "a user logged in to the pages");
-        Ok(LoginStep { location: attempt.return_to, cookies })
+        Ok(LoginRedirect { location: attempt.return_to, cookies })
     }
 
     async fn session_of(
@@ -287,7 +291,9 @@ impl LoginService {
             LoginRefusal::forbidden(error.to_string())
         })?;
         let expires_at = expires_at.min(now.saturating_add(MAX_SESSION_SECONDS));
-        Ok(UserSession { id: secret(), subject, token, expires_at })
+        let id = secret();
+        let form_key = self.seal.form_key(&id);
+        Ok(UserSession { id, subject, token, expires_at, form_key })
     }
 
     /// Ends a session in this browser and in this replica. Returns the values of the headers `Set-Cookie`.

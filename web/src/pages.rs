@@ -1,10 +1,10 @@
 //! The pages, with one file for each. Each file reads the data of its page and renders it.
 //!
-//! Elsewhere: finding the data (`windlass-answers`), building blocks of all pages (`parts.rs`).
+//! Elsewhere: finding the data (`windlass-answers`), building blocks of all pages (`page_elements.rs`).
 
 mod approvals;
 mod audits;
-mod calendar;
+mod change_calendar;
 mod changes;
 mod incident;
 mod incidents;
@@ -20,10 +20,10 @@ use windlass_cluster::ClusterError;
 
 use super::frame::{self, PagePart, PageParts, SiteFacts};
 use super::href::Href;
-use super::live;
+use super::live_updates;
+use super::page_data_reader::PageDataReader;
+use super::page_elements;
 use super::page_query::PageQuery;
-use super::page_reader::PageReader;
-use super::parts;
 use super::response::{HTML, JSON, PageAnswer};
 use super::route::Route;
 
@@ -48,9 +48,9 @@ pub(crate) enum PageContent {
 pub(crate) const ROWS_PER_PAGE: usize = 100;
 
 /// Makes a page. After an error, the answer is a page with the error of the API server.
-pub(crate) async fn answer(reader: &PageReader, request: &PageRequest) -> PageAnswer {
+pub(crate) async fn answer(reader: &PageDataReader, request: &PageRequest) -> PageAnswer {
     // The version is read first. So a change during the rendering belongs to the next version.
-    let version = live::version(reader, &request.route);
+    let version = live_updates::version(reader, &request.route);
     of_content(make(reader, request).await, &reader.facts, request, &version)
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn answer(reader: &PageReader, request: &PageRequest) -> PageAn
 /// # Errors
 /// The errors of the individual page.
 pub(crate) async fn make(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     match &request.route {
@@ -73,7 +73,7 @@ pub(crate) async fn make(
         Route::Changes => changes::page(reader, request).await,
         Route::Commit(commit) => changes::of_commit(reader, request, commit).await,
         Route::Approvals => approvals::page(reader, request).await,
-        Route::Calendar => calendar::page(reader, request).await,
+        Route::Calendar => change_calendar::page(reader, request).await,
         Route::Audits => audits::page(reader, request).await,
         Route::Me => me::page(reader, request).await,
     }
@@ -89,7 +89,7 @@ fn of_content(
         Ok(PageContent::Html(page)) => {
             let version = if page.version.is_empty() { version } else { &page.version };
             let address = Href::with_query(&page.route, &request.query.pairs());
-            let is_live = live::is_live(&page.route);
+            let is_live = live_updates::is_live(&page.route);
             let live = is_live.then(|| Href::live(address.as_str(), version));
             let text = frame::framed(&page, site, live.as_ref());
             PageAnswer { status: StatusCode::OK, content_type: HTML, text }
@@ -135,7 +135,7 @@ fn failed(status: StatusCode, text: &str, site: &SiteFacts, request: &PageReques
         title: "Not shown".to_owned(),
         command: "windlass check".to_owned(),
         read_at: jiff::Timestamp::now(),
-        parts: vec![PagePart::whole("failure", parts::failure(what, text))],
+        parts: vec![PagePart::whole("failure", page_elements::failure(what, text))],
         renew_after: None,
         version: String::new(),
     };
@@ -185,6 +185,7 @@ mod tests {
     fn site() -> SiteFacts {
         SiteFacts {
             place: "in all namespaces".to_owned(),
+            cluster: "prod".to_owned(),
             server: "https://cluster.example".to_owned(),
             user: "alice".to_owned(),
             flags: String::new(),

@@ -91,9 +91,9 @@ pub(crate) fn of_asset(file: &AssetFile) -> Response {
     response
 }
 
-/// The response that gives a browser its cookie, and redirects it to the first page.
-pub(crate) fn of_login(cookie: &str) -> Response {
-    of_redirect("/", &[cookie.to_owned()])
+/// The response that gives a browser its cookie, and redirects it to a page.
+pub(crate) fn of_login(cookie: &str, page: &Href) -> Response {
+    of_redirect(page.as_str(), &[cookie.to_owned()])
 }
 
 /// The response that redirects a browser and sets cookies. It is an error if the address does not fit into a header.
@@ -141,7 +141,9 @@ mod tests {
             PageAnswer { status: StatusCode::FORBIDDEN, content_type: HTML, text: String::new() };
         let file = AssetFile { content_type: "text/css; charset=utf-8", text: "" };
         let (_, events) = mpsc::channel(1);
-        for response in [of_page(page), of_asset(&file), of_login("a=b"), of_events(events)] {
+        let first = Href::page_at("/");
+        let login = of_login("a=b", &first);
+        for response in [of_page(page), of_asset(&file), login, of_events(events)] {
             let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
             let policy = header("content-security-policy");
             assert!(policy.starts_with("default-src 'none'; "), "{policy}");
@@ -156,7 +158,7 @@ mod tests {
                 "else forms come from the origin null"
             );
         }
-        assert_eq!(of_login("a=b").headers()["set-cookie"], "a=b");
-        assert_eq!(of_login("a=b").headers()["location"], "/");
+        assert_eq!(of_login("a=b", &first).headers()["set-cookie"], "a=b");
+        assert_eq!(of_login("a=b", &first).headers()["location"], "/");
     }
 }

@@ -39,7 +39,7 @@ pub(crate) enum Route {
     Overview,
     Objects,
     Object {
-        place: ObjectPlace,
+        place: ObjectAddress,
         tab: ObjectTab,
     },
     Incidents,
@@ -58,7 +58,7 @@ pub(crate) enum Route {
 
 /// An object as a path names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ObjectPlace {
+pub(crate) struct ObjectAddress {
     /// The word for the kind on the command line, such as `ks`.
     pub(crate) kind: String,
     /// Empty for an object without a namespace.
@@ -134,7 +134,7 @@ impl ObjectTab {
     }
 }
 
-impl ObjectPlace {
+impl ObjectAddress {
     /// The place of an object of any kind.
     pub(crate) fn of(id: &ObjectId) -> Self {
         let names = crds::names().find(|it| it.group == id.group && it.kind == id.kind);
@@ -220,7 +220,7 @@ impl Route {
         let tab = ObjectTab::ALL.into_iter().find(|it| it.word() == tab)?;
         let is_named = !kind.is_empty() && !namespace.is_empty() && !name.is_empty();
         let namespace = if namespace == NO_NAMESPACE { "" } else { namespace };
-        let place = ObjectPlace {
+        let place = ObjectAddress {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -243,7 +243,7 @@ impl Route {
             Self::Approvals => "/approvals".to_owned(),
             Self::Calendar => "/calendar".to_owned(),
             Self::Audits => "/audits".to_owned(),
-            Self::Object { place: ObjectPlace { kind, namespace, name }, tab } => {
+            Self::Object { place: ObjectAddress { kind, namespace, name }, tab } => {
                 let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
                 let [kind, namespace, name] =
                     [kind.as_str(), namespace, name.as_str()].map(escaped);
@@ -274,7 +274,7 @@ mod tests {
 
     fn object(kind: &str, namespace: &str, name: &str, tab: ObjectTab) -> Route {
         let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
-        Route::Object { place: ObjectPlace { kind, namespace, name }, tab }
+        Route::Object { place: ObjectAddress { kind, namespace, name }, tab }
     }
 
     #[test]
@@ -328,19 +328,19 @@ mod tests {
     #[test]
     fn an_object_is_named_as_commands_name_it() {
         let id = ObjectId::new("apps", "web", "kustomize.toolkit.fluxcd.io", "Kustomization");
-        let place = ObjectPlace::of(&id);
+        let place = ObjectAddress::of(&id);
         assert_eq!(place.word(), "ks/apps/web");
         assert_eq!(place.command_words(), "ks/web -n apps");
-        let deployment = ObjectPlace::of(&ObjectId::new("apps", "web", "apps", "Deployment"));
+        let deployment = ObjectAddress::of(&ObjectId::new("apps", "web", "apps", "Deployment"));
         assert_eq!(deployment.word(), "deployment.apps/apps/web");
-        let node = ObjectPlace::of(&ObjectId::new("", "n1", "", "Node"));
+        let node = ObjectAddress::of(&ObjectId::new("", "n1", "", "Node"));
         assert_eq!((node.word(), node.command_words()), ("node/n1".into(), "node/n1".into()));
-        let hostile = ObjectPlace::of(&ObjectId::new("", "$(id);", "", "Node"));
+        let hostile = ObjectAddress::of(&ObjectId::new("", "$(id);", "", "Node"));
         assert_eq!(hostile.command_words(), "'node/$(id);'");
-        let subject = ObjectPlace::of_subject("Kustomization/apps/web").unwrap();
+        let subject = ObjectAddress::of_subject("Kustomization/apps/web").unwrap();
         assert_eq!(subject.word(), "kustomization/apps/web");
         for text in ["5 more objects", "deployments", "unknown", "a/b/c/d", "ks/web", "Kind/a: b"] {
-            assert_eq!(ObjectPlace::of_subject(text), None, "{text}");
+            assert_eq!(ObjectAddress::of_subject(text), None, "{text}");
         }
     }
 }

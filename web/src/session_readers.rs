@@ -1,8 +1,9 @@
 //! The page readers of logged-in users. Each session has its own readers, which use the token of its user. So no user sees data
 //! that only another user may read.
 //!
-//! A reader watches the cluster while its pages are used. It ends at the latest with the session.
-//! Elsewhere: sessions (`login.rs`), making pages (`server.rs`).
+//! A reader watches the cluster while its pages are used, and carries out the actions of forms. It ends at the latest with the
+//! session.
+//! Elsewhere: sessions (`login.rs`), making pages (`local_server.rs`).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,11 +20,12 @@ use windlass_answers::command_scope::CommandScope;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::metrics::MetricsRegistry;
 
-use super::actions::ActionReply;
-use super::live;
+use super::action_limits::ActionLimits;
+use super::actions::{ActionReply, FormSeal};
+use super::live_updates;
+use super::local_server::{MAX_WAITING_PAGES, PageRenderer, QueuedPageRequest, refused};
 use super::login::UserSession;
-use super::page_reader::PageReader;
-use super::server::{MAX_WAITING_PAGES, PageMaker, PageOrder, refused};
+use super::page_data_reader::PageDataReader;
 
 /// How many readers one user may have at once, for several browsers and namespaces. A further one ends the reader that was
 /// unused for the longest time.
@@ -33,8 +35,8 @@ const MAX_READERS_PER_USER: usize = 4;
 const IDLE_TIME: Duration = Duration::from_secs(120);
 
 /// A message to the readers.
-pub(crate) enum ReaderOrder {
-    Page(Box<SessionPage>),
+pub(crate) enum SessionReaderMessage {
+    Page(Box<SessionPageRequest>),
     /// The session has ended. Its readers end, too, and its open pages receive no more events.
     End {
         session: String,
@@ -42,23 +44,23 @@ pub(crate) enum ReaderOrder {
 }
 
 /// The request for a page by the user of a session.
-pub(crate) struct SessionPage {
+pub(crate) struct SessionPageRequest {
     pub(crate) session: UserSession,
     /// The namespace that the page reads. Empty for all namespaces.
     pub(crate) namespace: String,
-    pub(crate) order: PageOrder,
+    pub(crate) order: QueuedPageRequest,
 }
 
 /// Identifies the reader of a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct ReaderKey {
+struct SessionReaderKey {
     session: String,
     namespace: String,
 }
 
-struct RunningReader {
+struct RunningSessionReader {
     subject: String,
-    orders: mpsc::Sender<PageOrder>,
+    orders: mpsc::Sender<QueuedPageRequest>,
     used_at: Instant,
     stop: CancellationToken,
 }
@@ -70,7 +72,8 @@ pub(crate) struct SessionReaders {
     metrics: Arc<MetricsRegistry>,
     max_readers: usize,
     stop: CancellationToken,
-    running: BTreeMap<ReaderKey, RunningReader>,
+    running: BTreeMap<SessionReaderKey, RunningSessionReader>,
+    limits: ActionLimits,
 }
 
 impl SessionReaders {
@@ -81,25 +84,42 @@ impl SessionReaders {
         max_readers: usize,
         stop: CancellationToken,
     ) -> Self {
-        Self { cluster, metrics, max_readers, stop, running: BTreeMap::new() }
+        let limits = ActionLimits::default();
+        Self { cluster, metrics, max_readers, stop, running: BTreeMap::new(), limits }
     }
 
     /// Handles messages until the channel is closed. It has to run in a `LocalSet`.
-    pub(crate) async fn serve(mut self, mut orders: mpsc::Receiver<ReaderOrder>) {
+    pub(crate) async fn serve(mut self, mut orders: mpsc::Receiver<SessionReaderMessage>) {
         while let Some(order) = orders.recv().await {
             self.running.retain(|_, reader| !reader.orders.is_closed());
             match order {
-                ReaderOrder::End { session } => self.end(&session),
-                ReaderOrder::Page(page) => {
-                    let SessionPage { session, namespace, order } = *page;
-                    let key = ReaderKey { session: session.id.clone(), namespace };
-                    match self.reader(&key, &session) {
-                        // If the reader's queue is full, the dropped order tells the browser that there is no answer.
-                        Ok(reader) => drop(reader.try_send(order)),
-                        Err(why) => refuse(order, why),
-                    }
+                SessionReaderMessage::End { session } => self.end(&session),
+                SessionReaderMessage::Page(page) => self.hand(*page),
+            }
+        }
+    }
+
+    /// Hands a request to the reader of its session.
+    fn hand(&mut self, page: SessionPageRequest) {
+        let SessionPageRequest { session, namespace, mut order } = page;
+        if let QueuedPageRequest::Act { permit, .. } = &mut order {
+            match self.limits.begin(&session.subject, Instant::now()) {
+                Ok(granted) => *permit = Some(granted),
+                Err(why) => {
+                    refuse(order, StatusCode::TOO_MANY_REQUESTS, why);
+                    return;
                 }
             }
+        }
+        let key = SessionReaderKey { session: session.id.clone(), namespace };
+        match self.reader(&key, &session) {
+            Ok(reader) => {
+                if let Err(error) = reader.try_send(order) {
+                    let why = "you ask for too much at once; try again in a moment";
+                    refuse(error.into_inner(), StatusCode::SERVICE_UNAVAILABLE, why);
+                }
+            }
+            Err(why) => refuse(order, StatusCode::SERVICE_UNAVAILABLE, why),
         }
     }
 
@@ -116,9 +136,9 @@ impl SessionReaders {
     /// Returns the reader of a session, and starts it if it does not run.
     fn reader(
         &mut self,
-        key: &ReaderKey,
+        key: &SessionReaderKey,
         session: &UserSession,
-    ) -> Result<mpsc::Sender<PageOrder>, &'static str> {
+    ) -> Result<mpsc::Sender<QueuedPageRequest>, &'static str> {
         if let Some(running) = self.running.get_mut(key) {
             running.used_at = Instant::now();
             return Ok(running.orders.clone());
@@ -136,10 +156,11 @@ impl SessionReaders {
         let site = CommandScope { cluster, namespace: key.namespace.clone() };
         let left = session.expires_at.saturating_sub(Timestamp::now().as_second());
         let left = Duration::from_secs(u64::try_from(left).unwrap_or_default());
-        drop(spawn_local(read(site, received, left, stop.clone())));
+        let seal = FormSeal::of_session(session);
+        drop(spawn_local(read(site, seal, received, left, stop.clone())));
         let subject = session.subject.clone();
         let running =
-            RunningReader { subject, orders: orders.clone(), used_at: Instant::now(), stop };
+            RunningSessionReader { subject, orders: orders.clone(), used_at: Instant::now(), stop };
         self.running.insert(key.clone(), running);
         Ok(orders)
     }
@@ -160,14 +181,15 @@ impl SessionReaders {
 /// Runs the reader of one session until the session ends, or until its pages were unused for some time.
 async fn read(
     site: CommandScope,
-    orders: mpsc::Receiver<PageOrder>,
+    seal: FormSeal,
+    orders: mpsc::Receiver<QueuedPageRequest>,
     left: Duration,
     stop: CancellationToken,
 ) {
     // The event streams of open pages end with the reader.
     let _ends = stop.clone().drop_guard();
     tokio::select! {
-        () = make_while_used(site, orders, stop.clone()) => {}
+        () = make_while_used(site, seal, orders, stop.clone()) => {}
         () = sleep(left) => {}
         () = stop.cancelled() => {}
     }
@@ -175,17 +197,18 @@ async fn read(
 
 async fn make_while_used(
     site: CommandScope,
-    mut orders: mpsc::Receiver<PageOrder>,
+    seal: FormSeal,
+    mut orders: mpsc::Receiver<QueuedPageRequest>,
     stop: CancellationToken,
 ) {
-    let reader = Rc::new(PageReader::for_login(site).await);
-    let maker = PageMaker::new(reader.clone(), stop);
+    let reader = Rc::new(PageDataReader::for_login(site, seal).await);
+    let renderer = PageRenderer::new(reader.clone(), stop);
     let making = async {
         loop {
             match timeout(IDLE_TIME, orders.recv()).await {
-                Ok(Some(order)) => maker.take(order).await,
+                Ok(Some(order)) => renderer.take(order).await,
                 Ok(None) => return,
-                Err(_elapsed) if maker.is_idle() => return,
+                Err(_elapsed) if renderer.is_idle() => return,
                 Err(_elapsed) => {}
             }
         }
@@ -196,17 +219,17 @@ async fn make_while_used(
     }
 }
 
-/// Answers an order with an error, because there is no reader for it.
-fn refuse(order: PageOrder, why: &str) {
+/// Answers an order with an error, because no reader takes it.
+fn refuse(order: QueuedPageRequest, status: StatusCode, why: &str) {
     match order {
-        PageOrder::Once { page, reply } => {
-            drop(reply.send(refused(StatusCode::SERVICE_UNAVAILABLE, why, page.wants_json)));
+        QueuedPageRequest::Once { page, reply } => {
+            drop(reply.send(refused(status, why, page.wants_json)));
         }
-        PageOrder::Act { wants_json, reply, .. } => {
-            let refusal = refused(StatusCode::SERVICE_UNAVAILABLE, why, wants_json);
-            drop(reply.send(ActionReply::Refused(refusal)));
+        QueuedPageRequest::Act { wants_json, reply, .. } => {
+            let why = format!("nothing was done: {why}");
+            drop(reply.send(ActionReply::Refused(refused(status, &why, wants_json))));
         }
-        PageOrder::Open(open) => live::refuse(&open),
+        QueuedPageRequest::Open(open) => live_updates::refuse(&open),
     }
 }
 
@@ -227,16 +250,17 @@ mod tests {
             id: id.to_owned(),
             subject: subject.to_owned(),
             token: RedactedValue::new(format!("token-of-{subject}")),
+            form_key: RedactedValue::default(),
             expires_at: Timestamp::now().as_second() + 600,
         }
     }
 
-    fn ordered(session: UserSession) -> (ReaderOrder, oneshot::Receiver<PageAnswer>) {
+    fn ordered(session: UserSession) -> (SessionReaderMessage, oneshot::Receiver<PageAnswer>) {
         let (reply, answer) = oneshot::channel();
         let page = PageRequest { route: Route::Me, query: PageQuery::default(), wants_json: true };
-        let order = PageOrder::Once { page, reply };
-        let page = SessionPage { session, namespace: "apps".to_owned(), order };
-        (ReaderOrder::Page(Box::new(page)), answer)
+        let order = QueuedPageRequest::Once { page, reply };
+        let page = SessionPageRequest { session, namespace: "apps".to_owned(), order };
+        (SessionReaderMessage::Page(Box::new(page)), answer)
     }
 
     async fn readers(max_readers: usize) -> SessionReaders {
@@ -250,7 +274,10 @@ mod tests {
         LocalSet::new()
             .run_until(async {
                 let mut readers = readers(8).await;
-                let key = |id: &str| ReaderKey { session: id.to_owned(), namespace: String::new() };
+                let key = |id: &str| SessionReaderKey {
+                    session: id.to_owned(),
+                    namespace: String::new(),
+                };
                 let alice = readers.reader(&key("1"), &session("1", "alice")).unwrap();
                 let bob = readers.reader(&key("2"), &session("2", "bob")).unwrap();
                 let again = readers.reader(&key("1"), &session("1", "alice")).unwrap();
@@ -270,7 +297,10 @@ mod tests {
         LocalSet::new()
             .run_until(async {
                 let mut readers = readers(MAX_READERS_PER_USER + 1).await;
-                let key = |id: &str| ReaderKey { session: id.to_owned(), namespace: String::new() };
+                let key = |id: &str| SessionReaderKey {
+                    session: id.to_owned(),
+                    namespace: String::new(),
+                };
                 let first = readers.reader(&key("0"), &session("0", "alice")).unwrap();
                 for at in 1..=MAX_READERS_PER_USER {
                     let id = at.to_string();

@@ -1,27 +1,38 @@
-//! Seals forms, which proves that this process made a form for this action, this object and this version of the object.
+//! Seals forms, which proves that a page of this server has a form for this user, this action, this object and this version of
+//! the object. The same key seals the messages about finished actions.
 //!
-//! Another site cannot read a page of this server, so it has no seal. After the server has ended, its forms are no longer
-//! valid.
+//! Another site cannot read a page of this server, so it has no seal. The forms of `windlass ui` are valid until it ends, and
+//! those of a user who has logged in until the session ends.
+//! Elsewhere: the key of a session, which all replicas derive (`login/sealed_cookie.rs`).
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use windlass_runtime::random_bytes;
 
 use super::ActionForm;
+use crate::login::UserSession;
 
 /// The length of the key, in bytes.
 const KEY_BYTES: usize = 32;
 
-/// Makes and verifies the seals of forms.
-pub(super) struct FormSeal {
+/// Separates the seal of a message from the message.
+const SEAL_END: char = '.';
+
+/// Makes and verifies the seals of forms and of messages.
+pub(crate) struct FormSeal {
     key: hmac::Key,
 }
 
 impl FormSeal {
     /// Makes a new random key, which stays in memory.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut bytes = [0; KEY_BYTES];
         random_bytes::fill(&mut bytes);
         Self { key: hmac::Key::new(HMAC_SHA256, &bytes) }
+    }
+
+    /// Uses the key of a session.
+    pub(crate) fn of_session(session: &UserSession) -> Self {
+        Self { key: hmac::Key::new(HMAC_SHA256, session.form_key.expose()) }
     }
 
     /// Computes the seal of a form.
@@ -29,10 +40,25 @@ impl FormSeal {
         hex::encode(hmac::sign(&self.key, &sealed(form)))
     }
 
-    /// Whether the fixed fields of a form that a browser sent are unchanged since this process made the form.
+    /// Whether the fixed fields of a form that a browser sent are those of a form of a page.
     pub(super) fn is_on(&self, form: &ActionForm) -> bool {
-        let Ok(tag) = hex::decode(&form.seal) else { return false };
-        hmac::verify(&self.key, &sealed(form), &tag).is_ok()
+        self.verifies(&form.seal, &sealed(form))
+    }
+
+    /// The message with its seal, as an address contains it.
+    pub(super) fn of_message(&self, message: &str) -> String {
+        let seal = hmac::sign(&self.key, &sealed_message(message));
+        format!("{}{SEAL_END}{message}", hex::encode(seal))
+    }
+
+    /// The message of an address. Returns `None` if an action of this user did not end with the message.
+    pub(super) fn message(&self, sealed: &str) -> Option<String> {
+        let (seal, message) = sealed.split_once(SEAL_END)?;
+        self.verifies(seal, &sealed_message(message)).then(|| message.to_owned())
+    }
+
+    fn verifies(&self, seal: &str, content: &[u8]) -> bool {
+        hex::decode(seal).is_ok_and(|tag| hmac::verify(&self.key, content, &tag).is_ok())
     }
 }
 
@@ -44,17 +70,22 @@ fn sealed(form: &ActionForm) -> Vec<u8> {
     serde_json::json!(parts).to_string().into_bytes()
 }
 
+/// A message as bytes. They are not those of a form, because they are no list.
+fn sealed_message(message: &str) -> Vec<u8> {
+    serde_json::json!(message).to_string().into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::ObjectAction;
     use super::*;
-    use crate::route::ObjectPlace;
+    use crate::route::ObjectAddress;
 
     fn form() -> ActionForm {
         let [kind, namespace, name] = ["ks", "apps", "web"].map(str::to_owned);
         ActionForm {
             action: ObjectAction::Suspend,
-            place: ObjectPlace { kind, namespace, name },
+            place: ObjectAddress { kind, namespace, name },
             uid: "u".to_owned(),
             version: "7".to_owned(),
             generation: 1,
@@ -88,5 +119,18 @@ mod tests {
             assert!(!seal.is_on(&other), "{other:?}");
         }
         assert!(!FormSeal::new().is_on(&sealed), "of another process");
+    }
+
+    #[test]
+    fn a_message_is_that_of_a_finished_action_and_no_seal_of_a_form() {
+        let seal = FormSeal::new();
+        let sealed = seal.of_message("Kustomization/apps/web is resumed. <b>");
+        assert_eq!(seal.message(&sealed).unwrap(), "Kustomization/apps/web is resumed. <b>");
+        assert_eq!(FormSeal::new().message(&sealed), None);
+        let of_form = format!("{}.Kustomization/apps/web is resumed", seal.of(&form()));
+        let invented = sealed.replace("resumed", "deleted");
+        for other in ["", ".", "it is all well", "00.it is all well", &of_form, &invented] {
+            assert_eq!(seal.message(other), None, "{other}");
+        }
     }
 }

@@ -13,12 +13,12 @@ use windlass_answers::kind_argument::ResourceArgument;
 use super::rights::required;
 use super::{ActionForm, ObjectAction, digest};
 use crate::action_guard::ACTION_PATH;
-use crate::page_reader::PageReader;
-use crate::parts::{message, text};
-use crate::route::{ObjectPlace, ObjectTab};
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{message, text};
+use crate::route::{ObjectAddress, ObjectTab};
 
-/// How long a suspension lasts if the user gives no other end.
-const DEFAULT_SUSPENSION: &str = "2h";
+/// How long a suspension or a silence lasts if the user gives no other end.
+const DEFAULT_TIME: &str = "2h";
 
 /// How long an access review may take. After that, the server shows the page without forms.
 const REVIEW_TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -26,17 +26,13 @@ const REVIEW_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The longest reason, in characters.
 const MAX_REASON_CHARACTERS: u16 = 500;
 
-/// The forms for the actions that the user may do with an object. The result is empty if there is no such action. It is also
-/// empty for users who have logged in, because the server for a team accepts no forms.
+/// The forms for the actions that the user may do with an object. The result is empty if there is no such action.
 pub(crate) async fn panel(
-    reader: &PageReader,
-    place: &ObjectPlace,
+    reader: &PageDataReader,
+    place: &ObjectAddress,
     target: &ResourceArgument,
     object: &Object,
 ) -> Markup {
-    if reader.facts.has_login {
-        return html! {};
-    }
     let mut allowed = Vec::new();
     let mut unknown = None;
     for action in ObjectAction::of(object) {
@@ -66,7 +62,12 @@ pub(crate) async fn panel(
     }
 }
 
-fn form(reader: &PageReader, action: ObjectAction, place: &ObjectPlace, object: &Object) -> Markup {
+fn form(
+    reader: &PageDataReader,
+    action: ObjectAction,
+    place: &ObjectAddress,
+    object: &Object,
+) -> Markup {
     let mut made = ActionForm {
         action,
         place: place.clone(),
@@ -87,12 +88,16 @@ fn form(reader: &PageReader, action: ObjectAction, place: &ObjectPlace, object: 
                 @if let Some(said) = consequence(action, object) { p { (said) } }
                 label {
                     (reason_label(action))
-                    input type="text" name="reason" maxlength=(MAX_REASON_CHARACTERS) required[action == ObjectAction::Suspend] autocomplete="off";
+                    input type="text" name="reason" maxlength=(MAX_REASON_CHARACTERS) required[action.has_end()] autocomplete="off";
                 }
-                @if action == ObjectAction::Suspend {
+                @if action.has_end() {
                     label {
-                        "Ends after, such as 2h, or at a time in UTC; empty for no end"
-                        input type="text" name="until" value=(DEFAULT_SUSPENSION) maxlength="40" autocomplete="off";
+                        @if action == ObjectAction::Suspend {
+                            "Ends after, such as 2h, or at a time in UTC; empty for no end"
+                        } @else {
+                            "Ends after, such as 2h, or at a time in UTC; at most 168h"
+                        }
+                        input type="text" name="until" value=(DEFAULT_TIME) maxlength="40" required[action == ObjectAction::Silence] autocomplete="off";
                     }
                 }
                 button class="btn" type="submit" { (action.title()) " " (text(object.name())) }
@@ -121,7 +126,7 @@ fn hidden(form: &ActionForm) -> Markup {
 
 fn reason_label(action: ObjectAction) -> &'static str {
     match action {
-        ObjectAction::Suspend => "Reason, which others see",
+        ObjectAction::Suspend | ObjectAction::Silence => "Reason, which others see",
         ObjectAction::Approve | ObjectAction::Reject => "Comment, kept in the audit",
         ObjectAction::Reconcile | ObjectAction::Resume | ObjectAction::RollBack => {
             "Reason, kept in the audit; may be empty"
@@ -147,6 +152,9 @@ fn consequence(action: ObjectAction, object: &Object) -> Option<Markup> {
         ObjectAction::Approve => "What would be done is in its YAML.",
         ObjectAction::RollBack => {
             "All Kustomizations of the change go back to what they had before, until the source moves on."
+        }
+        ObjectAction::Silence => {
+            "Neither the beginning nor reminders are sent until then, but the end is. Another silence replaces this one."
         }
         ObjectAction::Reconcile => return None,
     };
@@ -179,7 +187,7 @@ mod tests {
             }
         });
         let site = CommandScope { cluster: cluster.await, namespace: String::new() };
-        let reader = PageReader::new(site, &[]).await;
+        let reader = PageDataReader::new(site, &[]).await;
         let object = Object::new(
             json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
             "metadata": {"name": "web", "namespace": "apps", "uid": "u", "resourceVersion": "7", "generation": 2}}),
@@ -189,7 +197,7 @@ mod tests {
         let plural = "kustomizations".to_owned();
         let resource = ApiResourceLocation { gvk, plural, namespaced: true, watchable: true };
         let target = ResourceArgument { resource, namespace: None, name: None };
-        let place = ObjectPlace::of(&object.id());
+        let place = ObjectAddress::of(&object.id());
         panel(&reader, &place, &target, &object).await.into_string()
     }
 

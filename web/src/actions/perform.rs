@@ -3,11 +3,14 @@
 use anyhow::{Context as _, ensure};
 use axum::http::StatusCode;
 use crds::lifecycle::LifecycleEvent;
-use crds::release::{ChangeSet, Plan};
+use crds::windlass_notification::Incident;
+use crds::windlass_release::{ChangeSet, Plan};
 use jiff::Timestamp;
 use maud::html;
-use objects::Object;
+use objects::{Object, clean_line};
+use tokio::time::timeout;
 use windlass_answers::actions::change_rollback::ChangeRollbackRequest;
+use windlass_answers::actions::incident_silence::IncidentSilenceRequest;
 use windlass_answers::actions::reconciliation::{ReconciliationRequest, no_run};
 use windlass_answers::actions::suspension::{self, ObjectSuspension, end_of};
 use windlass_answers::actions::{
@@ -19,10 +22,11 @@ use windlass_cluster::ClusterError;
 use super::{ActionForm, DONE_PARAMETER, ObjectAction, digest};
 use crate::frame::{self, PagePart, PageParts};
 use crate::href::Href;
-use crate::page_reader::PageReader;
-use crate::parts;
+use crate::local_server::PAGE_TIME_LIMIT;
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements;
 use crate::response::{HTML, JSON, PageAnswer};
-use crate::route::{ObjectTab, Route};
+use crate::route::{ObjectAddress, ObjectTab, Route};
 
 /// The result of a form.
 pub(crate) enum ActionReply {
@@ -55,6 +59,15 @@ impl ActionRefusal {
         }
     }
 
+    /// Explains that an action took too long. The API server may have received its request.
+    fn of_time() -> Self {
+        let text = format!(
+            "the API server has not responded within {} s; whether this was done is not known, which the page of the object tells",
+            PAGE_TIME_LIMIT.as_secs()
+        );
+        Self::new(StatusCode::GATEWAY_TIMEOUT, text)
+    }
+
     /// Explains the error of a request that should have changed an object.
     fn of(error: &anyhow::Error) -> Self {
         let text = format!("{error:#}");
@@ -83,27 +96,59 @@ impl ActionRefusal {
 
 /// Carries out the action of a form.
 pub(crate) async fn perform(
-    reader: &PageReader,
+    reader: &PageDataReader,
     form: &ActionForm,
     wants_json: bool,
 ) -> ActionReply {
-    match performed(reader, form).await {
+    let performed = timeout(PAGE_TIME_LIMIT, performed(reader, form)).await;
+    // An action without an answer is logged, too.
+    let performed = performed.unwrap_or_else(|_elapsed| Err(ActionRefusal::of_time()));
+    if reader.facts.has_login {
+        log(reader, form, &performed);
+    }
+    match performed {
         Ok(said) => {
-            let name = reader.actions.keep_done(said);
-            ActionReply::Done(Href::with_query(&route(form), &[(DONE_PARAMETER, name.as_str())]))
+            let done = reader.actions.sealed_done(&said, Timestamp::now());
+            ActionReply::Done(Href::with_query(&route(form), &[(DONE_PARAMETER, done.as_str())]))
         }
         Err(refusal) => ActionReply::Refused(answer(reader, form, &refusal, wants_json)),
     }
 }
 
-fn route(form: &ActionForm) -> Route {
-    Route::Object { place: form.place.clone(), tab: ObjectTab::Why }
+/// Logs the action of a user who has logged in. The audit log of the API server has the requests themselves.
+fn log(reader: &PageDataReader, form: &ActionForm, performed: &Result<String, ActionRefusal>) {
+    let refusal = performed.as_ref().err();
+    tracing::info!(
+        user = clean_line(&reader.facts.user),
+        action = form.action.word(),
+        object = clean_line(&form.place.word()),
+        reason = clean_line(&form.reason),
+        status = refusal.map(|refusal| refusal.status.as_u16()),
+        error = refusal.map(|refusal| clean_line(&refusal.text)),
+        "a user sent the form of an action"
+    );
 }
 
-async fn performed(reader: &PageReader, form: &ActionForm) -> Result<String, ActionRefusal> {
+/// The page that has the form, and shows the result.
+fn route(form: &ActionForm) -> Route {
+    let ObjectAddress { namespace, name, .. } = &form.place;
+    match form.action {
+        ObjectAction::Silence => {
+            Route::Incident { namespace: namespace.clone(), name: name.clone() }
+        }
+        _ => Route::Object { place: form.place.clone(), tab: ObjectTab::Why },
+    }
+}
+
+async fn performed(reader: &PageDataReader, form: &ActionForm) -> Result<String, ActionRefusal> {
     if !reader.actions.seal.is_on(form) {
-        let text = "this form is not of a page of this `windlass ui`, which may have been started again since: open the page \
-            of the object, and decide again";
+        let of = match reader.facts.has_login {
+            true => "this session; you may have logged in again since",
+            false => "this `windlass ui`, which may have been started again since",
+        };
+        let text = format!(
+            "this form is not of a page of {of}: open the page of the object, and decide again"
+        );
         return Err(ActionRefusal::new(StatusCode::FORBIDDEN, text));
     }
     let cluster = &reader.site.cluster;
@@ -189,6 +234,13 @@ async fn carry_out(of: &ObjectToChange<'_>, form: &ActionForm) -> anyhow::Result
             Ok(format!("{subject} is resumed"))
         }
         ObjectAction::Approve | ObjectAction::Reject => answered(of, form).await,
+        ObjectAction::Silence => {
+            let incident: Incident = serde_json::from_value(object.clone().into_value())?;
+            let ActionForm { reason, until, .. } = form;
+            let request =
+                IncidentSilenceRequest { incident: &incident, reason, until, is_of_version: true };
+            request.make(site).await
+        }
         ObjectAction::RollBack => {
             let change: ChangeSet = serde_json::from_value(object.clone().into_value())?;
             ChangeRollbackRequest { change: &change, reason, is_of_version: true }
@@ -217,7 +269,7 @@ async fn answered(of: &ObjectToChange<'_>, form: &ActionForm) -> anyhow::Result<
 
 /// The page that explains why the server did not carry out the action.
 fn answer(
-    reader: &PageReader,
+    reader: &PageDataReader,
     form: &ActionForm,
     refusal: &ActionRefusal,
     wants_json: bool,
@@ -230,12 +282,17 @@ fn answer(
     let what = match *status {
         StatusCode::CONFLICT => "Not done: it is not as you saw it",
         StatusCode::FORBIDDEN => "Not done: you may not do this",
-        StatusCode::BAD_GATEWAY => "It is not known whether this was done",
+        StatusCode::UNAUTHORIZED if reader.facts.has_login => {
+            "Not done: the API server does not accept your login any more; log out and in again"
+        }
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
+            "It is not known whether this was done"
+        }
         _ => "Not done",
     };
     let back = Href::inside(&route(form));
     let content = html! {
-        (parts::failure(what, text))
+        (page_elements::failure(what, text))
         p { a class="btn" href=(back) { "See it as it is now, and decide again" } }
     };
     let page = PageParts {
@@ -259,7 +316,7 @@ mod tests {
     use windlass_answers::command_scope::CommandScope;
 
     use super::*;
-    use crate::route::ObjectPlace;
+    use crate::page_query::PageQuery;
 
     const OBJECT_PATH: &str =
         "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/apps/kustomizations/web";
@@ -272,18 +329,18 @@ mod tests {
                 "generation": 2, "managedFields": written}})
     }
 
-    async fn reader(objects: Vec<Value>) -> (PageReader, RecordedWrites) {
+    async fn reader(objects: Vec<Value>) -> (PageDataReader, RecordedWrites) {
         let (cluster, writes) = fake_cluster::with_objects(objects).await;
         let site = CommandScope { cluster, namespace: String::new() };
-        (PageReader::new(site, &[]).await, writes)
+        (PageDataReader::new(site, &[]).await, writes)
     }
 
     /// A form as the page shows it for an object in version 7.
-    fn form(reader: &PageReader, action: ObjectAction) -> ActionForm {
+    fn form(reader: &PageDataReader, action: ObjectAction) -> ActionForm {
         let [kind, namespace, name] = ["ks", "apps", "web"].map(str::to_owned);
         let mut form = ActionForm {
             action,
-            place: ObjectPlace { kind, namespace, name },
+            place: ObjectAddress { kind, namespace, name },
             uid: "u".to_owned(),
             version: "7".to_owned(),
             generation: 2,
@@ -300,7 +357,7 @@ mod tests {
         writes.lock().iter().filter(|it| it.starts_with("PATCH ")).cloned().collect()
     }
 
-    async fn refused(reader: &PageReader, form: &ActionForm) -> PageAnswer {
+    async fn refused(reader: &PageDataReader, form: &ActionForm) -> PageAnswer {
         match perform(reader, form, false).await {
             ActionReply::Refused(page) => page,
             ActionReply::Done(page) => panic!("done: {}", page.as_str()),
@@ -314,9 +371,12 @@ mod tests {
         let ActionReply::Done(page) = perform(&reader, &form, false).await else {
             panic!("it is refused")
         };
-        let name = page.as_str().strip_prefix("/o/ks/apps/web?done=").unwrap();
-        let expected = "a reconciliation of Kustomization/apps/web is asked for";
-        assert_eq!(reader.actions.done(name).unwrap(), expected);
+        let (path, query) = page.as_str().split_once('?').unwrap();
+        assert_eq!(path, "/o/ks/apps/web");
+        let query = PageQuery::parse(query);
+        let done = reader.actions.done(query.get(DONE_PARAMETER)).unwrap();
+        let expected = "a reconciliation of Kustomization/apps/web is asked for (20";
+        assert!(done.starts_with(expected), "{done}");
         let patches = patches(&writes);
         assert_eq!(patches.len(), 1);
         assert!(patches[0].starts_with(&format!("PATCH {OBJECT_PATH}?fieldManager=windlass-cli")));
@@ -325,7 +385,7 @@ mod tests {
     #[tokio::test]
     async fn a_form_without_the_seal_of_this_process_changes_nothing() {
         let (reader, writes) = reader(vec![web()]).await;
-        let other = PageReader::new(reader.site.within(true), &[]).await;
+        let other = PageDataReader::new(reader.site.within(true), &[]).await;
         let of_other = form(&other, ObjectAction::Resume);
         let without = ActionForm { seal: String::new(), ..form(&reader, ObjectAction::Resume) };
         let of_another_action =
@@ -378,7 +438,7 @@ mod tests {
         let [kind, namespace, name] = ["plan", "apps", "a"].map(str::to_owned);
         let form = ActionForm {
             action: ObjectAction::Approve,
-            place: ObjectPlace { kind, namespace, name },
+            place: ObjectAddress { kind, namespace, name },
             uid: "u".to_owned(),
             version: "7".to_owned(),
             generation: 0,
@@ -419,7 +479,7 @@ mod tests {
             (code, Body::from(answer.to_string()))
         });
         let site = CommandScope { cluster: cluster.await, namespace: String::new() };
-        let reader = PageReader::new(site, &[]).await;
+        let reader = PageDataReader::new(site, &[]).await;
         let page = refused(&reader, &form(&reader, ObjectAction::Reconcile)).await;
         assert_eq!(page.status, StatusCode::FORBIDDEN);
         let said = "cannot patch resource &quot;kustomizations&quot; in API group";
@@ -441,6 +501,34 @@ mod tests {
         let unread = ActionForm { until, ..form(&reader, ObjectAction::Suspend) };
         let page = refused(&reader, &unread).await;
         assert!(page.text.contains("next &lt;week&gt; is neither a time"), "{}", page.text);
+        assert!(patches(&writes).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_silence_has_a_reason_and_an_end_within_seven_days() {
+        let (reader, writes) = reader(vec![json!({
+            "apiVersion": "notification.windlass.dev/v1alpha1", "kind": "Incident",
+            "metadata": {"name": "web-1", "namespace": "apps", "uid": "u", "resourceVersion": "7",
+                "generation": 2},
+            "spec": {"reason": "Build"}, "status": {"state": "Open"},
+        })])
+        .await;
+        for (reason, until, expected) in [
+            (" ", "2h", "give a reason for the silence"),
+            ("known", "169h", "169h is more than 7 days from now"),
+            ("known", "", "is neither a time"),
+        ] {
+            let mut sent = form(&reader, ObjectAction::Silence);
+            sent.place.kind = "incident".to_owned();
+            sent.place.name = "web-1".to_owned();
+            sent.reason = reason.to_owned();
+            sent.until = until.to_owned();
+            sent.seal = reader.actions.seal.of(&sent);
+            let page = refused(&reader, &sent).await;
+            assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", page.text);
+            assert!(page.text.contains(expected), "{}", page.text);
+            assert!(page.text.contains("href=\"/incidents/apps/web-1\""), "{}", page.text);
+        }
         assert!(patches(&writes).is_empty());
     }
 }

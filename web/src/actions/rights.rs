@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use objects::Object;
 use serde_json::Value;
 use windlass_answers::kind_argument::ResourceArgument;
-use windlass_cluster::objects::AccessToObject;
+use windlass_cluster::untyped_objects::AccessToObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 use super::ObjectAction;
@@ -63,6 +63,7 @@ pub(super) fn required(
         ObjectAction::Reconcile | ObjectAction::Suspend | ObjectAction::Resume => {
             vec![own("patch", plural.clone())]
         }
+        ObjectAction::Silence => vec![status(), own("silence", plural.clone())],
         // To find out whether the change is the newest one, windlass lists the changes.
         ObjectAction::RollBack => {
             vec![status(), own("list", plural.clone()), own("rollback", plural.clone())]
@@ -97,11 +98,11 @@ impl ReviewedRight {
 
 /// The recent answers of access reviews for this user.
 #[derive(Default)]
-pub(super) struct KnownRights {
+pub(super) struct AccessReviewCache {
     known: RefCell<BTreeMap<RequiredRight, ReviewedRight>>,
 }
 
-impl KnownRights {
+impl AccessReviewCache {
     /// Whether the user has all of the given rights.
     ///
     /// # Errors
@@ -176,6 +177,9 @@ mod tests {
         assert_eq!(found, expected);
         let found = rights(ObjectAction::Reject, "plans", plan(Value::Null));
         assert_eq!(found, ["patch plans/status apps/a", "approve planpolicies /default"]);
+        let incident = of("notification.windlass.dev/v1alpha1", "Incident", json!({}));
+        let found = rights(ObjectAction::Silence, "incidents", incident);
+        assert_eq!(found, ["patch incidents/status apps/a", "silence incidents apps/a"]);
         let event =
             of("lifecycle.windlass.dev/v1alpha1", "LifecycleEvent", json!({"lifecycle": "l"}));
         let found = rights(ObjectAction::Approve, "lifecycleevents", event);

@@ -22,6 +22,7 @@ const say = () => {
   if (failure) text = "○ " + failure;
   if (waiting.size > 0) text += " · " + waiting.size + " changed: show with .";
   if (status.textContent !== text) status.textContent = text;
+  status.toggleAttribute("data-live", Boolean(source) && !failure);
 };
 
 const find = (name) => [...document.querySelectorAll("[data-part]")].find((it) => it.dataset.part === name);

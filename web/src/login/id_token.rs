@@ -6,7 +6,7 @@
 use notify::json_web_token::UnverifiedJwt;
 use serde_json::Value;
 
-use crate::guard::is_equal;
+use crate::request_guard::is_equal;
 
 /// The accepted signature algorithms. The API server accepts the same ones, all with a public key.
 pub(super) const ALGORITHMS: [&str; 9] =
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::login::samples::{CLIENT, ISSUER, SigningKey, header};
+    use crate::login::samples::{CLIENT, ISSUER, IssuerSigningKey, header};
 
     const NOW: i64 = 1_000_000;
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn with_claim(name: &str, value: Value) -> Result<VerifiedUser, IdTokenError> {
-        let key = SigningKey::new();
+        let key = IssuerSigningKey::new();
         judged(&key.token(&header(), &claims(name, value)), &[key.published("1")])
     }
 
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_token_without_a_signature_by_a_published_key_is_refused() {
-        let key = SigningKey::new();
+        let key = IssuerSigningKey::new();
         let published = [key.published("1")];
         let good = claims("other", json!(1));
         let signed = |header: Value| judged(&key.token(&header, &good), &published);
@@ -223,7 +223,7 @@ mod tests {
         }
         assert_eq!(signed(json!({"alg": "RS256", "kid": "1"})), Err(IdTokenError::UnknownKey));
         assert_eq!(signed(json!({"alg": "ES256", "kid": "2"})), Err(IdTokenError::UnknownKey));
-        let other = SigningKey::new();
+        let other = IssuerSigningKey::new();
         let forged = other.token(&header(), &good);
         assert_eq!(judged(&forged, &published), Err(IdTokenError::Signature));
         let two = [key.published("1"), other.published("2")];
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_public_key_is_no_secret_of_hmac() {
-        let key = SigningKey::new();
+        let key = IssuerSigningKey::new();
         let public = key.public_bytes();
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let header = json!({"alg": "HS256", "kid": "1"});
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn an_algorithm_that_the_issuer_does_not_use_is_refused() {
-        let key = SigningKey::new();
+        let key = IssuerSigningKey::new();
         let token = key.token(&header(), &claims("other", json!(1)));
         let expected = ExpectedToken {
             issuer: ISSUER,

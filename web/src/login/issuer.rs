@@ -58,7 +58,7 @@ pub(super) struct IssuerEndpoints {
 }
 
 /// The endpoints that were read last, and when.
-struct KeptEndpoints {
+struct CachedIssuerEndpoints {
     read_at: Instant,
     endpoints: Arc<IssuerEndpoints>,
 }
@@ -74,7 +74,7 @@ pub(super) struct LoginCode<'c> {
 pub(super) struct IssuerClient {
     http: HttpClient,
     options: IssuerClientOptions,
-    kept: Mutex<Option<KeptEndpoints>>,
+    kept: Mutex<Option<CachedIssuerEndpoints>>,
 }
 
 impl IssuerClient {
@@ -115,7 +115,8 @@ impl IssuerClient {
         let address = secure_url(&format!("{base}/.well-known/openid-configuration"))?;
         let found = self.ask(&address, None).await.context("the configuration of the issuer")?;
         let endpoints = Arc::new(endpoints_of(&found, &self.options.issuer)?);
-        *kept = Some(KeptEndpoints { read_at: Instant::now(), endpoints: endpoints.clone() });
+        *kept =
+            Some(CachedIssuerEndpoints { read_at: Instant::now(), endpoints: endpoints.clone() });
         Ok(endpoints)
     }
 
@@ -146,7 +147,7 @@ impl IssuerClient {
     }
 
     /// The form that exchanges the code of a login for an ID token.
-    fn code_form(&self, endpoints: &IssuerEndpoints, login: &LoginCode<'_>) -> ClientForm {
+    fn code_form(&self, endpoints: &IssuerEndpoints, login: &LoginCode<'_>) -> IssuerRequestForm {
         let IssuerClientOptions { client_id, client_secret, .. } = &self.options;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "authorization_code")
@@ -158,14 +159,14 @@ impl IssuerClient {
         if let Some(secret) = in_body {
             form.append_pair("client_secret", secret.expose());
         }
-        ClientForm { body: form.finish(), has_credentials: in_body.is_some() }
+        IssuerRequestForm { body: form.finish(), has_credentials: in_body.is_some() }
     }
 
     /// Sends a GET request, or a form, to the issuer and returns the answer.
-    async fn ask(&self, address: &Url, form: Option<ClientForm>) -> anyhow::Result<Value> {
+    async fn ask(&self, address: &Url, form: Option<IssuerRequestForm>) -> anyhow::Result<Value> {
         let request = match form {
             None => self.http.get(address.clone()),
-            Some(ClientForm { body, has_credentials }) => {
+            Some(IssuerRequestForm { body, has_credentials }) => {
                 let request = self.http.post(address.clone()).body(body);
                 let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
                 match &self.options.client_secret {
@@ -203,7 +204,7 @@ impl IssuerClient {
 }
 
 /// A form that is posted to the issuer.
-struct ClientForm {
+struct IssuerRequestForm {
     body: String,
     /// Whether the form contains the secret of the client.
     has_credentials: bool,

@@ -1,18 +1,21 @@
-//! A signing key of an issuer, and ID tokens, for tests of logins.
+//! A signing key of an issuer, and ID tokens, for tests of logins. Sessions without a login, for tests of pages.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use objects::RedactedValue;
 use serde_json::{Value, json};
+
+use super::{LoginService, UserSession};
 
 pub(super) const ISSUER: &str = "https://issuer.example";
 pub(super) const CLIENT: &str = "windlass";
 
 /// A key of an issuer.
-pub(super) struct SigningKey(EcdsaKeyPair);
+pub(super) struct IssuerSigningKey(EcdsaKeyPair);
 
-impl SigningKey {
+impl IssuerSigningKey {
     pub(super) fn new() -> Self {
         Self(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap())
     }
@@ -40,4 +43,21 @@ impl SigningKey {
 /// The header of a token that is signed by the key `1`.
 pub(super) fn header() -> Value {
     json!({"alg": "ES256", "kid": "1"})
+}
+
+impl LoginService {
+    /// A session that no login created. The API server of the test does not verify its token.
+    pub(crate) fn sample_session(&self, subject: &str, expires_at: i64) -> UserSession {
+        let id = format!("session-of-{subject}");
+        let token = RedactedValue::new(format!("token-of-{subject}"));
+        let form_key = self.seal.form_key(&id);
+        UserSession { id, subject: subject.to_owned(), token, expires_at, form_key }
+    }
+
+    /// The header `Cookie` of a browser that has a session.
+    pub(crate) fn sample_cookies(&self, session: &UserSession, now: i64) -> String {
+        let cookies = session.cookies(&self.seal, now).unwrap();
+        let pairs = cookies.iter().filter_map(|it| it.split_once(';')).map(|(pair, _)| pair);
+        pairs.filter(|it| !it.ends_with('=')).collect::<Vec<_>>().join("; ")
+    }
 }

@@ -2,10 +2,12 @@
 //! cookies of the others.
 //!
 //! The cookies are encrypted and authenticated with AES-256-GCM. Each cookie is bound to one purpose and one installation.
-//! Elsewhere: the content of the cookies (`user_session.rs`, `login_attempt.rs`).
+//! The keys that seal forms come from the same secret, so each replica can also check the forms of the others.
+//! Elsewhere: the content of the cookies (`user_session.rs`, `login_attempt.rs`), the seals of forms (`actions/form_seal.rs`).
 
 use anyhow::ensure;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 use base64::Engine as _;
@@ -21,9 +23,11 @@ const MIN_SECRET_BYTES: usize = 32;
 /// other sites only when the user follows a link.
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// Encrypts and decrypts the content of cookies.
+/// Encrypts and decrypts the content of cookies, and derives the keys of forms.
 pub(super) struct CookieSeal {
     key: RandomizedNonceKey,
+    /// The key from which the keys of forms are derived.
+    forms: hmac::Key,
     /// The name of the installation. Cookies of another installation with the same key are rejected.
     installation: String,
 }
@@ -45,11 +49,19 @@ impl CookieSeal {
             "the key of sessions has {} bytes, and needs at least {MIN_SECRET_BYTES} random ones",
             secret.len()
         );
-        let digest = Sha256::new().chain_update("windlass cookies\n").chain_update(secret);
-        let key: [u8; 32] = digest.finalize().into();
-        let key = RandomizedNonceKey::new(&AES_256_GCM, &key);
+        let derived = |purpose: &str| -> [u8; 32] {
+            Sha256::new().chain_update(purpose).chain_update(secret).finalize().into()
+        };
+        let key = RandomizedNonceKey::new(&AES_256_GCM, &derived("windlass cookies\n"));
         let key = key.map_err(|_unspecified| anyhow::anyhow!("no key can be made"))?;
-        Ok(Self { key, installation })
+        let forms = hmac::Key::new(HMAC_SHA256, &derived("windlass forms\n"));
+        Ok(Self { key, forms, installation })
+    }
+
+    /// The key that seals the forms of a session. It is the same in all replicas, and another one for each session.
+    pub(super) fn form_key(&self, session: &str) -> RedactedValue<Vec<u8>> {
+        let about = format!("{session}\n{}", self.installation);
+        RedactedValue::new(hmac::sign(&self.forms, about.as_bytes()).as_ref().to_vec())
     }
 
     /// Encrypts a text for a purpose. Returns `None` if the encryption library fails.
@@ -128,6 +140,23 @@ mod tests {
         }
         for text in ["", "who", "=", "ä"] {
             assert_eq!(seal.open("session", text), None);
+        }
+    }
+
+    #[test]
+    fn replicas_seal_the_forms_of_a_session_alike_and_those_of_another_session_otherwise() {
+        let key = |secret: &str, installation: &str, session: &str| {
+            seal(secret, installation).form_key(session).expose().clone()
+        };
+        let own = key(SECRET, "a", "1");
+        assert_eq!((own.len(), &own), (32, &key(&format!("{SECRET}\n"), "a", "1")));
+        for other in [
+            key(SECRET, "a", "2"),
+            key(SECRET, "b", "1"),
+            key(&SECRET.replace('0', "1"), "a", "1"),
+            CookieSeal::new(None, "a".to_owned()).unwrap().form_key("1").expose().clone(),
+        ] {
+            assert_ne!(own, other);
         }
     }
 

@@ -14,13 +14,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::samples::{CLIENT, SigningKey, header};
+use super::samples::{CLIENT, IssuerSigningKey, header};
 use super::*;
 
 /// A fake issuer on loopback.
 struct Issuer {
     url: String,
-    key: SigningKey,
+    key: IssuerSigningKey,
     /// The codes that the issuer accepts once each, with the PKCE challenge of the login.
     codes: Mutex<BTreeMap<String, String>>,
     /// The claims of the next token.
@@ -60,7 +60,7 @@ struct Login {
 }
 
 /// The query with which the issuer sends the browser back, and the cookie of the login.
-struct Return {
+struct LoginCallback {
     query: String,
     headers: HeaderMap,
 }
@@ -91,7 +91,7 @@ impl Login {
         let url = format!("http://{}", socket.local_addr().unwrap());
         let issuer = Arc::new(Issuer {
             url: url.clone(),
-            key: SigningKey::new(),
+            key: IssuerSigningKey::new(),
             codes: Mutex::default(),
             claims: Mutex::default(),
         });
@@ -105,7 +105,7 @@ impl Login {
     }
 
     /// Begins a login, lets the user agree at the issuer, and sets one claim of the next token to `value`.
-    async fn agreed(&self, claim: &str, value: Value) -> Return {
+    async fn agreed(&self, claim: &str, value: Value) -> LoginCallback {
         let begun = self.service.begin("/objects?q=web", NOW).await.unwrap();
         let location = Url::parse(&begun.location).unwrap();
         let sent: BTreeMap<String, String> = location.query_pairs().into_owned().collect();
@@ -119,16 +119,20 @@ impl Login {
         *self.issuer.claims.lock() = claims;
         self.issuer.codes.lock().insert("good".to_owned(), sent["code_challenge"].clone());
         let query = format!("code=good&state={}", sent["state"]);
-        Return { query, headers: with_cookies(&begun.cookies) }
+        LoginCallback { query, headers: with_cookies(&begun.cookies) }
     }
 
-    async fn returned(&self, returned: &Return, now: i64) -> Result<LoginStep, LoginRefusal> {
+    async fn returned(
+        &self,
+        returned: &LoginCallback,
+        now: i64,
+    ) -> Result<LoginRedirect, LoginRefusal> {
         let query = PageQuery::parse(&returned.query);
         self.service.finish(&returned.headers, &query, now).await
     }
 }
 
-fn refusal(ended: Result<LoginStep, LoginRefusal>) -> String {
+fn refusal(ended: Result<LoginRedirect, LoginRefusal>) -> String {
     let refusal = ended.unwrap_err();
     assert_ne!(refusal.status, StatusCode::OK);
     refusal.text
@@ -138,7 +142,7 @@ fn refusal(ended: Result<LoginStep, LoginRefusal>) -> String {
 async fn a_login_leads_to_a_session_that_each_replica_knows_until_the_token_ends() {
     let login = Login::start().await;
     let back = login.agreed("groups", json!(["dev"])).await;
-    let LoginStep { location, cookies } = login.returned(&back, NOW).await.unwrap();
+    let LoginRedirect { location, cookies } = login.returned(&back, NOW).await.unwrap();
     assert_eq!(location, "/objects?q=web");
     let headers = with_cookies(&cookies);
     let replica = LoginService::new(options(&login.issuer.url)).unwrap();
@@ -181,17 +185,17 @@ async fn an_answer_that_belongs_to_no_login_of_this_browser_is_refused() {
         ),
         (back.query.replace("code=good&", ""), "sent no code"),
     ] {
-        let forged = Return { query, headers: back.headers.clone() };
+        let forged = LoginCallback { query, headers: back.headers.clone() };
         let text = refusal(login.returned(&forged, NOW).await);
         assert!(text.contains(expected), "{text}");
     }
-    let elsewhere = Return { query: back.query.clone(), headers: HeaderMap::new() };
+    let elsewhere = LoginCallback { query: back.query.clone(), headers: HeaderMap::new() };
     assert!(refusal(login.returned(&elsewhere, NOW).await).contains("has begun no login"));
     let late = refusal(login.returned(&back, NOW + MAX_LOGIN_SECONDS).await);
     assert!(late.contains("over ten minutes ago"), "{late}");
     // The cookie of another login of the same user is refused, too.
     let second = login.agreed("x", json!(1)).await;
-    let mixed = Return { query: back.query, headers: second.headers.clone() };
+    let mixed = LoginCallback { query: back.query, headers: second.headers.clone() };
     assert!(refusal(login.returned(&mixed, NOW).await).contains("belongs to another login"));
     assert!(login.returned(&second, NOW).await.is_ok());
 }
@@ -212,7 +216,7 @@ async fn a_code_counts_once_here_and_at_the_issuer() {
     login.issuer.codes.lock().insert("stolen".to_owned(), challenge);
     let thief = login.agreed("x", json!(1)).await;
     let query = thief.query.replace("code=good", "code=stolen");
-    let stolen = Return { query, headers: thief.headers };
+    let stolen = LoginCallback { query, headers: thief.headers };
     assert_eq!(login.returned(&stolen, NOW).await.unwrap_err().status, StatusCode::BAD_GATEWAY);
     drop(victim);
 }
@@ -244,7 +248,7 @@ async fn logins_that_wait_for_the_issuer_are_bounded() {
 #[test]
 fn what_is_remembered_is_bounded() {
     let until = |at: usize| (at.to_string(), NOW + 1 + i64::try_from(at).unwrap());
-    let mut texts = ExpiringTexts((0..MAX_REMEMBERED).map(until).collect());
+    let mut texts = ExpiringTokenSet((0..MAX_REMEMBERED).map(until).collect());
     assert!(!texts.insert("1", NOW + 2, NOW));
     assert!(texts.insert("new", NOW + 600, NOW));
     assert!(texts.0.len() <= MAX_REMEMBERED && !texts.0.contains_key("0"));

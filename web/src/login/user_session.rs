@@ -32,12 +32,14 @@ pub(crate) struct UserSession {
     pub(crate) token: RedactedValue<String>,
     /// When the session ends, in seconds since 1970. It never ends after the token.
     pub(crate) expires_at: i64,
+    /// The key that seals the forms of this session. It is derived from the key of the replicas, and is not in the cookies.
+    pub(crate) form_key: RedactedValue<Vec<u8>>,
 }
 
 impl UserSession {
     /// The headers `Set-Cookie` for a session. Returns `None` if the session is too long for the cookies.
     pub(super) fn cookies(&self, seal: &CookieSeal, now: i64) -> Option<Vec<String>> {
-        let Self { id, subject, token, expires_at } = self;
+        let Self { id, subject, token, expires_at, .. } = self;
         let content = json!({"id": id, "sub": subject, "token": token.expose(), "exp": expires_at});
         let sealed = seal.seal(PURPOSE, &content.to_string())?;
         let pieces: Vec<&str> = pieces(&sealed);
@@ -58,8 +60,10 @@ impl UserSession {
         let content = seal.open(PURPOSE, &pieces.collect::<String>())?;
         let content: Value = serde_json::from_str(&content).ok()?;
         let text = |name: &str| Some(content.get(name)?.as_str()?.to_owned());
+        let id = text("id")?;
         let session = Self {
-            id: text("id")?,
+            form_key: seal.form_key(&id),
+            id,
             subject: text("sub")?,
             token: RedactedValue::new(text("token")?),
             expires_at: content.get("exp")?.as_i64()?,
@@ -100,7 +104,9 @@ mod tests {
 
     fn session(token: String) -> UserSession {
         let token = RedactedValue::new(token);
-        UserSession { id: "1".to_owned(), subject: "alice".to_owned(), token, expires_at: 1000 }
+        let form_key = RedactedValue::default();
+        let [id, subject] = ["1", "alice"].map(str::to_owned);
+        UserSession { id, subject, token, expires_at: 1000, form_key }
     }
 
     fn returned(cookies: &[String]) -> HeaderMap {
@@ -128,6 +134,7 @@ mod tests {
             let headers = returned(&cookies);
             let back = UserSession::of(&headers, &seal, 999).unwrap();
             assert_eq!((back.subject.as_str(), back.token.expose()), ("alice", &token));
+            assert_eq!(back.form_key, seal.form_key("1"));
             assert!(UserSession::of(&headers, &seal, 1000).is_none());
         }
         assert!(session("t".repeat(20_000)).cookies(&seal, 900).is_none());

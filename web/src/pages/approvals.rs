@@ -12,9 +12,9 @@ use windlass_cli_runtime::table::cut;
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete, list_of};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, ago, message, shape, text};
-use crate::route::{ObjectPlace, ObjectTab, Route};
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, ago, message, shape, text};
+use crate::route::{ObjectAddress, ObjectTab, Route};
 use crate::shell_line::shell_line;
 
 /// The kinds that hold an operation until a user approves it.
@@ -63,7 +63,7 @@ pub(crate) struct WaitingOperations {
 /// # Errors
 /// None of the kinds can be read.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     if request.wants_json {
@@ -88,7 +88,7 @@ pub(super) async fn page(
 }
 
 /// The objects of both kinds, as the command prints them.
-async fn list(reader: &PageReader) -> anyhow::Result<Value> {
+async fn list(reader: &PageDataReader) -> anyhow::Result<Value> {
     let mut items: Vec<Value> = Vec::new();
     for target in reader.targets(&[KINDS.join(",").as_str()]).await? {
         let refused = reader.site.list(&target, "", |objects| {
@@ -103,7 +103,7 @@ async fn list(reader: &PageReader) -> anyhow::Result<Value> {
 }
 
 /// Reads both kinds. If a kind is not installed or cannot be read, the result says so.
-pub(super) async fn waiting(reader: &PageReader) -> WaitingOperations {
+pub(super) async fn waiting(reader: &PageDataReader) -> WaitingOperations {
     let mut found =
         WaitingOperations { flags: reader.facts.flags.clone(), ..WaitingOperations::default() };
     for kind in KINDS {
@@ -116,7 +116,7 @@ pub(super) async fn waiting(reader: &PageReader) -> WaitingOperations {
 }
 
 async fn read(
-    reader: &PageReader,
+    reader: &PageDataReader,
     kind: &str,
     found: &mut WaitingOperations,
 ) -> anyhow::Result<()> {
@@ -157,8 +157,7 @@ fn is_waiting(object: &Object) -> bool {
             is_open && needed.is_some_and(|needed| needed > approvals)
         }
         _ => {
-            // Merging a pull request approves only Plans of deletions.
-            let is_merged = spec["changes"].is_null() && !status["pullRequest"]["number"].is_null();
+            let is_merged = !status["pullRequest"]["number"].is_null();
             let is_rejected = !status["rejection"].is_null();
             !is_rejected && !is_merged && approvals < needed.unwrap_or(1).max(1)
         }
@@ -188,7 +187,7 @@ pub(super) fn panel(title: &str, found: &WaitingOperations, most: usize, now: Ti
 fn item(operation: &HeldOperation, flags: &str, now: Timestamp) -> Markup {
     let HeldOperation { id, message: said, created, is_waiting } = operation;
     let state = if *is_waiting { ObjectState::Waiting } else { ObjectState::Ready };
-    let route = Route::Object { place: ObjectPlace::of(id), tab: ObjectTab::Yaml };
+    let route = Route::Object { place: ObjectAddress::of(id), tab: ObjectTab::Yaml };
     html! {
         div class="item" {
             (shape(state))
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_waits_for_as_many_users_as_it_needs_and_of_everything_for_no_pull_request() {
+    fn a_plan_waits_for_as_many_users_as_it_needs_or_for_a_pull_request() {
         let plan = |status: Value| {
             let plan = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Plan",
                 "metadata": {"name": "a"}, "spec": {"approvals": 2, "changes": {}}, "status": status});
@@ -253,7 +252,7 @@ mod tests {
         };
         assert!(plan(json!({"approvals": [{"user": "alice"}]})));
         assert!(!plan(json!({"approvals": [{"user": "alice"}, {"user": "bob"}]})));
-        assert!(plan(json!({"pullRequest": {"number": 7}})));
+        assert!(!plan(json!({"pullRequest": {"number": 7}})));
     }
 
     #[test]
@@ -263,7 +262,7 @@ mod tests {
         let all = vec![HeldOperation::of(&object, now)];
         let left_out = vec!["plans: forbidden <b>".to_owned()];
         let found = WaitingOperations { all, left_out, flags: "--context prod".to_owned() };
-        let html = panel("Needs a person", &found, 5, now).into_string();
+        let html = panel("Waiting for approval", &found, 5, now).into_string();
         assert!(html.contains("PreUpgrade of HelmRelease/web, lifecycle &lt;script&gt;"), "{html}");
         assert!(
             html.contains("<code>windlass approve web-1 -n apps --context prod</code>"),

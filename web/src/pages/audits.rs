@@ -1,17 +1,19 @@
 //! The page of audits: what windlass did to releases and Kustomizations, and why. The newest audits come first.
 
-use crds::release::{AuditOutcome, AuditRevision, ReleaseAudit};
+use crds::windlass_release::{AuditOutcome, AuditRevision, ReleaseAudit};
 use jiff::Timestamp;
 use maud::{Markup, html};
-use windlass_answers::audit::{self, AuditObjectName, ListedAudits, ended, parse_subject, to_list};
+use windlass_answers::audit::{
+    self, AuditedObjectName, ListedAudits, ended, parse_subject, to_list,
+};
 use windlass_answers::object_row::short;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, ago, message, remarks, shape, subject, text};
 use crate::page_query::PageQuery;
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, ago, message, remarks, shape, subject, text};
 use crate::route::Route;
 use crate::shell_line::shell_line;
 
@@ -20,7 +22,7 @@ use crate::shell_line::shell_line;
 /// # Errors
 /// The kind is not installed, or the API server did not respond.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let read_at = Timestamp::now();
@@ -48,7 +50,7 @@ pub(super) async fn page(
 }
 
 /// The object whose audits the user wants to see.
-fn about(query: &PageQuery) -> Result<Option<AuditObjectName>, String> {
+fn about(query: &PageQuery) -> Result<Option<AuditedObjectName>, String> {
     match query.get("for") {
         "" => Ok(None),
         named => parse_subject(named).map(Some),

@@ -5,25 +5,27 @@
 //! operation.
 
 mod change_sets;
+mod rollout_waves;
 
-use crds::release::{AuditOutcome, ChangeSet, ReleaseAudit};
+use crds::windlass_release::{AuditOutcome, ChangeSet, ReleaseAudit};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use objects::{ObjectId, clean_line};
 use windlass_answers::audit::{self, ListedAudits, ended, to_list};
 use windlass_answers::audited_revisions::{
-    RevisionChange, commit, is_of_commit, revision, revisions, started,
+    RevisionOperations, commit, is_of_commit, revision, revisions, started,
 };
-use windlass_answers::changes;
+use windlass_answers::change_sets::{self as listed_change_sets, ListedChangeSets};
 use windlass_answers::object_row::short;
+use windlass_answers::rollout_waves::{self as listed_rollouts, ListedRollout};
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
-use crate::board::{BoardRow, ObjectBoard};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, ago, message, object_link, remarks, shape, subject, text};
 use crate::page_query::PageQuery;
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, subject, text};
+use crate::reconciled_object_rows::{ReconciledObjectRow, ReconciledObjectRows};
 use crate::route::{ObjectTab, Route};
 
 /// How many objects of a change are listed.
@@ -46,7 +48,7 @@ const BAR_WIDTH: i64 = 1000;
 /// # Errors
 /// The kind of audits is not installed, or the API server did not respond.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let read_at = Timestamp::now();
@@ -65,7 +67,7 @@ pub(super) async fn page(
     };
     if !recorded.changes.is_empty() {
         if request.wants_json {
-            return Ok(PageContent::Json(changes::to_list(&recorded.changes)?));
+            return Ok(PageContent::Json(listed_change_sets::to_list(&recorded.changes)?));
         }
         let content = change_sets::list(&recorded, &request.query, read_at);
         return Ok(PageContent::Html(of_page("changes", content)));
@@ -85,36 +87,56 @@ pub(super) async fn page(
 /// # Errors
 /// The kind of audits is not installed, or the API server did not respond.
 pub(super) async fn of_commit(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
     wanted: &str,
 ) -> anyhow::Result<PageContent> {
     let read_at = Timestamp::now();
-    let mut recorded = change_sets::recorded(reader).await?;
-    recorded.changes.retain(|change| changes::is_named(change, wanted));
+    let ListedChangeSets { changes: known, left_out } = change_sets::recorded(reader).await?;
+    let named: Vec<ChangeSet> = known
+        .iter()
+        .filter(|change| listed_change_sets::is_named(change, wanted))
+        .cloned()
+        .collect();
     if request.wants_json {
-        complete(&recorded.left_out)?;
-        if !recorded.changes.is_empty() {
-            return Ok(PageContent::Json(changes::to_list(&recorded.changes)?));
+        complete(&left_out)?;
+        if !named.is_empty() {
+            return Ok(PageContent::Json(listed_change_sets::to_list(&named)?));
         }
     }
     let mut found = match audit::find(&reader.site, "", None, None).await {
         // The verdict comes from the ChangeSet. The audits only add the steps.
-        Err(error) if !recorded.changes.is_empty() => {
+        Err(error) if !named.is_empty() => {
             let left_out = vec![format!("audits, with the steps of operations: {error:#}")];
             ListedAudits { audits: Vec::new(), left_out }
         }
         found => found?,
     };
-    found.left_out.extend(recorded.left_out);
+    found.left_out.extend(left_out);
     found.audits.retain(|audit| revision(audit).is_some_and(|it| is_of_commit(it, wanted)));
     if request.wants_json {
         complete(&found.left_out)?;
         return Ok(PageContent::Json(to_list(&found.audits)?));
     }
+    let rollouts = match listed_rollouts::list(&reader.site, &named).await {
+        Ok(rollouts) => rollouts,
+        Err(error) => {
+            found
+                .left_out
+                .push(format!("staged rollouts, with the waves of the commit: {error:#}"));
+            Vec::new()
+        }
+    };
     let board = reader.board().await;
-    let facts = CommitFacts { wanted, changes: &recorded.changes, found: &found, now: read_at };
-    let command = match recorded.changes.is_empty() {
+    let facts = CommitFacts {
+        wanted,
+        changes: &named,
+        known: &known,
+        rollouts: &rollouts,
+        found: &found,
+        now: read_at,
+    };
+    let command = match named.is_empty() {
         true => format!("windlass audit {}", reader.scope_flag()),
         false => format!("windlass changes {wanted} {}", reader.scope_flag()),
     };
@@ -150,7 +172,7 @@ fn content(found: &ListedAudits, query: &PageQuery, now: Timestamp) -> Markup {
 }
 
 /// The state of a change. Failures count unless they were repaired later.
-fn state(change: &RevisionChange<'_>) -> ObjectState {
+fn state(change: &RevisionOperations<'_>) -> ObjectState {
     let last = change.last_of_each();
     match change.failures() {
         0 if last.iter().all(|it| it.spec.outcome == AuditOutcome::Succeeded) => ObjectState::Ready,
@@ -159,7 +181,7 @@ fn state(change: &RevisionChange<'_>) -> ObjectState {
     }
 }
 
-fn item(change: &RevisionChange<'_>, now: Timestamp) -> Markup {
+fn item(change: &RevisionOperations<'_>, now: Timestamp) -> Markup {
     let objects = change.last_of_each().len();
     let failures = change.failures();
     html! {
@@ -194,7 +216,7 @@ fn short_digits(digits: &str) -> &str {
     digits.get(..MAX_HEADING_DIGITS).unwrap_or(digits)
 }
 
-fn took(change: &RevisionChange<'_>) -> Option<String> {
+fn took(change: &RevisionOperations<'_>) -> Option<String> {
     let seconds = change.ended()?.duration_since(change.began()?).as_secs();
     Some(format!("{seconds} s"))
 }
@@ -205,6 +227,10 @@ struct CommitFacts<'a> {
     wanted: &'a str,
     /// The ChangeSets of the commit.
     changes: &'a [ChangeSet],
+    /// All ChangeSets that the user may list. A newer one of the same source decides what is said about rollbacks.
+    known: &'a [ChangeSet],
+    /// The staged rollouts that the user may list.
+    rollouts: &'a [ListedRollout],
     /// The audits of operations that the commit caused.
     found: &'a ListedAudits,
     now: Timestamp,
@@ -212,9 +238,9 @@ struct CommitFacts<'a> {
 
 fn commit_parts(
     facts: &CommitFacts<'_>,
-    board: Result<&ObjectBoard, &anyhow::Error>,
+    board: Result<&ReconciledObjectRows, &anyhow::Error>,
 ) -> Vec<PagePart> {
-    let CommitFacts { wanted, changes, found, now } = *facts;
+    let CommitFacts { wanted, changes, found, now, .. } = *facts;
     let audited = revisions(&found.audits);
     let sum = match changes.first() {
         Some(change) => change_sets::sum(change, changes.len(), wanted),
@@ -232,12 +258,12 @@ fn commit_parts(
 /// Says in a sentence whether a commit was applied. If no object that the user may list has the commit, the sentence says that
 /// this is unknown.
 fn sum(
-    changes: &[RevisionChange<'_>],
-    board: Result<&ObjectBoard, &anyhow::Error>,
+    changes: &[RevisionOperations<'_>],
+    board: Result<&ReconciledObjectRows, &anyhow::Error>,
     wanted: &str,
 ) -> Markup {
     let objects: usize = changes.iter().map(|it| it.last_of_each().len()).sum();
-    let failures: usize = changes.iter().map(RevisionChange::failures).sum();
+    let failures: usize = changes.iter().map(RevisionOperations::failures).sum();
     let is_fetched = board.is_ok_and(|board| rows_with(board, wanted).next().is_some());
     let said = match (objects, failures, is_fetched) {
         (0, _, true) => {
@@ -261,12 +287,15 @@ fn commit_heading(wanted: &str) -> Markup {
     html! { "Commit " span class="mono" title=(wanted) { (text(short_digits(wanted))) } }
 }
 
-fn rows_with<'b>(board: &'b ObjectBoard, wanted: &'b str) -> impl Iterator<Item = &'b BoardRow> {
+fn rows_with<'b>(
+    board: &'b ReconciledObjectRows,
+    wanted: &'b str,
+) -> impl Iterator<Item = &'b ReconciledObjectRow> {
     board.iter().filter(move |row| is_of_commit(&row.revision, wanted))
 }
 
 /// The objects that currently have a commit.
-fn having(board: Result<&ObjectBoard, &anyhow::Error>, wanted: &str) -> Markup {
+fn having(board: Result<&ReconciledObjectRows, &anyhow::Error>, wanted: &str) -> Markup {
     html! {
         section class="panel" {
             header { h2 { "Have it now" } }
@@ -290,7 +319,7 @@ fn having(board: Result<&ObjectBoard, &anyhow::Error>, wanted: &str) -> Markup {
 }
 
 /// What happened to a commit, one section for each source.
-fn journeys(changes: &[RevisionChange<'_>], now: Timestamp) -> Markup {
+fn journeys(changes: &[RevisionOperations<'_>], now: Timestamp) -> Markup {
     let more = changes.len().saturating_sub(MAX_LISTED_SOURCES);
     html! {
         @for change in changes.iter().take(MAX_LISTED_SOURCES) { (journey(change, now)) }
@@ -299,7 +328,7 @@ fn journeys(changes: &[RevisionChange<'_>], now: Timestamp) -> Markup {
 }
 
 /// What happened to a revision, one row for each object. All rows use the same time scale.
-fn journey(change: &RevisionChange<'_>, now: Timestamp) -> Markup {
+fn journey(change: &RevisionOperations<'_>, now: Timestamp) -> Markup {
     let scale = TimeScale::of(change);
     let more = change.audits.len().saturating_sub(MAX_LISTED_OBJECTS);
     html! {
@@ -324,7 +353,7 @@ struct TimeScale {
 }
 
 impl TimeScale {
-    fn of(change: &RevisionChange<'_>) -> Self {
+    fn of(change: &RevisionOperations<'_>) -> Self {
         let begin = change.began();
         let length = begin.zip(change.ended()).map(|(begin, end)| end.duration_since(begin));
         let milliseconds = length.map_or(1, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX));
@@ -389,7 +418,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::board::samples::{board, object};
+    use crate::reconciled_object_rows::samples::{board, object};
 
     fn now() -> Timestamp {
         "2026-01-01T00:01:00Z".parse().unwrap()
@@ -414,8 +443,15 @@ mod tests {
         ListedAudits { audits, left_out: vec!["audits in b: forbidden <i>".to_owned()] }
     }
 
-    fn html(found: &ListedAudits, board: &ObjectBoard) -> String {
-        let facts = CommitFacts { wanted: "0123456", changes: &[], found, now: now() };
+    fn html(found: &ListedAudits, board: &ReconciledObjectRows) -> String {
+        let facts = CommitFacts {
+            wanted: "0123456",
+            changes: &[],
+            known: &[],
+            rollouts: &[],
+            found,
+            now: now(),
+        };
         let parts = commit_parts(&facts, Ok(board));
         parts.into_iter().map(|part| part.content.into_string()).collect()
     }

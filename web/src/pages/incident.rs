@@ -7,15 +7,17 @@ use objects::ObjectId;
 use windlass_answers::audit::{self, ListedAudits, ended};
 use windlass_answers::command_scope::shown;
 use windlass_answers::incident_suspects::{IncidentSuspect, SUSPECT_PERIOD, suspects};
-use windlass_answers::incidents::{first_line, since};
+use windlass_answers::incidents::{first_line, silence, since};
 use windlass_answers::kind_argument;
 
 use super::incidents::{state_of, subject_of};
 use super::{PageContent, PageRequest};
 use crate::frame::{PagePart, PageParts};
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, ago, message, object_link, pill, remarks, shape, subject, text};
-use crate::route::Route;
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{
+    ObjectState, ago, message, object_link, pill, remarks, shape, subject, text,
+};
+use crate::route::{ObjectAddress, Route};
 use crate::shell_line::shell_line;
 
 /// How many operations that may have caused the Incident are listed.
@@ -29,7 +31,7 @@ const MAX_NAMED_FIELDS: usize = 6;
 /// # Errors
 /// The kind is not installed, the incident cannot be read, or the API server did not respond.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
     namespace: &str,
     name: &str,
@@ -44,6 +46,8 @@ pub(super) async fn page(
     if request.wants_json {
         return Ok(PageContent::Json(shown(object).into_value()));
     }
+    let place = ObjectAddress::of(&object.id());
+    let asked = super::object::asked(reader, request, &target, &object, &place).await;
     let incident: Incident = serde_json::from_value(object.into_value())?;
     // Audits know only what windlass did, so changes by others are missing here.
     let audits = audit::find(&reader.site, "", None, None).await;
@@ -53,23 +57,28 @@ pub(super) async fn page(
         title: format!("Incident {name}"),
         command: format!("windlass get {named} -o json"),
         read_at,
-        parts: parts(&incident, &audits, read_at),
+        parts: parts(&incident, &audits, asked, read_at),
         renew_after: reader.record_renewal(),
         version: String::new(),
     }))
 }
 
+/// The parts of the page. `asked` are the message about the user's last action, and the forms.
 fn parts(
     incident: &Incident,
     audits: &anyhow::Result<ListedAudits>,
+    asked: [PagePart; 2],
     now: Timestamp,
 ) -> Vec<PagePart> {
     let left_out = match audits {
         Ok(found) => found.left_out.clone(),
         Err(_) => Vec::new(),
     };
+    let [done, forms] = asked;
     vec![
         PagePart::whole("head", head(incident, now)),
+        done,
+        forms,
         PagePart::whole("remarks", remarks(&left_out)),
         PagePart::main("cause", cause(incident)),
         PagePart::main("suspects", suspect_list(incident, audits, now)),
@@ -88,6 +97,7 @@ fn head(incident: &Incident, now: Timestamp) -> Markup {
                 " · fails for " (ago(since(incident), now))
                 @if let Some(at) = &status.resolved_at { " · resolved " (ago(Some(at.0), now)) " ago" }
             }
+            @if let Some(said) = silence(incident, now) { p { "It is " (message(&said)) } }
         }
     }
 }
@@ -165,7 +175,7 @@ fn affected(incident: &Incident) -> Markup {
     let named = i64::try_from(affected.objects.len()).unwrap_or(i64::MAX);
     html! {
         section class="panel" {
-            header { h2 { "Affects" } span class="more" { (affected.count) " objects" } }
+            header { h2 { "Affects" } span class="more" { (affected.count) @if affected.count == 1 { " object" } @else { " objects" } } }
             @if affected.count == 0 { p { "No other object, as far as is known." } }
             @for object in &affected.objects { div class="item" { (shape(ObjectState::Waiting)) div { (subject(object)) } } }
             @if affected.count > named { p { (affected.count - named) " more" } }
@@ -197,7 +207,7 @@ fn notification(it: &IncidentNotification, now: Timestamp) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use crds::release::ReleaseAudit;
+    use crds::windlass_release::ReleaseAudit;
     use serde_json::json;
 
     use super::*;
@@ -226,7 +236,8 @@ mod tests {
     }
 
     fn html(audits: anyhow::Result<ListedAudits>) -> String {
-        let parts = parts(&incident(), &audits, "2026-01-01T00:01:00Z".parse().unwrap());
+        let asked = ["done", "actions"].map(|id| PagePart::whole(id, html! {}));
+        let parts = parts(&incident(), &audits, asked, "2026-01-01T00:01:00Z".parse().unwrap());
         parts.into_iter().map(|part| part.content.into_string()).collect()
     }
 
@@ -242,6 +253,19 @@ mod tests {
         for hostile in ["<script", "<img", "<i>", "<b>"] {
             assert!(!html.contains(hostile), "{hostile}: {html}");
         }
+    }
+
+    #[test]
+    fn an_incident_says_who_silenced_it_and_why_until_that_ends() {
+        let mut silenced = incident();
+        let silence = json!({"user": "alice<b>", "reason": "known <i>",
+            "at": "2026-01-01T00:00:40Z", "until": "2026-01-01T02:00:00Z"});
+        silenced.status.as_mut().unwrap().silence = serde_json::from_value(silence).unwrap();
+        let html = |now: &str| head(&silenced, now.parse().unwrap()).into_string();
+        let said =
+            "silenced by alice&lt;b&gt; until 2026-01-01T02:00:00Z: known &lt;i&gt;</bdi></p>";
+        assert!(html("2026-01-01T00:01:00Z").contains(said), "{}", html("2026-01-01T00:01:00Z"));
+        assert!(!html("2026-01-01T02:00:00Z").contains("silenced"));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use windlass_answers::incidents::{ListedIncidents, find, first_line, sent, since
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, subject, text};
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, ago, message, object_link, remarks, shape, subject, text};
 use crate::route::Route;
 
 /// How many affected objects are named.
@@ -21,7 +21,7 @@ const MAX_NAMED_OBJECTS: usize = 8;
 /// # Errors
 /// The kind is not installed, or the API server did not respond.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let read_at = Timestamp::now();

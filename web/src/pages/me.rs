@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use maud::{Markup, html};
-use windlass_answers::own_rights::{self, OwnRight, OwnRights, RightsOfKind, VERBS};
+use windlass_answers::user_rights::{self, RightsOfKind, UserRight, UserRights, VERBS};
 
 use super::{PageContent, PageRequest, plain_page};
 use crate::frame::PagePart;
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, message, shape, text};
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, message, shape, text};
 use crate::route::Route;
 use crate::shell_line::shell_line;
 
@@ -19,11 +19,11 @@ const MAX_NAMED_GROUPS: usize = 100;
 /// # Errors
 /// The API server does not say who the user is.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let read_at = Timestamp::now();
-    let found = own_rights::read(&reader.site).await?;
+    let found = user_rights::read(&reader.site).await?;
     if request.wants_json {
         return Ok(PageContent::Json(serde_json::to_value(&found)?));
     }
@@ -41,7 +41,7 @@ fn command(namespace: &str) -> String {
     }
 }
 
-fn user(found: &OwnRights) -> Markup {
+fn user(found: &UserRights) -> Markup {
     let more = found.groups.len().saturating_sub(MAX_NAMED_GROUPS);
     html! {
         section class="panel" {
@@ -57,7 +57,7 @@ fn user(found: &OwnRights) -> Markup {
     }
 }
 
-fn rights(found: &OwnRights) -> Markup {
+fn rights(found: &UserRights) -> Markup {
     html! {
         section class="panel" {
             header {
@@ -89,7 +89,7 @@ fn row(kind: &RightsOfKind) -> Markup {
     }
 }
 
-fn answer(right: &OwnRight) -> Markup {
+fn answer(right: &UserRight) -> Markup {
     let (state, word) = match right.allowed {
         Some(true) => (ObjectState::Ready, "yes"),
         Some(false) => (ObjectState::Suspended, "no"),
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_right_that_is_not_known_is_not_denied_and_all_is_escaped() {
-        let right = |verb: &'static str, allowed: Option<bool>, reason: &str| OwnRight {
+        let right = |verb: &'static str, allowed: Option<bool>, reason: &str| UserRight {
             verb,
             allowed,
             reason: reason.to_owned(),
@@ -125,7 +125,7 @@ mod tests {
         let reasons =
             "<td class=\"grow\"><bdi>RBAC: by &quot;&lt;b&gt;&quot;; timed out</bdi></td>";
         assert!(html.contains(reasons), "{html}");
-        let found = OwnRights {
+        let found = UserRights {
             user: "<script>".to_owned(),
             groups: vec!["dev\u{202e}".to_owned(); MAX_NAMED_GROUPS + 2],
             namespace: String::new(),

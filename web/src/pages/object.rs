@@ -2,12 +2,12 @@
 //!
 //! Each tab is read when the user opens it, with the rights of the user. Below: the tabs (`object/…`).
 
-mod changes;
 mod drawn_graph;
 mod explanation;
 mod graph_nodes;
 mod logs;
-mod past;
+mod past_operations_and_events;
+mod predicted_changes_and_values;
 mod tree_list;
 
 use cause::object_references;
@@ -23,17 +23,17 @@ use windlass_cluster::ClusterError;
 
 use super::{PageContent, PageRequest, complete};
 use crate::actions;
-use crate::board::state_of;
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
-use crate::page_reader::{PageReader, UNSETTLED_RENEWAL};
-use crate::parts::{ObjectState, ago, lines, message, pill, shape, text};
-use crate::route::{ObjectPlace, ObjectTab, Route};
+use crate::page_data_reader::{PageDataReader, UNSETTLED_RENEWAL};
+use crate::page_elements::{ObjectState, ago, lines, message, pill, shape, text};
+use crate::reconciled_object_rows::state_of;
+use crate::route::{ObjectAddress, ObjectTab, Route};
 
 /// The inputs of a tab.
-struct TabRead<'r> {
-    reader: &'r PageReader,
-    place: &'r ObjectPlace,
+struct ObjectTabInputs<'r> {
+    reader: &'r PageDataReader,
+    place: &'r ObjectAddress,
     target: ResourceArgument,
     object: Object,
     /// The release that the user selected, if the object is a Helmfile.
@@ -61,9 +61,9 @@ impl TabContent {
 /// # Errors
 /// There is no such kind, the object has no such tab, or the API server refused or did not respond.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
-    place: &ObjectPlace,
+    place: &ObjectAddress,
     tab: ObjectTab,
 ) -> anyhow::Result<PageContent> {
     let target = kind_argument::one(&reader.site.cluster, &[place.word()]).await?;
@@ -72,9 +72,9 @@ pub(super) async fn page(
 
 /// Makes the page of the object that the path names.
 async fn of_target(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
-    place: &ObjectPlace,
+    place: &ObjectAddress,
     tab: ObjectTab,
     target: ResourceArgument,
 ) -> anyhow::Result<PageContent> {
@@ -106,7 +106,7 @@ async fn of_target(
     }
     let release = Some(request.query.get("release")).filter(|name| !name.is_empty());
     let wants_json = request.wants_json;
-    let read = TabRead { reader, place, target, object, release, wants_json, now };
+    let read = ObjectTabInputs { reader, place, target, object, release, wants_json, now };
     let command = command(place, tab);
     let TabContent { parts, json } = match tab {
         ObjectTab::Why => explained(read).await?,
@@ -115,7 +115,8 @@ async fn of_target(
         ObjectTab::Tree => applied(read).await?,
         ObjectTab::Diff => {
             let _permit = read.reader.predictions.acquire().await?;
-            changes::predicted(&read.reader.site, read.object, wants_json).await?
+            predicted_changes_and_values::predicted(&read.reader.site, read.object, wants_json)
+                .await?
         }
         ObjectTab::History => done(read).await?,
         ObjectTab::Events => happened(read).await?,
@@ -137,12 +138,12 @@ async fn of_target(
 }
 
 /// The message about the user's last action, and the forms for further actions.
-async fn asked(
-    reader: &PageReader,
+pub(super) async fn asked(
+    reader: &PageDataReader,
     request: &PageRequest,
     target: &ResourceArgument,
     object: &Object,
-    place: &ObjectPlace,
+    place: &ObjectAddress,
 ) -> [PagePart; 2] {
     let done = reader.actions.done(request.query.get(actions::DONE_PARAMETER));
     let said = html! {
@@ -156,7 +157,7 @@ async fn asked(
 
 /// Reads the object. Returns `None` if it does not exist.
 async fn read(
-    reader: &PageReader,
+    reader: &PageDataReader,
     target: &ResourceArgument,
 ) -> Result<Option<Object>, ClusterError> {
     let namespace = reader.site.namespace_of(target);
@@ -165,7 +166,7 @@ async fn read(
 }
 
 /// The command that prints the content of a tab.
-fn command(place: &ObjectPlace, tab: ObjectTab) -> String {
+fn command(place: &ObjectAddress, tab: ObjectTab) -> String {
     let named = place.command_words();
     match tab {
         ObjectTab::Why => format!("windlass why {named}"),
@@ -181,7 +182,7 @@ fn command(place: &ObjectPlace, tab: ObjectTab) -> String {
 }
 
 /// The head of the page: the name of the object, its state, and the tabs.
-fn head(object: &Object, place: &ObjectPlace, tab: ObjectTab, now: Timestamp) -> Markup {
+fn head(object: &Object, place: &ObjectAddress, tab: ObjectTab, now: Timestamp) -> Markup {
     let row = ObjectRow::of_any(object, now);
     let kind = object.kind();
     let tabs = ObjectTab::ALL.into_iter().filter(|it| it.is_of(kind));
@@ -192,7 +193,7 @@ fn head(object: &Object, place: &ObjectPlace, tab: ObjectTab, now: Timestamp) ->
             p {
                 (text(kind))
                 @if !object.namespace().is_empty() { " in " (text(object.namespace())) }
-                @if row.since.is_some() { " · so for " (ago(row.since, now)) }
+                @if row.since.is_some() { " · " (state_of(&row).word()) " for " (ago(row.since, now)) }
                 @if !row.revision.is_empty() { " · " span class="mono" { (text(&row.revision)) } }
                 @if row.is_suspended() { " · suspended: " (text(&row.suspended)) }
             }
@@ -205,20 +206,20 @@ fn head(object: &Object, place: &ObjectPlace, tab: ObjectTab, now: Timestamp) ->
     }
 }
 
-async fn explained(read: TabRead<'_>) -> anyhow::Result<TabContent> {
-    let TabRead { reader, target, object, now, .. } = read;
+async fn explained(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
+    let ObjectTabInputs { reader, target, object, now, .. } = read;
     let found = why::explain(&reader.site, &target, None).await?;
     let json = serde_json::to_value(why::WhyReport::of(&found))?;
     Ok(TabContent { parts: explanation::parts(&found, &object, now), json })
 }
 
-async fn applied(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+async fn applied(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
     let found = tree::read(&read.reader.site, read.object, false).await?;
     let json = serde_json::to_value(&found)?;
     Ok(TabContent::of(tree_list::content(&found), json))
 }
 
-async fn drawn(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+async fn drawn(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
     let id = read.object.id();
     let applier = object_references::applier(&read.object);
     let found = tree::read(&read.reader.site, read.object, false).await?;
@@ -227,8 +228,8 @@ async fn drawn(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     Ok(TabContent::of(drawn_graph::content(&nodes, read.place), json))
 }
 
-async fn printed(read: TabRead<'_>) -> anyhow::Result<TabContent> {
-    let TabRead { reader, object, wants_json, .. } = read;
+async fn printed(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
+    let ObjectTabInputs { reader, object, wants_json, .. } = read;
     let found = logs::read(&reader.site, object).await?;
     if wants_json {
         complete(&found.left_out)?;
@@ -236,33 +237,33 @@ async fn printed(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     Ok(TabContent::of(logs::content(&found), logs::json(&found)))
 }
 
-async fn done(read: TabRead<'_>) -> anyhow::Result<TabContent> {
-    let TabRead { reader, object, release, now, .. } = read;
+async fn done(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
+    let ObjectTabInputs { reader, object, release, now, .. } = read;
     let found = history::read(&reader.site, &object, release).await?;
-    let content = past::history(&found, now);
+    let content = past_operations_and_events::history(&found, now);
     Ok(TabContent::of(content, found.entries.into()))
 }
 
-async fn happened(read: TabRead<'_>) -> anyhow::Result<TabContent> {
-    let TabRead { reader, place, wants_json, now, .. } = read;
+async fn happened(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
+    let ObjectTabInputs { reader, place, wants_json, now, .. } = read;
     let words = [place.word()];
     let query = events::EventQuery { words: &words, labels: "", types: &[] };
     let found = events::listed(&reader.site, &query).await?;
     if wants_json {
         complete(&found.left_out)?;
     }
-    let content = past::events(&found, now);
+    let content = past_operations_and_events::events(&found, now);
     let all = found.events.into_iter().map(|it| shown(it).into_value()).collect();
     Ok(TabContent::of(content, Value::Array(all)))
 }
 
-async fn valued(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+async fn valued(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
     let found = helm_release_values::read(&read.reader.site, read.object, None).await?;
     let json = serde_json::to_value(&found.origins)?;
-    Ok(TabContent::of(changes::values(&found), json))
+    Ok(TabContent::of(predicted_changes_and_values::values(&found), json))
 }
 
-fn itself(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+fn itself(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
     let json = shown(read.object).into_value();
     let yaml = goyaml::emit(&json)?;
     let content = html! { div class="panel" { pre class="yaml" { bdi { (lines(&yaml)) } } } };
@@ -281,10 +282,10 @@ mod tests {
     async fn answered(objects: Vec<Value>, tab: ObjectTab, wants_json: bool) -> PageContent {
         let (cluster, _) = fake_cluster::with_objects(objects).await;
         let site = CommandScope { cluster, namespace: String::new() };
-        let reader = PageReader::new(site, &[]).await;
+        let reader = PageDataReader::new(site, &[]).await;
         let words = ["secret", "apps", "db"].map(str::to_owned);
         let [kind, namespace, name] = words;
-        let place = ObjectPlace { kind, namespace, name };
+        let place = ObjectAddress { kind, namespace, name };
         let route = Route::Object { place: place.clone(), tab };
         let request = PageRequest { route, query: PageQuery::default(), wants_json };
         let gvk = objects::Gvk::new("v1", "Secret");

@@ -7,12 +7,12 @@ use serde_json::Value;
 use windlass_answers::command_scope::shown;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete, list_of};
-use crate::board::{BoardRow, ObjectBoard, ObjectFilters};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, ago, remarks, shape, text};
 use crate::page_query::PageQuery;
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, ago, remarks, shape, text};
+use crate::reconciled_object_rows::{ObjectFilters, ReconciledObjectRow, ReconciledObjectRows};
 use crate::route::{ObjectTab, Route};
 use crate::shell_line::shell_line;
 
@@ -27,7 +27,7 @@ const MAX_CHOICES: usize = 300;
 /// # Errors
 /// The API server did not respond.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let query = &request.query;
@@ -47,7 +47,7 @@ pub(super) async fn page(
 }
 
 /// The objects of a page as `windlass get -o json` prints them. Their order differs from the order of the rows.
-async fn list(reader: &PageReader, query: &PageQuery) -> anyhow::Result<Value> {
+async fn list(reader: &PageDataReader, query: &PageQuery) -> anyhow::Result<Value> {
     let filters = ObjectFilters::of(query);
     let now = Timestamp::now();
     let mut skipped = (query.page() - 1) * ROWS_PER_PAGE;
@@ -59,7 +59,7 @@ async fn list(reader: &PageReader, query: &PageQuery) -> anyhow::Result<Value> {
         }
         let left_out = reader.site.list(&target, "", |objects| {
             let mut taken: Vec<Object> = objects;
-            taken.retain(|object| filters.admits(&BoardRow::of(object, now)));
+            taken.retain(|object| filters.admits(&ReconciledObjectRow::of(object, now)));
             let ahead = skipped.min(taken.len());
             skipped -= ahead;
             let room = ROWS_PER_PAGE - items.len();
@@ -91,7 +91,7 @@ fn command(scope: &str, query: &PageQuery) -> String {
 
 /// The parts of the page. The filters are a separate part, so a change of the rows does not erase a text that the user is
 /// typing.
-fn parts(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Vec<PagePart> {
+fn parts(board: &ReconciledObjectRows, query: &PageQuery, now: Timestamp) -> Vec<PagePart> {
     vec![
         PagePart::whole("remarks", remarks(&board.left_out)),
         PagePart::whole("filters", filters(board, query)),
@@ -99,10 +99,11 @@ fn parts(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Vec<PagePart
     ]
 }
 
-fn listed(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Markup {
+fn listed(board: &ReconciledObjectRows, query: &PageQuery, now: Timestamp) -> Markup {
     let rows = board.selected(query);
     let first = (query.page() - 1) * ROWS_PER_PAGE;
-    let shown: Vec<&BoardRow> = rows.iter().skip(first).take(ROWS_PER_PAGE).copied().collect();
+    let shown: Vec<&ReconciledObjectRow> =
+        rows.iter().skip(first).take(ROWS_PER_PAGE).copied().collect();
     html! {
         div class="panel" {
             header {
@@ -126,7 +127,7 @@ fn listed(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Markup {
 }
 
 /// Explains why there is no row. There may be no objects, no matching objects, or none that the user may list.
-fn nothing(board: &ObjectBoard, query: &PageQuery) -> &'static str {
+fn nothing(board: &ReconciledObjectRows, query: &PageQuery) -> &'static str {
     let is_filtered = FILTERS.iter().any(|name| *name != "sort" && !query.get(name).is_empty());
     match (board.rows.is_empty(), is_filtered) {
         (true, _) if !board.left_out.is_empty() => {
@@ -138,7 +139,7 @@ fn nothing(board: &ObjectBoard, query: &PageQuery) -> &'static str {
     }
 }
 
-fn table_row(row: &BoardRow, now: Timestamp) -> Markup {
+fn table_row(row: &ReconciledObjectRow, now: Timestamp) -> Markup {
     let route = Route::Object { place: row.place.clone(), tab: ObjectTab::Why };
     html! {
         tr {
@@ -155,7 +156,7 @@ fn table_row(row: &BoardRow, now: Timestamp) -> Markup {
     }
 }
 
-fn filters(board: &ObjectBoard, query: &PageQuery) -> Markup {
+fn filters(board: &ReconciledObjectRows, query: &PageQuery) -> Markup {
     let states: Vec<&str> = ObjectState::ALL.iter().map(|state| state.word()).collect();
     html! {
         form class="filters" action="/objects" method="get" {
@@ -210,9 +211,9 @@ fn pages(query: &PageQuery, first: usize, shown: usize, all: usize) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::samples::{board, object};
+    use crate::reconciled_object_rows::samples::{board, object};
 
-    fn html(board: &ObjectBoard, query: &str) -> String {
+    fn html(board: &ReconciledObjectRows, query: &str) -> String {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let parts = parts(board, &PageQuery::parse(query), now);
         parts.into_iter().map(|part| part.content.into_string()).collect()

@@ -7,15 +7,17 @@ use std::rc::Rc;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use windlass_answers::incidents::{self, ListedIncidents, first_line, groups, since};
-use windlass_answers::why::all::{CauseGroup, in_words};
+use windlass_answers::why::unready_objects::{CauseGroup, in_words};
 
 use super::approvals::{self, WaitingOperations};
-use super::{PageContent, PageRequest, calendar};
-use crate::board::{KindCounts, ObjectBoard};
+use super::{PageContent, PageRequest, change_calendar};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
-use crate::page_reader::{PageReader, UnreadyRead};
-use crate::parts::{ObjectState, ago, failure, lines, message, remarks, shape, subject, text};
+use crate::page_data_reader::{PageDataReader, UnreadyObjectsSnapshot};
+use crate::page_elements::{
+    ObjectState, ago, failure, lines, message, remarks, shape, subject, text,
+};
+use crate::reconciled_object_rows::{KindCounts, ReconciledObjectRows};
 use crate::route::Route;
 
 /// How many causes are listed.
@@ -35,7 +37,7 @@ const BAR_WIDTH: usize = 1000;
 /// # Errors
 /// The API server did not respond to the first request.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let unready = reader.unready().await?;
@@ -62,8 +64,8 @@ pub(super) async fn page(
 
 /// The data of the page.
 struct OverviewParts {
-    unready: Rc<UnreadyRead>,
-    board: anyhow::Result<ObjectBoard>,
+    unready: Rc<UnreadyObjectsSnapshot>,
+    board: anyhow::Result<ReconciledObjectRows>,
     incidents: anyhow::Result<ListedIncidents>,
     waiting: WaitingOperations,
 }
@@ -88,7 +90,7 @@ fn page_parts(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Vec<Pag
         Err(_) => html! {},
     };
     let next = match &parts.board {
-        Ok(board) => calendar::next_day(board, MAX_ENTRIES, now),
+        Ok(board) => change_calendar::next_day(board, MAX_ENTRIES, now),
         Err(_) => html! {},
     };
     vec![
@@ -100,14 +102,14 @@ fn page_parts(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Vec<Pag
         PagePart::side("incidents", open_incidents(&parts.incidents, now)),
         PagePart::side(
             "approvals",
-            approvals::panel("Needs a person", &parts.waiting, MAX_ENTRIES, now),
+            approvals::panel("Waiting for approval", &parts.waiting, MAX_ENTRIES, now),
         ),
         PagePart::side("next", next),
     ]
 }
 
 /// How many objects are in each state, as a bar and as text.
-fn states(board: &ObjectBoard) -> Markup {
+fn states(board: &ReconciledObjectRows) -> Markup {
     let counts = board.counts();
     let all = board.rows.len();
     let mut bars = Vec::new();
@@ -231,12 +233,12 @@ fn open_incidents(found: &anyhow::Result<ListedIncidents>, now: Timestamp) -> Ma
 #[cfg(test)]
 mod tests {
     use cause::CauseAdvice;
-    use windlass_answers::why::all::UnreadyObjectsOverview;
+    use windlass_answers::why::unready_objects::UnreadyObjectsOverview;
 
     use super::*;
-    use crate::board::samples::{board, object};
+    use crate::reconciled_object_rows::samples::{board, object};
 
-    fn parts(board: anyhow::Result<ObjectBoard>) -> OverviewParts {
+    fn parts(board: anyhow::Result<ReconciledObjectRows>) -> OverviewParts {
         let cause = CauseGroup {
             cause: "GitRepository/apps/shop: <script>alert(1)</script>".to_owned(),
             since: Some("2026-11-24T11:55:00Z".parse().unwrap()),
@@ -255,7 +257,7 @@ mod tests {
         };
         let read_at = "2026-11-24T12:00:00Z".parse().unwrap();
         OverviewParts {
-            unready: Rc::new(UnreadyRead { overview, read_at }),
+            unready: Rc::new(UnreadyObjectsSnapshot { overview, read_at }),
             board,
             incidents: Err(anyhow::anyhow!("no such kind <i>")),
             waiting: WaitingOperations::default(),

@@ -1,41 +1,46 @@
 //! The ChangeSets that windlass recorded: one verdict for each change, and the progress of each member.
 //!
 //! For members in other namespaces, a ChangeSet contains only counts, and so does the page.
-//! Elsewhere: reading a ChangeSet (`windlass_answers::changes`), requesting its rollback (the page of the ChangeSet).
+//! Elsewhere: reading a ChangeSet (`windlass_answers::change_sets`), the waves in which members take it (`rollout_waves.rs`),
+//! requesting its rollback (the page of the ChangeSet).
 
 use std::collections::BTreeMap;
 
-use crds::release::{AuditStep, ChangeSet, ChangeSetVerdict, ReleaseAudit};
+use crds::windlass_release::{AuditStep, ChangeSet, ChangeSetVerdict, ReleaseAudit};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use objects::{ObjectId, clean_line};
 use windlass_answers::audited_revisions::started;
-use windlass_answers::changes::{self, ListedChanges, MemberLine};
+use windlass_answers::change_sets::{self, ChangeSetMemberLine, ListedChangeSets};
 use windlass_answers::command_scope::is_absent_kind;
+use windlass_answers::returning_commits;
 
-use super::{CommitFacts, MAX_LISTED_OBJECTS, MAX_LISTED_SOURCES, commit_heading, revision_link};
-use crate::board::{BoardRow, ObjectBoard};
+use super::{
+    CommitFacts, MAX_LISTED_OBJECTS, MAX_LISTED_SOURCES, commit_heading, revision_link,
+    rollout_waves,
+};
 use crate::href::Href;
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, ago, message, object_link, remarks, shape, subject, text};
 use crate::page_query::PageQuery;
-use crate::page_reader::PageReader;
 use crate::pages::ROWS_PER_PAGE;
-use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, subject, text};
-use crate::route::{ObjectPlace, ObjectTab, Route};
+use crate::reconciled_object_rows::{ReconciledObjectRow, ReconciledObjectRows};
+use crate::route::{ObjectAddress, ObjectTab, Route};
 use crate::shell_line::shell_line;
 
 /// The ChangeSets that the user may list. Empty if the kind is not installed.
 ///
 /// # Errors
 /// A ChangeSet cannot be read, or the API server did not respond.
-pub(super) async fn recorded(reader: &PageReader) -> anyhow::Result<ListedChanges> {
-    match changes::find(&reader.site, "").await {
-        Err(error) if is_absent_kind(&error) => Ok(ListedChanges::default()),
+pub(super) async fn recorded(reader: &PageDataReader) -> anyhow::Result<ListedChangeSets> {
+    match change_sets::find(&reader.site, "").await {
+        Err(error) if is_absent_kind(&error) => Ok(ListedChangeSets::default()),
         found => found,
     }
 }
 
 /// All ChangeSets, the newest first.
-pub(super) fn list(found: &ListedChanges, query: &PageQuery, now: Timestamp) -> Markup {
+pub(super) fn list(found: &ListedChangeSets, query: &PageQuery, now: Timestamp) -> Markup {
     let first = (query.page() - 1) * ROWS_PER_PAGE;
     let shown = found.changes.iter().skip(first).take(ROWS_PER_PAGE);
     let next = (query.page() + 1).to_string();
@@ -53,7 +58,7 @@ pub(super) fn list(found: &ListedChanges, query: &PageQuery, now: Timestamp) -> 
 
 fn item(change: &ChangeSet, now: Timestamp) -> Markup {
     let spec = &change.spec;
-    let verdict = changes::verdict(change);
+    let verdict = change_sets::verdict(change);
     let said = change.status.as_ref().and_then(|status| status.message.as_deref());
     html! {
         div class="item" {
@@ -64,7 +69,7 @@ fn item(change: &ChangeSet, now: Timestamp) -> Markup {
             }
             (ago(created(change), now))
             p {
-                (subject(&source(change))) " · " (verdict.as_str()) " · " (changes::progress(change)) " ended · "
+                (subject(&source(change))) " · " (verdict.as_str()) " · " (change_sets::progress(change)) " ended · "
                 a href=(page_of(change)) { "all of it" }
             }
             @if let Some(said) = said { div class="note" { (message(said)) } }
@@ -78,7 +83,7 @@ pub(super) fn sum(change: &ChangeSet, count: usize, wanted: &str) -> Markup {
     html! {
         div class="lede" {
             h1 {
-                (shape(state(changes::verdict(change)))) " " (commit_heading(wanted)) " " (in_words(changes::verdict(change)))
+                (shape(state(change_sets::verdict(change)))) " " (commit_heading(wanted)) " " (in_words(change_sets::verdict(change)))
                 @if let Some(said) = said { ": " (message(said)) }
             }
             @if count > 1 { p { "It arrived as " (count) " changes, the newest first." } }
@@ -89,7 +94,7 @@ pub(super) fn sum(change: &ChangeSet, count: usize, wanted: &str) -> Markup {
 /// The ChangeSets of a commit, each with its members. Empty if windlass recorded none.
 pub(super) fn panels(
     facts: &CommitFacts<'_>,
-    board: Result<&ObjectBoard, &anyhow::Error>,
+    board: Result<&ReconciledObjectRows, &anyhow::Error>,
 ) -> Markup {
     let steps = last_steps(&facts.found.audits);
     let shown = board.ok().filter(|_| !facts.changes.is_empty());
@@ -97,42 +102,50 @@ pub(super) fn panels(
     let more = facts.changes.len().saturating_sub(MAX_LISTED_SOURCES);
     html! {
         @for change in facts.changes.iter().take(MAX_LISTED_SOURCES) {
-            (panel(change, &MemberFacts { rows: &rows, steps: &steps }, facts.now))
+            (panel(change, facts, &ChangeSetMemberFacts { rows: &rows, steps: &steps }))
         }
         @if more > 0 { p { (more) " more changes are of it; the command prints them." } }
     }
 }
 
 /// Data about members that is not in the ChangeSet.
-struct MemberFacts<'a> {
+struct ChangeSetMemberFacts<'a> {
     /// The rows of objects. The keys use object names in the same form as the lines of the ChangeSet.
-    rows: &'a BTreeMap<ObjectPlace, &'a BoardRow>,
+    rows: &'a BTreeMap<ObjectAddress, &'a ReconciledObjectRow>,
     /// The steps of the last operation on each object. The keys use object names in the same form as the lines of the
     /// ChangeSet.
     steps: &'a BTreeMap<ObjectId, &'a [AuditStep]>,
 }
 
-fn panel(change: &ChangeSet, facts: &MemberFacts<'_>, now: Timestamp) -> Markup {
+fn panel(
+    change: &ChangeSet,
+    of_commit: &CommitFacts<'_>,
+    facts: &ChangeSetMemberFacts<'_>,
+) -> Markup {
     let name = change.metadata.name.as_deref().unwrap_or_default();
-    let members = changes::members(change);
+    let members = change_sets::members(change);
     let more = members.len().saturating_sub(MAX_LISTED_OBJECTS);
     let left = change.status.iter().flat_map(|status| &status.not_rolled_back);
     html! {
         section class="panel" {
             header {
-                h2 { (shape(state(changes::verdict(change)))) " " (changes::verdict(change).as_str()) ": " (subject(&source(change))) }
-                span class="more" { (changes::progress(change)) " ended · " (ago(created(change), now)) }
+                h2 { (shape(state(change_sets::verdict(change)))) " " (change_sets::verdict(change).as_str()) ": " (subject(&source(change))) }
+                span class="more" { (change_sets::progress(change)) " ended · " (ago(created(change), of_commit.now)) }
             }
             (commit_facts(change))
+            (rollout_waves::items(of_commit.rollouts, change))
             @for member in members.iter().take(MAX_LISTED_OBJECTS) { (member_item(member, facts)) }
             @if more > 0 { p { (more) " more members; the command prints them." } }
-            @for said in changes::unnamed(change) { p { (text(&said)) } }
+            @for said in change_sets::unnamed(change) { p { (text(&said)) } }
             @for said in left { p { "Not rolled back: " (message(said)) } }
-            @if changes::is_bad(change) && changes::verdict(change) != ChangeSetVerdict::RolledBack {
+            @if change_sets::is_bad(change) && change_sets::verdict(change) != ChangeSetVerdict::RolledBack {
                 div class="note advice" {
                     "To take it back, if it is the newest of its source: " a href=(page_of(change)) { (text(name)) }
                     code { (rollback_command(change)) }
                 }
+            }
+            @if let Some(warning) = returning_commits::of_change(change, of_commit.known) {
+                div class="note advice" { (text(&warning)) }
             }
         }
     }
@@ -153,8 +166,8 @@ fn commit_facts(change: &ChangeSet) -> Markup {
     }
 }
 
-fn member_item(member: &MemberLine, facts: &MemberFacts<'_>) -> Markup {
-    let place = member.object.as_ref().map(ObjectPlace::of);
+fn member_item(member: &ChangeSetMemberLine, facts: &ChangeSetMemberFacts<'_>) -> Markup {
+    let place = member.object.as_ref().map(ObjectAddress::of);
     let row = place.and_then(|place| facts.rows.get(&place).copied());
     let state = member_state(&member.state);
     let steps = member.object.as_ref().and_then(|id| facts.steps.get(id).copied());
@@ -178,10 +191,10 @@ fn member_item(member: &MemberLine, facts: &MemberFacts<'_>) -> Markup {
 }
 
 /// The rows of the board by object. The map makes lookups fast, because ChangeSets may have thousands of members.
-fn rows_by_line(board: &ObjectBoard) -> BTreeMap<ObjectPlace, &BoardRow> {
+fn rows_by_line(board: &ReconciledObjectRows) -> BTreeMap<ObjectAddress, &ReconciledObjectRow> {
     let rows = board.iter().map(|row| {
-        let name = changes::name_in_lines(&row.place.name);
-        (ObjectPlace { name, ..row.place.clone() }, row)
+        let name = change_sets::name_in_lines(&row.place.name);
+        (ObjectAddress { name, ..row.place.clone() }, row)
     });
     rows.collect()
 }
@@ -204,7 +217,7 @@ fn last_steps(audits: &[ReleaseAudit]) -> BTreeMap<ObjectId, &[AuditStep]> {
     let by_object = ordered.into_iter().filter(|audit| !audit.spec.steps.is_empty()).map(|audit| {
         let namespace = audit.metadata.namespace.as_deref().unwrap_or_default();
         let of = &audit.spec.subject;
-        let name = changes::name_in_lines(&of.name);
+        let name = change_sets::name_in_lines(&of.name);
         let id = ObjectId::new(namespace, &name, &of.group, &of.kind);
         (id, audit.spec.steps.as_slice())
     });
@@ -223,14 +236,14 @@ fn created(change: &ChangeSet) -> Option<Timestamp> {
 /// The link to the page of the ChangeSet.
 fn page_of(change: &ChangeSet) -> Href {
     let names = &change.metadata;
-    place_link(&ObjectPlace {
+    place_link(&ObjectAddress {
         kind: "change".to_owned(),
         namespace: names.namespace.clone().unwrap_or_default(),
         name: names.name.clone().unwrap_or_default(),
     })
 }
 
-fn place_link(place: &ObjectPlace) -> Href {
+fn place_link(place: &ObjectAddress) -> Href {
     Href::inside(&Route::Object { place: place.clone(), tab: ObjectTab::Why })
 }
 
@@ -280,7 +293,7 @@ mod tests {
     use windlass_answers::audit::ListedAudits;
 
     use super::*;
-    use crate::board::samples::{board, object};
+    use crate::reconciled_object_rows::samples::{board, object};
 
     const COMMIT_DIGITS: &str = "5f0c9d0c2f6a3f1f8a110d9f6f4e3f434f0c9d0c";
 
@@ -317,11 +330,22 @@ mod tests {
         ListedAudits { audits: vec![serde_json::from_value(audit).unwrap()], left_out: Vec::new() }
     }
 
-    fn html(board: &ObjectBoard) -> String {
+    fn html(board: &ReconciledObjectRows) -> String {
+        html_of(change(), &[], board)
+    }
+
+    /// The page of a commit with one change. `others` are the other changes of its source.
+    fn html_of(change: ChangeSet, others: &[ChangeSet], board: &ReconciledObjectRows) -> String {
         let found = audits();
-        let changes = [change()];
-        let facts =
-            CommitFacts { wanted: COMMIT_DIGITS, changes: &changes, found: &found, now: now() };
+        let changes = [change];
+        let facts = CommitFacts {
+            wanted: COMMIT_DIGITS,
+            changes: &changes,
+            known: others,
+            rollouts: &[],
+            found: &found,
+            now: now(),
+        };
         let panels = panels(&facts, Ok(board)).into_string();
         format!("{}{panels}", sum(&changes[0], 1, COMMIT_DIGITS).into_string())
     }
@@ -355,8 +379,23 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_that_was_rolled_back_is_to_be_reverted_unless_the_source_moved_on() {
+        let mut back = change();
+        let status = json!({"verdict": "RolledBack", "counts": {"members": 1, "rolledBack": 1}});
+        back.status = serde_json::from_value(status).unwrap();
+        let warning = format!("run `git revert {COMMIT_DIGITS}` and push");
+        let html = html_of(back.clone(), &[], &board(&[]));
+        assert!(html.contains(&warning), "{html}");
+        let mut newer = change();
+        newer.spec.sequence += 1;
+        let html = html_of(back, &[newer], &board(&[]));
+        assert!(!html.contains("git revert"), "{html}");
+        assert!(!html_of(change(), &[], &board(&[])).contains("git revert"), "it is applied");
+    }
+
+    #[test]
     fn the_list_has_a_line_for_each_change() {
-        let found = ListedChanges { changes: vec![change()], left_out: vec!["<u>".to_owned()] };
+        let found = ListedChangeSets { changes: vec![change()], left_out: vec!["<u>".to_owned()] };
         let html = list(&found, &PageQuery::default(), now()).into_string();
         assert!(html.contains(&format!("href=\"/c/{COMMIT_DIGITS}\"")), "{html}");
         assert!(html.contains("· Failed · 4/5 ended ·"), "{html}");

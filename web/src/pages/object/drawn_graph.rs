@@ -9,8 +9,8 @@ use windlass_cli_runtime::table::cut;
 
 use super::graph_nodes::{GraphNode, ObjectGraph};
 use crate::href::Href;
-use crate::parts::failure;
-use crate::route::{ObjectPlace, ObjectTab, Route};
+use crate::page_elements::failure;
+use crate::route::{ObjectAddress, ObjectTab, Route};
 
 /// The sizes of nodes and the gaps between them.
 const SPACING: GraphSpacing =
@@ -23,7 +23,7 @@ const MAX_DRAWN_CHARACTERS: usize = 27;
 const MARGIN_UNITS: i64 = 4;
 
 /// The tab with the graph.
-pub(super) fn content(graph: &ObjectGraph, place: &ObjectPlace) -> Markup {
+pub(super) fn content(graph: &ObjectGraph, place: &ObjectAddress) -> Markup {
     let as_list = Href::inside(&Route::Object { place: place.clone(), tab: ObjectTab::Tree });
     html! {
         section class="panel" {
@@ -84,7 +84,7 @@ fn drawn(node: &GraphNode, corner: GraphPoint) -> Markup {
     let route = node
         .id
         .as_ref()
-        .map(|id| Route::Object { place: ObjectPlace::of(id), tab: ObjectTab::Why });
+        .map(|id| Route::Object { place: ObjectAddress::of(id), tab: ObjectTab::Why });
     html! {
         @match route {
             Some(route) => a class=(class) href=(Href::inside(&route)) aria-current=[node.is_subject.then_some("true")] {
@@ -118,7 +118,7 @@ mod tests {
     use objects::ObjectId;
 
     use super::*;
-    use crate::parts::ObjectState;
+    use crate::page_elements::ObjectState;
 
     fn node(name: &str, state: Option<ObjectState>) -> GraphNode {
         let id = ObjectId::new("apps", name, "apps", "Deployment");
@@ -131,8 +131,8 @@ mod tests {
         }
     }
 
-    fn place() -> ObjectPlace {
-        ObjectPlace::of(&ObjectId::new(
+    fn place() -> ObjectAddress {
+        ObjectAddress::of(&ObjectId::new(
             "apps",
             "app",
             "kustomize.toolkit.fluxcd.io",

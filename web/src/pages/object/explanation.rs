@@ -5,20 +5,26 @@ use cause::{
 };
 use jiff::Timestamp;
 use maud::{Markup, html};
-use objects::{Object, ObjectId};
+use objects::{Object, ObjectId, clean_line};
+use reconcile::condition_reason;
 use serde_json::Value;
 use windlass_answers::trace;
 use windlass_answers::why::{ImageTagReport, ObjectExplanation};
 
 use crate::frame::PagePart;
 use crate::href::Href;
-use crate::parts::{ObjectState, ago, lines, message, object_link, remarks, shape, subject, text};
+use crate::page_elements::{
+    ObjectState, ago, lines, message, object_link, remarks, shape, subject, text,
+};
 
 /// How many tags of an image are listed.
 const MAX_LISTED_TAGS: usize = 50;
 
 /// How many unread objects are named.
 const MAX_UNREAD_OBJECTS: usize = 20;
+
+/// How many dependencies are named for which the object waits.
+const MAX_AWAITED_DEPENDENCIES: usize = 8;
 
 /// How many conditions are listed.
 const MAX_CONDITIONS: usize = 30;
@@ -28,10 +34,10 @@ pub(super) fn parts(found: &ObjectExplanation, object: &Object, now: Timestamp) 
     let ObjectExplanation { why, tags } = found;
     let tags = tags.as_ref().map(image_tags);
     vec![
-        PagePart::main("cause", html! { section class="panel" { (cause(why, now)) } }),
+        PagePart::main("cause", html! { section class="panel" { (cause(why, object, now)) } }),
         PagePart::main("remarks", remarks(&why.remarks)),
         PagePart::main("tags", html! { @if let Some(tags) = tags { (tags) } }),
-        PagePart::main("conditions", conditions(object, now)),
+        PagePart::main("conditions", conditions(object, &why.line(), now)),
         PagePart::side(
             "facts",
             html! { section class="panel" { header { h2 { "Facts" } } (facts(object, now)) } },
@@ -52,17 +58,58 @@ fn state(why: &StateExplanation) -> ObjectState {
     }
 }
 
-fn cause(why: &StateExplanation, now: Timestamp) -> Markup {
+/// The dependencies for which the object waits: those that lead to the cause, or all if none does.
+fn awaited_dependencies(why: &StateExplanation, object: &Object) -> Vec<ObjectId> {
+    let is_of_state =
+        matches!(why.state, ExaminedObjectState::NotReady | ExaminedObjectState::Progressing);
+    let waits = cause::condition(object, "Ready")
+        .is_some_and(|said| said.reason == condition_reason::DEPENDENCY_NOT_READY.as_str());
+    if !is_of_state || !waits {
+        return Vec::new();
+    }
+    let dependencies = object_references::dependencies(object);
+    let leads_to_cause = |id: &ObjectId| {
+        why.path.iter().any(|step| step.object == *id)
+            || why.cause.as_ref().is_some_and(|cause| cause.object == *id)
+    };
+    let named = dependencies.iter().flat_map(|it| [Some(&it.object), it.otherwise.as_ref()]);
+    let leading: Vec<ObjectId> = named.flatten().filter(|id| leads_to_cause(id)).cloned().collect();
+    if leading.is_empty() {
+        return dependencies.into_iter().map(|it| it.object).collect();
+    }
+    leading
+}
+
+/// Says that the object waits, and for which of its dependencies. Empty if it does not wait.
+fn waiting(awaited: &[ObjectId]) -> Markup {
+    let more = awaited.len().saturating_sub(MAX_AWAITED_DEPENDENCIES);
+    html! {
+        @if !awaited.is_empty() {
+            p { "It waits for what it depends on: "
+                @for (at, id) in awaited.iter().take(MAX_AWAITED_DEPENDENCIES).enumerate() {
+                    @if at > 0 { ", " } (object_link(id))
+                }
+                @if more > 0 { " and " (more) " more" }
+            }
+        }
+    }
+}
+
+fn cause(why: &StateExplanation, object: &Object, now: Timestamp) -> Markup {
+    let awaited = awaited_dependencies(why, object);
+    let state = if awaited.is_empty() { state(why) } else { ObjectState::Waiting };
     html! {
         div class="cause" {
-            h2 { (shape(state(why))) " " (message(&why.line())) }
+            h2 { (shape(state)) " " (message(&why.line())) }
+            (waiting(&awaited))
             // A path with one step would only repeat the first line.
             @if why.path.len() > 1 {
                 ol class="chain" { @for step in &why.path { (chain_step(step, now)) } }
             }
             @if let Some(cause) = &why.cause { (details(cause, now)) }
             @if let Some(next) = &why.next { p { span class="dim" { "Next: " } (text(next)) } }
-            @if let Some(advice) = why.advice.as_ref().filter(|_| why.is_finding()) { (advised(advice)) }
+            // On a phone, the style sheet puts this before the path.
+            @if let Some(advice) = why.advice.as_ref().filter(|_| why.is_finding()) { div class="first" { (advised(advice)) } }
             @if let Some(second) = &why.second {
                 h2 { "Besides: " (message(&second.cause.line(&why.object))) }
                 (details(&second.cause, now))
@@ -95,7 +142,7 @@ fn details(cause: &RootCause, now: Timestamp) -> Markup {
     let event = cause.event.as_ref().filter(|event| !event.contains(&cause.text));
     html! {
         @if cause.since.is_some() { p { span class="dim" { "Since " } (ago(cause.since, now)) } }
-        @if !cause.lines.is_empty() { pre class="log" { bdi { (lines(&cause.lines.join("\n"))) } } }
+        @if !cause.lines.is_empty() { p class="dim" { "Last lines of the container's log:" } pre class="log" { bdi { (lines(&cause.lines.join("\n"))) } } }
         @if let Some(event) = event { div { span class="dim" { "Event: " } (message(event)) } }
     }
 }
@@ -127,9 +174,12 @@ fn image_tags(tags: &ImageTagReport) -> Markup {
     }
 }
 
-fn conditions(object: &Object, now: Timestamp) -> Markup {
+/// The conditions of an object. A message that the headline contains is not printed again.
+fn conditions(object: &Object, headline: &str, now: Timestamp) -> Markup {
     let all = object.get("status").and_then(|it| it["conditions"].as_array());
     let of = |condition: &Value, key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+    let headline = on_one_line(headline);
+    let is_repeated = |said: &str| !said.trim().is_empty() && headline.contains(&on_one_line(said));
     html! {
         @if let Some(all) = all.filter(|all| !all.is_empty()) {
             section class="panel" {
@@ -139,7 +189,10 @@ fn conditions(object: &Object, now: Timestamp) -> Markup {
                         tr {
                             td { (text(&of(condition, "type"))) "=" (text(&of(condition, "status"))) }
                             td { (text(&of(condition, "reason"))) }
-                            td class="grow" { (message(&of(condition, "message"))) }
+                            td class="grow" {
+                                @if is_repeated(&of(condition, "message")) { span class="dim" { "as said above" } }
+                                @else { (message(&of(condition, "message"))) }
+                            }
                             td class="r" { (ago(of(condition, "lastTransitionTime").parse().ok(), now)) }
                         }
                     }
@@ -147,6 +200,20 @@ fn conditions(object: &Object, now: Timestamp) -> Markup {
             }
         }
     }
+}
+
+/// A text with single spaces, as headlines have it.
+fn on_one_line(text: &str) -> String {
+    clean_line(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The revision that an object applied: that of a source, or the version of the deployed chart. Empty if it applied none.
+fn applied_revision(status: &Value) -> &str {
+    let history = status["history"].as_array();
+    let deployed = history.into_iter().flatten().find(|release| release["status"] == "deployed");
+    let revision = status["lastAppliedRevision"].as_str();
+    let version = || deployed.and_then(|release| release["chartVersion"].as_str());
+    revision.or_else(version).unwrap_or_default()
 }
 
 /// Facts about an object, such as its suspension and its source.
@@ -160,6 +227,8 @@ fn facts(object: &Object, now: Timestamp) -> Markup {
         let value = object.get("spec").and_then(|spec| spec[key].as_str());
         value.unwrap_or_default().to_owned()
     };
+    let status = object.get("status").unwrap_or(&Value::Null);
+    let fetched = status["artifact"]["revision"].as_str().unwrap_or_default();
     // After the object is resumed, the annotations with the owner and the reason of the suspension remain.
     let hold = cause::suspension(object, now).flatten();
     let hold = hold.map(|hold| hold.to_string()).unwrap_or_default();
@@ -168,11 +237,13 @@ fn facts(object: &Object, now: Timestamp) -> Markup {
             (linked("Source", &sources))
             (linked("Applied by", &applier))
             (linked("Depends on", &dependencies))
+            (fact("Applied revision", applied_revision(status)))
+            (fact("Revision", fetched))
             (fact("Interval", &spec("interval")))
             (fact("Path", &spec("path")))
             (address(&spec("url")))
             (fact("Hold", &hold))
-            @if applied > 0 { div { dt { "Applied" } dd { (applied) " objects" } } }
+            @if applied > 0 { div { dt { "Applied" } dd { (applied) @if applied == 1 { " object" } @else { " objects" } } } }
         }
     }
 }
@@ -264,6 +335,78 @@ mod tests {
         assert!(!is_shown(false));
     }
 
+    fn kustomization(spec: &Value, status: &Value) -> Object {
+        let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "smoke", "namespace": "apps"}, "spec": spec, "status": status});
+        Object::new(object).unwrap()
+    }
+
+    fn ready_condition(reason: &str, message: &str) -> Value {
+        json!([{"type": "Ready", "status": "False", "reason": reason, "message": message}])
+    }
+
+    #[test]
+    fn an_object_that_waits_names_the_dependencies_that_lead_to_the_cause() {
+        let group = "kustomize.toolkit.fluxcd.io";
+        let id = |name: &str| ObjectId::new("apps", name, group, "Kustomization");
+        let step = |name: &str| CauseStep { object: id(name), since: None, text: String::new() };
+        let why = |steps: &[&str], state: ExaminedObjectState| StateExplanation {
+            object: id("smoke"),
+            state,
+            message: String::new(),
+            cause: None,
+            path: steps.iter().map(|name| step(name)).collect(),
+            next: None,
+            advice: None,
+            second: None,
+            unread: Vec::new(),
+            remarks: Vec::new(),
+        };
+        let spec = json!({"dependsOn": [{"name": "web"}, {"name": "<db>"}]});
+        let awaited = |reason: &str, steps: &[&str], state: ExaminedObjectState| {
+            let status = json!({"conditions": ready_condition(reason, "waits")});
+            let object = kustomization(&spec, &status);
+            waiting(&awaited_dependencies(&why(steps, state), &object)).into_string()
+        };
+        let state = ExaminedObjectState::NotReady;
+        let said = "<p>It waits for what it depends on: \
+            <a href=\"/o/ks/apps/web\"><bdi>Kustomization/apps/web</bdi></a></p>";
+        assert_eq!(awaited("DependencyNotReady", &["smoke", "web"], state), said);
+        let all = awaited("DependencyNotReady", &[], ExaminedObjectState::Progressing);
+        assert!(all.contains("apps/web</bdi></a>, <a href=\"/o/ks/apps/%3Cdb%3E\">"), "{all}");
+        assert!(all.contains("&lt;db&gt;") && !all.contains("<db>"), "{all}");
+        assert_eq!(awaited("BuildFailed", &["smoke", "web"], state), "");
+        assert_eq!(awaited("DependencyNotReady", &[], ExaminedObjectState::Suspended), "");
+    }
+
+    #[test]
+    fn a_condition_does_not_repeat_the_headline() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let status = json!({"conditions": ready_condition("BuildFailed", "no such\n file <b>")});
+        let object = kustomization(&json!({}), &status);
+        let headline = "Kustomization/apps/smoke is not ready: no such file <b>";
+        let html = conditions(&object, headline, now).into_string();
+        assert!(html.contains("as said above") && !html.contains("no such"), "{html}");
+        let html = conditions(&object, "Kustomization/apps/smoke is suspended", now).into_string();
+        assert!(html.contains("no such  file &lt;b&gt;") && !html.contains("as said"), "{html}");
+    }
+
+    #[test]
+    fn the_revision_that_was_applied_is_a_fact() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let html = |status: Value| facts(&kustomization(&json!({}), &status), now).into_string();
+        let fact = |of: &str| format!("<dt>Applied revision</dt><dd><bdi>{of}</bdi></dd>");
+        let applied =
+            json!({"lastAppliedRevision": "main@sha1:1<b>", "lastAttemptedRevision": "2"});
+        assert!(html(applied).contains(&fact("main@sha1:1&lt;b&gt;")));
+        let release =
+            |status: &str, version: &str| json!({"status": status, "chartVersion": version});
+        let history =
+            json!({"history": [release("failed", "2.0.0"), release("deployed", "1.0.0")]});
+        assert!(html(history).contains(&fact("1.0.0")));
+        assert!(!html(json!({"history": [release("failed", "2.0.0")]})).contains("revision"));
+    }
+
     #[test]
     fn the_first_heading_is_the_line_of_the_command() {
         let html = html(&json!({}), "no such table: \u{1b}[31m<users>");
@@ -273,7 +416,7 @@ mod tests {
         assert!(heading.ends_with(&format!("<bdi>{line}</bdi>")), "{heading}");
         assert!(
             html.contains(
-                "<pre class=\"log\"><bdi>no such table: \\u{1b}[31m&lt;users&gt;</bdi></pre>"
+                "<p class=\"dim\">Last lines of the container's log:</p><pre class=\"log\"><bdi>no such table: \\u{1b}[31m&lt;users&gt;</bdi></pre>"
             ),
             "{html}"
         );

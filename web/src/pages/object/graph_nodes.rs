@@ -8,7 +8,7 @@ use objects::ObjectId;
 use windlass_answers::tree::ObjectTreeBranch;
 
 use super::tree_list::state;
-use crate::parts::ObjectState;
+use crate::page_elements::ObjectState;
 
 /// How many objects are drawn. For each parent, one node counts the objects that are not drawn.
 const MAX_DRAWN_OBJECTS: usize = 150;
@@ -40,7 +40,7 @@ pub(super) struct ObjectGraph {
 }
 
 /// A branch of the tree, in a flat list.
-struct FlatBranch<'t> {
+struct FlattenedTreeBranch<'t> {
     branch: &'t ObjectTreeBranch,
     above: Option<usize>,
     /// Whether the object of the branch, or an object below it, is not ready.
@@ -99,13 +99,13 @@ pub(super) fn of_tree(
 }
 
 /// The branches as a flat list in which each branch comes after its parent.
-fn flattened(tree: &ObjectTreeBranch) -> Vec<FlatBranch<'_>> {
-    let mut all: Vec<FlatBranch<'_>> = Vec::new();
+fn flattened(tree: &ObjectTreeBranch) -> Vec<FlattenedTreeBranch<'_>> {
+    let mut all: Vec<FlattenedTreeBranch<'_>> = Vec::new();
     let mut pending = vec![(tree, None)];
     while let Some((branch, above)) = pending.pop() {
         let at = all.len();
         let is_failing = state(&branch.health) != ObjectState::Ready;
-        all.push(FlatBranch { branch, above, is_failing, size: 1, is_drawn: false });
+        all.push(FlattenedTreeBranch { branch, above, is_failing, size: 1, is_drawn: false });
         pending.extend(branch.below.iter().rev().map(|below| (below, Some(at))));
     }
     for at in (0..all.len()).rev() {
@@ -124,7 +124,7 @@ fn flattened(tree: &ObjectTreeBranch) -> Vec<FlatBranch<'_>> {
 
 /// Chooses the branches that are drawn: first those that lead to failures, then a limited number of healthy ones for each
 /// parent.
-fn choose(all: &mut [FlatBranch<'_>]) {
+fn choose(all: &mut [FlattenedTreeBranch<'_>]) {
     let mut left = MAX_DRAWN_OBJECTS;
     let mut healthy_below = vec![0_usize; all.len()];
     for (at, it) in all.iter_mut().enumerate() {

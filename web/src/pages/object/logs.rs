@@ -12,9 +12,9 @@ use windlass_answers::command_scope::CommandScope;
 use windlass_answers::container_logs::{ContainerLogStream, as_json, in_order};
 use windlass_answers::logged_containers::{self, LoggingContainer};
 use windlass_cli_runtime::table::cut;
-use windlass_cluster::logs::{ContainerLogLine, LogOptions};
+use windlass_cluster::container_logs::{ContainerLogLine, LogOptions};
 
-use crate::parts::remarks;
+use crate::page_elements::remarks;
 
 /// How many of the last lines of each container are read.
 pub(super) const LAST_LINES: u32 = 100;
@@ -26,15 +26,15 @@ const MAX_LINE_CHARACTERS: usize = 4_000;
 const MAX_KEPT_BYTES: usize = 2 << 20;
 
 /// A log line, and the container that printed it.
-struct PrintedLine {
+struct LogLineWithContainer {
     container: LoggingContainer,
     line: ContainerLogLine,
 }
 
 /// The last log lines, sorted by time.
 #[derive(Default)]
-pub(super) struct LastLines {
-    lines: VecDeque<PrintedLine>,
+pub(super) struct LastLogLines {
+    lines: VecDeque<LogLineWithContainer>,
     bytes: usize,
     /// How many lines were read but dropped.
     dropped: usize,
@@ -45,11 +45,11 @@ pub(super) struct LastLines {
     pub(super) left_out: Vec<String>,
 }
 
-impl LastLines {
+impl LastLogLines {
     fn add(&mut self, container: &LoggingContainer, line: &ContainerLogLine) {
         let line = ContainerLogLine { at: line.at, text: cut(&line.text, MAX_LINE_CHARACTERS) };
         self.bytes += line.text.len();
-        self.lines.push_back(PrintedLine { container: container.clone(), line });
+        self.lines.push_back(LogLineWithContainer { container: container.clone(), line });
         while self.bytes > MAX_KEPT_BYTES {
             let Some(first) = self.lines.pop_front() else { return };
             self.bytes -= first.line.text.len();
@@ -62,7 +62,7 @@ impl LastLines {
 ///
 /// # Errors
 /// The Pods cannot be found.
-pub(super) async fn read(site: &CommandScope, object: Object) -> anyhow::Result<LastLines> {
+pub(super) async fn read(site: &CommandScope, object: Object) -> anyhow::Result<LastLogLines> {
     let found = logged_containers::of_object(site, object).await?;
     let wanted = LogOptions { tail: Some(LAST_LINES), ..LogOptions::default() };
     let sources = found
@@ -71,7 +71,8 @@ pub(super) async fn read(site: &CommandScope, object: Object) -> anyhow::Result<
         .map(|container| ContainerLogStream::open(&site.cluster, container, wanted))
         .collect();
     let containers = found.containers.len();
-    let mut lines = LastLines { containers, silent: found.silent.clone(), ..LastLines::default() };
+    let mut lines =
+        LastLogLines { containers, silent: found.silent.clone(), ..LastLogLines::default() };
     let failed = in_order(sources, |container, line| {
         lines.add(container, line);
         Ok(())
@@ -82,13 +83,13 @@ pub(super) async fn read(site: &CommandScope, object: Object) -> anyhow::Result<
 }
 
 /// The lines as the command prints them with `-o json`.
-pub(super) fn json(found: &LastLines) -> Value {
+pub(super) fn json(found: &LastLogLines) -> Value {
     found.lines.iter().map(|it| as_json(&it.container, &it.line)).collect()
 }
 
 /// The tab with the log lines.
-pub(super) fn content(found: &LastLines) -> Markup {
-    let LastLines { lines, dropped, containers, silent, left_out, .. } = found;
+pub(super) fn content(found: &LastLogLines) -> Markup {
+    let LastLogLines { lines, dropped, containers, silent, left_out, .. } = found;
     let is_one = *containers == 1;
     html! {
         (remarks(left_out))
@@ -107,8 +108,8 @@ pub(super) fn content(found: &LastLines) -> Markup {
     }
 }
 
-fn line(it: &PrintedLine, is_one: bool) -> Markup {
-    let PrintedLine { container, line } = it;
+fn line(it: &LogLineWithContainer, is_one: bool) -> Markup {
+    let LogLineWithContainer { container, line } = it;
     html! {
         span class="dim" {
             @if let Some(at) = line.at { (at.strftime("%H:%M:%S ").to_string()) }
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_containers_print_is_escaped_and_steers_no_reader() {
-        let mut found = LastLines { containers: 2, ..LastLines::default() };
+        let mut found = LastLogLines { containers: 2, ..LastLogLines::default() };
         found.add(&container("web-1"), &printed("  at \u{1b}[2J<script>\u{202e}"));
         let html = content(&found).into_string();
         let line = "<pre class=\"log lines\"><span class=\"dim\">12:00:00 <bdi>web-1 app</bdi> </span>\
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept_and_a_long_one_is_cut() {
-        let mut found = LastLines::default();
+        let mut found = LastLogLines::default();
         for _ in 0..1_000 {
             found.add(&container("web-1"), &printed(&"x".repeat(64 << 10)));
         }
@@ -157,9 +158,11 @@ mod tests {
     #[test]
     fn that_nothing_was_printed_is_said_only_where_all_was_read() {
         let left_out = vec!["Pod/apps/web: forbidden <b>".to_owned()];
-        let hidden = LastLines { left_out, ..LastLines::default() };
+        let hidden = LastLogLines { left_out, ..LastLogLines::default() };
         let html = content(&hidden).into_string();
         assert!(!html.contains("No container has printed") && html.contains("forbidden &lt;b&gt;"));
-        assert!(content(&LastLines::default()).into_string().contains("No container has printed"));
+        assert!(
+            content(&LastLogLines::default()).into_string().contains("No container has printed")
+        );
     }
 }

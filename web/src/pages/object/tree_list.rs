@@ -3,14 +3,14 @@
 use maud::{Markup, html};
 use windlass_answers::tree::ObjectTreeBranch;
 
-use crate::parts::{ObjectState, message, object_link, shape, subject, text};
+use crate::page_elements::{ObjectState, message, object_link, shape, subject, text};
 
 /// The maximum number of objects that are shown. `windlass tree` prints all.
 const MAX_SHOWN_OBJECTS: usize = 1_000;
 const MAX_SHOWN_DEPTH: usize = 20;
 
 /// A branch that is shown, with its depth.
-struct ShownBranch<'t> {
+struct TreeListRow<'t> {
     depth: usize,
     branch: &'t ObjectTreeBranch,
 }
@@ -18,7 +18,7 @@ struct ShownBranch<'t> {
 /// The tab with the tree.
 pub(super) fn content(tree: &ObjectTreeBranch) -> Markup {
     let mut all = Vec::new();
-    let mut pending = vec![ShownBranch { depth: 0, branch: tree }];
+    let mut pending = vec![TreeListRow { depth: 0, branch: tree }];
     let mut beyond = 0_usize;
     while let Some(next) = pending.pop() {
         if all.len() >= MAX_SHOWN_OBJECTS || next.depth > MAX_SHOWN_DEPTH {
@@ -26,12 +26,12 @@ pub(super) fn content(tree: &ObjectTreeBranch) -> Markup {
             continue;
         }
         let depth = next.depth + 1;
-        pending.extend(next.branch.below.iter().rev().map(|branch| ShownBranch { depth, branch }));
+        pending.extend(next.branch.below.iter().rev().map(|branch| TreeListRow { depth, branch }));
         all.push(next);
     }
     html! {
         section class="panel" {
-            header { h2 { "What it applied" } span class="more" { (all.len()) " objects" } }
+            header { h2 { "What it applied" } span class="more" { (all.len()) @if all.len() == 1 { " object" } @else { " objects" } } }
             (list(&all))
             @if beyond > 0 { p { "At least " (beyond) " more objects are not shown; the command prints them." } }
         }
@@ -39,7 +39,7 @@ pub(super) fn content(tree: &ObjectTreeBranch) -> Markup {
 }
 
 /// Renders branches as nested lists, according to their depth.
-fn list(all: &[ShownBranch<'_>]) -> Markup {
+fn list(all: &[TreeListRow<'_>]) -> Markup {
     let Some(first) = all.first() else { return html! {} };
     let rest = all.get(1..).unwrap_or_default();
     let children = groups(rest, first.depth + 1);
@@ -52,7 +52,7 @@ fn list(all: &[ShownBranch<'_>]) -> Markup {
 }
 
 /// Renders one branch and the branches below it, down to the depth [`MAX_SHOWN_DEPTH`].
-fn inner(group: &[ShownBranch<'_>]) -> Markup {
+fn inner(group: &[TreeListRow<'_>]) -> Markup {
     let Some(first) = group.first() else { return html! {} };
     let children = groups(group.get(1..).unwrap_or_default(), first.depth + 1);
     html! {
@@ -62,7 +62,7 @@ fn inner(group: &[ShownBranch<'_>]) -> Markup {
 }
 
 /// Splits a list at each branch of a depth.
-fn groups<'l, 't>(all: &'l [ShownBranch<'t>], depth: usize) -> Vec<&'l [ShownBranch<'t>]> {
+fn groups<'l, 't>(all: &'l [TreeListRow<'t>], depth: usize) -> Vec<&'l [TreeListRow<'t>]> {
     all.chunk_by(|_, next| next.depth > depth).collect()
 }
 

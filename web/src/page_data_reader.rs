@@ -4,15 +4,17 @@ use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use windlass_answers::command_scope::CommandScope;
 use windlass_answers::kind_argument::{self, ResourceArgument};
-use windlass_answers::why::all::{self, UnreadyObjectsOverview, in_words};
+use windlass_answers::why::unready_objects::{self, UnreadyObjectsOverview, in_words};
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::actions::PageActions;
-use super::board::ObjectBoard;
-use super::board::board_watcher::{BoardWatcher, WatchedRights};
+use super::actions::{ActionFormState, FormSeal};
 use super::frame::SiteFacts;
+use super::reconciled_object_rows::ReconciledObjectRows;
+use super::reconciled_object_rows::reconciled_objects_watcher::{
+    ReconciledObjectsWatcher, WatchRightsOwner,
+};
 use super::shared_read::SharedRead;
 use super::shell_line::shell_line;
 
@@ -29,52 +31,59 @@ pub(crate) const UNWATCHED_RENEWAL: Duration = Duration::from_secs(30);
 pub(crate) const UNSETTLED_RENEWAL: Duration = Duration::from_secs(10);
 
 /// Everything that is not ready, and when it was read.
-pub(crate) struct UnreadyRead {
+pub(crate) struct UnreadyObjectsSnapshot {
     pub(crate) overview: UnreadyObjectsOverview,
     pub(crate) read_at: Timestamp,
 }
 
 /// Reads a cluster with the rights of one user.
-pub(crate) struct PageReader {
+pub(crate) struct PageDataReader {
     pub(crate) site: CommandScope,
     pub(crate) facts: SiteFacts,
     /// Watches the objects while pages are in use.
-    pub(crate) watcher: BoardWatcher,
+    pub(crate) watcher: ReconciledObjectsWatcher,
     /// The state that forms need.
-    pub(crate) actions: PageActions,
-    unready: SharedRead<UnreadyRead>,
+    pub(crate) actions: ActionFormState,
+    unready: SharedRead<UnreadyObjectsSnapshot>,
     /// Permits for predictions by dry-runs.
     pub(crate) predictions: &'static Semaphore,
 }
 
-impl PageReader {
+impl PageDataReader {
     /// Makes a reader of one namespace, or of all namespaces. `access` are the flags that a command needs to reach the same
     /// cluster as the same user.
     pub(crate) async fn new(site: CommandScope, access: &[String]) -> Self {
-        Self::with(site, access, WatchedRights::OfOwnUser).await
+        Self::with(site, access, WatchRightsOwner::OfOwnUser, FormSeal::new()).await
     }
 
-    /// Makes a reader for a logged-in user, who may lose rights while pages are open.
-    pub(crate) async fn for_login(site: CommandScope) -> Self {
-        Self::with(site, &[], WatchedRights::OfLogin).await
+    /// Makes a reader for a logged-in user, who may lose rights while pages are open. `seal` seals the forms of the session.
+    pub(crate) async fn for_login(site: CommandScope, seal: FormSeal) -> Self {
+        Self::with(site, &[], WatchRightsOwner::OfLogin, seal).await
     }
 
-    async fn with(site: CommandScope, access: &[String], rights: WatchedRights) -> Self {
+    async fn with(
+        site: CommandScope,
+        access: &[String],
+        rights: WatchRightsOwner,
+        seal: FormSeal,
+    ) -> Self {
         // The name is only shown. The API server knows the user and decides about rights.
         let user = site.cluster.own_name().await.unwrap_or_default();
         let words: Vec<&str> = access.iter().map(String::as_str).collect();
+        let server = site.cluster.address();
         let facts = SiteFacts {
             place: in_words(&site.namespace),
-            server: site.cluster.address(),
+            cluster: site.cluster.cluster_name().unwrap_or(&server).to_owned(),
+            server,
             user,
             flags: shell_line(&words),
-            has_login: rights == WatchedRights::OfLogin,
+            has_login: rights == WatchRightsOwner::OfLogin,
         };
         Self {
             site,
             facts,
-            watcher: BoardWatcher::new(rights),
-            actions: PageActions::new(),
+            watcher: ReconciledObjectsWatcher::new(rights),
+            actions: ActionFormState::new(seal),
             unready: SharedRead::default(),
             predictions: &PREDICTIONS,
         }
@@ -84,7 +93,7 @@ impl PageReader {
     ///
     /// # Errors
     /// The API server did not respond.
-    pub(crate) async fn board(&self) -> anyhow::Result<ObjectBoard> {
+    pub(crate) async fn board(&self) -> anyhow::Result<ReconciledObjectRows> {
         self.watcher.board(&self.site).await
     }
 
@@ -108,13 +117,13 @@ impl PageReader {
     ///
     /// # Errors
     /// The API server did not respond.
-    pub(crate) async fn unready(&self) -> anyhow::Result<Rc<UnreadyRead>> {
+    pub(crate) async fn unready(&self) -> anyhow::Result<Rc<UnreadyObjectsSnapshot>> {
         self.unready
             .get(async || {
                 let targets = self.targets(&["all"]).await?;
                 let read_at = Timestamp::now();
-                let found = all::find(&self.site, &targets, "").await?;
-                anyhow::Ok(UnreadyRead { overview: found.overview, read_at })
+                let found = unready_objects::find(&self.site, &targets, "").await?;
+                anyhow::Ok(UnreadyObjectsSnapshot { overview: found.overview, read_at })
             })
             .await
     }

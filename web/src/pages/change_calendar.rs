@@ -9,12 +9,12 @@ use windlass_answers::command_scope::shown;
 use windlass_answers::object_row::ObjectRow;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete, list_of};
-use crate::board::{BoardRow, ObjectBoard, RowWindow};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
-use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, message, remarks, shape, text};
-use crate::route::{ObjectPlace, ObjectTab, Route};
+use crate::page_data_reader::PageDataReader;
+use crate::page_elements::{ObjectState, message, remarks, shape, text};
+use crate::reconciled_object_rows::{ReconciledObjectRow, ReconciledObjectRows, RowChangeWindow};
+use crate::route::{ObjectAddress, ObjectTab, Route};
 
 /// How far ahead the overview shows changes that happen by themselves.
 const ONE_DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -27,7 +27,7 @@ const MAX_FREEZES: usize = 500;
 /// # Errors
 /// The API server did not respond.
 pub(super) async fn page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let freezes = freezes(reader).await;
@@ -56,7 +56,7 @@ struct ListedFreezes {
     left_out: Vec<String>,
 }
 
-async fn freezes(reader: &PageReader) -> anyhow::Result<ListedFreezes> {
+async fn freezes(reader: &PageDataReader) -> anyhow::Result<ListedFreezes> {
     let mut found = ListedFreezes::default();
     for target in reader.targets(&["freezes"]).await? {
         let all = &mut found.freezes;
@@ -80,20 +80,20 @@ async fn freezes(reader: &PageReader) -> anyhow::Result<ListedFreezes> {
 struct CalendarEntry<'b> {
     at: Time,
     what: &'static str,
-    row: &'b BoardRow,
+    row: &'b ReconciledObjectRow,
 }
 
 /// The next events: change windows that open or close, and suspensions that end.
-fn entries(board: &ObjectBoard, now: Time) -> Vec<CalendarEntry<'_>> {
+fn entries(board: &ReconciledObjectRows, now: Time) -> Vec<CalendarEntry<'_>> {
     let mut all = Vec::new();
     for row in board.iter() {
         if let Some(at) = row.hold_ends {
             all.push(CalendarEntry { at, what: "the suspension ends", row });
         }
         let (at, what) = match &row.window {
-            Some(RowWindow::Open(until)) => (*until, "the window closes"),
-            Some(RowWindow::Closed(next)) => (*next, "the window opens"),
-            Some(RowWindow::Invalid(_)) | None => (None, ""),
+            Some(RowChangeWindow::Open(until)) => (*until, "the window closes"),
+            Some(RowChangeWindow::Closed(next)) => (*next, "the window opens"),
+            Some(RowChangeWindow::Invalid(_)) | None => (None, ""),
         };
         all.extend(at.map(|at| CalendarEntry { at, what, row }));
     }
@@ -103,7 +103,7 @@ fn entries(board: &ObjectBoard, now: Time) -> Vec<CalendarEntry<'_>> {
 }
 
 fn parts(
-    board: &ObjectBoard,
+    board: &ReconciledObjectRows,
     freezes: &anyhow::Result<ListedFreezes>,
     now: Timestamp,
 ) -> Vec<PagePart> {
@@ -118,14 +118,14 @@ fn parts(
 }
 
 /// Describes which objects the page covers.
-fn among(board: &ObjectBoard) -> &'static str {
+fn among(board: &ReconciledObjectRows) -> &'static str {
     match board.left_out.is_empty() {
         true => "",
         false => " among the objects that you may list",
     }
 }
 
-fn next_changes(board: &ObjectBoard, among: &str, now: Timestamp) -> Markup {
+fn next_changes(board: &ReconciledObjectRows, among: &str, now: Timestamp) -> Markup {
     let entries = entries(board, now);
     let more = entries.len().saturating_sub(ROWS_PER_PAGE);
     html! {
@@ -139,7 +139,7 @@ fn next_changes(board: &ObjectBoard, among: &str, now: Timestamp) -> Markup {
 }
 
 /// The events of the next 24 hours.
-pub(super) fn next_day(board: &ObjectBoard, most: usize, now: Timestamp) -> Markup {
+pub(super) fn next_day(board: &ReconciledObjectRows, most: usize, now: Timestamp) -> Markup {
     let mut entries = entries(board, now);
     entries.retain(|entry| entry.at.duration_since(now) <= ONE_DAY);
     let more = entries.len().saturating_sub(most);
@@ -155,9 +155,10 @@ pub(super) fn next_day(board: &ObjectBoard, most: usize, now: Timestamp) -> Mark
     }
 }
 
-fn suspended(board: &ObjectBoard, among: &str) -> Markup {
-    let is_unlimited = |row: &&BoardRow| !row.suspended.is_empty() && row.hold_ends.is_none();
-    let unlimited: Vec<&BoardRow> = board.iter().filter(is_unlimited).collect();
+fn suspended(board: &ReconciledObjectRows, among: &str) -> Markup {
+    let is_unlimited =
+        |row: &&ReconciledObjectRow| !row.suspended.is_empty() && row.hold_ends.is_none();
+    let unlimited: Vec<&ReconciledObjectRow> = board.iter().filter(is_unlimited).collect();
     html! {
         section class="panel" {
             header { h2 { "Suspended without an end" } span class="more" { (unlimited.len()) } }
@@ -186,9 +187,9 @@ fn entry_item(entry: &CalendarEntry<'_>) -> Markup {
 }
 
 /// Change windows that cannot be read. windlass applies nothing to their objects.
-fn invalid_windows(board: &ObjectBoard) -> Markup {
+fn invalid_windows(board: &ReconciledObjectRows) -> Markup {
     let invalid = board.iter().filter_map(|row| match &row.window {
-        Some(RowWindow::Invalid(text)) => Some((row, text)),
+        Some(RowChangeWindow::Invalid(text)) => Some((row, text)),
         _ => None,
     });
     let invalid: Vec<_> = invalid.take(ROWS_PER_PAGE).collect();
@@ -226,7 +227,7 @@ fn frozen(freezes: &anyhow::Result<ListedFreezes>, now: Timestamp) -> Markup {
 
 fn freeze_item(freeze: &Object, now: Timestamp) -> Markup {
     let row = ObjectRow::of(freeze, now);
-    let route = Route::Object { place: ObjectPlace::of(&freeze.id()), tab: ObjectTab::Yaml };
+    let route = Route::Object { place: ObjectAddress::of(&freeze.id()), tab: ObjectTab::Yaml };
     html! {
         div class="item" {
             (shape(ObjectState::Waiting))
@@ -236,7 +237,7 @@ fn freeze_item(freeze: &Object, now: Timestamp) -> Markup {
     }
 }
 
-fn object_link(row: &BoardRow) -> Markup {
+fn object_link(row: &ReconciledObjectRow) -> Markup {
     let route = Route::Object { place: row.place.clone(), tab: ObjectTab::Why };
     html! { a href=(Href::inside(&route)) { (text(&row.kind)) " " (text(&row.place.namespace)) "/" (text(&row.place.name)) } }
 }
@@ -246,7 +247,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::board::samples::{board, object};
+    use crate::reconciled_object_rows::samples::{board, object};
 
     fn annotated(name: &str, key: &str, value: &str) -> Object {
         let mut it = object(name, "True", "X", false);
@@ -254,7 +255,7 @@ mod tests {
         it
     }
 
-    fn html(board: &ObjectBoard, now: Timestamp) -> String {
+    fn html(board: &ReconciledObjectRows, now: Timestamp) -> String {
         let parts = parts(board, &Ok(ListedFreezes::default()), now);
         parts.into_iter().map(|part| part.content.into_string()).collect()
     }

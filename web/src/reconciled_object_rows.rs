@@ -4,33 +4,33 @@
 //! Below: rows that follow the objects by watches (`board/board_watcher.rs`), the rows of one kind (`board/followed_kind.rs`).
 //! Elsewhere: the content of a row (`windlass_answers::object_row`).
 
-pub(crate) mod board_watcher;
-mod followed_kind;
+pub(crate) mod reconciled_objects_watcher;
 #[cfg(test)]
 pub(crate) mod samples;
+mod watched_kind_rows;
 
 use std::rc::Rc;
 
 use jiff::Timestamp;
 use objects::Object;
-use reconcile::{ChangeWindowState, Time, reason};
+use reconcile::{ChangeWindowState, Time, condition_reason};
 use windlass_answers::object_row::ObjectRow;
 use windlass_cli_runtime::table::cut;
 
+use super::page_elements::ObjectState;
 use super::page_query::PageQuery;
-use super::parts::ObjectState;
-use super::route::ObjectPlace;
+use super::route::ObjectAddress;
 
 /// The longest text in a row, in characters. The page of the object shows the whole text.
 const MAX_TEXT_CHARACTERS: usize = 160;
 
 /// The condition reasons of objects that wait. They have not failed, and they start by themselves or after a user approves.
 const WAITING: [&str; 11] = [
-    reason::DEPENDENCY_NOT_READY.as_str(),
-    reason::WINDOW_CLOSED.as_str(),
-    reason::FROZEN.as_str(),
-    reason::FREEZES_UNKNOWN.as_str(),
-    reason::WAITING_FOR_WAVE.as_str(),
+    condition_reason::DEPENDENCY_NOT_READY.as_str(),
+    condition_reason::WINDOW_CLOSED.as_str(),
+    condition_reason::FROZEN.as_str(),
+    condition_reason::FREEZES_UNKNOWN.as_str(),
+    condition_reason::WAITING_FOR_WAVE.as_str(),
     "RolloutsUnknown",
     "LifecyclePending",
     "LifecyclesUnknown",
@@ -41,8 +41,8 @@ const WAITING: [&str; 11] = [
 
 /// The row of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BoardRow {
-    pub(crate) place: ObjectPlace,
+pub(crate) struct ReconciledObjectRow {
+    pub(crate) place: ObjectAddress,
     pub(crate) kind: String,
     pub(crate) state: ObjectState,
     pub(crate) message: String,
@@ -53,7 +53,7 @@ pub(crate) struct BoardRow {
     /// When the suspension ends, if it ends by itself.
     pub(crate) hold_ends: Option<Time>,
     /// When windlass may change the object, if a change window limits that.
-    pub(crate) window: Option<RowWindow>,
+    pub(crate) window: Option<RowChangeWindow>,
     /// When this row becomes outdated although the object does not change, because a suspension ends or a change window opens
     /// or closes.
     pub(crate) next_change: Option<Time>,
@@ -61,7 +61,7 @@ pub(crate) struct BoardRow {
 
 /// When windlass may change an object. The row does not keep the rest of the annotation, which may be up to 256 KiB long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RowWindow {
+pub(crate) enum RowChangeWindow {
     /// Changes are allowed, until this time if the end is known.
     Open(Option<Time>),
     /// Changes are not allowed, until this time if the end is known.
@@ -70,7 +70,7 @@ pub(crate) enum RowWindow {
     Invalid(String),
 }
 
-impl RowWindow {
+impl RowChangeWindow {
     fn of(state: ChangeWindowState) -> Self {
         match state {
             ChangeWindowState::Open { until, .. } => Self::Open(until),
@@ -89,9 +89,9 @@ impl RowWindow {
 
 /// The rows of all objects.
 #[derive(Debug, Default)]
-pub(crate) struct ObjectBoard {
-    /// Sorted by [`BoardRow::key`].
-    pub(crate) rows: Rc<Vec<Rc<BoardRow>>>,
+pub(crate) struct ReconciledObjectRows {
+    /// Sorted by [`ReconciledObjectRow::key`].
+    pub(crate) rows: Rc<Vec<Rc<ReconciledObjectRow>>>,
     /// Remarks about missing rows: kinds that this user may not list, unreadable objects, and objects beyond the maximum.
     pub(crate) left_out: Vec<String>,
     pub(crate) read_at: Timestamp,
@@ -105,17 +105,18 @@ pub(crate) struct KindCounts {
     pub(crate) counts: [usize; 6],
 }
 
-impl BoardRow {
+impl ReconciledObjectRow {
     /// Makes the row of an object.
     pub(crate) fn of(object: &Object, now: Time) -> Self {
         let row = ObjectRow::of(object, now);
         let hold = cause::suspension(object, now).flatten();
         let hold_ends = hold.and_then(|hold| hold.expires_at());
-        let window = ChangeWindowState::of(now, |key| object.annotation(key)).map(RowWindow::of);
-        let of_window = window.as_ref().and_then(RowWindow::next_change);
+        let window =
+            ChangeWindowState::of(now, |key| object.annotation(key)).map(RowChangeWindow::of);
+        let of_window = window.as_ref().and_then(RowChangeWindow::next_change);
         let next_change = [hold_ends, of_window].into_iter().flatten().filter(|at| *at > now).min();
         Self {
-            place: ObjectPlace::of(&object.id()),
+            place: ObjectAddress::of(&object.id()),
             kind: object.kind().to_owned(),
             state: state_of(&row),
             message: cut(&row.message, MAX_TEXT_CHARACTERS),
@@ -146,10 +147,10 @@ pub(crate) fn state_of(row: &ObjectRow) -> ObjectState {
     }
 }
 
-impl ObjectBoard {
+impl ReconciledObjectRows {
     /// Makes a board of rows, which may come in any order.
     pub(crate) fn of(
-        mut rows: Vec<Rc<BoardRow>>,
+        mut rows: Vec<Rc<ReconciledObjectRow>>,
         left_out: Vec<String>,
         read_at: Timestamp,
     ) -> Self {
@@ -158,7 +159,7 @@ impl ObjectBoard {
     }
 
     /// The rows in sorted order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &BoardRow> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ReconciledObjectRow> {
         self.rows.iter().map(Rc::as_ref)
     }
 
@@ -187,9 +188,10 @@ impl ObjectBoard {
     }
 
     /// The rows that match the filters of a query, in the order that the query asks for.
-    pub(crate) fn selected(&self, query: &PageQuery) -> Vec<&BoardRow> {
+    pub(crate) fn selected(&self, query: &PageQuery) -> Vec<&ReconciledObjectRow> {
         let filters = ObjectFilters::of(query);
-        let mut rows: Vec<&BoardRow> = self.iter().filter(|row| filters.admits(row)).collect();
+        let mut rows: Vec<&ReconciledObjectRow> =
+            self.iter().filter(|row| filters.admits(row)).collect();
         match query.get("sort") {
             "name" => rows.sort_by(|one, other| one.place.name.cmp(&other.place.name)),
             // A row with an unknown time comes last.
@@ -218,7 +220,7 @@ impl<'q> ObjectFilters<'q> {
         }
     }
 
-    pub(crate) fn admits(&self, row: &BoardRow) -> bool {
+    pub(crate) fn admits(&self, row: &ReconciledObjectRow) -> bool {
         let is = |wanted: &str, have: &str| wanted.is_empty() || wanted == have;
         is(self.kind, &row.kind)
             && is(self.namespace, &row.place.namespace)
@@ -227,8 +229,8 @@ impl<'q> ObjectFilters<'q> {
     }
 
     /// Whether the name, the revision or the message contains the search text. Upper and lower case do not matter.
-    fn has_words(&self, row: &BoardRow) -> bool {
-        let BoardRow { place, kind, message, revision, .. } = row;
+    fn has_words(&self, row: &ReconciledObjectRow) -> bool {
+        let ReconciledObjectRow { place, kind, message, revision, .. } = row;
         let named = format!("{kind}/{}/{}", place.namespace, place.name);
         [named.as_str(), message, revision]
             .into_iter()
@@ -236,7 +238,7 @@ impl<'q> ObjectFilters<'q> {
     }
 }
 
-fn counted<'r>(rows: impl Iterator<Item = &'r BoardRow>) -> [usize; 6] {
+fn counted<'r>(rows: impl Iterator<Item = &'r ReconciledObjectRow>) -> [usize; 6] {
     let states: Vec<ObjectState> = rows.map(|row| row.state).collect();
     ObjectState::ALL.map(|state| states.iter().filter(|it| **it == state).count())
 }
@@ -255,7 +257,7 @@ mod tests {
     use super::samples::{board, object};
     use super::*;
 
-    fn all() -> ObjectBoard {
+    fn all() -> ReconciledObjectRows {
         board(&[
             object("ready", "True", "ReconciliationSucceeded", false),
             object("failing", "False", "BuildFailed", false),
@@ -266,7 +268,7 @@ mod tests {
         ])
     }
 
-    fn names(rows: &[&BoardRow]) -> Vec<String> {
+    fn names(rows: &[&ReconciledObjectRow]) -> Vec<String> {
         rows.iter().map(|row| row.place.name.clone()).collect()
     }
 
@@ -297,7 +299,7 @@ mod tests {
         let mut long = object("long", "False", "BuildFailed", false);
         long.fields_mut()["status"]["conditions"][0]["message"] = json!("x".repeat(5000));
         long.fields_mut()["spec"]["secret"] = json!("hunter2");
-        let row = BoardRow::of(&long, "2026-11-24T12:00:00Z".parse().unwrap());
+        let row = ReconciledObjectRow::of(&long, "2026-11-24T12:00:00Z".parse().unwrap());
         assert_eq!(row.message.chars().count(), MAX_TEXT_CHARACTERS);
         assert!(!format!("{row:?}").contains("hunter2"));
     }
@@ -308,8 +310,12 @@ mod tests {
         long.set_annotation("windlass.dev/window", &"x".repeat(200_000));
         long.set_annotation("windlass.dev/suspended-by", &"y".repeat(50_000));
         long.fields_mut()["status"]["lastAppliedRevision"] = json!("z".repeat(50_000));
-        let row = BoardRow::of(&long, "2026-11-24T12:00:00Z".parse().unwrap());
-        assert!(matches!(&row.window, Some(RowWindow::Invalid(_))), "{:?}", row.window.is_some());
+        let row = ReconciledObjectRow::of(&long, "2026-11-24T12:00:00Z".parse().unwrap());
+        assert!(
+            matches!(&row.window, Some(RowChangeWindow::Invalid(_))),
+            "{:?}",
+            row.window.is_some()
+        );
         assert!(format!("{row:?}").len() < 2_000, "{}", format!("{row:?}").len());
     }
 }

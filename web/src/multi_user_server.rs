@@ -1,13 +1,15 @@
-//! The web server for a team. Users log in, and read pages with their own rights.
+//! The web server for a team. Users log in, read pages, and send forms, all with their own rights.
 //!
-//! Each page is read with the token of its user, which the API server verifies. Pages never use the rights of this process.
-//! Replicas do not need each other. Elsewhere: logins (`login.rs`), the checks of requests (`team_guard.rs`), readers
-//! (`session_readers.rs`), the parts shared with `windlass ui` (`server.rs`).
+//! Each page is read, and each action is carried out, with the token of its user, which the API server verifies. Neither ever
+//! uses the rights of this process. Replicas do not need each other.
+//! Elsewhere: logins (`login.rs`), the checks of requests (`multi_user_request_guard.rs`), readers (`session_readers.rs`), the parts shared
+//! with `windlass ui` (`local_server.rs`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -20,39 +22,40 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_http_server::HttpListener;
 
+use super::action_guard::ACTION_PATH;
 use super::assets;
 use super::frame;
-use super::guard::GuardVerdict;
 use super::href::{Href, LIVE_PATH};
+use super::local_server::{QueuedPageRequest, acted, answered, read_form, refused, wants_json};
 use super::login::{
-    self, CALLBACK_PATH, LOGIN_PATH, LOGOUT_PATH, LoginOptions, LoginRefusal, LoginService,
-    LoginStep, NAMESPACE_PATH, chosen_namespace, namespace_cookie,
+    self, CALLBACK_PATH, LOGIN_PATH, LOGOUT_PATH, LoginOptions, LoginRedirect, LoginRefusal,
+    LoginService, NAMESPACE_PATH, UserSession, chosen_namespace, namespace_cookie,
 };
+use super::multi_user_request_guard::MultiUserRequestGuard;
 use super::page_query::PageQuery;
+use super::request_guard::GuardVerdict;
 use super::response::{self, HTML, PageAnswer};
-use super::server::{answered, refused, wants_json};
-use super::session_readers::{ReaderOrder, SessionPage, SessionReaders};
-use super::team_guard::TeamGuard;
+use super::session_readers::{SessionPageRequest, SessionReaderMessage, SessionReaders};
 
 /// How many requests of all users may wait until they are handed to a reader.
 const MAX_WAITING_ORDERS: usize = 64;
 
 /// The state that requests share.
-struct TeamServerState {
-    guard: TeamGuard,
+struct MultiUserServerState {
+    guard: MultiUserRequestGuard,
     login: LoginService,
-    readers: mpsc::Sender<ReaderOrder>,
+    readers: mpsc::Sender<SessionReaderMessage>,
 }
 
 /// Serves pages to users who log in at an OpenID Connect issuer. The API server has to trust the same issuer.
-pub struct TeamWebServer {
+pub struct MultiUserWebServer {
     listener: HttpListener,
-    guard: TeamGuard,
+    guard: MultiUserRequestGuard,
     login: LoginService,
     max_users: usize,
 }
 
-impl TeamWebServer {
+impl MultiUserWebServer {
     /// Listens on an address, for a limited number of users at once. It sends no request to the issuer yet.
     ///
     /// # Errors
@@ -62,14 +65,14 @@ impl TeamWebServer {
         login: LoginOptions,
         max_users: usize,
     ) -> anyhow::Result<Self> {
-        let guard = TeamGuard::new(&login::base_url(&login.base_url)?);
+        let guard = MultiUserRequestGuard::new(&login::base_url(&login.base_url)?);
         let login = LoginService::new(login)?;
         let listener = HttpListener::bind("pages", address).await?;
         Ok(Self { listener, guard, login, max_users })
     }
 
-    /// Serves until `stop`. It only reads, with the tokens of users. From `cluster`, it uses only the address of the API server
-    /// and its authorities. The future is not `Send`, so it has to stay on one thread.
+    /// Serves until `stop`. It reads, and carries out the actions of forms, with the tokens of users. From `cluster`, it uses
+    /// only the address of the API server and its authorities. The future is not `Send`, so it has to stay on one thread.
     pub async fn serve(
         self,
         cluster: ClusterConnection,
@@ -78,7 +81,7 @@ impl TeamWebServer {
     ) {
         let Self { listener, guard, login, max_users } = self;
         let (readers, orders) = mpsc::channel(MAX_WAITING_ORDERS);
-        let state = Arc::new(TeamServerState { guard, login, readers });
+        let state = Arc::new(MultiUserServerState { guard, login, readers });
         let router = Router::new().fallback(move |request: Request| {
             let state = state.clone();
             async move { respond(&state, request).await }
@@ -92,8 +95,8 @@ impl TeamWebServer {
     }
 }
 
-async fn respond(state: &TeamServerState, request: Request) -> Response {
-    let (head, _) = request.into_parts();
+async fn respond(state: &MultiUserServerState, request: Request) -> Response {
+    let (head, body) = request.into_parts();
     let is_json = wants_json(&head.headers);
     if let GuardVerdict::Refused { status, text } =
         state.guard.judge(&head.method, &head.uri, &head.headers)
@@ -111,45 +114,80 @@ async fn respond(state: &TeamServerState, request: Request) -> Response {
         CALLBACK_PATH => of_step(state.login.finish(&head.headers, &query, now).await, is_json),
         LOGOUT_PATH => log_out(state, &head, now).await,
         NAMESPACE_PATH => response::of_redirect("/", &[namespace_cookie(query.get("name"))]),
+        ACTION_PATH if head.method == Method::POST => act(state, &head, body, now).await,
         _ => page(state, &head, now).await,
     }
 }
 
 /// The page for the user of a request. Without a session, the user has to log in first.
-async fn page(state: &TeamServerState, head: &Parts, now: i64) -> Response {
+async fn page(state: &MultiUserServerState, head: &Parts, now: i64) -> Response {
     let is_json = wants_json(&head.headers);
     let Some(session) = state.login.session(&head.headers, now) else {
         if is_json || head.uri.path() == LIVE_PATH || head.method != Method::GET {
             return response::of_page(refused(StatusCode::UNAUTHORIZED, "log in first", is_json));
         }
         let wanted = head.uri.path_and_query().map_or("/", |it| it.as_str());
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.append_pair("return", wanted);
-        return response::of_redirect(&format!("{LOGIN_PATH}?{}", query.finish()), &[]);
+        return response::of_redirect(Href::login(wanted).as_str(), &[]);
     };
-    let namespace = chosen_namespace(&head.headers);
-    let order = |order| {
-        let page = SessionPage { session, namespace, order };
-        state.readers.try_send(ReaderOrder::Page(Box::new(page))).is_ok()
-    };
-    answered(head, "the session has ended, or too much is asked for; reload this page", order).await
+    let ended = "the session has ended, or too much is asked for; reload this page";
+    answered(head, ended, |order| is_handed(state, head, session, order)).await
 }
 
-async fn log_out(state: &TeamServerState, head: &Parts, now: i64) -> Response {
+/// Carries out the action of a form with the token of its user. Without a session, nothing is read of the form.
+async fn act(state: &MultiUserServerState, head: &Parts, body: Body, now: i64) -> Response {
+    if state.login.session(&head.headers, now).is_none() {
+        return response::of_page(without_session(state, head));
+    }
+    let form = match read_form(head, body).await {
+        Ok(form) => form,
+        Err(refusal) => return response::of_page(refusal),
+    };
+    // The session may have ended while the form was received.
+    let now = Timestamp::now().as_second();
+    let Some(session) = state.login.session(&head.headers, now) else {
+        return response::of_page(without_session(state, head));
+    };
+    let ended = "the session has ended, or too much is asked for";
+    acted(head, form, ended, |order| is_handed(state, head, session, order)).await
+}
+
+/// The answer to a form whose session has ended.
+fn without_session(state: &MultiUserServerState, head: &Parts) -> PageAnswer {
+    let status = StatusCode::UNAUTHORIZED;
+    if wants_json(&head.headers) {
+        return refused(status, "the session has ended, and nothing was done: log in again", true);
+    }
+    let login = Href::login(state.guard.page_before(&head.headers).as_str());
+    PageAnswer { status, content_type: HTML, text: frame::no_session(&login) }
+}
+
+/// Hands a request to the readers of its session. Returns false if too many requests wait for that.
+fn is_handed(
+    state: &MultiUserServerState,
+    head: &Parts,
+    session: UserSession,
+    order: QueuedPageRequest,
+) -> bool {
+    let namespace = chosen_namespace(&head.headers);
+    let page = SessionPageRequest { session, namespace, order };
+    state.readers.try_send(SessionReaderMessage::Page(Box::new(page))).is_ok()
+}
+
+async fn log_out(state: &MultiUserServerState, head: &Parts, now: i64) -> Response {
     let session = state.login.session(&head.headers, now);
     let cookies = state.login.end(session.as_ref(), now);
     if let Some(session) = session {
         // The open pages of the session end. The message fails only if there are no readers and so no open pages.
-        drop(state.readers.send(ReaderOrder::End { session: session.id }).await);
+        drop(state.readers.send(SessionReaderMessage::End { session: session.id }).await);
     }
     let text = "This browser has no session any more. The issuer may still know you: log out there, too, on a machine of others.";
     with_page(frame::refusal("Logged out", text), &cookies)
 }
 
 /// The response that redirects a browser to the issuer.
-fn to_issuer(step: Result<LoginStep, LoginRefusal>, is_json: bool) -> Response {
+fn to_issuer(step: Result<LoginRedirect, LoginRefusal>, is_json: bool) -> Response {
     match step {
-        Ok(LoginStep { location, cookies }) => match Href::outside(&location) {
+        Ok(LoginRedirect { location, cookies }) => match Href::outside(&location) {
             Some(link) => with_page(frame::onward(&link), &cookies),
             None => {
                 let text = "the issuer of logins has no address of the web";
@@ -165,63 +203,12 @@ fn with_page(text: String, cookies: &[String]) -> Response {
     response::with_cookies(response::of_page(page), cookies)
 }
 
-fn of_step(step: Result<LoginStep, LoginRefusal>, is_json: bool) -> Response {
+fn of_step(step: Result<LoginRedirect, LoginRefusal>, is_json: bool) -> Response {
     match step {
-        Ok(LoginStep { location, cookies }) => response::of_redirect(&location, &cookies),
+        Ok(LoginRedirect { location, cookies }) => response::of_redirect(&location, &cookies),
         Err(LoginRefusal { status, text }) => response::of_page(refused(status, &text, is_json)),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::body::Body;
-    use axum::http::header::{HOST, LOCATION};
-
-    use super::*;
-
-    fn state() -> TeamServerState {
-        let login = LoginOptions {
-            base_url: "https://windlass.example".to_owned(),
-            issuer: "https://127.0.0.1:1".to_owned(),
-            client_id: "windlass".to_owned(),
-            client_secret: None,
-            authorities: None,
-            scopes: Vec::new(),
-            session_key: None,
-        };
-        let guard = TeamGuard::new(&login::base_url(&login.base_url).unwrap());
-        // This channel has no receiver, so requests for pages are dropped. No test needs them.
-        let (readers, _) = mpsc::channel(1);
-        TeamServerState { guard, login: LoginService::new(login).unwrap(), readers }
-    }
-
-    async fn answer(target: &str, lines: &[(&str, &str)]) -> Response {
-        let mut request = Request::get(target).header(HOST, "windlass.example");
-        for (name, value) in lines {
-            request = request.header(*name, *value);
-        }
-        respond(&state(), request.body(Body::empty()).unwrap()).await
-    }
-
-    #[tokio::test]
-    async fn without_a_session_there_is_no_page_and_a_browser_is_sent_to_log_in() {
-        let page = answer("/objects?q=a&ns=b", &[]).await;
-        assert_eq!(page.status(), StatusCode::SEE_OTHER);
-        assert_eq!(page.headers()[LOCATION], "/login?return=%2Fobjects%3Fq%3Da%26ns%3Db");
-        let json = answer("/objects", &[("accept", "application/json")]).await;
-        assert_eq!(json.status(), StatusCode::UNAUTHORIZED);
-        assert_eq!(answer("/_/live?page=/", &[]).await.status(), StatusCode::UNAUTHORIZED);
-        let forged = [("cookie", "__Host-windlass-session-0=AAAA")];
-        assert_eq!(answer("/me", &forged).await.status(), StatusCode::SEE_OTHER);
-        let style = answer(assets::style_path(), &[]).await;
-        assert_eq!(style.status(), StatusCode::OK);
-    }
-
-    #[tokio::test]
-    async fn an_issuer_that_is_away_and_a_callback_without_login_are_refused() {
-        assert_eq!(answer("/login", &[]).await.status(), StatusCode::BAD_GATEWAY);
-        let forged = answer("/callback?code=a&state=b", &[]).await;
-        assert_eq!(forged.status(), StatusCode::FORBIDDEN);
-        assert!(forged.headers()["content-security-policy"].to_str().unwrap().contains("'none'"));
-    }
-}
+mod tests;

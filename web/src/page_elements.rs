@@ -9,7 +9,7 @@ use reconcile::Time;
 use windlass_cli_runtime::table::{age, cut};
 
 use super::href::Href;
-use super::route::{ObjectPlace, ObjectTab, Route};
+use super::route::{ObjectAddress, ObjectTab, Route};
 
 /// The longest message in a row, in characters. The user sees the whole message after one click.
 const MAX_ROW_CHARACTERS: usize = 240;
@@ -172,7 +172,7 @@ pub(crate) fn ago(at: Option<Time>, now: Time) -> Markup {
 /// An object as `Kind/namespace/name`. It is a link if the text is such a name.
 pub(crate) fn subject(named: &str) -> Markup {
     let route =
-        ObjectPlace::of_subject(named).map(|place| Route::Object { place, tab: ObjectTab::Why });
+        ObjectAddress::of_subject(named).map(|place| Route::Object { place, tab: ObjectTab::Why });
     html! {
         @match route {
             Some(route) => a href=(Href::inside(&route)) { (text(named)) },
@@ -183,7 +183,7 @@ pub(crate) fn subject(named: &str) -> Markup {
 
 /// A link to an object whose API group is known. So the link is right even if two groups have a kind with the same name.
 pub(crate) fn object_link(id: &ObjectId) -> Markup {
-    let route = Route::Object { place: ObjectPlace::of(id), tab: ObjectTab::Why };
+    let route = Route::Object { place: ObjectAddress::of(id), tab: ObjectTab::Why };
     html! { a href=(Href::inside(&route)) { (text(&id.subject())) } }
 }
 

@@ -9,11 +9,11 @@ use serde_json::Value;
 use windlass_answers::command_scope::CommandScope;
 use windlass_answers::diff::{self, DiffAction, DiffChange, DiffReport};
 use windlass_answers::helm_release_values::{HelmReleaseValues, HelmValueOrigin};
-use windlass_cli_runtime::serve_flags;
+use windlass_cli_runtime::trailing_serve_flags;
 
 use super::TabContent;
+use crate::page_elements::{lines_within, message, object_link, remarks, text};
 use crate::pages::complete;
-use crate::parts::{lines_within, message, object_link, remarks, text};
 
 /// The maximum number of objects that are shown. The command prints all.
 const MAX_SHOWN_OBJECTS: usize = 200;
@@ -34,7 +34,7 @@ pub(super) async fn predicted(
     object: Object,
     wants_json: bool,
 ) -> anyhow::Result<TabContent> {
-    let settings = serve_flags::settings(&[])?;
+    let settings = trailing_serve_flags::settings(&[])?;
     let mut warnings = circumstances(&object);
     let mut warn = |text: &str| warnings.push(text.to_owned());
     let found = diff::predict(site, object, None, settings, &mut warn)
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn that_an_object_is_suspended_or_fails_is_said_beside_what_would_change() {
         let of = |suspend: bool, ready: &str| {
-            circumstances(&crate::board::samples::object("a", ready, "X", suspend))
+            circumstances(&crate::reconciled_object_rows::samples::object("a", ready, "X", suspend))
         };
         assert_eq!(of(false, "True"), Vec::<String>::new());
         let both = of(true, "False");

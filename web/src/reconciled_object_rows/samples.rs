@@ -5,7 +5,7 @@ use std::rc::Rc;
 use objects::Object;
 use serde_json::json;
 
-use super::{BoardRow, ObjectBoard};
+use super::{ReconciledObjectRow, ReconciledObjectRows};
 
 pub(crate) fn object(name: &str, ready: &str, reason: &str, suspend: bool) -> Object {
     let ready = json!([{"type": "Ready", "status": ready, "reason": reason,
@@ -16,8 +16,8 @@ pub(crate) fn object(name: &str, ready: &str, reason: &str, suspend: bool) -> Ob
     .unwrap()
 }
 
-pub(crate) fn board(objects: &[Object]) -> ObjectBoard {
+pub(crate) fn board(objects: &[Object]) -> ReconciledObjectRows {
     let now = "2026-11-24T12:00:00Z".parse().unwrap();
-    let rows = objects.iter().map(|it| Rc::new(BoardRow::of(it, now))).collect();
-    ObjectBoard::of(rows, Vec::new(), now)
+    let rows = objects.iter().map(|it| Rc::new(ReconciledObjectRow::of(it, now))).collect();
+    ReconciledObjectRows::of(rows, Vec::new(), now)
 }

@@ -1,10 +1,9 @@
 //! The server of `windlass ui`. It listens on this machine only, and answers one browser.
 //!
-//! The server for a team (`team_server.rs`) also uses parts of this file: finding the page of a request, and making pages for
-//! one user.
-//! Pages are made on the thread of the command, a few at once. Further requests wait in a queue, and a full queue refuses them.
-//! Open pages receive events about changes (`live.rs`). Elsewhere: which requests are answered (`guard.rs`), connections
-//! (`windlass_http_server`).
+//! The server for a team (`multi_user_server.rs`) also uses parts of this file: finding the page of a request, reading forms, and
+//! making pages and carrying out actions for one user. Pages are made on the thread of the command, a few at once. Further
+//! requests wait in a queue, and a full queue refuses them. Open pages receive events about changes (`live_updates.rs`).
+//! Elsewhere: which requests are answered (`request_guard.rs`), connections (`windlass_http_server`).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -18,7 +17,7 @@ use axum::http::header::ACCEPT;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
 use windlass_answers::command_scope::CommandScope;
@@ -28,12 +27,12 @@ use super::action_guard::ACTION_PATH;
 use super::actions::{self, ActionForm, ActionReply};
 use super::assets;
 use super::frame::refusal;
-use super::guard::{GuardVerdict, RequestGuard};
-use super::href::LIVE_PATH;
-use super::live::{self, MAX_WAITING_EVENTS, OpenPage};
+use super::href::{Href, LIVE_PATH};
+use super::live_updates::{self, MAX_WAITING_EVENTS, OpenPage};
+use super::page_data_reader::PageDataReader;
 use super::page_query::PageQuery;
-use super::page_reader::PageReader;
 use super::pages::{self, PageRequest};
+use super::request_guard::{GuardVerdict, RequestGuard};
 use super::response::{self, HTML, JSON, PageAnswer};
 use super::route::Route;
 
@@ -62,16 +61,25 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(crate) const PAGE_TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A request of a browser, and the channel for the answer.
-pub(crate) enum PageOrder {
-    Once { page: PageRequest, reply: oneshot::Sender<PageAnswer> },
+pub(crate) enum QueuedPageRequest {
+    Once {
+        page: PageRequest,
+        reply: oneshot::Sender<PageAnswer>,
+    },
     Open(OpenPage),
-    Act { form: ActionForm, wants_json: bool, reply: oneshot::Sender<ActionReply> },
+    Act {
+        form: ActionForm,
+        wants_json: bool,
+        /// The permit of a user who has logged in, which is kept until the action ends.
+        permit: Option<OwnedSemaphorePermit>,
+        reply: oneshot::Sender<ActionReply>,
+    },
 }
 
 /// The state that requests share.
 struct ServerState {
     guard: RequestGuard,
-    pages: mpsc::Sender<PageOrder>,
+    pages: mpsc::Sender<QueuedPageRequest>,
 }
 
 /// Serves pages on 127.0.0.1 to the browser that opens [`Self::address`] first.
@@ -110,7 +118,7 @@ impl LocalWebServer {
         let local = LocalSet::new();
         local
             .run_until(async {
-                let reader = Rc::new(PageReader::new(site, access).await);
+                let reader = Rc::new(PageDataReader::new(site, access).await);
                 let making = make_pages(reader.clone(), orders, stop.clone());
                 tokio::select! {
                     () = listener.serve(router, stop) => {}
@@ -124,28 +132,28 @@ impl LocalWebServer {
 
 /// Makes the requested pages.
 async fn make_pages(
-    reader: Rc<PageReader>,
-    mut orders: mpsc::Receiver<PageOrder>,
+    reader: Rc<PageDataReader>,
+    mut orders: mpsc::Receiver<QueuedPageRequest>,
     stop: CancellationToken,
 ) {
-    let maker = PageMaker::new(reader, stop);
+    let renderer = PageRenderer::new(reader, stop);
     while let Some(order) = orders.recv().await {
-        maker.take(order).await;
+        renderer.take(order).await;
     }
 }
 
 /// Makes pages for one user. A page is given up if its browser disconnects. Event streams end at `stop`, because the server
 /// waits for running requests before it exits.
-pub(crate) struct PageMaker {
-    reader: Rc<PageReader>,
+pub(crate) struct PageRenderer {
+    reader: Rc<PageDataReader>,
     permits: Arc<Semaphore>,
     renewals: Arc<Semaphore>,
     places: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
-impl PageMaker {
-    pub(crate) fn new(reader: Rc<PageReader>, stop: CancellationToken) -> Self {
+impl PageRenderer {
+    pub(crate) fn new(reader: Rc<PageDataReader>, stop: CancellationToken) -> Self {
         Self {
             reader,
             permits: Arc::new(Semaphore::new(MAX_PAGES_AT_ONCE)),
@@ -162,39 +170,37 @@ impl PageMaker {
     }
 
     /// Starts an order as soon as there is a free place.
-    pub(crate) async fn take(&self, order: PageOrder) {
+    pub(crate) async fn take(&self, order: QueuedPageRequest) {
         let reader = self.reader.clone();
         match order {
-            PageOrder::Once { page, reply } => {
+            QueuedPageRequest::Once { page, reply } => {
                 let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
                 drop(spawn_local(async move {
                     make_page(&reader, &page, reply).await;
                     drop(permit);
                 }));
             }
-            PageOrder::Act { form, wants_json, reply } => {
+            QueuedPageRequest::Act { form, wants_json, permit: of_user, reply } => {
                 let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
                 drop(spawn_local(async move {
                     // An action that has begun continues even if the browser disconnects. An action that has not begun is
                     // dropped.
                     if !reply.is_closed() {
-                        let acting = actions::perform(&reader, &form, wants_json);
-                        let done = tokio::time::timeout(PAGE_TIME_LIMIT, acting).await;
-                        drop(reply.send(done.unwrap_or_else(|_elapsed| not_known(wants_json))));
+                        drop(reply.send(actions::perform(&reader, &form, wants_json).await));
                     }
-                    drop(permit);
+                    drop((permit, of_user));
                 }));
             }
-            PageOrder::Open(open) => {
+            QueuedPageRequest::Open(open) => {
                 let Ok(place) = self.places.clone().try_acquire_owned() else {
-                    live::refuse(&open);
+                    live_updates::refuse(&open);
                     return;
                 };
                 let renewals = self.renewals.clone();
                 let stop = self.stop.clone();
                 drop(spawn_local(async move {
                     tokio::select! {
-                        () = live::follow(&reader, &renewals, open) => {}
+                        () = live_updates::follow(&reader, &renewals, open) => {}
                         () = stop.cancelled() => {}
                     }
                     drop(place);
@@ -205,7 +211,7 @@ impl PageMaker {
 }
 
 async fn make_page(
-    reader: &PageReader,
+    reader: &PageDataReader,
     page: &PageRequest,
     mut reply: oneshot::Sender<PageAnswer>,
 ) {
@@ -222,14 +228,21 @@ async fn make_page(
 async fn respond(state: &ServerState, request: Request) -> Response {
     let (head, body) = request.into_parts();
     match state.guard.judge(&head.method, &head.uri, &head.headers) {
-        GuardVerdict::Login { cookie } => return response::of_login(&cookie),
+        GuardVerdict::Login { cookie } => {
+            let query = PageQuery::parse(head.uri.query().unwrap_or_default());
+            return response::of_login(&cookie, &Href::page_at(query.get("return")));
+        }
         GuardVerdict::Refused { status, text } => {
             return response::of_page(refused(status, text, wants_json(&head.headers)));
         }
         GuardVerdict::Allowed => {}
     }
     if head.method == Method::POST && head.uri.path() == ACTION_PATH {
-        return act(state, &head, body).await;
+        let order = |order| state.pages.try_send(order).is_ok();
+        return match read_form(&head, body).await {
+            Ok(form) => acted(&head, form, "`windlass ui` ends", order).await,
+            Err(refusal) => response::of_page(refusal),
+        };
     }
     if let Some(file) = assets::find(head.uri.path()) {
         return response::of_asset(&file);
@@ -242,7 +255,7 @@ async fn respond(state: &ServerState, request: Request) -> Response {
 pub(crate) async fn answered(
     head: &Parts,
     ended: &str,
-    order: impl FnOnce(PageOrder) -> bool,
+    order: impl FnOnce(QueuedPageRequest) -> bool,
 ) -> Response {
     if head.uri.path() == LIVE_PATH {
         return open(head, order);
@@ -254,7 +267,7 @@ pub(crate) async fn answered(
     let query = PageQuery::parse(head.uri.query().unwrap_or_default());
     let page = PageRequest { route, query, wants_json: is_json };
     let (reply, answer) = oneshot::channel();
-    if !order(PageOrder::Once { page, reply }) {
+    if !order(QueuedPageRequest::Once { page, reply }) {
         let text = "too many pages are being made; reload this one in a moment";
         return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, is_json));
     }
@@ -264,20 +277,27 @@ pub(crate) async fn answered(
     response::of_page(answer)
 }
 
-/// Carries out the action of a form. No other request can change anything.
-async fn act(state: &ServerState, head: &Parts, body: Body) -> Response {
-    let wants_json = wants_json(&head.headers);
-    let not_read = |text: &str| refused(StatusCode::BAD_REQUEST, text, wants_json);
+/// Reads the form of an action from the body of a request. The error is the answer to a body that is not a form.
+pub(crate) async fn read_form(head: &Parts, body: Body) -> Result<ActionForm, PageAnswer> {
+    let not_read = |text: &str| refused(StatusCode::BAD_REQUEST, text, wants_json(&head.headers));
     let reading = tokio::time::timeout(FORM_TIME_LIMIT, to_bytes(body, MAX_FORM_BYTES)).await;
     let Ok(Ok(sent)) = reading else {
-        return response::of_page(not_read("the form is too large, or did not come in time"));
+        return Err(not_read("the form is too large, or did not come in time"));
     };
     let fields = PageQuery::parse(&String::from_utf8_lossy(&sent));
-    let Some(form) = ActionForm::parse(&fields) else {
-        return response::of_page(not_read("this is no form of a page of windlass"));
-    };
+    ActionForm::parse(&fields).ok_or_else(|| not_read("this is no form of a page of windlass"))
+}
+
+/// Carries out the action of a form. No other request can change anything. `order` and `ended` are those of [`answered`].
+pub(crate) async fn acted(
+    head: &Parts,
+    form: ActionForm,
+    ended: &str,
+    order: impl FnOnce(QueuedPageRequest) -> bool,
+) -> Response {
+    let wants_json = wants_json(&head.headers);
     let (reply, answer) = oneshot::channel();
-    if state.pages.try_send(PageOrder::Act { form, wants_json, reply }).is_err() {
+    if !order(QueuedPageRequest::Act { form, wants_json, permit: None, reply }) {
         let text =
             "too many pages are being made; nothing was done, send the form again in a moment";
         return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, wants_json));
@@ -286,17 +306,17 @@ async fn act(state: &ServerState, head: &Parts, body: Body) -> Response {
         Ok(ActionReply::Done(page)) => response::of_done(&page),
         Ok(ActionReply::Refused(page)) => response::of_page(page),
         Err(_ended) => {
-            let text = "`windlass ui` ends; whether this was done is not known";
-            response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, wants_json))
+            let text = format!("{ended}; whether this was done is not known");
+            response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, &text, wants_json))
         }
     }
 }
 
 /// The event stream of the page that a query names.
-fn open(head: &Parts, order: impl FnOnce(PageOrder) -> bool) -> Response {
+fn open(head: &Parts, order: impl FnOnce(QueuedPageRequest) -> bool) -> Response {
     let query = PageQuery::parse(head.uri.query().unwrap_or_default());
     let (path, of_page) = query.get("page").split_once('?').unwrap_or((query.get("page"), ""));
-    let Some(route) = Route::parse(path).filter(live::is_live) else {
+    let Some(route) = Route::parse(path).filter(live_updates::is_live) else {
         return response::of_page(refused(StatusCode::NOT_FOUND, "there is no such page", false));
     };
     // The version that the browser shows, if it was connected before.
@@ -305,7 +325,7 @@ fn open(head: &Parts, order: impl FnOnce(PageOrder) -> bool) -> Response {
     let page = PageRequest { route, query: PageQuery::parse(of_page), wants_json: false };
     let (events, received) = mpsc::channel(MAX_WAITING_EVENTS);
     let open = OpenPage { page, version, events };
-    if !order(PageOrder::Open(open)) {
+    if !order(QueuedPageRequest::Open(open)) {
         let text = "too many pages are being made";
         return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, false));
     }
@@ -336,14 +356,6 @@ pub(crate) fn refused(status: StatusCode, text: &str, is_json: bool) -> PageAnsw
             PageAnswer { status, content_type: HTML, text: refusal(title, text) }
         }
     }
-}
-
-fn not_known(is_json: bool) -> ActionReply {
-    let text = format!(
-        "the API server has not responded within {} s; whether this was done is not known, which the page of the object tells",
-        PAGE_TIME_LIMIT.as_secs()
-    );
-    ActionReply::Refused(refused(StatusCode::GATEWAY_TIMEOUT, &text, is_json))
 }
 
 fn too_late(is_json: bool) -> PageAnswer {

@@ -2,7 +2,7 @@
 //!
 //! Rows stay while the watch is interrupted or lists the kind again, and the page says that they may be old.
 //! A row is removed only after a deletion event, or after a complete list without the object.
-//! Elsewhere: the watches themselves (`board_watcher.rs`).
+//! Elsewhere: the watches themselves (`reconciled_objects_watcher.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::object_decode::FullObject;
 use windlass_cluster::watch::WatcherEvent;
 
-use super::BoardRow;
+use super::ReconciledObjectRow;
 
 /// How long a watch may be interrupted before a page mentions it. Each watch is renewed every few minutes, and that is normal.
 const UNMENTIONED_INTERRUPTION: SignedDuration = SignedDuration::from_secs(5);
@@ -27,7 +27,7 @@ struct RowName {
 }
 
 impl RowName {
-    fn of(row: &BoardRow) -> Self {
+    fn of(row: &ReconciledObjectRow) -> Self {
         Self { namespace: row.place.namespace.clone(), name: row.place.name.clone() }
     }
 }
@@ -47,9 +47,9 @@ enum KindWatchPhase {
 
 /// A kind, and the rows of its objects.
 #[derive(Debug)]
-pub(super) struct FollowedKind {
+pub(super) struct WatchedKindRows {
     pub(super) target: ResourceArgument,
-    rows: BTreeMap<RowName, Rc<BoardRow>>,
+    rows: BTreeMap<RowName, Rc<ReconciledObjectRow>>,
     /// The names that the list in progress has returned so far.
     listing: Option<BTreeSet<RowName>>,
     phase: KindWatchPhase,
@@ -59,7 +59,7 @@ pub(super) struct FollowedKind {
     is_cut: bool,
 }
 
-impl FollowedKind {
+impl WatchedKindRows {
     pub(super) fn new(target: ResourceArgument) -> Self {
         Self {
             target,
@@ -72,7 +72,7 @@ impl FollowedKind {
     }
 
     /// The rows of the kind. There are none while the watch is refused, because pages then list the kind.
-    pub(super) fn rows(&self) -> impl Iterator<Item = &Rc<BoardRow>> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Rc<ReconciledObjectRow>> {
         self.rows.values().filter(move |_| !self.is_refused())
     }
 
@@ -231,14 +231,14 @@ impl FollowedKind {
     }
 
     /// Makes the row of an object. Returns `None` if the object cannot be read.
-    fn row(&self, whole: FullObject, now: Timestamp) -> Option<BoardRow> {
+    fn row(&self, whole: FullObject, now: Timestamp) -> Option<ReconciledObjectRow> {
         let mut value = whole.value?;
         let gvk = &self.target.resource.gvk;
         let fields = value.as_object_mut()?;
         // The API server omits the kind of the objects in a list.
         fields.insert("apiVersion".to_owned(), gvk.api_version().into());
         fields.insert("kind".to_owned(), gvk.kind.clone().into());
-        Some(BoardRow::of(&Object::new(value).ok()?, now))
+        Some(ReconciledObjectRow::of(&Object::new(value).ok()?, now))
     }
 }
 
@@ -247,33 +247,36 @@ mod tests {
     use windlass_cluster::discovery::ApiResourceLocation;
 
     use super::*;
-    use crate::board::samples::object;
+    use crate::reconciled_object_rows::samples::object;
 
     const NOW: &str = "2026-11-24T12:00:00Z";
 
-    fn kind() -> FollowedKind {
+    fn kind() -> WatchedKindRows {
         let resource = ApiResourceLocation {
             gvk: objects::Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
             plural: "kustomizations".to_owned(),
             namespaced: true,
             watchable: true,
         };
-        FollowedKind::new(ResourceArgument { resource, namespace: None, name: None })
+        WatchedKindRows::new(ResourceArgument { resource, namespace: None, name: None })
     }
 
     fn whole(name: &str, ready: &str) -> FullObject {
         FullObject::of(object(name, ready, "X", false).into_value())
     }
 
-    fn see(kind: &mut FollowedKind, event: Result<WatcherEvent<FullObject>, ClusterError>) -> bool {
+    fn see(
+        kind: &mut WatchedKindRows,
+        event: Result<WatcherEvent<FullObject>, ClusterError>,
+    ) -> bool {
         kind.see(event, 10, NOW.parse().unwrap())
     }
 
-    fn names(kind: &FollowedKind) -> Vec<&str> {
+    fn names(kind: &WatchedKindRows) -> Vec<&str> {
         kind.rows().map(|row| row.place.name.as_str()).collect()
     }
 
-    fn listed(all: &[&str]) -> FollowedKind {
+    fn listed(all: &[&str]) -> WatchedKindRows {
         let mut kind = kind();
         see(&mut kind, Ok(WatcherEvent::Listing));
         for name in all {
@@ -359,13 +362,13 @@ mod tests {
         let mut long = object("a-kustomization-with-a-long-name", "False", "BuildFailed", false);
         long.fields_mut()["status"]["conditions"][0]["message"] = "m".repeat(5000).into();
         long.fields_mut()["status"]["lastAppliedRevision"] = format!("main@sha1:{:040}", 1).into();
-        let row = BoardRow::of(&long, NOW.parse().unwrap());
+        let row = ReconciledObjectRow::of(&long, NOW.parse().unwrap());
         let texts = [&row.place.kind, &row.place.namespace, &row.place.name, &row.kind];
         let others = [&row.message, &row.revision, &row.suspended];
         // The length of each text in the row and in the name of the row, plus the overhead of the allocator.
         let heap: usize = texts.iter().chain(&others).map(|it| it.capacity() + 16).sum();
         let name = size_of::<RowName>() + row.place.namespace.len() + row.place.name.len() + 32;
-        let each = heap + size_of::<BoardRow>() + name + 64;
+        let each = heap + size_of::<ReconciledObjectRow>() + name + 64;
         assert!(each * 10_000 <= 16 << 20, "{each} bytes a row");
     }
 }

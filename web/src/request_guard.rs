@@ -30,7 +30,7 @@ const SECRET_BYTES: usize = 32;
 pub(crate) enum GuardVerdict {
     /// The server answers the request.
     Allowed,
-    /// The browser gets a cookie and a redirect to the first page.
+    /// The browser gets a cookie and a redirect to a page.
     Login {
         /// The value of the header `Set-Cookie`.
         cookie: String,
@@ -61,7 +61,8 @@ impl RequestGuard {
         Self { port, login: secret(), is_login_used, session: secret() }
     }
 
-    /// The path and query at which a browser gets its cookie. They work once.
+    /// The path and query at which a browser gets its cookie. They work once. `&return=` and the escaped address of a page may
+    /// follow, which the browser then opens.
     pub(crate) fn login_target(&self) -> String {
         format!("{LOGIN_PATH}?token={}", self.login)
     }
@@ -73,7 +74,7 @@ impl RequestGuard {
             return refused(StatusCode::MISDIRECTED_REQUEST, text);
         }
         if method == Method::POST && uri.path() == ACTION_PATH {
-            return match action_guard::refusal(headers) {
+            return match action_guard::refusal(headers, &own_origin(headers)) {
                 Some(text) => refused(StatusCode::FORBIDDEN, text),
                 None if self.has_session(headers) => GuardVerdict::Allowed,
                 None => refused(
@@ -132,9 +133,17 @@ impl RequestGuard {
 
     /// Whether a query contains the secret of the printed address for the first time.
     fn takes(&self, query: Option<&str>) -> bool {
-        let token = query.and_then(|query| query.strip_prefix("token=")).unwrap_or_default();
+        // The page that the browser shall open may follow.
+        let first = query.and_then(|query| query.split('&').next()).unwrap_or_default();
+        let token = first.strip_prefix("token=").unwrap_or_default();
         is_equal(token, &self.login) && !self.is_login_used.swap(true, Ordering::AcqRel)
     }
+}
+
+/// The origin of the pages by the name of this machine that the browser uses.
+fn own_origin(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|it| it.to_str().ok());
+    format!("http://{}", host.unwrap_or_default())
 }
 
 /// Whether every host name in the address and the header `Host` of a request is a name of this server.
@@ -298,6 +307,25 @@ mod tests {
     }
 
     #[test]
+    fn a_form_needs_the_cookie_and_the_origin_by_the_name_that_the_browser_uses() {
+        let guard = RequestGuard::new(PORT);
+        let cookie = format!("windlass-ui-{PORT}={}", guard.session);
+        let judged = |host: &str, origin: &str, cookie: &str| {
+            let kind = "application/x-www-form-urlencoded";
+            let lines =
+                [("host", host), ("origin", origin), ("cookie", cookie), ("content-type", kind)];
+            let headers = headers(&lines);
+            status(&guard.judge(&Method::POST, &Uri::from_static(ACTION_PATH), &headers))
+        };
+        for host in ["127.0.0.1:4711", "localhost:4711"] {
+            assert_eq!(judged(host, &format!("http://{host}"), &cookie), 200, "{host}");
+            assert_eq!(judged(host, &format!("http://{host}"), "a=b"), 403, "{host}");
+        }
+        assert_eq!(judged("127.0.0.1:4711", "http://localhost:4711", &cookie), 403);
+        assert_eq!(judged("127.0.0.1:4711", "http://", &cookie), 403);
+    }
+
+    #[test]
     fn pages_need_the_cookie_and_style_does_not() {
         let guard = RequestGuard::new(PORT);
         let judged = |target: &str, cookie: &str| {
@@ -334,6 +362,18 @@ mod tests {
         assert_eq!(status(&guard.judge(&Method::GET, &target, &headers)), 403);
         // The browser that has the cookie may open the printed address again.
         assert_eq!(with_cookie(&guard, &guard.login_target(), &[("host", "localhost:4711")]), 303);
+    }
+
+    #[test]
+    fn the_printed_address_may_name_a_page_after_the_secret() {
+        let guard = RequestGuard::new(PORT);
+        let headers = headers(&[("host", "127.0.0.1:4711")]);
+        let of =
+            |target: String| status(&guard.judge(&Method::GET, &target.parse().unwrap(), &headers));
+        let login = guard.login_target();
+        assert_eq!(of(login.replace("token=", "return=/me&token=")), 403);
+        assert_eq!(of(format!("{login}&return=%2Fc%2F0123abc")), 303);
+        assert_eq!(of(format!("{login}&return=%2Fc%2F0123abc")), 403);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use windlass_answers::events::{ListedEvents, field, object_of};
 use windlass_answers::history::ObjectHistory;
 use windlass_answers::object_row::{short, time};
 
-use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, text};
+use crate::page_elements::{ObjectState, ago, message, object_link, remarks, shape, text};
 
 /// How many entries are shown.
 const MAX_SHOWN_ENTRIES: usize = 200;

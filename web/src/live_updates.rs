@@ -4,7 +4,7 @@
 //! of a part. `read` says when the page was read and whether changes are watched. `failed` explains why the page could not be
 //! rendered; then the browser keeps the old page and says so.
 //! Each `read` carries the version of the page. A browser that reconnects sends it back, so the browser misses no change.
-//! Elsewhere: the script in the browser (`assets/live.js`), watches (`board_watcher.rs`).
+//! Elsewhere: the script in the browser (`assets/live.js`), watches (`reconciled_objects_watcher.rs`).
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -20,10 +20,10 @@ use windlass_cluster::object_decode::FullObject;
 use windlass_cluster::watch::WatcherEvent;
 
 use super::frame::{PageParts, clock};
-use super::page_reader::{PageReader, UNSETTLED_RENEWAL, UNWATCHED_RENEWAL};
+use super::local_server::PAGE_TIME_LIMIT;
+use super::page_data_reader::{PageDataReader, UNSETTLED_RENEWAL, UNWATCHED_RENEWAL};
 use super::pages::{self, PageContent, PageRequest};
-use super::route::{ObjectPlace, ObjectTab, Route};
-use super::server::PAGE_TIME_LIMIT;
+use super::route::{ObjectAddress, ObjectTab, Route};
 
 /// How often the server sends something although nothing happened, so that both sides notice a lost connection.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
@@ -52,7 +52,7 @@ const CROWDED_RECONNECT_DELAY_MILLISECONDS: u32 = 30_000;
 
 /// The data of a page, which decides which changes make the page outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PageFacts {
+enum PageRefreshTriggers {
     Rows,
     Records,
     RowsAndRecords,
@@ -62,19 +62,19 @@ enum PageFacts {
 }
 
 /// The data of the pages of a route.
-fn facts(route: &Route) -> PageFacts {
+fn facts(route: &Route) -> PageRefreshTriggers {
     match route {
-        Route::Overview | Route::Calendar => PageFacts::RowsAndRecords,
-        Route::Objects => PageFacts::Rows,
+        Route::Overview | Route::Calendar => PageRefreshTriggers::RowsAndRecords,
+        Route::Objects => PageRefreshTriggers::Rows,
         // This page needs dry-runs of all objects, so windlass does them only when a user asks.
-        Route::Object { tab: ObjectTab::Diff, .. } | Route::Me => PageFacts::Fixed,
-        Route::Object { .. } => PageFacts::OneObject,
+        Route::Object { tab: ObjectTab::Diff, .. } | Route::Me => PageRefreshTriggers::Fixed,
+        Route::Object { .. } => PageRefreshTriggers::OneObject,
         Route::Incidents
         | Route::Incident { .. }
         | Route::Changes
         | Route::Commit(_)
         | Route::Approvals
-        | Route::Audits => PageFacts::Records,
+        | Route::Audits => PageRefreshTriggers::Records,
     }
 }
 
@@ -90,18 +90,18 @@ fn pause(route: &Route) -> Duration {
 
 /// Whether the server renders an open page of this route again when something changes.
 pub(crate) fn is_live(route: &Route) -> bool {
-    facts(route) != PageFacts::Fixed
+    facts(route) != PageRefreshTriggers::Fixed
 }
 
 /// The version of the data of a page. Empty for the page of one object, which uses the resourceVersion.
-pub(crate) fn version(reader: &PageReader, route: &Route) -> String {
+pub(crate) fn version(reader: &PageDataReader, route: &Route) -> String {
     let rows = *reader.watcher.row_changes().borrow();
     let records = *reader.watcher.record_changes().borrow();
     match facts(route) {
-        PageFacts::Rows => rows.to_string(),
-        PageFacts::Records => records.to_string(),
-        PageFacts::RowsAndRecords => format!("{rows}-{records}"),
-        PageFacts::OneObject | PageFacts::Fixed => String::new(),
+        PageRefreshTriggers::Rows => rows.to_string(),
+        PageRefreshTriggers::Records => records.to_string(),
+        PageRefreshTriggers::RowsAndRecords => format!("{rows}-{records}"),
+        PageRefreshTriggers::OneObject | PageRefreshTriggers::Fixed => String::new(),
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct OpenPage {
 
 /// Why a page is rendered again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum PageWake {
+enum PageRefreshCause {
     Change,
     /// The watch is interrupted, for this reason.
     Interruption(String),
@@ -140,7 +140,7 @@ struct ObjectWatch {
 }
 
 impl ObjectWatch {
-    async fn next(&mut self) -> PageWake {
+    async fn next(&mut self) -> PageRefreshCause {
         while let Some(seen) = self.events.next().await {
             match seen {
                 Ok(WatcherEvent::Listed(whole) | WatcherEvent::Applied(whole)) => {
@@ -150,27 +150,27 @@ impl ObjectWatch {
                     let version = version.and_then(|it| it.as_str()).unwrap_or_default();
                     if version != self.version {
                         version.clone_into(&mut self.version);
-                        return PageWake::Change;
+                        return PageRefreshCause::Change;
                     }
                 }
                 Ok(WatcherEvent::Listing) => self.is_listed = false,
                 // The object was deleted after the page was read, or during an interruption of the watch.
                 Ok(WatcherEvent::ListEnded) if !self.is_listed && !self.version.is_empty() => {
                     self.version.clear();
-                    return PageWake::Change;
+                    return PageRefreshCause::Change;
                 }
                 Ok(WatcherEvent::Deleted(_)) => {
                     self.version.clear();
-                    return PageWake::Change;
+                    return PageRefreshCause::Change;
                 }
                 Ok(WatcherEvent::Live) if std::mem::take(&mut self.is_interrupted) => {
-                    return PageWake::Change;
+                    return PageRefreshCause::Change;
                 }
                 Ok(WatcherEvent::ListEnded | WatcherEvent::Live | WatcherEvent::Interrupted) => {}
                 // This also happens if the user may read the object but not watch it.
                 Err(error) => {
                     if !std::mem::replace(&mut self.is_interrupted, true) {
-                        return PageWake::Interruption(error.to_string());
+                        return PageRefreshCause::Interruption(error.to_string());
                     }
                 }
             }
@@ -180,21 +180,23 @@ impl ObjectWatch {
 }
 
 impl PageWatch {
-    async fn of(reader: &PageReader, route: &Route, version: &str) -> Self {
+    async fn of(reader: &PageDataReader, route: &Route, version: &str) -> Self {
         let rows = || Some(reader.watcher.row_changes());
         let records = || Some(reader.watcher.record_changes());
         match (facts(route), route) {
-            (PageFacts::Rows, _) => Self::Counters { rows: rows(), records: None },
-            (PageFacts::Records, _) => Self::Counters { rows: None, records: records() },
-            (PageFacts::RowsAndRecords, _) => Self::Counters { rows: rows(), records: records() },
-            (PageFacts::OneObject, Route::Object { place, .. }) => {
+            (PageRefreshTriggers::Rows, _) => Self::Counters { rows: rows(), records: None },
+            (PageRefreshTriggers::Records, _) => Self::Counters { rows: None, records: records() },
+            (PageRefreshTriggers::RowsAndRecords, _) => {
+                Self::Counters { rows: rows(), records: records() }
+            }
+            (PageRefreshTriggers::OneObject, Route::Object { place, .. }) => {
                 Self::of_object(reader, place, version).await
             }
-            (PageFacts::OneObject | PageFacts::Fixed, _) => Self::Nothing,
+            (PageRefreshTriggers::OneObject | PageRefreshTriggers::Fixed, _) => Self::Nothing,
         }
     }
 
-    async fn of_object(reader: &PageReader, place: &ObjectPlace, version: &str) -> Self {
+    async fn of_object(reader: &PageDataReader, place: &ObjectAddress, version: &str) -> Self {
         // The page itself shows the error about the kind.
         let Ok(target) = kind_argument::one(&reader.site.cluster, &[place.word()]).await else {
             return Self::Nothing;
@@ -210,14 +212,14 @@ impl PageWatch {
         })
     }
 
-    async fn next(&mut self) -> PageWake {
+    async fn next(&mut self) -> PageRefreshCause {
         match self {
             Self::Counters { rows, records } => {
                 tokio::select! {
                     () = changed(rows) => {}
                     () = changed(records) => {}
                 }
-                PageWake::Change
+                PageRefreshCause::Change
             }
             Self::Object(watch) => watch.next().await,
             Self::Nothing => pending().await,
@@ -247,7 +249,7 @@ pub(crate) fn refuse(open: &OpenPage) {
 
 /// Sends the changes of a page until the browser disconnects or the stream reaches its time limit. Rendering takes one of the
 /// `permits`, but waiting for a change takes none.
-pub(crate) async fn follow(reader: &PageReader, permits: &Semaphore, open: OpenPage) {
+pub(crate) async fn follow(reader: &PageDataReader, permits: &Semaphore, open: OpenPage) {
     let OpenPage { page, version, events } = open;
     let sent = BTreeMap::new();
     let mut stream =
@@ -261,7 +263,7 @@ pub(crate) async fn follow(reader: &PageReader, permits: &Semaphore, open: OpenP
 
 /// The state of the stream to a browser.
 struct PageStream<'r> {
-    reader: &'r PageReader,
+    reader: &'r PageDataReader,
     permits: &'r Semaphore,
     page: PageRequest,
     /// The digests of the parts that were sent last.
@@ -289,7 +291,7 @@ impl PageStream<'_> {
         }
         // The first rendering finds out whether watches are sufficient for this page.
         self.renew(Some(match facts(&self.page.route) {
-            PageFacts::OneObject => UNSETTLED_RENEWAL,
+            PageRefreshTriggers::OneObject => UNSETTLED_RENEWAL,
             _ => UNWATCHED_RENEWAL,
         }));
         let mut heartbeat = interval(HEARTBEAT_INTERVAL);
@@ -310,12 +312,12 @@ impl PageStream<'_> {
             }
             let next = tokio::select! {
                 wake = watch.next() => match wake {
-                    PageWake::Change => {
+                    PageRefreshCause::Change => {
                         self.is_unwatched = false;
                         is_other = true;
                         continue;
                     }
-                    PageWake::Interruption(why) => self.interrupted(&why),
+                    PageRefreshCause::Interruption(why) => self.interrupted(&why),
                 },
                 () = renewal(self.renew_at), if !is_other => {
                     is_other = true;
@@ -418,9 +420,9 @@ mod tests {
     use crate::frame::PagePart;
     use crate::page_query::PageQuery;
 
-    async fn reader() -> PageReader {
+    async fn reader() -> PageDataReader {
         let (cluster, _) = fake_cluster::with_objects(Vec::new()).await;
-        PageReader::new(CommandScope { cluster, namespace: "apps".to_owned() }, &[]).await
+        PageDataReader::new(CommandScope { cluster, namespace: "apps".to_owned() }, &[]).await
     }
 
     fn request(route: Route) -> PageRequest {
@@ -485,11 +487,15 @@ mod tests {
         let events = futures::stream::iter(seen).chain(futures::stream::pending()).boxed();
         let version = "1".to_owned();
         let mut watch = ObjectWatch { events, version, is_listed: false, is_interrupted: false };
-        assert_eq!(watch.next().await, PageWake::Change);
+        assert_eq!(watch.next().await, PageRefreshCause::Change);
         assert_eq!(watch.version, "2");
-        assert!(matches!(watch.next().await, PageWake::Interruption(_)));
-        assert_eq!(watch.next().await, PageWake::Change, "what was unseen may have changed it");
-        assert_eq!(watch.next().await, PageWake::Change, "a list without it has ended");
+        assert!(matches!(watch.next().await, PageRefreshCause::Interruption(_)));
+        assert_eq!(
+            watch.next().await,
+            PageRefreshCause::Change,
+            "what was unseen may have changed it"
+        );
+        assert_eq!(watch.next().await, PageRefreshCause::Change, "a list without it has ended");
         let more = tokio::time::timeout(Duration::from_millis(20), watch.next());
         assert!(more.await.is_err());
     }
@@ -498,7 +504,7 @@ mod tests {
     async fn a_browser_that_leaves_ends_its_stream_and_one_that_stays_hears_of_failures() {
         let reader = reader().await;
         let permits = Semaphore::new(1);
-        let place = ObjectPlace {
+        let place = ObjectAddress {
             kind: "ks".to_owned(),
             namespace: "apps".to_owned(),
             name: "none".to_owned(),
@@ -533,7 +539,7 @@ mod tests {
         let object = Object::new(serde_json::json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "namespace": "b"}}))
         .unwrap();
-        let place = ObjectPlace::of(&object.id());
+        let place = ObjectAddress::of(&object.id());
         let of = |tab: ObjectTab| is_live(&Route::Object { place: place.clone(), tab });
         assert!(of(ObjectTab::Why) && !of(ObjectTab::Diff));
     }

@@ -2,7 +2,7 @@
 //!
 //! A page lists a kind itself if this user may not watch the kind, at most every ten seconds.
 //! Some kinds have no rows, for example Incidents and audits. For them, windlass only notices that something changed.
-//! Elsewhere: how the watch of one kind changes its rows (`followed_kind.rs`), open pages (`live.rs`).
+//! Elsewhere: how the watch of one kind changes its rows (`watched_kind_rows.rs`), open pages (`live_updates.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
@@ -25,9 +25,9 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_decode::FullObject;
 use windlass_cluster::watch::{WatchSelection, WatcherEvent};
 
-use super::followed_kind::FollowedKind;
-use super::{BoardRow, ObjectBoard};
-use crate::page_reader::UNWATCHED_RENEWAL;
+use super::watched_kind_rows::WatchedKindRows;
+use super::{ReconciledObjectRow, ReconciledObjectRows};
+use crate::page_data_reader::UNWATCHED_RENEWAL;
 use crate::shared_read::SharedRead;
 
 /// The maximum number of objects that have rows.
@@ -62,21 +62,21 @@ enum KindWatchEnd {
 /// The rows of the kinds that windlass lists because it cannot watch them.
 #[derive(Default)]
 struct ListedRows {
-    rows: Vec<Rc<BoardRow>>,
+    rows: Vec<Rc<ReconciledObjectRow>>,
     left_out: Vec<String>,
     /// When the list began. The last page of the list may be much newer.
     read_at: Timestamp,
 }
 
 /// The board that pages received last. It stays valid until something changes.
-struct MadeBoard {
+struct CachedObjectRows {
     version: u64,
-    board: ObjectBoard,
+    board: ReconciledObjectRows,
 }
 
 /// Whose rights the watches use. The API server checks a right when a watch starts, but not again while the watch lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WatchedRights {
+pub(crate) enum WatchRightsOwner {
     /// The local user of `windlass ui`, who was allowed to read these rows before.
     OfOwnUser,
     /// A user who logged in at a server. If this user may no longer list a kind, pages stop showing its objects.
@@ -84,10 +84,10 @@ pub(crate) enum WatchedRights {
 }
 
 /// All rows, and the channels by which pages learn of changes.
-pub(crate) struct BoardWatcher {
-    rights: WatchedRights,
+pub(crate) struct ReconciledObjectsWatcher {
+    rights: WatchRightsOwner,
     /// `None` until windlass has discovered the kinds.
-    kinds: RefCell<Option<Vec<FollowedKind>>>,
+    kinds: RefCell<Option<Vec<WatchedKindRows>>>,
     /// Counts the changes of rows.
     rows: watch::Sender<u64>,
     /// Counts the changes of kinds without rows, such as Incidents, audits and Plans.
@@ -96,11 +96,11 @@ pub(crate) struct BoardWatcher {
     unwatched_records: Cell<usize>,
     changed_at: Cell<Instant>,
     listed: SharedRead<ListedRows>,
-    made: RefCell<Option<MadeBoard>>,
+    made: RefCell<Option<CachedObjectRows>>,
 }
 
-impl BoardWatcher {
-    pub(crate) fn new(rights: WatchedRights) -> Self {
+impl ReconciledObjectsWatcher {
+    pub(crate) fn new(rights: WatchRightsOwner) -> Self {
         Self {
             rights,
             kinds: RefCell::new(None),
@@ -132,7 +132,7 @@ impl BoardWatcher {
     /// instead of watching it. It is also needed during an interruption, because the page says how long that lasts.
     pub(crate) fn renewal(&self) -> Option<Duration> {
         let kinds = self.kinds.borrow();
-        let of = |kind: &FollowedKind| match (kind.is_refused(), kind.is_live()) {
+        let of = |kind: &WatchedKindRows| match (kind.is_refused(), kind.is_live()) {
             (true, _) => Some(UNWATCHED_RENEWAL),
             (false, true) => None,
             (false, false) => Some(INTERRUPTED_RENEWAL),
@@ -155,7 +155,7 @@ impl BoardWatcher {
             }
         };
         let count = targets.len();
-        let kinds = targets.into_iter().map(FollowedKind::new).collect();
+        let kinds = targets.into_iter().map(WatchedKindRows::new).collect();
         *self.kinds.borrow_mut() = Some(kinds);
         self.changed();
         let rows = (0..count).map(|at| self.follow_kind(site, at));
@@ -174,7 +174,7 @@ impl BoardWatcher {
             None => return,
         };
         if !target.resource.watchable {
-            self.with_kind(at, FollowedKind::refuse);
+            self.with_kind(at, WatchedKindRows::refuse);
             self.changed();
             return;
         }
@@ -222,7 +222,7 @@ impl BoardWatcher {
                     }
                 }
                 () = &mut lost_right => {
-                    self.with_kind(at, FollowedKind::refuse);
+                    self.with_kind(at, WatchedKindRows::refuse);
                     self.changed();
                     // The API server decides at once whether the user may watch the kind again. Otherwise one unanswered
                     // request would make pages list the kind for minutes.
@@ -235,7 +235,7 @@ impl BoardWatcher {
     /// Returns when a logged-in user may no longer list a kind, or when the API server does not answer this question. The rows
     /// of the kind are then dropped. Pages list the kind themselves, and show the answer of the API server.
     async fn lost_right(&self, site: &CommandScope, target: &ResourceArgument) {
-        if self.rights == WatchedRights::OfOwnUser {
+        if self.rights == WatchRightsOwner::OfOwnUser {
             return pending().await;
         }
         loop {
@@ -306,12 +306,12 @@ impl BoardWatcher {
         self.unwatched_records.set(self.unwatched_records.get().saturating_add_signed(change));
     }
 
-    fn with_kind<T>(&self, at: usize, act: impl FnOnce(&mut FollowedKind) -> T) -> Option<T> {
+    fn with_kind<T>(&self, at: usize, act: impl FnOnce(&mut WatchedKindRows) -> T) -> Option<T> {
         self.kinds.borrow_mut().as_mut().and_then(|kinds| kinds.get_mut(at)).map(act)
     }
 
     fn count(&self) -> usize {
-        self.kinds.borrow().iter().flatten().map(FollowedKind::count).sum()
+        self.kinds.borrow().iter().flatten().map(WatchedKindRows::count).sum()
     }
 
     fn changed(&self) {
@@ -323,7 +323,7 @@ impl BoardWatcher {
     ///
     /// # Errors
     /// The kinds could not be discovered, or none of them could be listed.
-    pub(crate) async fn board(&self, site: &CommandScope) -> anyhow::Result<ObjectBoard> {
+    pub(crate) async fn board(&self, site: &CommandScope) -> anyhow::Result<ReconciledObjectRows> {
         if self.kinds.borrow().is_none() {
             // Fails with the reason if the API server gives one. Otherwise the kinds are known soon.
             kind_argument::targets(&site.cluster, &[ALL_KINDS.to_owned()]).await?;
@@ -348,7 +348,10 @@ impl BoardWatcher {
                         let text = format!("{}: too many objects", target.resource.plural);
                         found.left_out.push(text);
                     }
-                    let rows = objects.iter().take(room).map(|it| Rc::new(BoardRow::of(it, now)));
+                    let rows = objects
+                        .iter()
+                        .take(room)
+                        .map(|it| Rc::new(ReconciledObjectRow::of(it, now)));
                     found.rows.extend(rows);
                     Ok(())
                 });
@@ -358,10 +361,10 @@ impl BoardWatcher {
             Ok(found)
         });
         let listed = listed.await?;
-        let ObjectBoard { rows, mut left_out, read_at } = self.made();
+        let ReconciledObjectRows { rows, mut left_out, read_at } = self.made();
         let rows = rows.iter().chain(&listed.rows).cloned().collect();
         left_out.extend(listed.left_out.iter().cloned());
-        Ok(ObjectBoard::of(rows, left_out, read_at.min(listed.read_at)))
+        Ok(ReconciledObjectRows::of(rows, left_out, read_at.min(listed.read_at)))
     }
 
     /// Waits until the first list of each kind has ended or was refused.
@@ -369,8 +372,8 @@ impl BoardWatcher {
         let mut changes = self.rows.subscribe();
         loop {
             if let Some(kinds) = self.kinds.borrow().as_ref() {
-                let is_known = |kind: &FollowedKind| kind.is_listed() || kind.is_refused();
-                let failure = kinds.iter().find_map(FollowedKind::failure);
+                let is_known = |kind: &WatchedKindRows| kind.is_listed() || kind.is_refused();
+                let failure = kinds.iter().find_map(WatchedKindRows::failure);
                 if let Some(error) = failure.filter(|_| !kinds.iter().any(is_known)) {
                     return Err(error.clone()).context("cannot list objects");
                 }
@@ -383,7 +386,7 @@ impl BoardWatcher {
     }
 
     /// Makes the board from the rows that the watches maintain.
-    fn made(&self) -> ObjectBoard {
+    fn made(&self) -> ReconciledObjectRows {
         let version = *self.rows.borrow();
         let now = Timestamp::now();
         let kinds = self.kinds.borrow();
@@ -393,14 +396,14 @@ impl BoardWatcher {
         let rows = match made.as_ref().filter(|it| it.version == version) {
             Some(made) => made.board.rows.clone(),
             None => {
-                let rows = kinds.iter().flat_map(FollowedKind::rows).cloned().collect();
-                let board = ObjectBoard::of(rows, Vec::new(), now);
+                let rows = kinds.iter().flat_map(WatchedKindRows::rows).cloned().collect();
+                let board = ReconciledObjectRows::of(rows, Vec::new(), now);
                 let rows = board.rows.clone();
-                *made = Some(MadeBoard { version, board });
+                *made = Some(CachedObjectRows { version, board });
                 rows
             }
         };
-        ObjectBoard { rows, left_out, read_at: now }
+        ReconciledObjectRows { rows, left_out, read_at: now }
     }
 }
 
@@ -430,7 +433,10 @@ mod tests {
             "reason": "Forbidden", "message": "no list <script>"})
     }
 
-    async fn board(watcher: &BoardWatcher, site: &CommandScope) -> anyhow::Result<ObjectBoard> {
+    async fn board(
+        watcher: &ReconciledObjectsWatcher,
+        site: &CommandScope,
+    ) -> anyhow::Result<ReconciledObjectRows> {
         tokio::select! {
             () = watcher.follow(site) => panic!("it has no end"),
             board = watcher.board(site) => board,
@@ -445,7 +451,9 @@ mod tests {
             (code, Body::from(answer.to_string()))
         });
         let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
-        let board = board(&BoardWatcher::new(WatchedRights::OfOwnUser), &site).await.unwrap();
+        let board = board(&ReconciledObjectsWatcher::new(WatchRightsOwner::OfOwnUser), &site)
+            .await
+            .unwrap();
         assert!(board.rows.is_empty());
         assert!(board.left_out.iter().any(|it| it.contains("no list <script>")), "{board:?}");
     }
@@ -488,11 +496,15 @@ mod tests {
             (200, Body::from(answer.to_string()))
         });
         let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
-        let watcher = BoardWatcher::new(WatchedRights::OfOwnUser);
+        let watcher = ReconciledObjectsWatcher::new(WatchRightsOwner::OfOwnUser);
         let found = board(&watcher, &site).await.unwrap();
         let names: Vec<&str> = found.iter().map(|row| row.place.name.as_str()).collect();
         assert_eq!(names, ["web"]);
         is_away.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(board(&BoardWatcher::new(WatchedRights::OfOwnUser), &site).await.is_err());
+        assert!(
+            board(&ReconciledObjectsWatcher::new(WatchRightsOwner::OfOwnUser), &site)
+                .await
+                .is_err()
+        );
     }
 }
