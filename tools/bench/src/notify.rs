@@ -3,7 +3,7 @@
 //! It measures speed, costs and lost events. windlass and Flux's notification-controller run one after the other on
 //! one control plane. This module has the rounds, the table and the verdict. `service` has the services,
 //! `event_posts` posts events, and `objects` has the objects. `super::test_bed` reads the costs, and
-//! `testbed::oracle` has the version of Flux.
+//! `testbed::upstream_programs` has the version of Flux.
 //!
 //! Both programs get the same events, as other controllers post them. When the live services have all events, the
 //! dead one begins to work. An event that it gets after that was not lost.
@@ -19,19 +19,24 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 use tokio::runtime::Runtime;
 
 use self::event_posts::EventPostingClient;
 use self::service::CountingNotificationService;
-use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
+use super::raw_client_comparison::{
+    self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost,
+};
 use super::test_bed::{BenchTestbed, MeasuredProcess};
 use super::time_samples;
-use e2e::installation::{BuildProfile, OperatorUnderTest, WatchSelection, make};
+use e2e::cluster_with_operator::{BuildProfile, OperatorsToStart, WatchSelection, make};
 use testbed::progress::{bold, green, red, step};
 
 /// The promised limit for the memory of windlass, in MiB.
 const MAX_MEMORY_MIB: f64 = 80.0;
+
+/// How many times the memory of windlass the controller of Flux takes at least.
+const MIN_MEMORY_RATIO: f64 = 10.0;
 
 /// The titles of the columns.
 const COLUMNS: [&str; 2] = ["Flux", "windlass"];
@@ -97,14 +102,15 @@ struct DeliveryFigures {
 /// Measures and prints the tables.
 ///
 /// # Errors
-/// When a program delivered nothing. Also when windlass lost an event, or took more memory than promised.
+/// When a program delivered nothing. Also when windlass lost an event, was slower than Flux, or took more memory than
+/// promised.
 pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let flux = OracleProgram::NotificationController;
+    let flux = UpstreamProgram::NotificationController;
     let flux = step(flux.version(), || flux.ensure())?;
     // Only windlass is optimised. The work of this program itself is not measured.
     step("windlass itself", || make(BuildProfile::Release))?;
-    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, OperatorsToStart::Programs(&[], &[]))?;
     let load = time_samples::load();
     let mut sides = Vec::new();
     for side in [DeliveringProgram::Windlass, DeliveringProgram::Flux] {
@@ -116,7 +122,11 @@ pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
     let [windlass, flux] = sides.try_into().ok().context("a side was not measured")?;
     let comparison = compared(options, &flux, &windlass);
     let rows = rows(options, &flux, &windlass);
-    measurements::print(FigureOutputFormat::Table, std::slice::from_ref(&comparison), &load);
+    raw_client_comparison::print(
+        FigureOutputFormat::Table,
+        std::slice::from_ref(&comparison),
+        &load,
+    );
     print(&rows);
     if !comparison.passes() || rows.iter().any(|row| row.passes == Some(false)) {
         bail!("a promise was not kept");
@@ -128,7 +138,7 @@ pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
 fn start(bed: &mut BenchTestbed, side: DeliveringProgram, flux: &str) -> anyhow::Result<String> {
     match side {
         DeliveringProgram::Windlass => {
-            bed.serve("windlass", OperatorUnderTest::Windlass(BuildProfile::Release, &[]))?;
+            bed.serve("windlass", OperatorsToStart::Windlass(BuildProfile::Release, &[]))?;
             bed.installation()?.address("artifacts and events")
         }
         DeliveringProgram::Flux => {
@@ -140,7 +150,7 @@ fn start(bed: &mut BenchTestbed, side: DeliveringProgram, flux: &str) -> anyhow:
                 "env RUNTIME_NAMESPACE=flux-system {flux} --events-addr={events} --receiverAddr={webhooks} \
                  --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 --enable-leader-election=false"
             );
-            bed.serve("flux", OperatorUnderTest::Programs(&[line], &[]))?;
+            bed.serve("flux", OperatorsToStart::Programs(&[line], &[]))?;
             Ok(events.to_string())
         }
     }
@@ -297,9 +307,16 @@ fn rows(
         |what, of: &dyn Fn(&DeliveryFigures) -> usize| both(what, &|it| Some(of(it) as f64));
     let judged = |row: DeliveryRow, passes| DeliveryRow { passes: Some(passes), ..row };
     vec![
-        both("events a second, to the last live delivery", &|it| {
-            Some(count as f64 / it.phase.total)
-        }),
+        judged(
+            both("events a second, to the last live delivery", &|it| {
+                Some(count as f64 / it.phase.total)
+            }),
+            windlass.phase.total <= flux.phase.total,
+        ),
+        judged(
+            both("memory at the peak, MiB", &|it| Some(it.phase.peak)),
+            windlass.phase.peak * MIN_MEMORY_RATIO <= flux.phase.peak,
+        ),
         both("all events accepted after, s", &|it| Some(it.accepted)),
         judged(number("lost by live services", &|it| it.lost), windlass.lost == 0),
         number("delivered again to live services", &|it| it.repeated),
@@ -348,11 +365,31 @@ mod tests {
         }
     }
 
+    /// Flux with ten times the memory, which loses events.
+    fn flux() -> DeliveryFigures {
+        let phase = PhaseCost { total: 2.0, peak: 700.0, ..PhaseCost::default() };
+        DeliveryFigures { phase, ..delivered(5, 0, 10) }
+    }
+
+    #[test]
+    fn windlass_is_not_slower_than_flux_and_takes_a_tenth_of_its_memory() {
+        let options = NotifyBenchOptions { events: 10, dead: DeadServiceBehavior::Refuses };
+        let judge = |total, peak| {
+            let phase = PhaseCost { total, peak, ..PhaseCost::default() };
+            let windlass = DeliveryFigures { phase, ..delivered(0, 10, 0) };
+            let rows = rows(&options, &flux(), &windlass);
+            rows.iter().all(|row| row.passes != Some(false))
+        };
+        assert!(judge(2.0, 70.0));
+        assert!(!judge(2.1, 70.0), "it is slower");
+        assert!(!judge(2.0, 70.1), "it takes more memory");
+    }
+
     #[test]
     fn windlass_may_lose_nothing_and_flux_may() {
         let options = NotifyBenchOptions { events: 10, dead: DeadServiceBehavior::Refuses };
         let judge = |windlass: DeliveryFigures| {
-            let rows = rows(&options, &delivered(5, 0, 10), &windlass);
+            let rows = rows(&options, &flux(), &windlass);
             rows.iter().all(|row| row.passes != Some(false))
         };
         assert!(judge(delivered(0, 10, 0)));

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::measurements::FigureOutputFormat;
+use super::raw_client_comparison::FigureOutputFormat;
 use super::time_samples;
 use conformance::corpus;
 use e2e::rusage;

@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::runtime::Runtime;
 
+use super::flux_comparison;
 use super::kustomization_chain::KustomizationChain;
-use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat};
+use super::raw_client_comparison::{self, BenchComparison, BenchLimits, FigureOutputFormat};
 use super::test_bed::{BenchTestbed, MeasuredProcess};
 use super::time_samples::{self, TimeSamples};
-use super::versus;
-use e2e::installation::{BuildProfile, OperatorUnderTest, make};
+use e2e::cluster_with_operator::{BuildProfile, OperatorsToStart, make};
 use testbed::progress::step;
 
 /// The promised limit for 95 of 100 hops of windlass.
@@ -44,17 +44,17 @@ struct PushChainResult {
 pub(super) fn run(count: usize, is_beside_flux: bool) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     step("windlass itself", || make(BuildProfile::Release))?;
-    let flux = if is_beside_flux { versus::programs()? } else { Vec::new() };
-    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
+    let flux = if is_beside_flux { flux_comparison::programs()? } else { Vec::new() };
+    let mut bed = BenchTestbed::with(&runtime, OperatorsToStart::Programs(&[], &[]))?;
     let load = time_samples::load();
-    let serving = OperatorUnderTest::Windlass(BuildProfile::Release, &[]);
+    let serving = OperatorsToStart::Windlass(BuildProfile::Release, &[]);
     let hops = TimeSamples::new("windlass: Ready after its dependency", MAX_HOP_DELAY);
     let measured = measure(&runtime, &mut bed, serving, count, hops);
     let windlass = measured.map_err(|error| bed.explain(error))?;
     let mut hops = vec![windlass.hops];
     let mut tables = vec![windlass.install, windlass.push];
     if is_beside_flux {
-        let serving = OperatorUnderTest::Programs(&flux, &[]);
+        let serving = OperatorsToStart::Programs(&flux, &[]);
         let hops_of_flux = TimeSamples::new("Flux: Ready after its dependency", MAX_FLUX_HOP_DELAY);
         let measured = measure(&runtime, &mut bed, serving, count, hops_of_flux);
         let flux = measured.map_err(|error| bed.explain(error))?;
@@ -62,10 +62,12 @@ pub(super) fn run(count: usize, is_beside_flux: bool) -> anyhow::Result<()> {
         tables = [flux.install, flux.push]
             .into_iter()
             .zip(tables)
-            .map(|(flux, windlass)| flux.against(windlass, versus::COLUMNS, versus::PROMISE))
+            .map(|(flux, windlass)| {
+                flux.against(windlass, flux_comparison::COLUMNS, flux_comparison::PROMISE)
+            })
             .collect();
     }
-    measurements::print(FigureOutputFormat::Table, &tables, &load);
+    raw_client_comparison::print(FigureOutputFormat::Table, &tables, &load);
     time_samples::print(&hops);
     // Without Flux there is nothing to compare.
     let is_ahead = !is_beside_flux || tables.iter().all(BenchComparison::passes);
@@ -79,13 +81,13 @@ pub(super) fn run(count: usize, is_beside_flux: bool) -> anyhow::Result<()> {
 fn measure(
     runtime: &Runtime,
     bed: &mut BenchTestbed,
-    serving: OperatorUnderTest<'_>,
+    serving: OperatorsToStart<'_>,
     count: usize,
     mut hops: TimeSamples,
 ) -> anyhow::Result<PushChainResult> {
     let (name, longest_hop) = match serving {
-        OperatorUnderTest::Windlass(..) => ("windlass", LONGEST_HOP),
-        OperatorUnderTest::Programs(..) => ("flux", MAX_FLUX_HOP_DELAY),
+        OperatorsToStart::Windlass(..) => ("windlass", LONGEST_HOP),
+        OperatorsToStart::Programs(..) => ("flux", MAX_FLUX_HOP_DELAY),
     };
     bed.serve(name, serving)?;
     // The limit includes time for the source.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::installation::WatchedObject;
+use e2e::cluster_with_operator::WatchedObject;
 use tokio::runtime::Runtime;
 
-use super::measurements::{self, BenchComparison, PhaseCost};
+use super::raw_client_comparison::{self, BenchComparison, PhaseCost};
 use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
 use super::time_samples;
 use super::workload::{self, WorkloadApp};
@@ -79,7 +79,7 @@ pub(super) fn run(
     let measured = measure(&runtime, &bed);
     let comparisons = measured.map_err(|error| bed.explain(error))?;
     let passes = comparisons.iter().all(BenchComparison::passes);
-    measurements::print(target.output, &comparisons, &load);
+    raw_client_comparison::print(target.output, &comparisons, &load);
     if !passes {
         bail!("a promise was not kept");
     }
@@ -106,7 +106,7 @@ pub(super) async fn apps(
 }
 
 /// The raw client's side of a round.
-pub(super) struct RawRound<'a> {
+pub(super) struct RawClientRound<'a> {
     /// The value of the workload label.
     pub(super) work: &'a str,
     /// How many Deployments there are.
@@ -118,7 +118,7 @@ pub(super) struct RawRound<'a> {
     pub(super) waits: bool,
 }
 
-impl RawRound<'_> {
+impl RawClientRound<'_> {
     /// Applies the objects as fast as possible. With `waits`, it waits by one watch until they are available.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! Measures a large cluster: ten thousand Kustomizations and two thousand HelmReleases with a hundred thousand small
 //! objects.
 //!
+//! Leader election is on, so that a standby can take over at the end.
+//!
 //! This module has the command line, the order of steps and the promised limits. `tenant_workload` makes the objects,
 //! `session` and `operator_activity` perform the steps, and `step_costs` has the figures. `super::herd` measures one
 //! push to objects that share a ConfigMap.
 
-mod operator_activity;
+pub(super) mod operator_activity;
 pub(super) mod session;
 pub(super) mod step_costs;
 pub(super) mod tenant_workload;
@@ -14,12 +16,14 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::Args;
+use e2e::cluster_with_operator::OperatorStopSignal;
 use tokio::runtime::Runtime;
 
+use self::session::fail_over::{FailOverTimes, election_flags};
 use self::session::{ScaleSession, StepOutcome};
 use self::step_costs::{ScalePromise, ScaleReport};
 use self::tenant_workload::TenantWorkload;
-use super::measurements::FigureOutputFormat;
+use super::raw_client_comparison::FigureOutputFormat;
 use super::time_samples::{self, TimeSamples};
 
 /// The promised memory with all objects settled, in MiB.
@@ -34,6 +38,13 @@ const MAX_DRIFT_SECONDS: f64 = 1.0;
 /// The promised limits for a restart: the seconds until each object has had a run, and the requests.
 const MAX_RESTART_SECONDS: f64 = 30.0;
 const MAX_RESTART_REQUESTS: f64 = 1000.0;
+
+/// The promised seconds until a standby leads: after a leader that is asked to end, and after one that is killed.
+const MAX_HAND_OVER_SECONDS: f64 = 5.0;
+const MAX_TAKE_OVER_SECONDS: f64 = 40.0;
+
+/// The promised seconds until a new leader has corrected an object that was edited while no process led.
+const MAX_FAIL_OVER_DRIFT_SECONDS: f64 = 2.0;
 
 /// How much there is, and which part of it.
 #[derive(Debug, Args)]
@@ -92,7 +103,8 @@ pub(super) fn run(options: &ScaleBenchOptions) -> anyhow::Result<()> {
     let workload = whole.scaled(options.scale);
     let runtime = Runtime::new()?;
     let load = time_samples::load();
-    let mut session = ScaleSession::begin(&runtime, workload, &options.flags)?;
+    let flags: Vec<String> = options.flags.iter().cloned().chain(election_flags(0)).collect();
+    let mut session = ScaleSession::begin(&runtime, workload, &flags)?;
     let measured = measure(&mut session, options, load, workload);
     let report = measured.map_err(|error| session.explain(error))?;
     report.print(options.output);
@@ -118,6 +130,17 @@ fn measure(
     let restart = session.measure("crash and restart", |it| it.crash())?;
     let time = Duration::from_secs(options.idle.into());
     let idle = session.measure("idle", |_| Ok(StepOutcome::idle(time)))?;
+    let mut asked = FailOverTimes::default();
+    let mut killed = FailOverTimes::default();
+    session.join(&options.flags, 1)?;
+    let hand_over = session.measure("fail-over, leader asked to end", |it| {
+        it.fail_over(OperatorStopSignal::Terminated, 1, &mut asked)
+    })?;
+    session.join(&options.flags, 2)?;
+    let take_over = session.measure("fail-over, leader killed", |it| {
+        it.fail_over(OperatorStopSignal::Killed, 2, &mut killed)
+    })?;
+    let drift_seen = asked.drift.max(killed.drift).as_secs_f64();
     let slowest = edits.percentile(99).as_secs_f64();
     let promises = vec![
         ScalePromise::new("settled, MiB", install.after, MAX_SETTLED_MIB),
@@ -126,8 +149,11 @@ fn measure(
         ScalePromise::new("restart until all have run, s", restart.done, MAX_RESTART_SECONDS),
         ScalePromise::new("requests of a restart", restart.work() as f64, MAX_RESTART_REQUESTS),
         ScalePromise::new("requests of idle time", idle.work() as f64, 0.0),
+        ScalePromise::new("standby leads after SIGTERM, s", hand_over.done, MAX_HAND_OVER_SECONDS),
+        ScalePromise::new("standby leads after kill -9, s", take_over.done, MAX_TAKE_OVER_SECONDS),
+        ScalePromise::new("its drift seen, s", drift_seen, MAX_FAIL_OVER_DRIFT_SECONDS),
     ];
-    let steps = vec![install, one, all, drift, restart, idle];
+    let steps = vec![install, one, all, drift, restart, idle, hand_over, take_over];
     Ok(ScaleReport { workload, load, steps, promises })
 }
 

@@ -19,11 +19,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::measurements::FigureOutputFormat;
+use super::raw_client_comparison::FigureOutputFormat;
 use super::time_samples;
 use super::workload::NAMESPACE;
-use e2e::installation::{
-    BuildProfile, ObjectWatch, OperatorUnderTest, TestInstallation, WatchSelection, WatchedObject,
+use e2e::cluster_with_operator::{
+    BuildProfile, ClusterWithOperator, ObjectWatch, OperatorsToStart, WatchSelection, WatchedObject,
 };
 use testbed::progress::{bold, green, red, step};
 
@@ -210,7 +210,7 @@ fn print(output: FigureOutputFormat, all: &[SourceMeasurement], load: &str) {
 /// windlass without objects, on its own control plane.
 struct SourceBenchSetup {
     // The installation is dropped before the runtime, because its servers run on that.
-    installation: TestInstallation,
+    installation: ClusterWithOperator,
     runtime: Runtime,
 }
 
@@ -224,8 +224,8 @@ struct AwaitedObjects<'a> {
 impl SourceBenchSetup {
     fn open(flags: &[String]) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("cannot start the runtime")?;
-        let serving = OperatorUnderTest::Windlass(BuildProfile::Release, flags);
-        let installation = TestInstallation::start_with(&runtime, serving)?;
+        let serving = OperatorsToStart::Windlass(BuildProfile::Release, flags);
+        let installation = ClusterWithOperator::start_with(&runtime, serving)?;
         Ok(Self { installation, runtime })
     }
 

@@ -11,13 +11,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use testbed::oracle::{self, OracleProgram};
+use testbed::upstream_programs::{self, UpstreamProgram};
 
-use super::measurements::FigureOutputFormat;
 use super::process_comparison::{self, BenchChart, ComparedPrograms, ComparisonRow, median};
+use super::raw_client_comparison::FigureOutputFormat;
 use super::time_samples;
 use conformance::corpus::{self, CorpusCase, CorpusKind};
-use e2e::installation::{BuildProfile, make, program};
+use e2e::cluster_with_operator::{BuildProfile, make, program};
 use testbed::progress::step;
 
 /// The promised limits: how many times faster than Helm a process is with a small chart, a process with other charts,
@@ -50,8 +50,8 @@ pub(crate) struct TemplateBenchOptions {
 /// # Errors
 /// When a chart cannot be rendered, or windlass is not as much faster or smaller as promised.
 pub(super) fn run(options: &TemplateBenchOptions) -> anyhow::Result<()> {
-    let helm = step(OracleProgram::Helm.version(), || OracleProgram::Helm.ensure())?;
-    let renders = step("Helm's engine, many times", oracle::renders)?;
+    let helm = step(UpstreamProgram::Helm.version(), || UpstreamProgram::Helm.ensure())?;
+    let renders = step("Helm's engine, many times", upstream_programs::renders)?;
     step("windlass itself", || make(BuildProfile::Release))?;
     let own = program(BuildProfile::Release)?;
     let load = time_samples::load();
@@ -64,7 +64,13 @@ pub(super) fn run(options: &TemplateBenchOptions) -> anyhow::Result<()> {
             Ok(())
         })?;
     }
-    process_comparison::conclude("charts", OracleProgram::Helm.name(), &rows, options.output, &load)
+    process_comparison::conclude(
+        "charts",
+        UpstreamProgram::Helm.name(),
+        &rows,
+        options.output,
+        &load,
+    )
 }
 
 fn subjects(options: &TemplateBenchOptions) -> anyhow::Result<Vec<BenchChart>> {

@@ -1,7 +1,7 @@
 //! The test bed of measurements: a cluster, a Git server, the raw client, and the measured processes.
 //!
 //! This module chooses the operator, prepares the cluster, and reads costs before and after a piece of work.
-//! `e2e::installation` starts everything. `super::apply` and `super::kustomizations` have the work.
+//! `e2e::cluster_with_operator` starts everything. `super::apply` and `super::kustomizations` have the work.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +18,13 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::audit::{AuditLog, AuditLogPosition, RequestCounts};
-use super::measurements::{FigureOutputFormat, PhaseCost};
+use super::audit_log::{AuditLog, AuditLogPosition, RequestCounts};
 use super::raw_client::{self, PreparedObject, RawApiClient};
+use super::raw_client_comparison::{FigureOutputFormat, PhaseCost};
 use super::workload;
-use e2e::installation::{
-    BuildProfile, ObjectWatch, OperatorUnderTest, TestInstallation, WatchSelection, WatchedObject,
+use e2e::cluster_with_operator::{
+    BuildProfile, ClusterWithOperator, ObjectWatch, OperatorStopSignal, OperatorsToStart,
+    WatchSelection, WatchedObject,
 };
 use testbed::progress::step;
 
@@ -88,7 +89,7 @@ pub(super) enum MeasuredProcess {
 /// The test bed. All started programs end when it is dropped.
 pub(super) struct BenchTestbed {
     // The installation is dropped first, because its windlass connects to the other servers.
-    installation: Option<TestInstallation>,
+    installation: Option<ClusterWithOperator>,
     given: Option<GitServer>,
     client: Client,
     raw: RawApiClient,
@@ -120,9 +121,9 @@ impl BenchTestbed {
             return Self::given(runtime, kubeconfig.clone(), target.pid.clone());
         }
         let serving = if target.operator.is_empty() {
-            OperatorUnderTest::Windlass(BuildProfile::Release, &target.flags)
+            OperatorsToStart::Windlass(BuildProfile::Release, &target.flags)
         } else {
-            OperatorUnderTest::Programs(&target.operator, &target.definitions)
+            OperatorsToStart::Programs(&target.operator, &target.definitions)
         };
         Self::with(runtime, serving)
     }
@@ -131,9 +132,9 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// The step that failed.
-    pub(super) fn with(runtime: &Runtime, serving: OperatorUnderTest<'_>) -> anyhow::Result<Self> {
-        let installation = TestInstallation::start_with(runtime, serving)?;
-        Self::of(runtime, installation, matches!(serving, OperatorUnderTest::Windlass(..)))
+    pub(super) fn with(runtime: &Runtime, serving: OperatorsToStart<'_>) -> anyhow::Result<Self> {
+        let installation = ClusterWithOperator::start_with(runtime, serving)?;
+        Self::of(runtime, installation, matches!(serving, OperatorsToStart::Windlass(..)))
     }
 
     /// Does the same for a large cluster. Its files are in memory if there is enough.
@@ -142,15 +143,15 @@ impl BenchTestbed {
     /// The step that failed.
     pub(super) fn in_memory(
         runtime: &Runtime,
-        serving: OperatorUnderTest<'_>,
+        serving: OperatorsToStart<'_>,
     ) -> anyhow::Result<Self> {
-        let installation = TestInstallation::start_in_memory(runtime, serving)?;
-        Self::of(runtime, installation, matches!(serving, OperatorUnderTest::Windlass(..)))
+        let installation = ClusterWithOperator::start_in_memory(runtime, serving)?;
+        Self::of(runtime, installation, matches!(serving, OperatorsToStart::Windlass(..)))
     }
 
     fn of(
         runtime: &Runtime,
-        installation: TestInstallation,
+        installation: ClusterWithOperator,
         is_windlass: bool,
     ) -> anyhow::Result<Self> {
         let plane = installation.plane()?;
@@ -178,12 +179,12 @@ impl BenchTestbed {
     pub(super) fn serve(
         &mut self,
         part: &str,
-        serving: OperatorUnderTest<'_>,
+        serving: OperatorsToStart<'_>,
     ) -> anyhow::Result<()> {
         let installation = self.installation.as_mut().context("the cluster is not ours")?;
         installation.serve(serving)?;
         self.operators = installation.operators();
-        self.is_windlass = matches!(serving, OperatorUnderTest::Windlass(..));
+        self.is_windlass = matches!(serving, OperatorsToStart::Windlass(..));
         part.clone_into(&mut self.part);
         Ok(())
     }
@@ -195,6 +196,28 @@ impl BenchTestbed {
     pub(super) fn crash(&mut self) -> anyhow::Result<()> {
         let installation = self.installation.as_mut().context("the cluster is not ours")?;
         installation.crash()?;
+        self.operators = installation.operators();
+        Ok(())
+    }
+
+    /// Starts another windlass beside the one that runs. It has these flags.
+    ///
+    /// # Errors
+    /// When the cluster existed before, or windlass does not start.
+    pub(super) fn join(&mut self, flags: &[String]) -> anyhow::Result<()> {
+        let installation = self.installation.as_mut().context("the cluster is not ours")?;
+        installation.join(BuildProfile::Release, flags)?;
+        self.operators = installation.operators();
+        Ok(())
+    }
+
+    /// Ends the windlass that runs longest.
+    ///
+    /// # Errors
+    /// When the cluster existed before, or windlass does not end.
+    pub(super) fn end_leader(&mut self, end: OperatorStopSignal) -> anyhow::Result<()> {
+        let installation = self.installation.as_mut().context("the cluster is not ours")?;
+        installation.end_first(end)?;
         self.operators = installation.operators();
         Ok(())
     }
@@ -223,7 +246,7 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// When the cluster existed before.
-    pub(super) fn installation(&self) -> anyhow::Result<&TestInstallation> {
+    pub(super) fn installation(&self) -> anyhow::Result<&ClusterWithOperator> {
         self.installation.as_ref().context("the cluster is not ours")
     }
 
@@ -232,7 +255,7 @@ impl BenchTestbed {
     /// # Errors
     /// Never while the test bed exists.
     pub(super) fn git(&self) -> anyhow::Result<&GitServer> {
-        let own = self.installation.as_ref().map(TestInstallation::git);
+        let own = self.installation.as_ref().map(ClusterWithOperator::git);
         own.or(self.given.as_ref()).context("there is no Git server")
     }
 

@@ -30,7 +30,7 @@ struct MessageCounts {
 }
 
 /// The socket of a dead service.
-enum SleepingService {
+enum DeadServiceSocket {
     /// The socket is bound, so that no other program takes the port. Connections are rejected.
     Bound(TcpSocket),
     /// The kernel accepts connections, and the service does not respond.
@@ -42,7 +42,7 @@ enum SleepingService {
 pub(super) struct CountingNotificationService {
     address: SocketAddr,
     seen: Arc<Mutex<MessageCounts>>,
-    asleep: Option<SleepingService>,
+    asleep: Option<DeadServiceSocket>,
     serving: JoinSet<()>,
 }
 
@@ -73,9 +73,9 @@ impl CountingNotificationService {
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("no port for a service")?;
         let mut service = Self::at(socket.local_addr()?);
         service.asleep = Some(match how {
-            DeadServiceBehavior::Refuses => SleepingService::Bound(socket),
+            DeadServiceBehavior::Refuses => DeadServiceSocket::Bound(socket),
             DeadServiceBehavior::Silent => {
-                SleepingService::Listening(socket.listen(MAX_LISTEN_BACKLOG)?)
+                DeadServiceSocket::Listening(socket.listen(MAX_LISTEN_BACKLOG)?)
             }
         });
         Ok(service)
@@ -91,8 +91,10 @@ impl CountingNotificationService {
     /// The service cannot listen on its port.
     pub(super) fn revive(&mut self) -> anyhow::Result<()> {
         match self.asleep.take() {
-            Some(SleepingService::Bound(socket)) => self.serve(socket.listen(MAX_LISTEN_BACKLOG)?),
-            Some(SleepingService::Listening(listener)) => self.serve(listener),
+            Some(DeadServiceSocket::Bound(socket)) => {
+                self.serve(socket.listen(MAX_LISTEN_BACKLOG)?);
+            }
+            Some(DeadServiceSocket::Listening(listener)) => self.serve(listener),
             None => {}
         }
         Ok(())

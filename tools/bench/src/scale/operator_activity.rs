@@ -1,22 +1,78 @@
-//! The activity of windlass at one time, by its metrics. No message and no log is read.
+//! The activity of windlass at one time, by its metrics, and the wait until windlass is idle. No message and no log is
+//! read.
 //!
-//! `super::session` waits until windlass is idle, and `crate::metrics_page` reads the page.
+//! windlass is idle if its gauge of runs is zero, and its queues and its number of runs do not change.
+//! `crate::metrics_page` reads the page.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use testbed::progress::{note, spell};
 
 use super::tenant_workload::TenantWorkload;
-use crate::metrics_page::MetricsPage;
+use crate::metrics_page::{MetricsEndpoint, MetricsPage};
+
+/// For how long windlass must be idle until a step is over.
+const QUIET_PERIOD: Duration = Duration::from_secs(3);
+
+/// How often the metrics are read. A page about two thousand objects costs windlass some milliseconds.
+const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often a step prints its progress.
+pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The activity of windlass at one time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct OperatorActivity {
+pub(crate) struct OperatorActivity {
     /// How many runs are in progress.
-    pub(super) running: f64,
+    running: f64,
     /// How many objects are queued for a run.
-    pub(super) queued: f64,
+    queued: f64,
     /// How many runs of Kustomizations and of HelmReleases have ended.
     kustomizations: f64,
     releases: f64,
     /// How many runs of any kind have ended.
-    pub(super) runs: f64,
+    runs: f64,
+}
+
+/// Waits until windlass has been idle for a while and `is_enough` holds. It returns the time from `begun` to the
+/// beginning of the idle time.
+///
+/// # Errors
+/// When windlass is not idle before the deadline, or does not respond.
+pub(crate) async fn until_quiet(
+    metrics: &MetricsEndpoint,
+    begun: Instant,
+    deadline: Instant,
+    is_enough: impl Fn(&OperatorActivity) -> bool,
+) -> anyhow::Result<Duration> {
+    let mut before = OperatorActivity::of(&metrics.page().await?);
+    let mut since = None;
+    let mut reported = Instant::now();
+    loop {
+        tokio::time::sleep(GAUGE_INTERVAL).await;
+        let now = OperatorActivity::of(&metrics.page().await?);
+        if now.is_quiet_since(&before) && is_enough(&now) {
+            // The previous reading was already idle, or only its last run had not ended.
+            let since = *since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= QUIET_PERIOD {
+                return Ok(since.saturating_duration_since(begun));
+            }
+        } else {
+            since = None;
+        }
+        if reported.elapsed() >= REPORT_INTERVAL {
+            reported = Instant::now();
+            let OperatorActivity { running, queued, runs, .. } = now;
+            note(&format!("{runs} runs have ended, {running} go on, {queued} are queued"));
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "windlass does not come to rest: {now:?} after {}",
+            spell(begun.elapsed())
+        );
+        before = now;
+    }
 }
 
 impl OperatorActivity {

@@ -1,33 +1,35 @@
 //! Measures a large cluster step by step: windlass, its objects, and the samplers of its costs.
 //!
-//! This module prepares the cluster, performs the steps, and decides when windlass is idle. `super::tenant_workload`
-//! makes the objects, `super::operator_activity` reads what windlass does, and `super::step_costs` has the costs of a
-//! step. `crate::test_bed` starts everything.
+//! This module prepares the cluster and performs the steps. `fail_over` ends the leader. `super::tenant_workload` makes the
+//! objects, `super::operator_activity` decides when windlass is idle, and `super::step_costs` has the costs of a step.
+//! `crate::test_bed` starts everything.
 //!
-//! No message or reason of an object is read. An object has a version if its status or its data say so. windlass is
-//! idle if its gauge of runs is zero, and its queues and its number of runs do not change.
+//! No message or reason of an object is read. An object has a version if its status or its data say so.
+
+pub(crate) mod fail_over;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
+use e2e::cluster_with_operator::{
+    BuildProfile, ObjectWatch, OperatorsToStart, WatchSelection, WatchedObject,
+};
 use e2e::control_plane::OPERATOR;
 use e2e::git_server::StoryGitRepository;
-use e2e::installation::{
-    BuildProfile, ObjectWatch, OperatorUnderTest, WatchSelection, WatchedObject,
-};
 use e2e::process_usage;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::operator_activity::OperatorActivity;
+use super::operator_activity::{self, OperatorActivity, REPORT_INTERVAL};
 use super::step_costs::StepCost;
 use super::tenant_workload::{
-    self, ObjectRounds, SHARED_VARIABLES, SOURCE, TenantWorkload, chart_version, object_name,
+    self, SHARED_VARIABLES, SOURCE, TenantWorkload, WorkloadObjectVersions, chart_version,
+    object_name,
 };
-use crate::audit::AuditLog;
-use crate::audit::audit_tail::{AuditTail, CountedObject};
+use crate::audit_log::AuditLog;
+use crate::audit_log::audit_log_tail::{AuditLogTail, CountedObject};
 use crate::helm_releases::has_released;
 use crate::memory_samples::MemorySampler;
 use crate::metrics_page::MetricsEndpoint;
@@ -35,15 +37,6 @@ use crate::test_bed::{self, BenchTestbed};
 use crate::time_samples::TimeSamples;
 use crate::workload;
 use testbed::progress::{note, spell, step};
-
-/// For how long windlass must be idle until a step is over.
-const QUIET_PERIOD: Duration = Duration::from_secs(3);
-
-/// How often the metrics are read. A page about two thousand objects costs windlass some milliseconds.
-const GAUGE_INTERVAL: Duration = Duration::from_millis(500);
-
-/// How often a step prints its progress.
-const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// After how long without progress a step fails.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
@@ -77,7 +70,7 @@ impl StepOutcome {
 pub(crate) struct ScaleSession<'a> {
     // The samplers are dropped first, because they read from processes that the test bed ends.
     memory: MemorySampler,
-    audit: AuditTail,
+    audit: AuditLogTail,
     watch: ObjectWatch,
     metrics: MetricsEndpoint,
     runtime: &'a Runtime,
@@ -99,7 +92,7 @@ impl<'a> ScaleSession<'a> {
         workload: TenantWorkload,
         flags: &[String],
     ) -> anyhow::Result<Self> {
-        let serving = OperatorUnderTest::Windlass(BuildProfile::Release, flags);
+        let serving = OperatorsToStart::Windlass(BuildProfile::Release, flags);
         let bed = BenchTestbed::in_memory(runtime, serving)?;
         note(&format!(
             "control plane in {}",
@@ -116,7 +109,7 @@ impl<'a> ScaleSession<'a> {
         let log = AuditLog::at(log).context("the control plane has no audit log")?;
         let namespace = workload::NAMESPACE;
         let shared = format!("/api/v1/namespaces/{namespace}/configmaps/{SHARED_VARIABLES}");
-        let audit = AuditTail::begin(&log, OPERATOR, Some(CountedObject::at(&shared)))?;
+        let audit = AuditLogTail::begin(&log, OPERATOR, Some(CountedObject::at(&shared)))?;
         let id = *bed.operators().first().context("windlass does not run")?;
         let repository = bed.git()?.repository(SOURCE)?;
         // Git would otherwise pack objects in the background during the measurement.
@@ -191,6 +184,7 @@ impl<'a> ScaleSession<'a> {
                 before,
                 peak: self.memory.peak(),
                 after: self.memory.now()?,
+                stores: self.stores()?,
                 wakes: self.wakes()? - since(wakes),
                 requests: requests.counts,
                 reads: requests.reads,
@@ -242,7 +236,7 @@ impl<'a> ScaleSession<'a> {
         let others = self.round;
         // The next push of all objects must have another version than this one.
         self.round += 1;
-        let rounds = ObjectRounds { first: self.round, others };
+        let rounds = WorkloadObjectVersions { first: self.round, others };
         let (path, text) = self.workload.file(number, rounds);
         let commit = self.repository.commit(&[(path.as_str(), text.as_str())], "One object")?;
         let wanted = rounds.first.to_string();
@@ -350,6 +344,12 @@ impl<'a> ScaleSession<'a> {
         plane.process("kube-apiserver").context("the API server has ended")
     }
 
+    /// The memory that stores count on the metrics page, in MiB.
+    fn stores(&self) -> anyhow::Result<f64> {
+        let page = self.runtime.block_on(self.metrics.page())?;
+        Ok(page.sum("windlass_store_bytes") / f64::from(1 << 20))
+    }
+
     fn wakes(&self) -> anyhow::Result<f64> {
         Ok(self.runtime.block_on(self.metrics.page())?.sum("windlass_wakes_total"))
     }
@@ -418,32 +418,6 @@ impl<'a> ScaleSession<'a> {
         is_enough: impl Fn(&OperatorActivity) -> bool,
     ) -> anyhow::Result<Duration> {
         let deadline = Instant::now() + self.workload.limit();
-        let mut before = OperatorActivity::of(&self.metrics.page().await?);
-        let mut since = None;
-        let mut reported = Instant::now();
-        loop {
-            tokio::time::sleep(GAUGE_INTERVAL).await;
-            let now = OperatorActivity::of(&self.metrics.page().await?);
-            if now.is_quiet_since(&before) && is_enough(&now) {
-                // The previous reading was already idle, or only its last run had not ended.
-                let since = *since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= QUIET_PERIOD {
-                    return Ok(since.saturating_duration_since(begun));
-                }
-            } else {
-                since = None;
-            }
-            if reported.elapsed() >= REPORT_INTERVAL {
-                reported = Instant::now();
-                let OperatorActivity { running, queued, runs, .. } = now;
-                note(&format!("{runs} runs have ended, {running} go on, {queued} are queued"));
-            }
-            ensure!(
-                Instant::now() < deadline,
-                "windlass does not come to rest: {now:?} after {}",
-                spell(begun.elapsed())
-            );
-            before = now;
-        }
+        operator_activity::until_quiet(&self.metrics, begun, deadline, is_enough).await
     }
 }

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::tenant_workload::TenantWorkload;
-use crate::audit::{RequestCounts, RequestPurpose};
-use crate::measurements::FigureOutputFormat;
+use crate::audit_log::{RequestCounts, RequestPurpose};
+use crate::raw_client_comparison::FigureOutputFormat;
 use crate::time_samples;
 use testbed::progress::{bold, green, red};
 
@@ -27,6 +27,8 @@ pub(crate) struct StepCost {
     pub(crate) before: f64,
     pub(crate) peak: f64,
     pub(crate) after: f64,
+    /// The memory at the end that stores count on the metrics page, in MiB.
+    pub(crate) stores: f64,
     /// How often windlass woke an object.
     pub(crate) wakes: f64,
     pub(crate) requests: RequestCounts,
@@ -45,6 +47,12 @@ impl StepCost {
     /// The peak of memory as a multiple of the memory before the step.
     pub(crate) fn growth(&self) -> f64 {
         self.peak / self.before
+    }
+
+    /// What the stores on the metrics page hold at the end of the step.
+    fn stores_line(&self) -> String {
+        let share = if self.after > 0.0 { self.stores / self.after * 100.0 } else { 0.0 };
+        format!("stores that count their bytes: {:.1} MiB, {share:.0} % of RssAnon", self.stores)
     }
 
     fn work_a_second(&self) -> f64 {
@@ -77,7 +85,7 @@ impl StepCost {
             "what": self.what, "seconds": self.done, "quietSeconds": self.quiet,
             "cpuSeconds": self.cpu, "apiServerCpuSeconds": self.server_cpu,
             "rssAnonBeforeMiB": self.before, "rssAnonPeakMiB": self.peak,
-            "rssAnonAfterMiB": self.after, "wakes": self.wakes,
+            "rssAnonAfterMiB": self.after, "storesMiB": self.stores, "wakes": self.wakes,
             "workRequests": self.work(), "workRequestsASecond": self.work_a_second(),
             "countedReads": self.reads, "note": self.note, "requests": requests,
         })
@@ -159,6 +167,7 @@ impl ScaleReport {
         self.steps.iter().for_each(|step| println!("{}", step.line()));
         for step in &self.steps {
             println!("\n{}", bold(&format!("requests: {}", step.what)));
+            println!("{}", step.stores_line());
             for (purpose, verb, resource, tally) in step.requests.iter() {
                 let purpose = format!("{purpose:?}");
                 let mean = tally.seconds * 1000.0 / tally.count as f64;

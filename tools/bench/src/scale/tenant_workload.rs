@@ -25,7 +25,7 @@ const VALUES_KEY: &str = "helm_values";
 
 /// An interval longer than any measurement. With ten thousand objects and an hour, some object would be due in every
 /// second, and windlass would never be idle.
-const INTERVAL: &str = "24h";
+pub(crate) const INTERVAL: &str = "24h";
 
 /// The numbers of objects, and their namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -42,14 +42,14 @@ pub(crate) struct TenantWorkload {
 
 /// The versions of a Kustomization's objects.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ObjectRounds {
+pub(crate) struct WorkloadObjectVersions {
     /// The version of the first object.
     pub(crate) first: u32,
     /// The version of all other objects.
     pub(crate) others: u32,
 }
 
-impl ObjectRounds {
+impl WorkloadObjectVersions {
     /// The same version for all objects.
     pub(crate) fn all(round: u32) -> Self {
         Self { first: round, others: round }
@@ -120,7 +120,7 @@ impl TenantWorkload {
 
     /// All files of the repository in a round.
     pub(crate) fn files(&self, round: u32) -> Vec<(String, String)> {
-        let rounds = ObjectRounds::all(round);
+        let rounds = WorkloadObjectVersions::all(round);
         let mut files: Vec<(String, String)> =
             (1..=self.kustomizations).map(|number| self.file(number, rounds)).collect();
         files.push((
@@ -133,7 +133,7 @@ impl TenantWorkload {
     }
 
     /// The file of a Kustomization, and its path.
-    pub(crate) fn file(&self, number: usize, rounds: ObjectRounds) -> (String, String) {
+    pub(crate) fn file(&self, number: usize, rounds: WorkloadObjectVersions) -> (String, String) {
         let name = kustomization_name(number);
         let namespace = self.namespace(number);
         let one = |object: usize| {
@@ -310,8 +310,8 @@ mod tests {
 
     #[test]
     fn a_push_of_one_object_changes_one_document_of_one_file() {
-        let before = WHOLE.file(7, ObjectRounds::all(1));
-        let after = WHOLE.file(7, ObjectRounds { first: 2, others: 1 });
+        let before = WHOLE.file(7, WorkloadObjectVersions::all(1));
+        let after = WHOLE.file(7, WorkloadObjectVersions { first: 2, others: 1 });
         assert_eq!(before.0, after.0);
         let pairs = documents(&before.1).into_iter().zip(documents(&after.1));
         let changed: Vec<String> = pairs
@@ -338,7 +338,7 @@ mod tests {
         }
         let variables = documents(&shared_variables()).remove(0);
         assert_eq!(variables["data"].as_object().unwrap().len(), SHARED_VARIABLE_COUNT + 1);
-        let (_, text) = shared.file(1, ObjectRounds::all(1));
+        let (_, text) = shared.file(1, WorkloadObjectVersions::all(1));
         assert!(text.contains("shared: \"${v001}\""), "{text}");
         assert!(shared.template(1).contains("name: \"{{ .Release.Name }}-1\""));
     }

@@ -10,7 +10,7 @@ use super::{
     asked, object, revision, rounds,
 };
 use crate::workload::NAMESPACE;
-use e2e::installation::WatchedObject;
+use e2e::cluster_with_operator::WatchedObject;
 use testbed::progress::step;
 
 const OBJECT_COUNT: usize = 1000;
@@ -93,7 +93,8 @@ pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<So
 
 /// The present revision.
 async fn current(scene: &SourceBenchSetup) -> anyhow::Result<String> {
-    let selection = e2e::installation::WatchSelection::of(super::API, KIND).within(NAMESPACE);
+    let selection =
+        e2e::cluster_with_operator::WatchSelection::of(super::API, KIND).within(NAMESPACE);
     let object = selection.api(scene.installation.client()).get(NAME).await?;
     Ok(object.data["status"]["artifact"]["revision"].as_str().unwrap_or_default().to_owned())
 }

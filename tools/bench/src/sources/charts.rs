@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use e2e::tcp_relay::TcpRelay;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::{
     AwaitedObjects, FetchMeasurement, FetchTableRow, NEVER, SourceBenchSetup, SourceMeasurement,
     asked, object, revision, rounds,
 };
-use e2e::installation::WatchedObject;
+use e2e::cluster_with_operator::WatchedObject;
 use e2e::servers::chart_archive::{digest, pack};
 use testbed::progress::step;
 
@@ -58,7 +58,7 @@ fn entry(index: &mut String, name: &str, version: &str, digest: &str) {
 }
 
 /// Publishes the index, and the archives of the newest versions. `newest` is the newest version of the first chart.
-fn publish(server: &WebServer, newest: &str) -> anyhow::Result<usize> {
+fn publish(server: &FileWebServer, newest: &str) -> anyhow::Result<usize> {
     let mut index = "apiVersion: v1\nentries:\n".to_owned();
     for number in 0..CHART_COUNT {
         let name = chart(number);
@@ -81,7 +81,7 @@ fn publish(server: &WebServer, newest: &str) -> anyhow::Result<usize> {
 
 pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<SourceMeasurement> {
     let runtime = &scene.runtime;
-    let server = runtime.block_on(WebServer::start())?;
+    let server = runtime.block_on(FileWebServer::start())?;
     let length = step("an index of 20 MB", || publish(&server, "1.0.0"))?;
     let relay = runtime.block_on(TcpRelay::start(server.address()))?;
     let repository = json!({"interval": NEVER, "url": format!("http://{}", relay.address())});

@@ -8,7 +8,7 @@ use super::{
     AwaitedObjects, FetchMeasurement, FetchTableRow, NEVER, SourceBenchSetup, SourceMeasurement,
     asked, object, revision, rounds,
 };
-use e2e::installation::WatchedObject;
+use e2e::cluster_with_operator::WatchedObject;
 use testbed::progress::step;
 
 const FILE_COUNT: usize = 5000;

@@ -5,21 +5,21 @@
 use std::path::Path;
 use std::time::Instant;
 
-use conformance::corpus::engine;
+use conformance::corpus::helm_engine;
 
 /// The seconds of each render of a chart with its own values, from the values to the manifests.
 ///
 /// # Errors
 /// When the chart cannot be rendered.
 pub(super) fn seconds(path: &Path, times: u16) -> anyhow::Result<Option<Vec<f64>>> {
-    engine::on_stack(|| {
-        let chart = engine::chart_at(path)?;
-        let env = engine::environment(0);
-        let mut templates = Some(engine::render(&chart, None, &env)?.templates);
+    helm_engine::on_stack(|| {
+        let chart = helm_engine::chart_at(path)?;
+        let env = helm_engine::environment(0);
+        let mut templates = Some(helm_engine::render(&chart, None, &env)?.templates);
         let mut seconds = Vec::new();
         for _ in 0..times {
             let begun = Instant::now();
-            let rendered = engine::render(&chart, templates.take(), &env)?;
+            let rendered = helm_engine::render(&chart, templates.take(), &env)?;
             seconds.push(begun.elapsed().as_secs_f64());
             templates = Some(rendered.templates);
         }
