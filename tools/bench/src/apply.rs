@@ -11,11 +11,11 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::commit_arrivals::CommitArrivals;
-use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
+use super::raw_client_comparison::{BenchComparison, BenchLimits, PhaseCost};
 use super::round_options;
 use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
 use super::workload::{self, WorkloadApp};
-use e2e::installation::{ObjectWatch, WatchedObject};
+use e2e::cluster_with_operator::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
 /// The promised limit: windlass takes at most this many times the raw client's time.

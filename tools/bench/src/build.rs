@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
-use super::measurements::FigureOutputFormat;
 use super::process_comparison::{self, BenchChart, ComparedPrograms};
+use super::raw_client_comparison::FigureOutputFormat;
 use super::time_samples;
 use conformance::corpus;
-use e2e::installation::{BuildProfile, make, program};
+use e2e::cluster_with_operator::{BuildProfile, make, program};
 use testbed::progress::step;
 
 /// The promised limits: how many times faster than Kustomize a process is with two objects, and with many. With two
@@ -38,7 +38,7 @@ pub(crate) struct BuildBenchOptions {
 /// # Errors
 /// When an overlay cannot be built, or windlass is not as much faster or smaller as promised.
 pub(super) fn run(options: &BuildBenchOptions) -> anyhow::Result<()> {
-    let real = step(OracleProgram::Kustomize.version(), || OracleProgram::Kustomize.ensure())?;
+    let real = step(UpstreamProgram::Kustomize.version(), || UpstreamProgram::Kustomize.ensure())?;
     step("windlass itself", || make(BuildProfile::Release))?;
     let own = program(BuildProfile::Release)?;
     let load = time_samples::load();
@@ -52,7 +52,7 @@ pub(super) fn run(options: &BuildBenchOptions) -> anyhow::Result<()> {
     }
     process_comparison::conclude(
         "overlays",
-        OracleProgram::Kustomize.name(),
+        UpstreamProgram::Kustomize.name(),
         &rows,
         options.output,
         &load,

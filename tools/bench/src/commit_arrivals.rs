@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use e2e::installation::ObjectWatch;
+use e2e::cluster_with_operator::ObjectWatch;
 
 /// The times at which a watch saw a commit arrive.
 pub(super) struct CommitArrivals {

@@ -1,22 +1,22 @@
 //! Measures `windlass get -A` in a large cluster: how soon it prints the first row, and how much memory it needs.
 //!
-//! This module has the objects, the rounds, the table and the verdict. No controller reconciles these objects.
-//! `super::raw_client` writes them, `e2e::rusage` measures the process, and `super::time_samples` judges the times.
+//! This module has the rounds, the table and the verdict. `super::unreconciled_objects` makes the objects,
+//! `e2e::rusage` measures the process, and `super::time_samples` judges the times.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::raw_client::RawApiClient;
 use super::time_samples::{self, TimeSamples};
-use super::{test_bed, workload};
-use e2e::installation::{BuildProfile, OperatorUnderTest, TestInstallation, make, program};
+use super::unreconciled_objects::UnreconciledObjects;
+use e2e::cluster_with_operator::{
+    BuildProfile, ClusterWithOperator, OperatorsToStart, make, program,
+};
 use e2e::rusage;
 use testbed::progress::{bold, green, red, step};
 
@@ -28,12 +28,6 @@ const MAX_MEMORY_MIB: f64 = 100.0;
 
 /// How long one command may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// How many statuses are written at once.
-const AT_ONCE: usize = 16;
-
-/// How many objects each namespace has.
-const OF_A_NAMESPACE: u32 = 100;
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
@@ -66,7 +60,7 @@ pub(super) fn run(options: &GetBenchOptions) -> anyhow::Result<()> {
     // Only windlass is optimised. The work of this program itself is not measured.
     step("windlass itself", || make(BuildProfile::Release))?;
     let mut installation =
-        TestInstallation::start_with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
+        ClusterWithOperator::start_with(&runtime, OperatorsToStart::Programs(&[], &[]))?;
     let load = time_samples::load();
     let taken = measure(&runtime, &installation, options);
     let taken = taken.map_err(|error| installation.explain(&error))?;
@@ -81,12 +75,20 @@ pub(super) fn run(options: &GetBenchOptions) -> anyhow::Result<()> {
 
 fn measure(
     runtime: &Runtime,
-    installation: &TestInstallation,
+    installation: &ClusterWithOperator,
     options: &GetBenchOptions,
 ) -> anyhow::Result<CommandCost> {
     let kubeconfig = installation.kubeconfig();
     let text = format!("{} objects with inventories of {}", options.objects, options.inventory);
-    step(&text, || runtime.block_on(fill(&kubeconfig, options)))?;
+    let objects = UnreconciledObjects {
+        count: options.objects,
+        inventory: options.inventory,
+        failing: 0,
+        are_suspended: true,
+    };
+    step(&text, || {
+        runtime.block_on(async { objects.create(&RawApiClient::connect(&kubeconfig).await?).await })
+    })?;
     let program = program(BuildProfile::Release)?;
     let command = || {
         let mut command = Command::new(&program);
@@ -128,77 +130,6 @@ fn timed(mut command: Command) -> anyhow::Result<(Duration, Duration, usize)> {
     let status = child.wait()?;
     ensure!(status.success(), "`windlass get` ended with {status}");
     Ok((first.context("no row was printed")?, begun.elapsed(), count))
-}
-
-/// Creates the objects, and gives them the status of healthy ones.
-async fn fill(kubeconfig: &Path, options: &GetBenchOptions) -> anyhow::Result<()> {
-    let raw = RawApiClient::connect(kubeconfig).await?;
-    let namespaces: Vec<String> =
-        (0..options.objects.div_ceil(OF_A_NAMESPACE)).map(namespace).collect();
-    let manifests: Vec<String> = namespaces.iter().map(|name| workload::namespace(name)).collect();
-    raw.apply(&test_bed::prepare(&manifests)?).await?;
-    for releases in [false, true] {
-        let chosen = (0..options.objects).filter(|at| (at % 2 == 1) == releases);
-        let objects: Vec<Value> = chosen.map(|at| object(at, releases)).collect();
-        let manifests: Vec<String> = objects.iter().map(Value::to_string).collect();
-        raw.apply(&test_bed::prepare(&manifests)?).await?;
-        let (group, plural) = match releases {
-            true => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
-            false => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
-        };
-        let path = |object: &Value| {
-            let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-            let namespace = text("namespace");
-            let name = text("name");
-            format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}/status")
-        };
-        let paths: Vec<String> = objects.iter().map(path).collect();
-        raw.merge(&paths, &json!({"status": status(options, releases)}), AT_ONCE).await?;
-    }
-    Ok(())
-}
-
-fn namespace(number: u32) -> String {
-    format!("team-{number:04}")
-}
-
-fn object(at: u32, is_release: bool) -> Value {
-    let metadata = json!({"name": format!("app-{at:05}"), "namespace": namespace(at / OF_A_NAMESPACE),
-        "labels": {"team": namespace(at / OF_A_NAMESPACE)}});
-    match is_release {
-        true => {
-            json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": metadata,
-            "spec": {"interval": "10m", "suspend": true,
-                "chartRef": {"kind": "OCIRepository", "name": "app"},
-                "values": {"replicas": 2, "image": {"repository": "registry.example.com/app", "tag": "1.2.3"}}}})
-        }
-        false => json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-            "metadata": metadata, "spec": {"interval": "10m", "prune": true, "suspend": true,
-                "path": "./deploy/app", "sourceRef": {"kind": "GitRepository", "name": "app"}}}),
-    }
-}
-
-/// The status of a healthy object.
-fn status(options: &GetBenchOptions, is_release: bool) -> Value {
-    let at = "2026-11-24T12:00:00Z";
-    let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";
-    let condition = json!({"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded",
-        "observedGeneration": 1, "lastTransitionTime": at,
-        "message": format!("Applied revision: {revision}")});
-    let entries: Vec<Value> = (0..options.inventory)
-        .map(|at| json!({"id": format!("apps_deployment-of-usual-length-{at:04}_apps_Deployment"), "v": "v1"}))
-        .collect();
-    let mut status = json!({"observedGeneration": 1, "conditions": [condition],
-        "lastAttemptedRevision": revision, "inventory": {"entries": entries}});
-    match is_release {
-        true => {
-            status["history"] = json!([{"name": "app", "namespace": "apps", "chartName": "app",
-                "chartVersion": "1.2.3", "configDigest": "sha256:0", "digest": "sha256:0",
-                "firstDeployed": at, "lastDeployed": at, "status": "deployed", "version": 1}]);
-        }
-        false => status["lastAppliedRevision"] = revision.into(),
-    }
-    status
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]

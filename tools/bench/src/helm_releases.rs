@@ -15,11 +15,11 @@ use tokio::runtime::Runtime;
 
 use self::chart::BenchChartOrigin;
 
-use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
-use super::round_options::{self, RawRound, RoundCountOptions};
+use super::raw_client_comparison::{BenchComparison, BenchLimits, PhaseCost};
+use super::round_options::{self, RawClientRound, RoundCountOptions};
 use super::test_bed::{self, BenchTestbed, CostReading, MeasuredProcess};
 use super::workload::{NAMESPACE, WorkloadApp};
-use e2e::installation::{ObjectWatch, WatchedObject};
+use e2e::cluster_with_operator::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
 /// The promised limit: the time of a release as a multiple of the raw client's time. A release also writes its
@@ -187,7 +187,9 @@ impl<'a> HelmReleaseBenchSide<'a> {
         let manifests = self.apps.iter().map(|app| chart::manifests(app, version)).collect();
         let waits = self.options.rounds.wait;
         let deployments = self.apps.len();
-        RawRound { work: &self.work, deployments, version, manifests, waits }.apply(self.bed).await
+        RawClientRound { work: &self.work, deployments, version, manifests, waits }
+            .apply(self.bed)
+            .await
     }
 
     async fn release(&self) -> anyhow::Result<PhaseCost> {

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use clap::Args;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
-use super::measurements::FigureOutputFormat;
 use super::process_comparison::{self, BenchChart, ComparedPrograms, ProgramCommand};
+use super::raw_client_comparison::FigureOutputFormat;
 use super::time_samples;
 use conformance::compare::helmfile::{HelmfileProgram, real};
 use conformance::corpus::{CorpusCase, CorpusKind};
-use e2e::installation::{BuildProfile, make, program};
+use e2e::cluster_with_operator::{BuildProfile, make, program};
 use testbed::progress::step;
 
 /// The promised limit: how many times faster than helmfile a process is.
@@ -97,7 +97,7 @@ pub(super) fn run(options: &HelmfileBenchOptions) -> anyhow::Result<()> {
     }
     process_comparison::conclude(
         "helmfiles",
-        OracleProgram::Helmfile.name(),
+        UpstreamProgram::Helmfile.name(),
         &rows,
         options.output,
         &load,

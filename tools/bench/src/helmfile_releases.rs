@@ -13,15 +13,17 @@ use clap::Args;
 use e2e::git_server::StoryGitRepository;
 use tokio::runtime::Runtime;
 
-use super::audit::RequestPurpose;
+use super::audit_log::RequestPurpose;
 use super::helm_releases::chart;
 use super::idle::IdleMeasurement;
-use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
-use super::round_options::{self, RawRound};
+use super::raw_client_comparison::{
+    self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost,
+};
+use super::round_options::{self, RawClientRound};
 use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
 use super::time_samples;
 use super::workload::{self, NAMESPACE, WorkloadApp};
-use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
+use e2e::cluster_with_operator::{ObjectWatch, WatchSelection, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
 /// The promised limit for an install: the total time as a multiple of the raw client's time.
@@ -70,7 +72,7 @@ pub(super) fn run(options: &HelmfileReleaseBenchOptions) -> anyhow::Result<()> {
     if options.target.output == FigureOutputFormat::Json {
         print_json(&install, &heard, pass, &load);
     } else {
-        measurements::print(options.target.output, std::slice::from_ref(&install), &load);
+        raw_client_comparison::print(options.target.output, std::slice::from_ref(&install), &load);
         print(options, &heard, pass, is_promised);
     }
     let is_idle = heard.requests.total(RequestPurpose::Work) == 0;
@@ -210,7 +212,7 @@ impl<'a> HelmfileReleaseBenchSide<'a> {
     async fn raw(&self) -> anyhow::Result<PhaseCost> {
         let manifests = self.apps.iter().map(|app| chart::manifests(app, 1)).collect();
         let deployments = self.apps.len();
-        RawRound { work: &self.work, deployments, version: 1, manifests, waits: true }
+        RawClientRound { work: &self.work, deployments, version: 1, manifests, waits: true }
             .apply(self.bed)
             .await
     }

@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::measurements::FigureOutputFormat;
+use super::raw_client_comparison::FigureOutputFormat;
 use super::scale::session::{ScaleSession, StepOutcome};
 use super::scale::step_costs::{ScalePromise, ScaleReport};
 use super::scale::tenant_workload::TenantWorkload;

@@ -11,13 +11,13 @@ use e2e::control_plane::OPERATOR;
 use e2e::process_usage;
 use tokio::runtime::Runtime;
 
-use super::audit::{RequestCounts, RequestPurpose};
+use super::audit_log::{RequestCounts, RequestPurpose};
 use super::commit_arrivals::CommitArrivals;
-use super::measurements::FigureOutputFormat;
+use super::raw_client_comparison::FigureOutputFormat;
 use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
 use super::time_samples;
 use super::workload::{self, WorkloadApp};
-use e2e::installation::ObjectWatch;
+use e2e::cluster_with_operator::ObjectWatch;
 use testbed::progress::{bold, green, red, step};
 
 /// The interval of all objects. It is short, so that each object is reconciled several times during the measurement.

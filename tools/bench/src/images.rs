@@ -3,7 +3,7 @@
 //! It measures how soon the tags are pushed, in how many pushes and with which requests. windlass and Flux's image
 //! controllers run one after the other on one control plane. This module has the rounds, the tables and the verdict.
 //! `objects` has the objects, and `workload` the registry and the repository. `super::test_bed` reads the costs, and
-//! `testbed::oracle` has the versions of Flux.
+//! `testbed::upstream_programs` has the versions of Flux.
 //!
 //! For Flux, only the image-reflector-controller and the image-automation-controller run. Neither needs the
 //! source-controller. windlass also fetches the repository for its GitRepository, and this counts as its cost.
@@ -15,14 +15,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 use tokio::runtime::Runtime;
 
 use self::workload::{ImageWorkload, ServerRequests};
-use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
+use super::raw_client_comparison::{
+    self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost,
+};
 use super::test_bed::{BenchTestbed, MeasuredProcess};
 use super::time_samples;
-use e2e::installation::{BuildProfile, OperatorUnderTest, make};
+use e2e::cluster_with_operator::{BuildProfile, OperatorsToStart, make};
 use testbed::progress::{bold, green, red, step};
 
 /// The promised limits of windlass: the seconds from the request of a scan to the last file, and a fifth of Flux's
@@ -34,6 +36,7 @@ const PROMISE: BenchLimits = BenchLimits {
     ratio: None,
     cpu: None,
     peak: None,
+    additional_requests: None,
 };
 
 /// The promised limit: the automations of one repository push together, in this many pushes.
@@ -58,12 +61,12 @@ pub(crate) struct Options {
 
 /// The operator that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ImageOperator {
+enum ImagesBenchOperator {
     Flux,
     Windlass,
 }
 
-impl ImageOperator {
+impl ImagesBenchOperator {
     /// The name of the operator's namespace and repository.
     const fn part(self) -> &'static str {
         match self {
@@ -75,7 +78,7 @@ impl ImageOperator {
 
 /// The costs of one round.
 #[derive(Debug, Clone)]
-struct UpdateRound {
+struct ImageUpdateRound {
     /// The costs from the request of the scan until each file has its tag.
     phase: PhaseCost,
     requests: ServerRequests,
@@ -92,25 +95,30 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let flux = programs()?;
     // Only windlass is optimised. The work of this program itself is not measured.
     step("windlass itself", || make(BuildProfile::Release))?;
-    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, OperatorsToStart::Programs(&[], &[]))?;
     let load = time_samples::load();
     let mut sides = Vec::new();
-    for operator in [ImageOperator::Windlass, ImageOperator::Flux] {
+    for operator in [ImagesBenchOperator::Windlass, ImagesBenchOperator::Flux] {
         let serving = match operator {
-            ImageOperator::Windlass => OperatorUnderTest::Windlass(BuildProfile::Release, &[]),
-            ImageOperator::Flux => OperatorUnderTest::Programs(&flux, &[]),
+            ImagesBenchOperator::Windlass => OperatorsToStart::Windlass(BuildProfile::Release, &[]),
+            ImagesBenchOperator::Flux => OperatorsToStart::Programs(&flux, &[]),
         };
         bed.serve(operator.part(), serving)?;
         let measured = measure(&runtime, &bed, operator, options);
         sides.push(measured.map_err(|error| bed.explain(error))?);
     }
-    let sides: [Vec<UpdateRound>; 2] = sides.try_into().ok().context("a side was not measured")?;
+    let sides: [Vec<ImageUpdateRound>; 2] =
+        sides.try_into().ok().context("a side was not measured")?;
     let [windlass, flux] = sides;
     let comparison = compared(options, &flux, &windlass);
     let rows = rows(&flux, &windlass);
-    measurements::print(FigureOutputFormat::Table, std::slice::from_ref(&comparison), &load);
+    raw_client_comparison::print(
+        FigureOutputFormat::Table,
+        std::slice::from_ref(&comparison),
+        &load,
+    );
     print(&rows);
-    if !comparison.passes() || !rows.iter().all(ServerRow::passes) {
+    if !comparison.passes() || !rows.iter().all(ServerRequestsRow::passes) {
         bail!("a promise was not kept");
     }
     Ok(())
@@ -120,11 +128,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 fn programs() -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     for oracle in
-        [OracleProgram::ImageReflectorController, OracleProgram::ImageAutomationController]
+        [UpstreamProgram::ImageReflectorController, UpstreamProgram::ImageAutomationController]
     {
         let path = step(oracle.version(), || oracle.ensure())?;
         let own = match oracle {
-            OracleProgram::ImageReflectorController => " --storage-path={folder}/tags",
+            UpstreamProgram::ImageReflectorController => " --storage-path={folder}/tags",
             _ => "",
         };
         lines.push(format!(
@@ -139,9 +147,9 @@ fn programs() -> anyhow::Result<Vec<String>> {
 fn measure(
     runtime: &Runtime,
     bed: &BenchTestbed,
-    operator: ImageOperator,
+    operator: ImagesBenchOperator,
     options: &Options,
-) -> anyhow::Result<Vec<UpdateRound>> {
+) -> anyhow::Result<Vec<ImageUpdateRound>> {
     let part = operator.part();
     let what = format!(
         "{operator:?}: {} policies and {} automations, the first tags",
@@ -164,7 +172,7 @@ async fn round(
     bed: &BenchTestbed,
     workload: &ImageWorkload<'_>,
     version: u32,
-) -> anyhow::Result<UpdateRound> {
+) -> anyhow::Result<ImageUpdateRound> {
     workload.release(version).await?;
     let commits = workload.commits()?;
     let requests = workload.requests()?;
@@ -173,20 +181,24 @@ async fn round(
     workload.request_scan(version).await?;
     let times: Vec<Duration> = workload.await_version(version, begun).await?;
     workload.await_quiet().await?;
-    Ok(UpdateRound {
+    Ok(ImageUpdateRound {
         phase: bed.spent(&before, times)?,
         requests: workload.requests()?.since(requests),
         commits: workload.commits()? - commits,
     })
 }
 
-fn compared(options: &Options, flux: &[UpdateRound], windlass: &[UpdateRound]) -> BenchComparison {
+fn compared(
+    options: &Options,
+    flux: &[ImageUpdateRound],
+    windlass: &[ImageUpdateRound],
+) -> BenchComparison {
     let policies = options.policies;
     let automations = options.automations;
     let title = format!(
         "{policies} new tags of an image, {automations} automations of a repository, to the pushed commit"
     );
-    let of = |rounds: &[UpdateRound]| {
+    let of = |rounds: &[ImageUpdateRound]| {
         let mut all = BenchComparison::new(title.clone(), policies.into(), BenchLimits::default());
         rounds.iter().for_each(|round| all.add(MeasuredProcess::Operator, round.phase.clone()));
         all
@@ -195,7 +207,7 @@ fn compared(options: &Options, flux: &[UpdateRound], windlass: &[UpdateRound]) -
 }
 
 /// A row of the second table: the highest number of all rounds.
-struct ServerRow {
+struct ServerRequestsRow {
     what: &'static str,
     flux: usize,
     windlass: usize,
@@ -203,16 +215,16 @@ struct ServerRow {
     limit: Option<usize>,
 }
 
-impl ServerRow {
+impl ServerRequestsRow {
     fn passes(&self) -> bool {
         self.limit.is_none_or(|limit| self.windlass <= limit)
     }
 }
 
-fn rows(flux: &[UpdateRound], windlass: &[UpdateRound]) -> Vec<ServerRow> {
-    let row = |what, limit, of: &dyn Fn(&UpdateRound) -> usize| {
-        let most = |rounds: &[UpdateRound]| rounds.iter().map(of).max().unwrap_or_default();
-        ServerRow { what, flux: most(flux), windlass: most(windlass), limit }
+fn rows(flux: &[ImageUpdateRound], windlass: &[ImageUpdateRound]) -> Vec<ServerRequestsRow> {
+    let row = |what, limit, of: &dyn Fn(&ImageUpdateRound) -> usize| {
+        let most = |rounds: &[ImageUpdateRound]| rounds.iter().map(of).max().unwrap_or_default();
+        ServerRequestsRow { what, flux: most(flux), windlass: most(windlass), limit }
     };
     vec![
         row("pushes", Some(MAX_PUSHES_PER_ROUND), &|it| it.requests.pushes),
@@ -223,11 +235,11 @@ fn rows(flux: &[UpdateRound], windlass: &[UpdateRound]) -> Vec<ServerRow> {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(rows: &[ServerRow]) {
+fn print(rows: &[ServerRequestsRow]) {
     let [first, second] = COLUMNS;
     println!("\n{}", bold(&format!("{:<40} {first:>10} {second:>10}", "a round, at most")));
     for row in rows {
-        let ServerRow { what, flux, windlass, limit } = row;
+        let ServerRequestsRow { what, flux, windlass, limit } = row;
         let sign = if row.passes() { green("PASS") } else { red("FAIL") };
         let verdict = limit.map(|limit| format!("  {sign} (at most {limit})")).unwrap_or_default();
         println!("{what:<40} {flux:>10} {windlass:>10}{verdict}");
@@ -238,8 +250,8 @@ fn print(rows: &[ServerRow]) {
 mod tests {
     use super::*;
 
-    fn taken(total: f64, cpu: f64, peak: f64, pushes: usize) -> UpdateRound {
-        UpdateRound {
+    fn taken(total: f64, cpu: f64, peak: f64, pushes: usize) -> ImageUpdateRound {
+        ImageUpdateRound {
             phase: PhaseCost { total, cpu, peak, ..PhaseCost::default() },
             requests: ServerRequests { pushes, git: 9, registry: 4 },
             commits: pushes,
@@ -262,9 +274,9 @@ mod tests {
     fn one_push_too_many_in_one_round_does_not_pass() {
         let flux = [taken(60.0, 10.0, 100.0, 30)];
         let judge = |pushes: &[usize]| {
-            let windlass: Vec<UpdateRound> =
+            let windlass: Vec<ImageUpdateRound> =
                 pushes.iter().map(|pushes| taken(1.0, 1.0, 1.0, *pushes)).collect();
-            rows(&flux, &windlass).iter().all(ServerRow::passes)
+            rows(&flux, &windlass).iter().all(ServerRequestsRow::passes)
         };
         assert!(judge(&[1, 1]));
         assert!(!judge(&[1, 2]));

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::commit_arrivals::CommitArrivals;
 use super::workload;
-use e2e::installation::{ObjectWatch, TestInstallation, WatchSelection, WatchedObject};
+use e2e::cluster_with_operator::{ClusterWithOperator, ObjectWatch, WatchSelection, WatchedObject};
 
 /// How many Kustomizations the chain has by default.
 pub(super) const CHAIN_KUSTOMIZATION_COUNT: usize = 10;
@@ -25,7 +25,7 @@ const NAMESPACE: &str = "bench";
 
 /// The chain on an installation.
 pub(super) struct KustomizationChain<'a> {
-    installation: &'a TestInstallation,
+    installation: &'a ClusterWithOperator,
     repository: StoryGitRepository,
     /// The number of the last commit, which the objects have as a value.
     round: u32,
@@ -43,7 +43,7 @@ impl<'a> KustomizationChain<'a> {
     /// # Errors
     /// When the repository cannot be created.
     pub(super) fn new(
-        installation: &'a TestInstallation,
+        installation: &'a ClusterWithOperator,
         name: &str,
         interval: &'static str,
         limit: Duration,

@@ -13,11 +13,11 @@ use tokio::runtime::Runtime;
 
 use super::apply::MAX_TIME_RATIO;
 use super::commit_arrivals::CommitArrivals;
-use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
-use super::round_options::{self, RawRound, RoundCountOptions};
+use super::raw_client_comparison::{BenchComparison, BenchLimits, PhaseCost};
+use super::round_options::{self, RawClientRound, RoundCountOptions};
 use super::test_bed::{self, BenchTestbed, MeasuredProcess};
 use super::workload::{self, WorkloadApp};
-use e2e::installation::{ObjectWatch, WatchedObject};
+use e2e::cluster_with_operator::{ObjectWatch, WatchedObject};
 use testbed::progress::step;
 
 /// The promised CPU seconds and peak MiB for installing a hundred Kustomizations and waiting until they are healthy.
@@ -25,7 +25,7 @@ const MAX_HUNDRED_INSTALL_COST: (f64, f64) = (1.2, 60.0);
 
 /// When an installation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum InstallationStart {
+enum KustomizationBenchStart {
     /// The artifact is there, and the Kustomizations are created; that takes a part of the time
     Kustomizations,
     /// The Kustomizations are there and wait, and the artifact appears
@@ -36,8 +36,8 @@ enum InstallationStart {
 #[derive(Debug, Args)]
 pub(crate) struct KustomizationBenchOptions {
     /// What an installation begins with
-    #[arg(long, value_enum, default_value_t = InstallationStart::Kustomizations)]
-    from: InstallationStart,
+    #[arg(long, value_enum, default_value_t = KustomizationBenchStart::Kustomizations)]
+    from: KustomizationBenchStart,
     #[command(flatten)]
     rounds: RoundCountOptions,
 }
@@ -45,7 +45,10 @@ pub(crate) struct KustomizationBenchOptions {
 impl KustomizationBenchOptions {
     /// The options for one install of so many Kustomizations by the operator alone. It waits until they are healthy.
     pub(super) fn alone(count: u16) -> Self {
-        Self { rounds: RoundCountOptions::alone(count), from: InstallationStart::Kustomizations }
+        Self {
+            rounds: RoundCountOptions::alone(count),
+            from: KustomizationBenchStart::Kustomizations,
+        }
     }
 
     fn limits(&self) -> BenchLimits {
@@ -168,10 +171,10 @@ impl<'a> KustomizationBenchSide<'a> {
     async fn install(&self) -> anyhow::Result<PhaseCost> {
         match (self.who, self.options.from) {
             (MeasuredProcess::Raw, _) => self.raw(1).await,
-            (MeasuredProcess::Operator, InstallationStart::Kustomizations) => {
+            (MeasuredProcess::Operator, KustomizationBenchStart::Kustomizations) => {
                 self.install_kustomizations().await
             }
-            (MeasuredProcess::Operator, InstallationStart::Artifact) => {
+            (MeasuredProcess::Operator, KustomizationBenchStart::Artifact) => {
                 self.install_artifact().await
             }
         }
@@ -196,7 +199,9 @@ impl<'a> KustomizationBenchSide<'a> {
         let manifests = self.manifests(version);
         let waits = self.options.rounds.wait;
         let deployments = self.apps.len();
-        RawRound { work: &self.work, deployments, version, manifests, waits }.apply(self.bed).await
+        RawClientRound { work: &self.work, deployments, version, manifests, waits }
+            .apply(self.bed)
+            .await
     }
 
     async fn install_kustomizations(&self) -> anyhow::Result<PhaseCost> {

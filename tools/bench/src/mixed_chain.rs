@@ -2,7 +2,7 @@
 //!
 //! The objects are Kustomizations, HelmReleases, and ConfigMaps that these apply. This module creates the chain, and
 //! measures how long each hop takes. `super::wake` has a chain of Kustomizations with commits and drift, and
-//! `super::push_chain` a long one for Flux's controllers, too. `e2e::installation` starts everything, and
+//! `super::push_chain` a long one for Flux's controllers, too. `e2e::cluster_with_operator` starts everything, and
 //! `super::time_samples` judges the times.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use super::time_samples::{self, TimeSamples};
 use super::{push_chain, workload};
-use e2e::installation::{BuildProfile, ObjectWatch, TestInstallation, WatchSelection};
+use e2e::cluster_with_operator::{BuildProfile, ClusterWithOperator, ObjectWatch, WatchSelection};
 
 /// How many objects the chain has.
 const HOP_COUNT: usize = 100;
@@ -56,7 +56,8 @@ pub(super) fn run(options: &MixedChainBenchOptions) -> anyhow::Result<()> {
     }
     let build = if options.debug { BuildProfile::Debug } else { BuildProfile::Release };
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut installation = TestInstallation::start(&runtime, build, &["--requeue-dependency=10m"])?;
+    let mut installation =
+        ClusterWithOperator::start(&runtime, build, &["--requeue-dependency=10m"])?;
     let load = time_samples::load();
     let measured = runtime.block_on(measure(&installation));
     let measured = measured.and_then(|hops| installation.check().map(|()| hops));
@@ -69,7 +70,7 @@ pub(super) fn run(options: &MixedChainBenchOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn measure(installation: &TestInstallation) -> anyhow::Result<TimeSamples> {
+async fn measure(installation: &ClusterWithOperator) -> anyhow::Result<TimeSamples> {
     let repository = installation.git().repository("mixed-chain")?;
     let files = files();
     let files: Vec<(&str, &str)> =
@@ -116,7 +117,7 @@ async fn measure(installation: &TestInstallation) -> anyhow::Result<TimeSamples>
     Ok(hops)
 }
 
-fn apply(installation: &TestInstallation, name: &str, text: &str) -> anyhow::Result<()> {
+fn apply(installation: &ClusterWithOperator, name: &str, text: &str) -> anyhow::Result<()> {
     let file = installation.git().folder().join(name);
     std::fs::write(&file, text).with_context(|| file.display().to_string())?;
     let file = file.display().to_string();

@@ -1,7 +1,7 @@
 //! The chart of the measured HelmReleases, and its source.
 
 use e2e::git_server::StoryGitRepository;
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 
 use crate::test_bed::BenchTestbed;
 use crate::workload::{self, NAMESPACE, WorkloadApp};
@@ -15,7 +15,7 @@ pub(super) enum BenchChartOrigin {
     /// A folder of a Git repository.
     Git(StoryGitRepository),
     /// A chart repository on a web server.
-    Web(WebServer),
+    Web(FileWebServer),
 }
 
 impl BenchChartOrigin {
@@ -24,7 +24,7 @@ impl BenchChartOrigin {
     /// # Errors
     /// When no port is free.
     pub(super) async fn web() -> anyhow::Result<Self> {
-        WebServer::start().await.map(Self::Web)
+        FileWebServer::start().await.map(Self::Web)
     }
 
     /// Publishes a version of the chart. It returns the commit, or an empty text for a web server.

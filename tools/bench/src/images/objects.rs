@@ -3,7 +3,7 @@
 //! Each automation writes the results of its share of the policies into its own folder. `super::workload` has the
 //! registry and the repository.
 
-use e2e::installation::WatchSelection;
+use e2e::cluster_with_operator::WatchSelection;
 use serde_json::{Value, json};
 
 /// The name of the ImageRepository and of the GitRepository.

@@ -2,7 +2,7 @@
 //! minutes.
 //!
 //! This module has the rounds and the promised limits. `super::kustomization_chain` has the chain of Kustomizations
-//! and its changes. `e2e::installation` starts everything, and `super::time_samples` judges the times.
+//! and its changes. `e2e::cluster_with_operator` starts everything, and `super::time_samples` judges the times.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::kustomization_chain::{CHAIN_KUSTOMIZATION_COUNT, KustomizationChain};
 use super::time_samples::{self, TimeSamples};
-use e2e::installation::{BuildProfile, TestInstallation};
+use e2e::cluster_with_operator::{BuildProfile, ClusterWithOperator};
 use testbed::progress::step;
 
 /// The promised limit for 95 of 100 wake-ups.
@@ -27,7 +27,7 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is measured how often, with which build.
 #[derive(Debug, Args)]
-pub(crate) struct WakeBenchOptions {
+pub(crate) struct ChangeReactionBenchOptions {
     /// How many objects are edited, and how many deleted, by hand
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
@@ -43,10 +43,11 @@ pub(crate) struct WakeBenchOptions {
 ///
 /// # Errors
 /// When a step did not end, or was slower than promised.
-pub(super) fn run(options: &WakeBenchOptions) -> anyhow::Result<()> {
+pub(super) fn run(options: &ChangeReactionBenchOptions) -> anyhow::Result<()> {
     let build = if options.release { BuildProfile::Release } else { BuildProfile::Debug };
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut installation = TestInstallation::start(&runtime, build, &["--requeue-dependency=10m"])?;
+    let mut installation =
+        ClusterWithOperator::start(&runtime, build, &["--requeue-dependency=10m"])?;
     let load = time_samples::load();
     let measured = measure(&runtime, &installation, options);
     let measured = measured.and_then(|all| installation.check().map(|()| all));
@@ -61,8 +62,8 @@ pub(super) fn run(options: &WakeBenchOptions) -> anyhow::Result<()> {
 
 fn measure(
     runtime: &Runtime,
-    installation: &TestInstallation,
-    options: &WakeBenchOptions,
+    installation: &ClusterWithOperator,
+    options: &ChangeReactionBenchOptions,
 ) -> anyhow::Result<Vec<TimeSamples>> {
     let mut chain = KustomizationChain::new(installation, "chain", "10m", ROUND_TIMEOUT)?;
     let mut first =

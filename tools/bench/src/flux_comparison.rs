@@ -3,7 +3,7 @@
 //! The work is many Kustomizations, many HelmReleases, a chain of dependencies, and edits by hand. Each piece of work
 //! has a new process, so that the peak of memory belongs to that work. This module has the order of both and the
 //! promised limits. `super::kustomizations`, `super::helm_releases` and `super::kustomization_chain` have the work.
-//! `super::test_bed` reads the costs, and `testbed::oracle` has the versions of Flux.
+//! `super::test_bed` reads the costs, and `testbed::upstream_programs` has the versions of Flux.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use futures::future::try_join_all;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 use tokio::runtime::Runtime;
 
 use super::kustomization_chain::{CHAIN_KUSTOMIZATION_COUNT, KustomizationChain};
-use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat};
+use super::raw_client_comparison::{self, BenchComparison, BenchLimits, FigureOutputFormat};
 use super::test_bed::{BenchTestbed, MeasuredProcess};
 use super::{helm_releases, kustomizations, time_samples};
-use e2e::installation::{BuildProfile, OperatorUnderTest};
+use e2e::cluster_with_operator::{BuildProfile, OperatorsToStart};
 use testbed::progress::step;
 
 /// The promised limits as parts of Flux's costs: all of its time, a tenth of its CPU, and a fifth of its memory.
@@ -29,6 +29,7 @@ pub(super) const PROMISE: BenchLimits = BenchLimits {
     total: None,
     cpu: None,
     peak: None,
+    additional_requests: None,
 };
 
 /// The interval of objects that wait or are edited. After it an operator notices a change that its watches missed.
@@ -50,7 +51,7 @@ enum ComparedOperator {
 
 /// What is measured with how many.
 #[derive(Debug, Args)]
-pub(crate) struct VersusBenchOptions {
+pub(crate) struct FluxComparisonBenchOptions {
     /// With what windlass is compared
     #[arg(value_enum)]
     other: ComparedOperator,
@@ -82,11 +83,11 @@ enum ComparisonSide {
 ///
 /// # Errors
 /// When an operator did not do the work, or windlass exceeded a promised limit.
-pub(super) fn run(options: &VersusBenchOptions) -> anyhow::Result<()> {
+pub(super) fn run(options: &FluxComparisonBenchOptions) -> anyhow::Result<()> {
     let ComparedOperator::Flux = options.other;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let flux = programs()?;
-    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, OperatorsToStart::Programs(&[], &[]))?;
     let load = time_samples::load();
     let mut work: Vec<BenchWorkload> =
         options.count.iter().copied().map(BenchWorkload::Kustomizations).collect();
@@ -104,7 +105,7 @@ pub(super) fn run(options: &VersusBenchOptions) -> anyhow::Result<()> {
         all.push(flux.against(windlass, COLUMNS, PROMISE));
     }
     let passes = all.iter().all(BenchComparison::passes);
-    measurements::print(options.output, &all, &load);
+    raw_client_comparison::print(options.output, &all, &load);
     if !passes {
         bail!("a promise was not kept");
     }
@@ -120,14 +121,14 @@ pub(super) fn programs() -> anyhow::Result<Vec<String>> {
     // The other two controllers also need the address of the artifacts, so it is chosen here.
     let free = TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?;
     let all = [
-        OracleProgram::SourceController,
-        OracleProgram::KustomizeController,
-        OracleProgram::HelmController,
+        UpstreamProgram::SourceController,
+        UpstreamProgram::KustomizeController,
+        UpstreamProgram::HelmController,
     ];
     for oracle in all {
         let path = step(oracle.version(), || oracle.ensure())?;
         let own = match oracle {
-            OracleProgram::SourceController => format!(
+            UpstreamProgram::SourceController => format!(
                 " --storage-path={{folder}} --storage-addr={free} --storage-adv-addr={free}"
             ),
             _ => String::new(),
@@ -150,9 +151,9 @@ fn measure(
 ) -> anyhow::Result<BenchComparison> {
     let (name, serving) = match side {
         ComparisonSide::Windlass => {
-            ("windlass", OperatorUnderTest::Windlass(BuildProfile::Release, &[]))
+            ("windlass", OperatorsToStart::Windlass(BuildProfile::Release, &[]))
         }
-        ComparisonSide::Flux => ("flux", OperatorUnderTest::Programs(flux, &[])),
+        ComparisonSide::Flux => ("flux", OperatorsToStart::Programs(flux, &[])),
     };
     let count = match work {
         BenchWorkload::Kustomizations(count) | BenchWorkload::HelmReleases(count) => count,
@@ -218,7 +219,7 @@ fn drift(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Be
 
 #[cfg(test)]
 mod tests {
-    use super::super::measurements::PhaseCost;
+    use super::super::raw_client_comparison::PhaseCost;
     use super::*;
 
     fn done(total: f64, cpu: f64, peak: f64) -> BenchComparison {

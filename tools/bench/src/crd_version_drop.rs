@@ -17,10 +17,10 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::commit_arrivals::CommitArrivals;
-use super::measurements::{BenchComparison, BenchLimits, PhaseCost};
+use super::raw_client_comparison::{BenchComparison, BenchLimits, PhaseCost};
 use super::test_bed::{self, BenchTarget, BenchTestbed, MeasuredProcess};
 use super::{round_options, workload};
-use e2e::installation::{ObjectWatch, WatchSelection};
+use e2e::cluster_with_operator::{ObjectWatch, WatchSelection};
 use testbed::progress::step;
 
 /// The promised limit: windlass takes at most this many times the raw client's time, with this many objects or more.

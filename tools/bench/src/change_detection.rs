@@ -1,7 +1,7 @@
 //! Measures whether windlass notices every change with many watches, after a time in which connections grow old.
 //!
 //! The objects are HelmReleases with a Secret of values each, and objects of many kinds. This module has the objects,
-//! the changes, the table and the verdict. `e2e::installation` starts everything, and `super::time_samples` judges
+//! the changes, the table and the verdict. `e2e::cluster_with_operator` starts everything, and `super::time_samples` judges
 //! the times.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use tokio::runtime::Runtime;
 use super::raw_client::RawApiClient;
 use super::time_samples::{self, TimeSamples};
 use super::{test_bed, workload};
-use e2e::installation::{
-    BuildProfile, ObjectWatch, TestInstallation, WatchSelection, WatchedObject,
+use e2e::cluster_with_operator::{
+    BuildProfile, ClusterWithOperator, ObjectWatch, WatchSelection, WatchedObject,
 };
 use testbed::progress::step;
 
@@ -38,7 +38,7 @@ const GROUP: &str = "bench.windlass.dev";
 
 /// How many, and for how long.
 #[derive(Debug, Args)]
-pub(crate) struct NoticeBenchOptions {
+pub(crate) struct ChangeDetectionBenchOptions {
     /// How many HelmReleases
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=2000))]
     releases: u16,
@@ -54,12 +54,12 @@ pub(crate) struct NoticeBenchOptions {
 ///
 /// # Errors
 /// When windlass did not notice a change, or noticed it later than promised.
-pub(super) fn run(options: &NoticeBenchOptions) -> anyhow::Result<()> {
+pub(super) fn run(options: &ChangeDetectionBenchOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let load = time_samples::load();
-    let installation = TestInstallation::start(&runtime, BuildProfile::Release, &[])?;
+    let installation = ClusterWithOperator::start(&runtime, BuildProfile::Release, &[])?;
     let repository = installation.git().repository("notice")?;
-    let mut scene = NoticeBenchSetup { installation, repository, options };
+    let mut scene = ChangeDetectionBenchSetup { installation, repository, options };
     let measured = scene.measure(&runtime);
     let all = measured.map_err(|error| scene.installation.explain(&error))?;
     time_samples::print(&all);
@@ -70,15 +70,15 @@ pub(super) fn run(options: &NoticeBenchOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct NoticeBenchSetup<'a> {
-    installation: TestInstallation,
+struct ChangeDetectionBenchSetup<'a> {
+    installation: ClusterWithOperator,
     repository: StoryGitRepository,
-    options: &'a NoticeBenchOptions,
+    options: &'a ChangeDetectionBenchOptions,
 }
 
-impl NoticeBenchSetup<'_> {
+impl ChangeDetectionBenchSetup<'_> {
     fn measure(&mut self, runtime: &Runtime) -> anyhow::Result<Vec<TimeSamples>> {
-        let NoticeBenchOptions { releases, kinds, minutes } = *self.options;
+        let ChangeDetectionBenchOptions { releases, kinds, minutes } = *self.options;
         step(&format!("{releases} HelmReleases, {kinds} kinds"), || {
             runtime.block_on(self.install())
         })?;

@@ -14,10 +14,10 @@ use anyhow::ensure;
 use clap::Args;
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::signing_key::SigningKey;
-use testbed::oracle;
+use testbed::upstream_programs;
 
-use super::measurements::FigureOutputFormat;
 use super::process_comparison;
+use super::raw_client_comparison::FigureOutputFormat;
 use super::time_samples::{self, TimeSamples};
 use testbed::progress::step;
 
@@ -30,7 +30,7 @@ const MAX_VERIFICATION_DELAY: Duration = Duration::from_millis(5);
 /// A function that makes the keys of a signer.
 type MakeSigner = fn() -> anyhow::Result<SigningKey>;
 
-/// The signers of commits, with their names in the table.
+/// How each signing key for commits is generated, with the label of its row in the report.
 const SIGNERS: [(&str, MakeSigner); 3] = [
     ("commit signed by OpenPGP (Ed25519) verified", SigningKey::gpg),
     ("commit signed by OpenPGP (RSA 4096) verified", || SigningKey::gpg_with("rsa4096")),
@@ -39,7 +39,7 @@ const SIGNERS: [(&str, MakeSigner); 3] = [
 
 /// What is measured how often.
 #[derive(Debug, Args)]
-pub(crate) struct TrustBenchOptions {
+pub(crate) struct DecryptionAndVerificationBenchOptions {
     /// How many Secrets are decrypted, encrypted to an age recipient
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
     secrets: u16,
@@ -55,8 +55,8 @@ pub(crate) struct TrustBenchOptions {
 ///
 /// # Errors
 /// When the decrypted values differ, a signature is not valid, or windlass is slower than promised.
-pub(super) fn run(options: &TrustBenchOptions) -> anyhow::Result<()> {
-    let decrypts = step("Flux's decryptor", oracle::decrypts)?;
+pub(super) fn run(options: &DecryptionAndVerificationBenchOptions) -> anyhow::Result<()> {
+    let decrypts = step("Flux's decryptor", upstream_programs::decrypts)?;
     let load = time_samples::load();
     let rows = step(&format!("{} Secrets, {} times", options.secrets, options.rounds), || {
         secrets::rows(&decrypts, options.secrets, options.rounds)

@@ -53,7 +53,7 @@ impl CountedObject {
     }
 }
 
-/// The requests of a user since the last call of [`AuditTail::take`].
+/// The requests of a user since the last call of [`AuditLogTail::take`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TailedRequests {
     pub(crate) counts: RequestCounts,
@@ -62,13 +62,13 @@ pub(crate) struct TailedRequests {
 }
 
 /// Follows an audit log until it is dropped.
-pub(crate) struct AuditTail {
-    reader: Arc<Mutex<AuditReader>>,
+pub(crate) struct AuditLogTail {
+    reader: Arc<Mutex<AuditLogReader>>,
     is_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct AuditReader {
+struct AuditLogReader {
     path: PathBuf,
     user: String,
     counted: Option<CountedObject>,
@@ -81,7 +81,7 @@ struct AuditReader {
     error: Option<String>,
 }
 
-impl AuditTail {
+impl AuditLogTail {
     /// Counts the requests of `user` from now on, and how often they read an object.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl AuditTail {
         user: &str,
         counted: Option<CountedObject>,
     ) -> anyhow::Result<Self> {
-        let reader = Arc::new(Mutex::new(AuditReader::open(&log.0, user, counted)?));
+        let reader = Arc::new(Mutex::new(AuditLogReader::open(&log.0, user, counted)?));
         let is_ended = Arc::new(AtomicBool::new(false));
         let shared = Arc::clone(&reader);
         let end = Arc::clone(&is_ended);
@@ -115,7 +115,7 @@ impl AuditTail {
     }
 }
 
-impl Drop for AuditTail {
+impl Drop for AuditLogTail {
     fn drop(&mut self) {
         self.is_ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -125,7 +125,7 @@ impl Drop for AuditTail {
     }
 }
 
-impl AuditReader {
+impl AuditLogReader {
     fn open(path: &Path, user: &str, counted: Option<CountedObject>) -> anyhow::Result<Self> {
         let mut file = File::open(path).with_context(|| path.display().to_string())?;
         std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0))?;
@@ -230,9 +230,9 @@ mod tests {
         file.unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    fn reader(path: &Path) -> AuditReader {
+    fn reader(path: &Path) -> AuditLogReader {
         let counted = CountedObject::at("/api/v1/namespaces/x/configmaps/shared");
-        AuditReader::open(path, "op", Some(counted)).unwrap()
+        AuditLogReader::open(path, "op", Some(counted)).unwrap()
     }
 
     #[test]

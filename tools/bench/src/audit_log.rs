@@ -4,7 +4,7 @@
 //! that keep watches alive. `audit_tail` follows a log that the API server rotates during a measurement.
 //! `e2e::control_plane` turns the log on, and `super::idle` says which requests are allowed.
 
-pub(super) mod audit_tail;
+pub(super) mod audit_log_tail;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
@@ -157,6 +157,17 @@ impl AuditLogLine {
 }
 
 impl RequestCounts {
+    /// The counts of requests that were not in a log, each with its purpose and its verb.
+    #[cfg(test)]
+    pub(super) fn of(requests: &[(RequestPurpose, &str)]) -> Self {
+        let mut counted = Self::default();
+        for (purpose, verb) in requests {
+            let one = RequestTally { count: 1, ..RequestTally::default() };
+            counted.add(*purpose, (*verb).to_owned(), "configmaps".to_owned(), &one);
+        }
+        counted
+    }
+
     fn count(lines: &[AuditLogLine]) -> Self {
         let watched: BTreeSet<_> =
             lines.iter().filter(|line| line.is_watch()).map(AuditLogLine::selection).collect();
