@@ -3,10 +3,10 @@
 //! `tools/demo` is the demo itself, and `testbed::binaries` builds the control plane.
 
 use testbed::binaries::TestbedBinaries;
-use testbed::machine;
+use testbed::machine_requirements;
 use testbed::progress::{dim, step};
 
-use crate::tool::{DEMO, ToolArguments};
+use crate::developer_tool::{DEMO, ToolArguments};
 
 /// Builds the demo and starts it.
 ///
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &ToolArguments) -> anyhow::Result<()> {
             let names = TestbedBinaries::names_in(folder).join(", ");
             eprintln!("  {}", dim(&format!("{names}: those of {} are used", folder.display())));
         }
-        step("what the machine needs", machine::ensure)?;
+        step("what the machine needs", machine_requirements::ensure)?;
         // The Rust compiler and the Go compiler share no lock. Each of them uses only one core for a part of its
         // time, so they run side by side.
         std::thread::scope(|scope| {

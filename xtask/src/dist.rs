@@ -94,7 +94,7 @@ fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
     }
     let chart = pack::archive(&testbed::root().join("deploy/chart"), "windlass")?;
     fs::write(out.join(format!("windlass-{version}.tgz")), chart)?;
-    let list = image::components::list(&said.version, ImagePlatform::of_machine())?;
+    let list = image::sbom::list(&said.version, ImagePlatform::of_machine())?;
     fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
     let changelog = fs::read_to_string(testbed::root().join("CHANGELOG.md"))?;
     fs::write(out.join("notes.md"), notes::of(&changelog, version)?)?;

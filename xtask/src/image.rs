@@ -7,10 +7,10 @@
 //! This module has the steps. Other modules have the root file system (`root_filesystem`), the layout (`layout`) and
 //! the list (`components`). A workflow makes the same image on another base, by `deploy/image/Dockerfile`.
 
-pub(crate) mod components;
 mod layout;
 mod platform;
 mod root_filesystem;
+pub(crate) mod sbom;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use crate::tool::E2E;
+use crate::developer_tool::E2E;
 use layout::ImageLabels;
 pub(crate) use platform::ImagePlatform;
 use testbed::progress::{dim, green, step};
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &ImageOptions) -> anyhow::Result<()> {
     let out = testbed::root().join(&options.out);
     let top = out.join("root");
     step("root file system", || root_filesystem::make(&top, &program, platform))?;
-    let list = step("list of components", || components::list(&version, platform))?;
+    let list = step("list of components", || sbom::list(&version, platform))?;
     std::fs::create_dir_all(&out)?;
     std::fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
     let config =

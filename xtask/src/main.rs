@@ -9,21 +9,21 @@
 )]
 
 mod demo;
+mod developer_tool;
 mod dist;
 mod image;
-mod oracle;
 mod rights;
 mod test;
 mod tidy;
-mod tool;
+mod upstream_programs;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use testbed::progress;
-use tool::{
+use developer_tool::{
     BENCH, CONFORMANCE, CRD_MANIFESTS, DeveloperTool, E2E, STRESS, ToolArguments, with_name,
 };
+use testbed::progress;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Everything that a developer of windlass runs")]
@@ -46,7 +46,7 @@ enum XtaskCommand {
     Oracle {
         /// Which
         #[command(subcommand)]
-        which: oracle::OracleProgramChoice,
+        which: upstream_programs::UpstreamProgramChoice,
     },
     /// Render charts or build overlays with windlass and with the original program and show where they differ
     Compare(ToolArguments),
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         XtaskCommand::Test(options) => test::run(&options),
         XtaskCommand::Cluster(arguments) => named(E2E, "cluster", &arguments),
         XtaskCommand::Conformance(arguments) => named(CONFORMANCE, "conformance", &arguments),
-        XtaskCommand::Oracle { which } => oracle::run(which),
+        XtaskCommand::Oracle { which } => upstream_programs::run(which),
         XtaskCommand::Compare(arguments) => named(CONFORMANCE, "compare", &arguments),
         XtaskCommand::Health(arguments) => named(CONFORMANCE, "health", &arguments),
         XtaskCommand::Fuzz(arguments) => named(STRESS, "fuzz", &arguments),

@@ -1,7 +1,7 @@
 //! Compares the RBAC rights of an installation with the requests that windlass made while the stories ran.
 //!
 //! `deploy/chart/files/base/rbac.yaml` has the rights of windlass. `e2e/testbed/rights.yaml` has the rights to apply
-//! the objects of stories. `e2e::harness::requests` records the requests.
+//! the objects of stories. `e2e::harness::requests_with_own_rights` records the requests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,33 +35,33 @@ struct RoleRule {
 
 /// A recorded request, with the verb, group and resource that a rule of RBAC would name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct RightsRequest {
+struct RecordedRbacRequest {
     verb: String,
     group: String,
     resource: String,
 }
 
 impl RoleRule {
-    fn has_resource(&self, request: &RightsRequest) -> bool {
+    fn has_resource(&self, request: &RecordedRbacRequest) -> bool {
         let matches =
             |known: &[String], wanted: &String| known.iter().any(|it| it == "*" || it == wanted);
         matches(&self.groups, &request.group) && matches(&self.resources, &request.resource)
     }
 
-    fn allows(&self, request: &RightsRequest) -> bool {
+    fn allows(&self, request: &RecordedRbacRequest) -> bool {
         self.has_resource(request)
             && self.verbs.iter().any(|verb| *verb == "*" || *verb == request.verb)
     }
 
     /// Whether a request needs this verb. A server-side apply that creates an object also needs the right to create
     /// it.
-    fn uses(&self, verb: &str, request: &RightsRequest) -> bool {
+    fn uses(&self, verb: &str, request: &RecordedRbacRequest) -> bool {
         let is_it = request.verb == verb || (verb == "create" && request.verb == "patch");
         is_it && self.has_resource(request)
     }
 }
 
-impl std::fmt::Display for RightsRequest {
+impl std::fmt::Display for RecordedRbacRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.verb, self.group, self.resource)
     }
@@ -100,10 +100,10 @@ pub(crate) fn check(recorded: &Path, is_thorough: bool) -> anyhow::Result<()> {
 fn problems(
     own: &[RoleRule],
     applied: &[RoleRule],
-    requests: &BTreeSet<RightsRequest>,
+    requests: &BTreeSet<RecordedRbacRequest>,
 ) -> Vec<String> {
     let is_allowed =
-        |request: &&RightsRequest| own.iter().chain(applied).any(|rule| rule.allows(request));
+        |request: &&RecordedRbacRequest| own.iter().chain(applied).any(|rule| rule.allows(request));
     let outside = requests.iter().filter(|request| !is_allowed(request));
     let mut problems: Vec<String> = outside
         .map(|request| format!("no rule of {OWN} or {APPLIED} allows `{request}`"))
@@ -131,7 +131,7 @@ fn problems(
 }
 
 /// Reads the requests that all processes of the stories recorded.
-fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RightsRequest>> {
+fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RecordedRbacRequest>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder)? {
         let text = std::fs::read_to_string(entry?.path())?;
@@ -142,14 +142,14 @@ fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RightsRequest>> {
 
 /// Reads one recorded line. It gives nothing for a request that every user may make, or for a name that no object can
 /// have.
-fn request(line: &str) -> Option<RightsRequest> {
+fn request(line: &str) -> Option<RecordedRbacRequest> {
     let (verb, what) = line.split_once(' ')?;
     let is_discovery = |known: &str| what == known || what.starts_with(&format!("{known}/"));
     if line == OWN_RIGHTS || DISCOVERY.into_iter().any(is_discovery) {
         return None;
     }
     let (group, resource) = what.split_once('/')?;
-    Some(RightsRequest {
+    Some(RecordedRbacRequest {
         verb: verb.to_owned(),
         group: group.to_owned(),
         resource: resource.to_owned(),

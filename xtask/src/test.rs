@@ -6,8 +6,8 @@
 
 mod affected;
 mod build;
+mod job_list;
 mod jobs;
-mod plan;
 mod timings;
 
 use std::time::Instant;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::ensure;
 use clap::Args;
 use testbed::binaries::TestbedBinaries;
-use testbed::machine;
+use testbed::machine_requirements;
 use testbed::progress;
 
 use crate::rights;
@@ -70,11 +70,11 @@ fn steps(options: &TestOptions, timings: &mut TestTimings) -> anyhow::Result<()>
         Some(revision) => affected::selection(revision)?,
         None => affected::TestSelection::everything(),
     };
-    timings.step("what the machine needs", machine::ensure)?;
+    timings.step("what the machine needs", machine_requirements::ensure)?;
     timings.step("format", || build::cargo(&["fmt", "--all", "--check"], "run `cargo fmt`"))?;
     let has_stories = !options.no_cluster && selection.has_stories();
     if has_stories {
-        timings.step("what the stories need", machine::ensure_for_stories)?;
+        timings.step("what the stories need", machine_requirements::ensure_for_stories)?;
     }
     let compile = |timings: &mut TestTimings| {
         let build = TestBuild {
@@ -100,14 +100,14 @@ fn steps(options: &TestOptions, timings: &mut TestTimings) -> anyhow::Result<()>
         compile(timings)?
     };
     let recorded = tempfile::tempdir()?;
-    let scope = plan::JobScope {
+    let scope = job_list::TestJobInputs {
         tests: &tests,
         selection: &selection,
         filter: options.filter.as_deref(),
         is_thorough: options.thorough,
         requests: recorded.path(),
     };
-    let jobs = plan::jobs(&scope, !options.no_cluster)?;
+    let jobs = job_list::jobs(&scope, !options.no_cluster)?;
     let at_once = usize::from(options.jobs);
     timings.jobs("tests, side by side", |done| {
         jobs::run(jobs, at_once, done)?;
@@ -117,7 +117,7 @@ fn steps(options: &TestOptions, timings: &mut TestTimings) -> anyhow::Result<()>
     let times = if has_stories { usize::from(options.repeat) } else { 1 };
     for time in 1..times {
         let name = format!("stories, time {} of {times}", time + 1);
-        let stories = TestJobs { with_cluster: plan::stories(&scope)?, ..TestJobs::default() };
+        let stories = TestJobs { with_cluster: job_list::stories(&scope)?, ..TestJobs::default() };
         timings.jobs(&name, |done| jobs::run(stories, at_once, done))?;
     }
     if has_stories && options.filter.is_none() && selection.is_everything() {

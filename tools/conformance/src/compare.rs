@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
 use e2e::operator_process;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 use crate::corpus::{self, CorpusCase, CorpusKind, ProgramOutput, RecordedAnswer};
-use e2e::installation::{BuildProfile, make};
+use e2e::cluster_with_operator::{BuildProfile, make};
 use report::{AnswerDifference, ComparisonTable};
 use testbed::progress::step;
 
@@ -31,7 +31,7 @@ pub enum CompareCommand {
     /// `windlass helmfile` beside `helmfile`: exit status and standard output
     Helmfile(helmfile::HelmfileComparisonOptions),
     /// `windlass build` beside `kustomize build`: exit status, both outputs and written files
-    Kustomize(KustomizeOptions),
+    Kustomize(KustomizeComparisonOptions),
     /// The verdicts of the guard on CustomResourceDefinitions of public projects beside those of an API server
     Crds(crds::CrdComparisonOptions),
 }
@@ -50,7 +50,7 @@ pub struct HelmOptions {
 
 /// What is built how.
 #[derive(Debug, Args)]
-pub struct KustomizeOptions {
+pub struct KustomizeComparisonOptions {
     /// Overlays: paths of folders, or names of our own overlays; all of our own by default
     overlays: Vec<String>,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub fn run(command: &CompareCommand) -> anyhow::Result<()> {
 pub fn recorded() -> anyhow::Result<()> {
     let how = || ComparisonOptions { recorded: true, ..ComparisonOptions::default() };
     run(&CompareCommand::Helm(HelmOptions { charts: Vec::new(), values: Vec::new(), how: how() }))?;
-    run(&CompareCommand::Kustomize(KustomizeOptions { overlays: Vec::new(), how: how() }))
+    run(&CompareCommand::Kustomize(KustomizeComparisonOptions { overlays: Vec::new(), how: how() }))
 }
 
 /// The differences of two answers to one command, as text for people. It is none if the answers are equal.
@@ -166,11 +166,11 @@ impl ProgramComparison<'_> {
 
     /// Builds the original program. If a case needs charts, it also builds Helm for it.
     fn real(&self) -> anyhow::Result<ReferenceProgram> {
-        let ensure = |oracle: OracleProgram| step(oracle.version(), || oracle.ensure());
+        let ensure = |oracle: UpstreamProgram| step(oracle.version(), || oracle.ensure());
         let of_cases = self.cases.iter().flat_map(|case| case.runs().values().flatten());
         let has_charts =
             of_cases.chain(&self.arguments).any(|argument| argument == "--enable-helm");
-        let helm = has_charts.then(|| ensure(OracleProgram::Helm)).transpose()?;
+        let helm = has_charts.then(|| ensure(UpstreamProgram::Helm)).transpose()?;
         let tools = helm.as_deref().and_then(Path::parent).map(Path::to_owned);
         Ok(ReferenceProgram { program: ensure(self.corpus.oracle())?, tools })
     }

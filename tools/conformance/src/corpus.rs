@@ -15,8 +15,8 @@
 //! `generate` makes large cases, and `crate::compare` compares.
 
 mod answer;
-pub mod engine;
 mod generate;
+pub mod helm_engine;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 use tempfile::TempDir;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 use testbed::root;
 
@@ -61,10 +61,10 @@ impl CorpusKind {
     }
 
     /// The program whose answers are right.
-    pub const fn oracle(self) -> OracleProgram {
+    pub const fn oracle(self) -> UpstreamProgram {
         match self {
-            Self::Charts => OracleProgram::Helm,
-            Self::Overlays => OracleProgram::Kustomize,
+            Self::Charts => UpstreamProgram::Helm,
+            Self::Overlays => UpstreamProgram::Kustomize,
         }
     }
 

@@ -7,10 +7,11 @@
 mod apply;
 mod artifactgen;
 mod case;
-mod controller_answer;
+mod controller_environment;
+mod controller_run_comparison;
 mod crds;
+mod decryption_and_verification;
 mod envsubst;
-mod fake_operator;
 mod go_strings;
 mod golang;
 mod gotemplate;
@@ -18,18 +19,17 @@ mod helm;
 pub mod helmfile;
 mod image;
 mod image_controllers;
-mod image_definitions;
+mod image_crd_validation;
+mod inventory_ids;
 mod kustomize;
 mod notify;
-mod objects;
-mod program;
-mod reconcile;
 mod release;
 mod sources;
+mod spec_durations;
 mod table;
 #[cfg(test)]
 mod tests;
-mod trust;
+mod windlass_build;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -67,14 +67,14 @@ fn topics() -> Vec<Topic> {
     topics.extend(helmfile::TOPICS);
     topics.extend(image::TOPICS);
     topics.extend(image_controllers::TOPICS);
-    topics.extend(image_definitions::TOPICS);
+    topics.extend(image_crd_validation::TOPICS);
     topics.extend(kustomize::TOPICS);
     topics.extend(notify::topics());
-    topics.extend(objects::TOPICS);
-    topics.extend(reconcile::TOPICS);
+    topics.extend(inventory_ids::TOPICS);
+    topics.extend(spec_durations::TOPICS);
     topics.extend(release::TOPICS);
     topics.extend(sources::TOPICS);
-    topics.extend(trust::TOPICS);
+    topics.extend(decryption_and_verification::TOPICS);
     topics.extend(yaml::TOPICS);
     topics
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 
 use super::terminal_output::{command, fact, milliseconds, moment, output, typed};
 use super::{DemoSetup, FILES};
-use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
+use e2e::cluster_with_operator::{ObjectWatch, WatchSelection, WatchedObject};
 
 /// How long objects and their Pods may take to appear.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -158,8 +158,9 @@ impl DemoSetup {
         Ok(())
     }
 
-    /// Commits a change of two Kustomizations, one of which is suspended. That one changes only after it is resumed.
-    pub(super) async fn a_suspended_object_waits(&mut self, first: &str) -> anyhow::Result<()> {
+    /// Commits a change of two Kustomizations, one of which is suspended. That one changes only after it is resumed. The
+    /// result is the commit.
+    pub(super) async fn a_suspended_object_waits(&mut self, first: &str) -> anyhow::Result<String> {
         let all = [&sources_and_kustomizations()[..], &managed()[..]].concat();
         let mut watch = self.watch(&all).await?;
         self.set_suspend(true)?;
@@ -210,7 +211,8 @@ impl DemoSetup {
             |seen: &WatchedObject| seen.is("Kustomization", "shop") && seen.has_applied(&commit);
         watch.until("shop to be Ready at the new commit", CREATION_TIMEOUT, applied).await?;
         fact("shop is Ready at the new commit");
-        self.show(&["-n", "flux-system", "get", "kustomizations"])
+        self.show(&["-n", "flux-system", "get", "kustomizations"])?;
+        Ok(commit)
     }
 
     fn set_suspend(&self, suspended: bool) -> anyhow::Result<()> {

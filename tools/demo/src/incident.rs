@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::DemoSetup;
 use super::terminal_output::{command, fact, milliseconds, moment};
-use e2e::installation::{ObjectWatch, WatchSelection, WatchedObject};
+use e2e::cluster_with_operator::{ObjectWatch, WatchSelection, WatchedObject};
 use e2e::servers::chart_archive::{digest, pack};
 
 /// How long windlass may take to do what a scene requests.
@@ -31,14 +31,14 @@ const CHART: [(&str, &str); 3] = [
 
 /// The servers of these scenes: a chart repository and an S3 bucket.
 pub(super) struct IncidentDemoServers {
-    charts: WebServer,
+    charts: FileWebServer,
     s3: S3Server,
 }
 
 impl IncidentDemoServers {
     /// Starts both servers, with the first version of the chart and of the bundle.
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let servers = Self { charts: WebServer::start().await?, s3: S3Server::start().await? };
+        let servers = Self { charts: FileWebServer::start().await?, s3: S3Server::start().await? };
         servers.publish(&["1.0.0"])?;
         servers.s3.bucket("bundles").await?;
         servers.push("Welcome").await?;

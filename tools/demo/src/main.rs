@@ -2,10 +2,12 @@
 //!
 //! This module has the order of scenes, and the hints for the user after them.
 //! * `demo_scenes` and `incident` have the scenes; `terminal_output` and `terminal_svg` print them.
+//! * `commit_page` serves the page of the last commit, and draws it for the README.
 //! * The manifests are in `repository/`, `chart/`, `fleet.yaml` and `releases.yaml`.
-//! * `e2e::installation` starts the control plane and windlass.
+//! * `e2e::cluster_with_operator` starts the control plane and windlass.
 #![expect(clippy::print_stderr, reason = "a command for people")]
 
+mod commit_page;
 mod demo_scenes;
 mod incident;
 mod terminal_output;
@@ -15,12 +17,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Parser;
 use e2e::git_server::StoryGitRepository;
 use tokio::runtime::Runtime;
 
-use e2e::installation::{BuildProfile, TestInstallation};
+use e2e::cluster_with_operator::{BuildProfile, ClusterWithOperator};
+use e2e::windlass_ui_and_chromium::is_chromium_installed;
 use testbed::progress::{self, bold, dim, green, spell};
 
 use terminal_output::{output, title, typed};
@@ -38,6 +41,9 @@ struct DemoOptions {
     /// Write what was shown as an SVG to a file
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    /// Write the page of the last commit as a PNG to a file; needs Debian's `chromium`
+    #[arg(long, value_name = "FILE")]
+    journey: Option<PathBuf>,
 }
 
 /// The files of the repository's first commit.
@@ -52,7 +58,7 @@ const FILES: [(&str, &str); 6] = [
 
 /// The installation and the repository that the scenes use.
 struct DemoSetup {
-    installation: TestInstallation,
+    installation: ClusterWithOperator,
     repository: StoryGitRepository,
 }
 
@@ -62,22 +68,27 @@ struct DemoSetup {
 /// # Errors
 /// The scene that did not reach its result in time, with the state of its objects and the end of windlass's log.
 fn run(options: &DemoOptions) -> anyhow::Result<()> {
+    ensure!(
+        options.journey.is_none() || is_chromium_installed(),
+        "--journey needs Chromium: apt-get install chromium fonts-dejavu"
+    );
     let begun = Instant::now();
     let runtime = Runtime::new().context("cannot start the runtime")?;
     // The servers are built in the background if they are missing, because the first scenes do not need them.
     let servers = has_go().then(|| runtime.spawn(incident::IncidentDemoServers::start()));
     let installation = match &options.kubeconfig {
         Some(kubeconfig) => {
-            TestInstallation::start_on(&runtime, kubeconfig, BuildProfile::Debug, &[])?
+            ClusterWithOperator::start_on(&runtime, kubeconfig, BuildProfile::Debug, &[])?
         }
-        None => TestInstallation::start(&runtime, BuildProfile::Debug, &[])?,
+        None => ClusterWithOperator::start(&runtime, BuildProfile::Debug, &[])?,
     };
     let repository = installation.git().repository("fleet")?;
     let mut demo = DemoSetup { installation, repository };
     runtime.block_on(async {
-        if let Err(error) = demo.play_repository().await {
-            return Err(demo.installation.explain(&error));
-        }
+        let commit = match demo.play_repository().await {
+            Ok(commit) => commit,
+            Err(error) => return Err(demo.installation.explain(&error)),
+        };
         // The servers are kept until the demo ends.
         let servers = match servers {
             Some(servers) => Some(servers.await.context("a server panicked")??),
@@ -101,9 +112,13 @@ fn run(options: &DemoOptions) -> anyhow::Result<()> {
             std::fs::write(file, terminal_svg::svg(said))
                 .with_context(|| file.display().to_string())?;
         }
+        if let Some(file) = &options.journey {
+            demo.draw_page(&commit, file).await?;
+        }
         eprintln!("\n{} after {}", green("✔ every scene succeeded"), spell(begun.elapsed()));
         if !options.once {
-            demo.invite()?;
+            let pages = demo.serve_pages()?;
+            demo.invite(&pages.address(&commit_page::path(&commit)))?;
             tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
             eprintln!("\nstopping everything");
         }
@@ -116,7 +131,8 @@ fn has_go() -> bool {
 }
 
 impl DemoSetup {
-    async fn play_repository(&mut self) -> anyhow::Result<()> {
+    /// Plays the scenes with the repository, and returns the last commit.
+    async fn play_repository(&mut self) -> anyhow::Result<String> {
         title("a commit becomes objects, in the order of dependsOn");
         let commit = self.repository.commit(&FILES, "The shop")?;
         self.objects_appear_in_order(&commit).await?;
@@ -125,8 +141,9 @@ impl DemoSetup {
         self.edits_are_put_back().await?;
         self.installation.check()?;
         title("a suspended object waits; a resumed one catches up");
-        self.a_suspended_object_waits(&commit).await?;
-        self.installation.check()
+        let commit = self.a_suspended_object_waits(&commit).await?;
+        self.installation.check()?;
+        Ok(commit)
     }
 
     async fn play_releases(
@@ -141,8 +158,8 @@ impl DemoSetup {
         self.installation.check()
     }
 
-    /// Prints how the user can continue alone.
-    fn invite(&self) -> anyhow::Result<()> {
+    /// Prints how the user can continue alone. `page` is the address of the page of the last commit.
+    fn invite(&self, page: &str) -> anyhow::Result<()> {
         let installation = &self.installation;
         let url = installation.git().url(&self.repository);
         eprintln!("\n{}", bold("everything keeps running; look around in another terminal"));
@@ -165,6 +182,13 @@ impl DemoSetup {
         ));
         eprintln!("{}", dim("the log of windlass"));
         output(&format!("tail -f {}", installation.log().display()));
+        eprintln!(
+            "{}",
+            dim("the pages, from what became of the last commit; the address works once")
+        );
+        output(page);
+        eprintln!("{}", dim("the same from another terminal, after the lines with `export`"));
+        output(&format!("{} ui --open", commit_page::ui_program()?.display()));
         eprintln!("{}", bold("Ctrl-C ends it; nothing is left behind"));
         Ok(())
     }

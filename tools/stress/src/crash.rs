@@ -2,11 +2,11 @@
 //!
 //! This module has the command line, the order of runs and the verdict. Submodules choose the writes
 //! (`crash_points`), play one run (`attempt`), compare the results (`snapshot`) and describe the work (`scenario`).
-//! The proxy that cuts connections is `e2e::api_proxy`.
+//! The proxy that cuts connections is `e2e::api_server_fault_proxy`.
 
-mod attempt;
 mod crash_points;
 mod scenario;
+mod scenario_run;
 mod snapshot;
 
 use std::time::{Duration, Instant};
@@ -17,9 +17,8 @@ use futures::future::LocalBoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Runtime;
 
-use attempt::{CrashRunReport, attempt};
 use crash_points::{CrashPoint, CrashPointSample};
-use e2e::installation;
+use e2e::cluster_with_operator;
 use scenario::CrashScenario;
 use scenario::change_set::ChangeSetScenario;
 use scenario::crds::CrdScenario;
@@ -32,7 +31,8 @@ use scenario::plan::{PlanReleaseScenario, PlanScenario};
 use scenario::quarantine::QuarantineScenario;
 use scenario::reverse_delete::ReverseDeleteScenario;
 use scenario::staged_rollout::StagedRolloutScenario;
-use testbed::machine;
+use scenario_run::{CrashRunReport, attempt};
+use testbed::machine_requirements;
 use testbed::progress::{dim, green, red, spell, step};
 
 /// How many violations of one cut are shown during the run. The list at the end shows all.
@@ -66,8 +66,10 @@ pub(crate) struct CrashTestOptions {
 /// # Errors
 /// When a law was broken, or windlass did not finish a scenario without any cut.
 pub(crate) fn run(options: &CrashTestOptions) -> anyhow::Result<()> {
-    step("what the machine needs", machine::ensure)?;
-    step("windlass itself", || installation::make(installation::BuildProfile::Debug))?;
+    step("what the machine needs", machine_requirements::ensure)?;
+    step("windlass itself", || {
+        cluster_with_operator::make(cluster_with_operator::BuildProfile::Debug)
+    })?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let is_wanted =
         |it: &ScenarioEntry| options.scenario.as_deref().is_none_or(|name| name == it.name);

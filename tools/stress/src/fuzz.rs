@@ -11,17 +11,17 @@
 //! * `spec` changes objects on a control plane.
 
 mod archive;
-mod cases;
 mod cel;
+mod chart_repository_index;
+mod chart_values_schema;
+mod charts_and_overlays;
 mod commit_template;
 mod envsubst;
 mod helmfile;
 mod icalendar;
-mod index;
+mod image_policy;
 mod mutate;
-mod policy;
 mod rounds;
-mod schema;
 mod setters;
 mod signature;
 mod spec;
@@ -60,9 +60,9 @@ const TARGETS: [&FuzzTarget; 12] = [
     &envsubst::TARGET,
     &helmfile::TARGET,
     &icalendar::TARGET,
-    &index::TARGET,
-    &policy::TARGET,
-    &schema::TARGET,
+    &chart_repository_index::TARGET,
+    &image_policy::TARGET,
+    &chart_values_schema::TARGET,
     &setters::TARGET,
     &signature::TARGET,
     &yaml::TARGET,
@@ -92,7 +92,7 @@ pub(crate) enum FuzzCommand {
     /// Indexes of chart repositories
     Index(FuzzOptions),
     /// Our own overlays: kustomizations, patches, manifests
-    Overlay(cases::CaseFuzzOptions),
+    Overlay(charts_and_overlays::CaseFuzzOptions),
     /// Policies and filters of images, with tags
     Policy(FuzzOptions),
     /// Schemas of charts, and values for them
@@ -104,7 +104,7 @@ pub(crate) enum FuzzCommand {
     /// Every field of every kind, on a control plane: the story `poison` with other seeds
     Spec(FuzzOptions),
     /// Our own charts: templates, values, CRDs, schemas
-    Template(cases::CaseFuzzOptions),
+    Template(charts_and_overlays::CaseFuzzOptions),
     /// Manifests and values
     Yaml(FuzzOptions),
     /// The process that reads inputs, and may die of one
@@ -144,14 +144,14 @@ pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
         FuzzCommand::Envsubst(options) => of(&envsubst::TARGET, options),
         FuzzCommand::Helmfile(options) => of(&helmfile::TARGET, options),
         FuzzCommand::Icalendar(options) => of(&icalendar::TARGET, options),
-        FuzzCommand::Index(options) => of(&index::TARGET, options),
-        FuzzCommand::Overlay(options) => cases::run(CorpusKind::Overlays, options),
-        FuzzCommand::Policy(options) => of(&policy::TARGET, options),
-        FuzzCommand::Schema(options) => of(&schema::TARGET, options),
+        FuzzCommand::Index(options) => of(&chart_repository_index::TARGET, options),
+        FuzzCommand::Overlay(options) => charts_and_overlays::run(CorpusKind::Overlays, options),
+        FuzzCommand::Policy(options) => of(&image_policy::TARGET, options),
+        FuzzCommand::Schema(options) => of(&chart_values_schema::TARGET, options),
         FuzzCommand::Setters(options) => of(&setters::TARGET, options),
         FuzzCommand::Signature(options) => of(&signature::TARGET, options),
         FuzzCommand::Spec(options) => spec::run(options),
-        FuzzCommand::Template(options) => cases::run(CorpusKind::Charts, options),
+        FuzzCommand::Template(options) => charts_and_overlays::run(CorpusKind::Charts, options),
         FuzzCommand::Yaml(options) => of(&yaml::TARGET, options),
         FuzzCommand::Reader(reader) => return rounds::read(reader),
     }?;
@@ -167,7 +167,9 @@ pub(crate) fn all(time: Duration) -> anyhow::Result<()> {
     let part = time / (TARGETS.len() + corpora.len()) as u32;
     let mut failed = Vec::new();
     let targets = TARGETS.iter().map(|target| (target.name, rounds::run(target, part, None)));
-    let corpora = corpora.into_iter().map(|(name, corpus)| (name, cases::run_for(corpus, part)));
+    let corpora = corpora
+        .into_iter()
+        .map(|(name, corpus)| (name, charts_and_overlays::run_for(corpus, part)));
     for (name, outcome) in targets.chain(corpora) {
         if let Err(error) = outcome {
             eprintln!("{} {name}: {error:#}", red("✘"));

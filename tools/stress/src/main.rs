@@ -11,7 +11,7 @@
 mod crash;
 mod fuzz;
 mod ownership;
-mod replay;
+mod plan_replay;
 mod soak;
 
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ enum StressCommand {
     /// Run random operations, API server failures and kills, and verify that windlass converges
     Soak(soak::SoakOptions),
     /// Plan and apply the last commits of a GitOps repository, and compare both
-    Replay(replay::ReplayOptions),
+    Replay(plan_replay::PlanReplayOptions),
     /// Change what tenants write at random and see whether windlass survives it
     Fuzz {
         /// What
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let outcome = match StressArguments::parse().command {
         StressCommand::Crash(options) => crash::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Soak(options) => soak::run(&options).map(|()| ExitCode::SUCCESS),
-        StressCommand::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
+        StressCommand::Replay(options) => plan_replay::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Fuzz { command } => fuzz::run(&command),
         StressCommand::Measured(options) => rusage::run(&options),
     };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use e2e::harness::flux::inventory;
+use e2e::harness::flux_objects::inventory;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};

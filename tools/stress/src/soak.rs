@@ -7,21 +7,24 @@
 //! At the end, every write to a managed object has to be in exactly one ReleaseAudit.
 //!
 //! This module has the command line, the rounds and the verdict. Submodules have the desired state (`soak_model`),
-//! choose operations (`operations`), perform them (`soak_environment`) and check the audits (`audits`).
+//! choose operations (`operations`), perform them (`soak_environment`) and check the audits (`audits`). With `--chaos`, `chaos`
+//! has other rounds, and `unready` notes which objects were not ready.
 
 mod audits;
+mod chaos;
 mod operations;
 mod soak_environment;
 mod soak_model;
+mod unready;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::installation;
+use e2e::cluster_with_operator;
 use e2e::random_sequence::RandomSequence;
-use testbed::machine;
+use testbed::machine_requirements;
 use testbed::progress::{dim, green, spell, step};
 use tokio::runtime::Runtime;
 
@@ -39,10 +42,19 @@ pub(crate) struct SoakOptions {
     #[arg(long)]
     seed: Option<u64>,
     /// How many Kustomizations there are
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..=500))]
+    #[arg(long, default_value_t = 50, conflicts_with = "chaos",
+        value_parser = clap::value_parser!(u16).range(2..=500))]
     kustomizations: u16,
+    /// Show windlass a bad API server instead: 429, closed connections, lost watches, slow answers and compaction, each for a
+    /// minute; no object may report that it is not ready at other times
+    #[arg(long)]
+    chaos: bool,
+    /// How many Kustomizations and ConfigMaps there are together
+    #[arg(long, default_value_t = 2000, requires = "chaos",
+        value_parser = clap::value_parser!(u32).range(10..=20_000))]
+    objects: u32,
     /// Another windlass, such as that of the release before: a kill is followed by the other of the two
-    #[arg(long, value_name = "PROGRAM")]
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "chaos")]
     other: Option<PathBuf>,
 }
 
@@ -69,12 +81,18 @@ const GROWTH_KIB: u64 = 10 << 10;
 pub(crate) fn run(options: &SoakOptions) -> anyhow::Result<()> {
     let seed = options.seed.unwrap_or_else(RandomSequence::seed);
     eprintln!("seed {seed}");
-    step("what the machine needs", machine::ensure)?;
-    step("windlass itself", || installation::make(installation::BuildProfile::Debug))?;
+    step("what the machine needs", machine_requirements::ensure)?;
+    step("windlass itself", || {
+        cluster_with_operator::make(cluster_with_operator::BuildProfile::Debug)
+    })?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let outcome = runtime.block_on(soak(options, seed));
+    let outcome = match options.chaos {
+        true => runtime.block_on(chaos::run(options, seed)),
+        false => runtime.block_on(soak(options, seed)),
+    };
+    let variant = if options.chaos { "--chaos " } else { "" };
     outcome.with_context(|| {
-        format!("the soak failed; repeat it with `cargo xtask soak --seed {seed}`")
+        format!("the soak failed; repeat it with `cargo xtask soak {variant}--seed {seed}`")
     })
 }
 
@@ -85,7 +103,7 @@ async fn soak(options: &SoakOptions, seed: u64) -> anyhow::Result<()> {
     let mut random = RandomSequence::new(seed);
     let mut model = SoakModel::new(options.kustomizations.into());
     let mut environment = SoakEnvironment::begin(&model, options.other.clone()).await?;
-    let took = settle(&mut environment, &mut model).await?;
+    let took = settle(&mut environment, &mut model, SETTLE_LIMIT).await?;
     eprintln!("{} Kustomizations are Ready after {}", options.kustomizations, spell(took));
     // Memory can only be compared while the same process runs, so the second half has no kills.
     let lives_until = rounds / 2;
@@ -93,8 +111,8 @@ async fn soak(options: &SoakOptions, seed: u64) -> anyhow::Result<()> {
     for round in 1..=rounds {
         let may_kill = round <= lives_until;
         let done = play(&mut environment, &mut model, &mut random, length, may_kill).await?;
-        let took =
-            settle(&mut environment, &mut model).await.with_context(|| format!("round {round}"))?;
+        let took = settle(&mut environment, &mut model, SETTLE_LIMIT).await;
+        let took = took.with_context(|| format!("round {round}"))?;
         let kib = environment.memory_kib()?;
         eprintln!(
             "{} round {round}/{rounds}: {done}; right again after {}, {}",
@@ -142,6 +160,7 @@ async fn play(
 async fn settle(
     environment: &mut SoakEnvironment,
     model: &mut SoakModel,
+    limit: Duration,
 ) -> anyhow::Result<Duration> {
     environment.heal();
     for name in model.resume_all() {
@@ -154,11 +173,11 @@ async fn settle(
             environment.judge_deletions(model)?;
             return Ok(begun.elapsed());
         }
-        if begun.elapsed() > SETTLE_LIMIT {
+        if begun.elapsed() > limit {
             let more = wrong.len().saturating_sub(10);
             let first = wrong.into_iter().take(10).collect::<Vec<_>>().join("\n");
             bail!(
-                "after {SETTLE_LIMIT:?} without faults:\n{first}\nand {more} more\n{}",
+                "after {limit:?} without faults:\n{first}\nand {more} more\n{}",
                 environment.log()
             );
         }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use cargo_metadata::{Metadata, MetadataCommand};
 use testbed::root;
 
-use crate::tool::{CONFORMANCE, E2E, STRESS};
+use crate::developer_tool::{CONFORMANCE, E2E, STRESS};
 
 /// The package with the tests of the project's rules. They run for every change.
 const TIDY: &str = "xtask";
@@ -38,13 +38,20 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// The paths whose changes only these stories test, by the beginning of the path. The longest path that fits counts.
-const PLACES: [(&str, &[&str]); 80] = [
+const PLACES: [(&str, &[&str]); 82] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
-    ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
+    ("cli/src/image_plan", &["cli::", "leader::without_operator", "images::"]),
     ("cli/answers/", &["cli::", "leader::without_operator"]),
-    ("cli/answers/src/failed_changes", &["cli::", "leader::without_operator", "stories::on_call"]),
+    (
+        "cli/answers/src/failed_change_hints",
+        &["cli::", "leader::without_operator", "stories::on_call_rollback"],
+    ),
+    (
+        "cli/answers/src/rollout_waves",
+        &["cli::", "leader::without_operator", "stories::staged_rollouts"],
+    ),
     ("cli/answers/src/why/image_tags", &["cli::", "images::"]),
-    ("cli/src/ui", &["cli::pages", "cli::all_commands"]),
+    ("cli/src/ui", &["cli::windlass_ui", "cli::all_commands", "browser::"]),
     (
         "cli/runtime/",
         &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"],
@@ -61,29 +68,41 @@ const PLACES: [(&str, &[&str]); 80] = [
     // `windlass plan` reads no cluster when it compares two revisions.
     ("cli/plan/", &["cli::plan_facts", "cli::plan_live", "cli::all_commands"]),
     (
-        "cli/plan/src/live_objects",
-        &["cli::plan_live", "cli::diff", "cli::build_and_diff", "cli::predictions"],
+        "cli/plan/src/object_prediction",
+        &["cli::plan_live", "cli::diff", "cli::build_and_diff", "cli::diff_predictions"],
     ),
-    ("cli/plan/src/check", &["services::plan_check"]),
-    ("web/", &["cli::pages", "cli::team_pages", "cli::all_commands"]),
-    ("cli/src/serve/pages", &["cli::team_pages"]),
-    ("operator/serve/src/settings/web_pages", &["cli::team_pages"]),
-    ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
-    ("operator/notification/src/alert", &["notifications::", "services::"]),
+    ("cli/plan/src/pull_request_check", &["notification_services::plan_check"]),
+    ("web/", &["cli::windlass_ui", "cli::multi_user_web_pages", "cli::all_commands", "browser::"]),
+    ("cli/src/serve/pages", &["cli::multi_user_web_pages", "browser::logins"]),
+    ("operator/serve/src/settings/web_pages", &["cli::multi_user_web_pages", "browser::logins"]),
+    (
+        "operator/runtime/src/audit",
+        &["releases::audits", "releases_with_own_windlass::audit_retention", "cli::"],
+    ),
+    ("operator/notification/src/alert", &["notifications::", "notification_services::"]),
     (
         "operator/source/src/artifact_generator",
-        &["sources::artifact_generator", "references::", "kinds::"],
+        &["sources::artifact_generator", "object_references::", "windlass_crds_removed::"],
     ),
     (
         "operator/source/src/bucket",
-        &["bucket::", "disasters::", "stories::bucket", "stories::sources"],
+        &["bucket::", "disasters::", "stories::bucket", "stories::git_sources"],
     ),
     ("operator/runtime/src/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
-    ("operator/notification/src/delivery", &["notifications::", "services::"]),
-    ("operator/source/src/external_artifact", &["stories::sources", "references::", "kinds::"]),
+    ("operator/notification/src/delivery", &["notifications::", "notification_services::"]),
+    (
+        "operator/source/src/external_artifact",
+        &["stories::git_sources", "object_references::", "windlass_crds_removed::"],
+    ),
     (
         "operator/source/src/git_repository",
-        &["disasters::", "stories::git", "stories::sources", "stories::verification", "sources::"],
+        &[
+            "disasters::",
+            "stories::git",
+            "stories::git_sources",
+            "stories::signed_commits",
+            "sources::",
+        ],
     ),
     (
         "operator/source/src/helm_chart",
@@ -95,9 +114,9 @@ const PLACES: [(&str, &[&str]); 80] = [
             "stories::chart_repositories",
         ],
     ),
-    ("operator/helm/src/helm_release", &["releases::", "releases_alone::"]),
+    ("operator/helm/src/helm_release", &["releases::", "releases_with_own_windlass::"]),
     (
-        "operator/runtime/src/chart_repository",
+        "operator/runtime/src/chart_repository_access",
         &["charts::", "stories::helm_chart", "stories::chart_repositories", "stories::helmfile"],
     ),
     (
@@ -112,7 +131,12 @@ const PLACES: [(&str, &[&str]); 80] = [
     ),
     (
         "operator/helmfile/",
-        &["releases::helmfile", "releases_alone::", "stories::helmfile", "releases::release_moves"],
+        &[
+            "releases::helmfile",
+            "releases_with_own_windlass::",
+            "stories::helmfile",
+            "releases::release_moves",
+        ],
     ),
     (
         "operator/source/src/http_archive",
@@ -120,7 +144,7 @@ const PLACES: [(&str, &[&str]); 80] = [
     ),
     (
         "operator/notification/src/incident",
-        &["notifications::incidents", "notifications::takeover", "cli::incidents"],
+        &["notifications::incidents", "notifications::leader_takeover", "cli::why_causes"],
     ),
     ("operator/image/", &["images::"]),
     (
@@ -128,14 +152,14 @@ const PLACES: [(&str, &[&str]); 80] = [
         &["disasters::", "stories::", "tenancy::", "restarts::"],
     ),
     (
-        "operator/runtime/src/deletion_plan",
+        "operator/runtime/src/approval_plan",
         &[
             "disasters::",
             "stories::deletion_budget",
             "stories::plan",
             "releases::deletion_budget",
             "releases::plans",
-            "releases_alone::plan_matrix",
+            "releases_with_own_windlass::plan_matrix",
             "restarts::",
             "cli::",
         ],
@@ -145,8 +169,9 @@ const PLACES: [(&str, &[&str]); 80] = [
         &[
             "stories::reverse_deletion",
             "stories::deletion_policies",
-            "dependents_of_tenants::",
-            "releases_alone::dependency_matrix",
+            "tenant_dependents_delay_deletion::",
+            "releases_with_own_windlass::dependency_matrix",
+            "reverse_deletion_beside_flux::",
         ],
     ),
     (
@@ -154,30 +179,44 @@ const PLACES: [(&str, &[&str]); 80] = [
         &[
             "stories::freeze",
             "releases::freezes",
-            "releases_alone::freeze_matrix",
+            "releases_with_own_windlass::freeze_matrix",
+            "stories::staged_rollouts",
             "images::automation",
             "restarts::",
-            "faults::",
+            "api_server_faults::",
             "cli::",
         ],
     ),
     (
-        "operator/runtime/src/pull_request_approval",
-        &["services::pull_request_approval", "stories::deletion_budget"],
+        "operator/runtime/src/pull_request_approval_cache",
+        &["notification_services::pull_request_approval", "stories::deletion_budget"],
     ),
     (
         "operator/source/src/freeze_calendar",
-        &["stories::freeze", "restarts::", "faults::", "cli::"],
+        &["stories::freeze", "restarts::", "api_server_faults::", "cli::"],
     ),
-    ("operator/source/src/pull_request_approval", &["services::pull_request_approval"]),
-    ("operator/kustomize/src/kustomization/reviewed_removal", &["services::pull_request_approval"]),
-    ("operator/source/src/git_repository/commit_files", &["services::pull_request_approval"]),
+    (
+        "operator/source/src/pull_request_approval",
+        &["notification_services::pull_request_approval"],
+    ),
+    (
+        "operator/kustomize/src/kustomization/reviewed_changes",
+        &["notification_services::pull_request_approval"],
+    ),
+    (
+        "operator/kustomize/src/kustomization/reviewed_removal",
+        &["notification_services::pull_request_approval"],
+    ),
+    (
+        "operator/source/src/git_repository/commit_files",
+        &["notification_services::pull_request_approval"],
+    ),
     (
         "operator/runtime/src/lifecycle",
         &[
             "stories::lifecycles",
             "releases::lifecycle",
-            "releases_alone::lifecycle",
+            "releases_with_own_windlass::lifecycle",
             "releases::helmfile_lifecycles",
             "releases::approvals",
         ],
@@ -194,7 +233,7 @@ const PLACES: [(&str, &[&str]); 80] = [
     ),
     (
         "operator/changes/",
-        &["stories::change_sets", "stories::on_call", "notifications::", "cli::"],
+        &["stories::change_sets", "stories::on_call_rollback", "notifications::", "cli::"],
     ),
     (
         "operator/rollout/",
@@ -204,22 +243,26 @@ const PLACES: [(&str, &[&str]); 80] = [
         "operator/source/src/oci_repository",
         &["disasters::fetches", "oci::", "stories::oci", "stories::image_signatures"],
     ),
-    ("operator/notification/src/provider", &["notifications::", "services::"]),
+    ("operator/notification/src/provider", &["notifications::", "notification_services::"]),
     (
         "operator/notification/src/receiver",
-        &["notifications::receivers", "releases::webhooks", "stories::hold"],
+        &[
+            "notifications::receivers",
+            "releases::admission_webhooks",
+            "stories::suspension_owner_and_expiry",
+        ],
     ),
-    ("operator/helm/src/release_runner", &["releases::", "releases_alone::", "cli::"]),
+    ("operator/helm/src/release_runner", &["releases::", "releases_with_own_windlass::", "cli::"]),
     (
         "engines/cause/",
         &["cli::", "notifications::incidents", "sources::hostile_servers::addresses"],
     ),
-    ("engines/changes/", &["stories::change_sets", "stories::on_call"]),
+    ("engines/changes/", &["stories::change_sets", "stories::on_call_rollback"]),
     ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("engines/envsubst/", &["stories::substitution"]),
-    ("engines/graph-layout/", &["cli::pages"]),
+    ("engines/graph-layout/", &["cli::windlass_ui"]),
     ("engines/health/", &["stories::health", "cli::", "notifications::incidents"]),
-    ("engines/helm/", &["releases::", "releases_alone::"]),
+    ("engines/helm/", &["releases::", "releases_with_own_windlass::"]),
     ("engines/helmfile/", &["releases::helmfile", "stories::helmfile"]),
     ("engines/image/", &["images::"]),
     ("engines/kustomize/", &["stories::"]),
@@ -228,27 +271,40 @@ const PLACES: [(&str, &[&str]); 80] = [
         &[
             "stories::lifecycles",
             "releases::lifecycle",
-            "releases_alone::lifecycle",
+            "releases_with_own_windlass::lifecycle",
             "releases::approvals",
         ],
     ),
-    ("engines/notify/", &["notifications::", "services::"]),
+    ("engines/notify/", &["notifications::", "notification_services::"]),
     (
         "engines/plan/",
-        &["cli::diff", "cli::build_and_diff", "cli::predictions", "services::plan_check"],
+        &[
+            "cli::diff",
+            "cli::build_and_diff",
+            "cli::diff_predictions",
+            "notification_services::plan_check",
+        ],
     ),
     (
         "engines/quarantine/",
         &["stories::quarantine", "releases::quarantines", "images::quarantines", "restarts::"],
     ),
-    ("engines/release/", &["releases::", "releases_alone::"]),
+    ("engines/release/", &["releases::", "releases_with_own_windlass::"]),
     ("engines/rollout/", &["stories::staged_rollouts"]),
-    ("engines/signatures/", &["stories::trust", "stories::verif", "stories::image_signatures"]),
+    (
+        "engines/signatures/",
+        &["stories::signing_and_encryption", "stories::verif", "stories::image_signatures"],
+    ),
     (
         "engines/sops/",
-        &["stories::decryption", "stories::trust", "clouds::", "releases::helmfile_secrets"],
+        &[
+            "stories::decryption",
+            "stories::signing_and_encryption",
+            "cloud_credentials::",
+            "releases::helmfile_secrets",
+        ],
     ),
-    ("engines/sprig/", &["releases::", "releases_alone::"]),
+    ("engines/sprig/", &["releases::", "releases_with_own_windlass::"]),
     ("tools/", &[]),
     ("xtask/", &[]),
     ("deploy/gitlab/", &[]),
@@ -439,36 +495,38 @@ fn concerned(graph: &WorkspaceGraph, paths: &[String]) -> TestSelection {
 }
 
 /// The modules of stories.
-pub(super) const MODULES: [&str; 29] = [
+pub(super) const MODULES: [&str; 31] = [
+    "api_server_faults::",
     "bootstrap::",
     "bootstrap_at_gitea::",
+    "browser::",
     "bucket::",
     "charts::",
     "cli::",
-    "clouds::",
+    "cloud_credentials::",
     "crd_exports::",
-    "dependents_of_tenants::",
     "disasters::",
-    "faults::",
     "images::",
     "installation::",
-    "kinds::",
     "leader::",
     "migration::",
     "migration_of_flux::",
+    "notification_services::",
     "notifications::",
+    "object_references::",
     "oci::",
     "poison::",
-    "references::",
     "releases::",
-    "releases_alone::",
+    "releases_with_own_windlass::",
     "restarts::",
-    "services::",
+    "reverse_deletion_beside_flux::",
     "shards::",
     "sources::",
     "stories::",
     "tenancy::",
+    "tenant_dependents_delay_deletion::",
     "test_bed::",
+    "windlass_crds_removed::",
 ];
 
 #[cfg(test)]
@@ -488,7 +546,7 @@ mod tests {
 
     #[test]
     fn a_controller_concerns_the_program_and_its_own_stories() {
-        let selection = of(&["operator/source/src/oci_repository/resolve.rs"]);
+        let selection = of(&["operator/source/src/oci_repository/referenced_objects.rs"]);
         let packages = selection.packages.clone().unwrap();
         assert!(
             packages.contains("source-controller")
@@ -540,7 +598,8 @@ mod tests {
     fn a_story_concerns_its_module() {
         let selection = of(&["e2e/tests/releases/drift.rs"]);
         assert!(
-            selection.has_story("releases::drift::a") && !selection.has_story("releases_alone::a")
+            selection.has_story("releases::drift::a")
+                && !selection.has_story("releases_with_own_windlass::a")
         );
         assert!(of(&["e2e/src/harness/story.rs"]).stories.is_none());
     }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::{Message, TargetKind};
 use testbed::root;
 
-use crate::tool;
+use crate::developer_tool;
 
 /// The arguments that `cargo clippy -- -D warnings` gives to its driver.
 const LINTS: [(&str, &str); 1] =
@@ -48,7 +48,8 @@ pub(super) struct TestProgram {
 /// # Errors
 /// cargo's failure, with the advice for the developer.
 pub(super) fn cargo(arguments: &[&str], advice: &str) -> anyhow::Result<()> {
-    let status = tool::cargo().args(arguments).status().context("cargo cannot be started")?;
+    let status =
+        developer_tool::cargo().args(arguments).status().context("cargo cannot be started")?;
     if !status.success() {
         bail!("{advice} (cargo {})", arguments.join(" "));
     }
@@ -86,7 +87,7 @@ impl TestBuild {
     /// # Errors
     /// When something does not compile, or a lint found something.
     pub(super) fn run(&self) -> anyhow::Result<Vec<TestProgram>> {
-        let mut command = tool::cargo();
+        let mut command = developer_tool::cargo();
         command.args(["build", "--all-targets", "--timings"]).args(self.selection());
         command.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
         if self.has_stories {
@@ -121,7 +122,7 @@ impl TestBuild {
     /// # Errors
     /// When one fails.
     pub(super) fn documentation(&self) -> anyhow::Result<()> {
-        let mut command = tool::cargo();
+        let mut command = developer_tool::cargo();
         command.args(["test", "--doc", "--quiet"]).args(self.selection());
         with_lints(&mut command)?;
         let output = command.output().context("cargo cannot be started")?;

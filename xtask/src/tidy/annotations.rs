@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{assert_none, files, read};
 
 /// The file with the list.
-const ANNOTATION_LIST: &str = "cli/answers/src/why/annotations.rs";
+const ANNOTATION_LIST: &str = "cli/answers/src/why/unknown_annotations.rs";
 
 /// The beginning of every annotation of windlass.
 const ANNOTATION_PREFIX: &str = "windlass.dev/";

@@ -206,7 +206,7 @@ fn is_result(tokens: &[TokenTree]) -> bool {
 
 /// The place of tokens in a file.
 #[derive(Debug, Clone, Copy)]
-struct TokenScope {
+struct RustTokenContext {
     /// The tokens are in a test.
     is_test: bool,
     /// The tokens are directly in the body of an `impl`.
@@ -215,9 +215,9 @@ struct TokenScope {
 
 impl NamingHabits {
     /// Adds the habits of a file.
-    fn add(&mut self, path: &str, tokens: TokenStream, scope: TokenScope) {
+    fn add(&mut self, path: &str, tokens: TokenStream, scope: RustTokenContext) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        let mut inner = TokenScope { is_impl: false, ..scope };
+        let mut inner = RustTokenContext { is_impl: false, ..scope };
         let mut at = 0;
         while at < tokens.len() {
             if is_of_tests(&tokens[at..]) {
@@ -230,7 +230,7 @@ impl NamingHabits {
                 TokenTree::Group(group) => {
                     let is_body = group.delimiter() == Delimiter::Brace;
                     let is_impl = inner.is_impl && is_body;
-                    self.add(path, group.stream(), TokenScope { is_impl, ..scope });
+                    self.add(path, group.stream(), RustTokenContext { is_impl, ..scope });
                     inner.is_impl &= !is_body;
                 }
                 _ => {}
@@ -239,7 +239,7 @@ impl NamingHabits {
         }
     }
 
-    fn add_at(&mut self, path: &str, tokens: &[TokenTree], scope: TokenScope) {
+    fn add_at(&mut self, path: &str, tokens: &[TokenTree], scope: RustTokenContext) {
         let Some(word) = ident(tokens.first()) else { return };
         let next = ident(tokens.get(1));
         let at = |name: &str| format!("{path}: {name}");
@@ -325,7 +325,7 @@ fn habits() -> NamingHabits {
         let is_test =
             path.contains("/tests/") || path.ends_with("tests.rs") || path.starts_with("e2e/tests");
         let tokens: TokenStream = read(&path).parse().unwrap_or_else(|e| panic!("{path}: {e}"));
-        habits.add(&path, tokens, TokenScope { is_test, is_impl: false });
+        habits.add(&path, tokens, RustTokenContext { is_test, is_impl: false });
     }
     habits
 }
@@ -341,7 +341,7 @@ fn names_say_what_they_name() {
 fn each_habit_is_found() {
     let text = include_str!("names/sample.txt");
     let mut habits = NamingHabits::default();
-    habits.add("a.rs", text.parse().unwrap(), TokenScope { is_test: false, is_impl: false });
+    habits.add("a.rs", text.parse().unwrap(), RustTokenContext { is_test: false, is_impl: false });
     let participles = habits.types.keys().filter(|it| is_participle(it)).count();
     assert_eq!((participles, habits.types.len()), (2, 3), "{habits:#?}");
     assert_eq!(habits.one_word_constants, ["a.rs: MOST"]);

@@ -6,7 +6,7 @@
 //! projects, and `samples` makes the objects.
 
 mod projects;
-mod samples;
+mod sample_objects;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use crdguard::{CrdChangeJudge, CrdChangeProblem, CrdGuardFacts, WebhookServicePresence};
-use e2e::harness::definitions::contains;
+use e2e::harness::stored_object_comparison::contains;
 use e2e::harness::{Story, StoryObject};
 use golang::work_meter::StopSignal;
 use kube::Api;
@@ -48,7 +48,7 @@ pub struct CrdComparisonOptions {
 
 /// The results of a project.
 #[derive(Debug, Default)]
-struct ProjectRow {
+struct CrdProjectRow {
     project: String,
     versions: String,
     /// How many definitions are in two consecutive releases.
@@ -93,7 +93,7 @@ pub(super) fn run(options: &CrdComparisonOptions) -> anyhow::Result<()> {
             let clone = clone.filter(|it| it.is_dir());
             let fetched = project.fetch(clone.as_deref(), options.releases.into());
             let row = runtime.block_on(compared(project, &fetched.releases, story.as_ref()));
-            row.map(|row| ProjectRow { missing: fetched.missing, ..row })
+            row.map(|row| CrdProjectRow { missing: fetched.missing, ..row })
         });
         rows.push(row?);
     }
@@ -112,12 +112,12 @@ async fn compared(
     project: &CrdProject,
     releases: &[projects::CrdProjectRelease],
     story: Option<&Story>,
-) -> anyhow::Result<ProjectRow> {
+) -> anyhow::Result<CrdProjectRow> {
     let versions: Vec<&str> = releases.iter().map(|it| it.version.as_str()).collect();
-    let mut row = ProjectRow {
+    let mut row = CrdProjectRow {
         project: project.name.to_owned(),
         versions: versions.join(" "),
-        ..ProjectRow::default()
+        ..CrdProjectRow::default()
     };
     for pair in releases.windows(2) {
         let [before, after] = pair else { continue };
@@ -135,7 +135,7 @@ async fn compared(
 
 /// Judges one upgrade of a definition, and asks the API server whether the verdict is right.
 async fn upgrade(
-    row: &mut ProjectRow,
+    row: &mut CrdProjectRow,
     what: &str,
     old: &Value,
     new: &Value,
@@ -156,7 +156,7 @@ async fn upgrade(
     };
     let mut objects = Vec::new();
     for version in judge.versions() {
-        let all = samples::of(old, &version);
+        let all = sample_objects::of(old, &version);
         all.iter().for_each(|it| judge.object(&version, it));
         objects.extend(all);
     }
@@ -306,7 +306,7 @@ async fn refused(story: &Story, plural: &str, object: &Value) -> anyhow::Result<
     }
 }
 
-fn table(rows: &[ProjectRow]) -> String {
+fn table(rows: &[CrdProjectRow]) -> String {
     let mut text = format!(
         "{:<26}{:>9}{:>9}{:>9}{:>9}{:>7}{:>8}  RELEASES\n",
         "PROJECT", "UPGRADES", "CHANGED", "OBJECTS", "REFUSED", "FALSE", "MISSED"
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_table_names_why_a_definition_was_refused_and_what_was_wrong() {
-        let row = ProjectRow {
+        let row = CrdProjectRow {
             project: "acme".to_owned(),
             versions: "v1.0.0 v1.1.0".to_owned(),
             upgrades: 3,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 use super::report::{AnswerDifference, ComparisonTable};
 use super::{conclude, windlass};
@@ -38,13 +38,13 @@ pub struct HelmfileProgram {
 /// # Errors
 /// When a program cannot be built.
 pub fn real() -> anyhow::Result<HelmfileProgram> {
-    let ensure = |oracle: OracleProgram| step(oracle.version(), || oracle.ensure());
-    let tools = [OracleProgram::Helm, OracleProgram::Kustomize].map(|oracle| {
+    let ensure = |oracle: UpstreamProgram| step(oracle.version(), || oracle.ensure());
+    let tools = [UpstreamProgram::Helm, UpstreamProgram::Kustomize].map(|oracle| {
         let path = ensure(oracle)?;
         path.parent().map(Path::to_owned).context("a program is in a folder")
     });
     Ok(HelmfileProgram {
-        path: ensure(OracleProgram::Helmfile)?,
+        path: ensure(UpstreamProgram::Helmfile)?,
         tools: tools.into_iter().collect::<anyhow::Result<_>>()?,
     })
 }

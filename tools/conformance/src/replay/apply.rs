@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use apply::{
-    ApplyStageKind, HealthReport, HealthStatus, apply_order, health, managed_metadata, mask,
-    normalize, stages,
+    ApplyStageKind, HealthStatus, ObjectHealth, apply_order, health, manifest_normalization, mask,
+    owner_labels_and_apply_annotations, stages,
 };
-use objects::{Object, ObjectId, stream};
+use objects::{Object, ObjectId, build_output};
 use reconcile::Time;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -31,7 +31,7 @@ pub(super) const TOPICS: [Topic; 2] = [
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StatusCase {
+struct HealthStatusCase {
     reader: String,
     object: Value,
     #[serde(default, deserialize_with = "nil")]
@@ -42,7 +42,7 @@ struct StatusCase {
 const NOW: &str = "2026-06-01T00:00:00Z";
 
 fn status(case: Case) -> CaseJudgement {
-    let StatusCase { reader, object, related } = case.inputs()?;
+    let HealthStatusCase { reader, object, related } = case.inputs()?;
     let now: Time = NOW.parse().map_err(|error| CaseFailure::NotRun(format!("{NOW}: {error}")))?;
     let judged = || {
         let object = Object::new(object).map_err(|error| error.to_string())?;
@@ -64,7 +64,7 @@ fn status(case: Case) -> CaseJudgement {
     case.judge(answer)
 }
 
-fn report_json(report: &HealthReport, with_conditions: bool) -> Value {
+fn report_json(report: &ObjectHealth, with_conditions: bool) -> Value {
     let mut value = json!({"status": report.status.to_string(), "message": report.message});
     if let HealthStatus::Unknown(error) = &report.status {
         value["error"] = error.as_str().into();
@@ -94,7 +94,7 @@ fn server_side_apply(case: Case) -> CaseJudgement {
         }
         "stages" => stage_names(&case),
         "groupkinds" => {
-            let GroupKinds { text } = case.inputs()?;
+            let StageGroupKindsCase { text } = case.inputs()?;
             let pairs = stages::parse_group_kinds(&text);
             case.judge(Ok(pairs.iter().map(|(group, kind)| format!("{group}|{kind}")).collect()))
         }
@@ -105,17 +105,17 @@ fn server_side_apply(case: Case) -> CaseJudgement {
         }
         "normalize" => {
             let NormalizeInputs { mut object } = case.inputs()?;
-            normalize::canonical(&mut object);
+            manifest_normalization::canonical(&mut object);
             case.judge(Ok(object.into()))
         }
         "dryrun" => {
             let NormalizeInputs { mut object } = case.inputs()?;
-            let mended = normalize::dry_run_answer(&mut object);
+            let mended = manifest_normalization::dry_run_answer(&mut object);
             case.judge(mended.map(|()| object.into()).map_err(|error| error.to_string()))
         }
         "read" => {
             let ManifestStreamCase { text } = case.inputs()?;
-            let objects = stream::read(&text).map_err(|error| error.to_string());
+            let objects = build_output::read(&text).map_err(|error| error.to_string());
             case.judge(objects.map(|objects| objects.into_iter().map(Value::Object).collect()))
         }
         "mask" => {
@@ -178,7 +178,7 @@ impl NamedObject {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GroupKinds {
+struct StageGroupKindsCase {
     text: String,
 }
 
@@ -217,14 +217,14 @@ fn stage_names(case: &Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AnyMeta {
+struct MetadataMatchCase {
     object: Map<String, Value>,
     #[serde(deserialize_with = "nil")]
     meta: BTreeMap<String, String>,
 }
 
 fn any_meta(case: &Case) -> CaseJudgement {
-    let AnyMeta { mut object, meta } = case.inputs()?;
+    let MetadataMatchCase { mut object, meta } = case.inputs()?;
     // The recorded objects have only the fields of the question, so the others are filled in.
     for (field, filling) in [("apiVersion", json!("v1")), ("kind", json!("ConfigMap"))] {
         object.entry(field).or_insert(filling);
@@ -232,8 +232,9 @@ fn any_meta(case: &Case) -> CaseJudgement {
     if let Some(metadata) = object.entry("metadata").or_insert(json!({})).as_object_mut() {
         metadata.entry("name").or_insert("x".into());
     }
-    let has_any =
-        |object| meta.iter().any(|(key, value)| managed_metadata::has(&object, key, value));
+    let has_any = |object| {
+        meta.iter().any(|(key, value)| owner_labels_and_apply_annotations::has(&object, key, value))
+    };
     let answer = Object::new(Value::Object(object)).map(|object| has_any(object).into());
     case.judge(answer.map_err(|error| error.to_string()))
 }

@@ -78,7 +78,7 @@ fn by_alias(trees: &BTreeMap<String, MemoryTree>) -> SourceTrees<'_> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PatternInputs {
+struct ArtifactRequestInputs {
     #[serde(deserialize_with = "nil")]
     sources: BTreeMap<String, Map<String, Value>>,
     spec: GeneratorSpec,
@@ -100,7 +100,7 @@ fn path_pattern(case: Case) -> CaseJudgement {
 }
 
 fn requests(case: &Case) -> CaseJudgement {
-    let PatternInputs { sources, spec, terminal } = case.inputs()?;
+    let ArtifactRequestInputs { sources, spec, terminal } = case.inputs()?;
     let trees = trees::trees(&sources, LinkHandling::Left)?;
     match (&case.answer, artifact_requests(&spec, &by_alias(&trees), &mut meter())) {
         (ReferenceAnswer::Error(wanted), Err(error)) => {

@@ -1,7 +1,7 @@
 //! Replays cases about Helm: values, templates, manifests, ignore files and names of releases.
 //!
 //! This module has `--set`. Submodules have values (`helm/values.rs`), templates (`helm/render.rs`), the whole
-//! command (`helm/command.rs`), and rendered texts and ignore files (`helm/release.rs`).
+//! command (`helm/template_command.rs`), and rendered texts and ignore files (`helm/release.rs`).
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use serde_json::Value as Json;
 use super::Topic;
 use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same_value};
 
-mod command;
-mod release;
+mod manifests_and_helmignore;
 pub(super) mod render;
 mod schema;
+mod template_command;
 mod values;
 
 pub(super) const TOPICS: [Topic; 10] = [
@@ -34,7 +34,7 @@ pub(super) const TOPICS: [Topic; 10] = [
     Topic {
         name: "recorded/charts",
         path: "recorded/charts.jsonl",
-        judge: command::template,
+        judge: template_command::template,
         exceptions: &[],
     },
     Topic {
@@ -64,13 +64,13 @@ pub(super) const TOPICS: [Topic; 10] = [
     Topic {
         name: "recorded/helmignore",
         path: "recorded/helmignore.jsonl",
-        judge: release::ignore,
+        judge: manifests_and_helmignore::ignore,
         exceptions: &[],
     },
     Topic {
         name: "recorded/manifests",
         path: "recorded/manifests.jsonl",
-        judge: release::manifests,
+        judge: manifests_and_helmignore::manifests,
         exceptions: &[],
     },
     Topic { name: "recorded/strvals", path: "recorded/strvals.jsonl", judge: set, exceptions: &[] },

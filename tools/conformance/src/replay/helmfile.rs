@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::Topic;
 use super::case::{Case, CaseFailure, CaseJudgement, same};
 use super::kustomize::{KustomizeFileContent, ROOT, write};
-use super::program::program;
+use super::windlass_build::program;
 use crate::corpus::ProgramOutput;
 
 /// The file with the cases that were made for this project.

@@ -2,16 +2,16 @@
 //!
 //! This module has tags, policies, the time of a scan, names of images, commit messages, and values set in files. The
 //! README of the cases says which answers count as equal. `engines/image` uses this file in its own tests, too.
-//! `image_controllers.rs` has whole runs of the controllers, and `image_definitions.rs` their definitions.
+//! `image_controllers.rs` has whole runs of the controllers, and `image_crd_validation.rs` their definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::image::{
-    CheckoutFiles, CommitMessageData, CommitMessageEnvironment, FilterTags, ImageName, ImageRef,
-    ImageSetterValues, ImageValueChange, MarkerRewriteResult, MarkerRewriter, ObjectIdentifier,
-    PolicyChoice, PolicyResult, RepositoryFileEntry, RewriteLimits, RewriteMode, ScanDecision,
+    CheckoutEntryType, CheckoutFiles, CommitMessageData, CommitMessageEnvironment, FilterTags,
+    ImageName, ImageRef, ImageSetterValues, ImageValueChange, MarkerRewriteResult, MarkerRewriter,
+    ObjectIdentifier, PolicyChoice, PolicyResult, RewriteLimits, RewriteMode, ScanDecision,
     ScanState, TagList, TagPolicy, UpdateResult, check_strategy, commit_message, has_marker,
     read_tags,
 };
@@ -63,13 +63,13 @@ fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct TagsCase {
+struct ScannedTagsCase {
     exclusion_list: Option<Vec<String>>,
     tags: Vec<String>,
 }
 
 fn tags(case: Case) -> CaseJudgement {
-    let TagsCase { exclusion_list, tags } = case.inputs()?;
+    let ScannedTagsCase { exclusion_list, tags } = case.inputs()?;
     let list = TagList::of_scan(tags, &exclusion_list.unwrap_or_default(), &mut meter());
     case.judge(list.map_err(|error| error.to_string()).map(|list| {
         let mut out = json!({
@@ -95,7 +95,7 @@ fn tags(case: Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PolicyRange {
+struct SemverPolicyRange {
     range: String,
 }
 
@@ -108,8 +108,8 @@ struct SortOrder {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PolicyChoiceCase {
-    semver: Option<PolicyRange>,
+struct ImagePolicyChoiceCase {
+    semver: Option<SemverPolicyRange>,
     alphabetical: Option<SortOrder>,
     numerical: Option<SortOrder>,
 }
@@ -125,8 +125,8 @@ struct TagFilter {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct PolicyCase {
-    policy: PolicyChoiceCase,
+struct ImagePolicyCase {
+    policy: ImagePolicyChoiceCase,
     filter_tags: Option<TagFilter>,
     tags: Vec<String>,
     #[serde(default)]
@@ -134,7 +134,7 @@ struct PolicyCase {
 }
 
 fn policy(case: Case) -> CaseJudgement {
-    let PolicyCase { policy, filter_tags, tags, stalled } = case.inputs()?;
+    let ImagePolicyCase { policy, filter_tags, tags, stalled } = case.inputs()?;
     let choice = PolicyChoice {
         semver: policy.semver.map(|it| it.range),
         alphabetical: policy.alphabetical.map(|it| it.order),
@@ -152,7 +152,7 @@ fn policy(case: Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ScanCase {
+struct ImageScanCase {
     object: Value,
     now: String,
     tags_in_database: Option<Vec<String>>,
@@ -160,7 +160,7 @@ struct ScanCase {
 }
 
 fn should_scan(case: Case) -> CaseJudgement {
-    let ScanCase { object, now, tags_in_database, database_error } = case.inputs()?;
+    let ImageScanCase { object, now, tags_in_database, database_error } = case.inputs()?;
     let unknown = |what: &str| CaseFailure::NotRun(format!("a form that is not known: {what}"));
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let strings = |pointer: &str| -> Vec<String> {
@@ -205,13 +205,13 @@ fn should_scan(case: Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NameCase {
+struct ImageNameCase {
     image: String,
     insecure: bool,
 }
 
 fn reference(case: Case) -> CaseJudgement {
-    let NameCase { image, insecure } = case.inputs()?;
+    let ImageNameCase { image, insecure } = case.inputs()?;
     let name = ImageName::parse(&image, insecure);
     case.judge(name.map_err(|error| error.to_string()).map(|name| {
         json!({
@@ -246,14 +246,14 @@ struct AddedChange {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct MessageCase {
+struct CommitMessageCase {
     template: String,
     values: Option<BTreeMap<String, String>>,
     changed: Option<Vec<AddedChange>>,
 }
 
 fn commit_template(case: Case) -> CaseJudgement {
-    let MessageCase { template, values, changed } = case.inputs()?;
+    let CommitMessageCase { template, values, changed } = case.inputs()?;
     let mut result = UpdateResult::default();
     for AddedChange { file, object, old, new, setter } in changed.unwrap_or_default() {
         let GitIdentity { api_version, kind, name, namespace } = object;
@@ -302,7 +302,7 @@ struct LatestRef {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct PolicyObject {
+struct ImagePolicyObject {
     namespace: String,
     name: String,
     latest_ref: Option<LatestRef>,
@@ -310,7 +310,7 @@ struct PolicyObject {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UpdateSpec {
+struct ImageUpdateSpec {
     #[serde(default)]
     strategy: String,
     path: Option<String>,
@@ -320,11 +320,11 @@ struct UpdateSpec {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct SettersCase {
     files: BTreeMap<String, FileContent>,
-    policies: Vec<PolicyObject>,
+    policies: Vec<ImagePolicyObject>,
     path: Option<String>,
     /// If the member is absent, the case is about `ImageSetterValues`. Null means no update.
     #[serde(default, deserialize_with = "present")]
-    update: Option<Option<UpdateSpec>>,
+    update: Option<Option<ImageUpdateSpec>>,
     #[serde(default)]
     line_exact: bool,
     /// The files that Flux had written before its run failed. The replay ignores them.
@@ -335,7 +335,7 @@ struct SettersCase {
 /// Reads a member for which null and absence have different meanings.
 fn present<'de, D: serde::Deserializer<'de>>(
     from: D,
-) -> Result<Option<Option<UpdateSpec>>, D::Error> {
+) -> Result<Option<Option<ImageUpdateSpec>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
@@ -360,10 +360,10 @@ impl SettersCase {
     fn checkout(&self) -> CheckoutFiles {
         let entries = self.files.iter().map(|(path, content)| {
             let entry = match content {
-                FileContent::Symlink { symlink } => RepositoryFileEntry::Link(symlink.clone()),
+                FileContent::Symlink { symlink } => CheckoutEntryType::Link(symlink.clone()),
                 FileContent::Text(_)
                 | FileContent::Base64 { .. }
-                | FileContent::Executable { .. } => RepositoryFileEntry::File,
+                | FileContent::Executable { .. } => CheckoutEntryType::File,
             };
             (path.clone(), entry)
         });

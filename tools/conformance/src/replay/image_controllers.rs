@@ -5,7 +5,7 @@
 //! - `automation` has ImageUpdateAutomations, with their repository (`git_repository`) and keys (`signing_keys`).
 //! - `registry` is the registry of a case.
 //! - `differences`, `automation_differences` and `update_model` have the results that differ on purpose.
-//! - `fake_operator.rs` has the environment of a controller, `controller_answer.rs` compares runs, and `image.rs` has
+//! - `controller_environment.rs` has the environment of a controller, `controller_run_comparison.rs` compares runs, and `image.rs` has
 //!   decisions without a registry.
 //!
 //! Some differences apply to every case, and are not compared:
@@ -37,12 +37,12 @@ use serde_json::{Map, Value};
 use sources::oci::OciDigest;
 use windlass_runtime::controller_kind::ControllerKind;
 
-use self::differences::{ExpectedRun, expected};
+use self::differences::{ExpectedImageRun, expected};
 use self::registry::{FakeRegistry, RegistryAnswers};
 use super::Topic;
 use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil};
-use super::controller_answer::{ControllerAnswer, ReplayTime, same_answer};
-use super::fake_operator::{FakeOperator, on_runtime};
+use super::controller_environment::{ControllerEnvironment, on_runtime};
+use super::controller_run_comparison::{ControllerAnswer, ReplayTime, same_answer};
 
 pub(super) const TOPICS: [Topic; 3] = [
     Topic { name: "image/scan", path: "image/scan.jsonl", judge: scan, exceptions: &[] },
@@ -68,7 +68,7 @@ const MAX_RUNS_WITHOUT_TAGS: usize = 4;
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ReconcileCase {
+struct ImageReconcileCase {
     /// The first object is run. The others are also on the API server.
     objects: Vec<Value>,
     #[serde(default)]
@@ -94,12 +94,12 @@ fn judge<K: ControllerKind>(case: &Case) -> CaseJudgement {
     let ReferenceAnswer::Out(wanted) = &case.answer else {
         return Err(CaseFailure::NotRun("no answer is recorded".to_owned()));
     };
-    let recorded: ReconcileCase = case.inputs()?;
+    let recorded: ImageReconcileCase = case.inputs()?;
     let compared = match expected(&recorded, wanted) {
-        ExpectedRun::Answer(wanted) => on_runtime(run::<K>(recorded, &wanted, whole_second())),
-        ExpectedRun::SameAs(objects) => on_runtime(run_with_both::<K>(recorded, objects)),
+        ExpectedImageRun::Answer(wanted) => on_runtime(run::<K>(recorded, &wanted, whole_second())),
+        ExpectedImageRun::SameAs(objects) => on_runtime(run_with_both::<K>(recorded, objects)),
     };
-    let RunComparison { wanted, before, got, .. } = compared?;
+    let ImageRunComparison { wanted, before, got, .. } = compared?;
     same_answer(&wanted, &before, &got)
 }
 
@@ -107,7 +107,7 @@ fn judge<K: ControllerKind>(case: &Case) -> CaseJudgement {
 const REGISTRY_ADDRESS: &str = "${REGISTRY}";
 
 /// The expected result of a case, and the result of windlass.
-struct RunComparison {
+struct ImageRunComparison {
     /// The host and port of the registry.
     registry: String,
     wanted: Value,
@@ -118,15 +118,15 @@ struct RunComparison {
 
 /// Runs a case, and the same case with other objects. The result with the other objects is the expected one.
 async fn run_with_both<K: ControllerKind>(
-    case: ReconcileCase,
+    case: ImageReconcileCase,
     objects: Vec<Value>,
-) -> anyhow::Result<RunComparison> {
-    let other = ReconcileCase { objects, ..case.clone() };
+) -> anyhow::Result<ImageRunComparison> {
+    let other = ImageReconcileCase { objects, ..case.clone() };
     let now = whole_second();
     let other = run::<K>(other, &Value::Null, now).await?;
     let own = run::<K>(case, &Value::Null, now).await?;
     let wanted = other.got.as_recorded().to_string().replace(&other.registry, &own.registry);
-    Ok(RunComparison { wanted: serde_json::from_str(&wanted)?, ..own })
+    Ok(ImageRunComparison { wanted: serde_json::from_str(&wanted)?, ..own })
 }
 
 /// The time from which the ages in a case count. It is a whole second, because times in statuses are.
@@ -137,10 +137,10 @@ fn whole_second() -> Timestamp {
 
 /// Runs a case. `now` is the time from which the ages in its objects count.
 async fn run<K: ControllerKind>(
-    case: ReconcileCase,
+    case: ImageReconcileCase,
     wanted: &Value,
     now: Timestamp,
-) -> anyhow::Result<RunComparison> {
+) -> anyhow::Result<ImageRunComparison> {
     let registry = FakeRegistry::start(case.registry).await?;
     let fill = |value: &Value| filled(value, &registry.address, now);
     let objects = case.objects.iter().map(|it| fill(it).map(with_data));
@@ -148,7 +148,7 @@ async fn run<K: ControllerKind>(
     let before = objects.first().cloned().context("the case has no object")?;
     let flags: &[&str] =
         if case.no_cross_namespace_refs { &["--no-cross-namespace-refs"] } else { &[] };
-    let operator = FakeOperator::start(flags, objects.clone()).await?;
+    let operator = ControllerEnvironment::start(flags, objects.clone()).await?;
     if !case.tags_in_database.is_empty() {
         let image =
             case.database_name.map(|name| name.replace(REGISTRY_ADDRESS, &registry.address));
@@ -168,7 +168,7 @@ async fn run<K: ControllerKind>(
     let object = operator.object(&before);
     let got = ControllerAnswer { time, object, events, again, requests: registry.requests() };
     let wanted = fill(wanted)?;
-    Ok(RunComparison { registry: registry.address, wanted, before, got })
+    Ok(ImageRunComparison { registry: registry.address, wanted, before, got })
 }
 
 /// Replaces the placeholder of the registry, and times such as `<now-90s>`, in a value.
@@ -209,7 +209,7 @@ fn with_data(mut object: Value) -> Value {
 /// Stores the tags of each ImageRepository's last scan, like `tag_store` of the controllers. Their revision is that
 /// of the status, even if the tags do not match it, because recorded cases invent both.
 fn keep_tags(
-    operator: &FakeOperator,
+    operator: &ControllerEnvironment,
     objects: &[Value],
     image: Option<&str>,
     tags: &[String],

@@ -12,7 +12,7 @@ use kustomize::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use sources::local_disk::LocalDisk;
+use sources::workstation_build_files::WorkstationBuildFiles;
 
 use super::Topic;
 use super::case::{Case, CaseFailure, CaseJudgement, same};
@@ -64,7 +64,7 @@ fn build(case: Case) -> CaseJudgement {
     let mut warnings = Vec::new();
     let dir = format!("{root}/{}", recorded.dir);
     let built = kustomize::build(
-        &LocalDisk::default(),
+        &WorkstationBuildFiles::default(),
         &dir,
         &options,
         &BuildBudget::default(),

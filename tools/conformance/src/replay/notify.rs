@@ -1,13 +1,13 @@
 //! Replays what the notification-controller sends and answers, through `engines/notify`.
 //!
 //! This module has the topics. Submodules have events and Alerts (`alerts.rs`), webhooks (`receivers.rs`), requests
-//! (`requests.rs`) and the service that gets them (`fake_provider.rs`). The README of the cases says which answers
+//! (`provider_requests.rs`) and the service that gets them (`fake_provider.rs`). The README of the cases says which answers
 //! count as equal.
 
 mod alerts;
 mod fake_provider;
+mod provider_requests;
 mod receivers;
-mod requests;
 
 use super::Topic;
 
@@ -70,8 +70,8 @@ pub(super) fn topics() -> Vec<Topic> {
         let judge = match name {
             "notify/alerts" => alerts::judge,
             "notify/receivers" => receivers::judge,
-            "notify/opsgenie" => requests::judge_without_alias,
-            _ => requests::judge,
+            "notify/opsgenie" => provider_requests::judge_without_alias,
+            _ => provider_requests::judge,
         };
         let exceptions = match name {
             "notify/generic" => &OF_MAIN[..],

@@ -1,6 +1,6 @@
 //! Replays cases about stored releases and names. `release/lifecycle.rs` has the operations.
 
-mod lifecycle;
+mod release_operations;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) const TOPICS: [Topic; 3] = [
     Topic {
         name: "recorded/lifecycle",
         path: "recorded/lifecycle.jsonl",
-        judge: lifecycle::judge,
+        judge: release_operations::judge,
         exceptions: &[],
     },
     Topic {
@@ -44,7 +44,7 @@ struct NameShorteningCase {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SnapshotInputs {
+struct ReleaseSnapshotInputs {
     release: Json,
     observation: String,
 }
@@ -56,7 +56,7 @@ fn name(case: Case) -> CaseJudgement {
             case.judge(Ok(releasename::shorten(&name).into()))
         }
         "snapshot" => {
-            let SnapshotInputs { release, observation: wanted } = case.inputs()?;
+            let ReleaseSnapshotInputs { release, observation: wanted } = case.inputs()?;
             let record = ReleaseRecord::from_json(release.to_string().as_bytes());
             let record = record.map_err(|error| mismatch("a release", &error))?;
             let text = observation(&record, "").map_err(|error| mismatch(&wanted, &error))?;
@@ -75,7 +75,7 @@ fn mismatch(wanted: &str, got: &dyn ToString) -> CaseFailure {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StorageInputs {
+struct ReleaseStorageInputs {
     secret: String,
     #[serde(rename = "type")]
     kind: String,
@@ -85,7 +85,7 @@ struct StorageInputs {
 
 /// Decodes the Secret of a release, and encodes it again.
 fn stored(case: Case) -> CaseJudgement {
-    let StorageInputs { secret, kind, labels, release } = case.inputs()?;
+    let ReleaseStorageInputs { secret, kind, labels, release } = case.inputs()?;
     let none = BTreeMap::new();
     let unpack = |parts: &[&[u8]]| {
         let record = storage::unpack(parts, &labels, &none);

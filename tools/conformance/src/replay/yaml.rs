@@ -102,7 +102,7 @@ fn read(mut case: Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RecordedNodes {
+struct RecordedYamlNodes {
     yaml: Option<String>,
     yaml_base64: Option<String>,
     /// The nodes of all documents before an error.
@@ -117,11 +117,11 @@ struct RecordedNodes {
 /// Reads all documents, lists their nodes and writes them again.
 fn nodes(mut case: Case) -> CaseJudgement {
     case.forget("v2_");
-    let recorded: RecordedNodes = case.inputs()?;
+    let recorded: RecordedYamlNodes = case.inputs()?;
     let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
     let mut documents = Vec::new();
     let mut error = String::new();
-    let stream = v3::NodeDocuments::new(&input, &goyaml::YamlLimits::default());
+    let stream = v3::YamlNodeDocumentReader::new(&input, &goyaml::YamlLimits::default());
     match stream.map(|stream| stream.collect::<Vec<_>>()) {
         Ok(read) => {
             for document in read {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use e2e::api_proxy::ConnectionCutMoment;
+use e2e::api_server_fault_proxy::ConnectionCutMoment;
 use e2e::random_sequence::RandomSequence;
 
 /// One point at which a connection is cut.

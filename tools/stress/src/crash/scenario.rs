@@ -44,7 +44,7 @@ pub(super) trait CrashScenario: Default {
     fn owner(&self) -> OwnerKind;
 
     /// Checks the scenario's own laws at the end, and returns the violations.
-    fn judge(&self, _stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, _stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         Ok(Vec::new())
     }
 
@@ -57,14 +57,14 @@ pub(super) trait CrashScenario: Default {
     fn may_delete(&self, act: usize, namespace: &str, name: &str) -> bool;
 
     /// Does the user's part of an act. It does not wait for windlass.
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()>;
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()>;
 
     /// Whether windlass reports that the act is done.
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool>;
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool>;
 }
 
 /// The namespace and the repository of a run.
-pub(super) struct ScenarioStage {
+pub(super) struct CrashScenarioSetup {
     /// The namespace of the run, with its test bed.
     pub(super) story: Story,
     /// The Git server of the repository.
@@ -75,7 +75,7 @@ pub(super) struct ScenarioStage {
     pub(super) revisions: Vec<String>,
 }
 
-impl ScenarioStage {
+impl CrashScenarioSetup {
     /// Creates a namespace and an empty repository.
     pub(super) async fn set(name: &str) -> anyhow::Result<Self> {
         let story = Story::begin(name).await?;
@@ -100,7 +100,7 @@ impl ScenarioStage {
 
     /// The user's newest commit, as the status of a source names it.
     pub(super) fn revision(&self) -> String {
-        e2e::harness::flux::revision(self.revisions.last().map_or("", String::as_str))
+        e2e::harness::flux_objects::revision(self.revisions.last().map_or("", String::as_str))
     }
 
     /// Creates the GitRepository.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::harness::flux::{condition, inventory};
+use e2e::harness::flux_objects::{condition, inventory};
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
@@ -229,7 +229,7 @@ fn revisions_of(message: &str) -> Value {
     let revisions = || {
         let (quarantined, rest) = message.split_once(" (Quarantine ")?;
         let (_, rest) = rest.split_once(')')?;
-        let (applied, _) = rest.split_once("; to apply it again")?;
+        let (applied, _) = rest.split_once("; a new revision is applied as usual")?;
         Some(json!(format!("{quarantined}{applied}")))
     };
     revisions().unwrap_or_else(|| json!(message))
@@ -267,7 +267,7 @@ mod tests {
     fn a_quarantined_result_is_compared_by_its_revisions() {
         let message = |name: &str, applied: &str| {
             format!(
-                "revision b is quarantined (Quarantine {name}), and revision {applied} is applied in its place; to apply it again, run `x`; it failed: Pod {name}"
+                "revision b is quarantined (Quarantine {name}), and revision {applied} is applied in its place; a new revision is applied as usual; to apply the quarantined one again, run `x`; reason: Pod {name}"
             )
         };
         assert_eq!(revisions_of(&message("app-1", "a")), revisions_of(&message("app-2", "a")));

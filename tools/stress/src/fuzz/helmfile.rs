@@ -7,7 +7,7 @@ use std::sync::Arc;
 use golang::time::{GoTime, GoTimeZone};
 use helmfile::{
     ChartRenderRequest, HelmChartRenderer, HelmfileHostEnvironment, HelmfilePlanSettings,
-    HelmfileProcessingPlan, PrintEnvFormat, ReleaseListFormat, ReleaseRenderOptions,
+    HelmfileProcessingPlan, PrintEnvFormat, ReleaseListFormat, RenderCommandFlags,
 };
 use tree::MemoryTree;
 
@@ -130,9 +130,11 @@ fn read(input: &[u8]) {
         drop(plan().and_then(|plan| plan.build(true, "/tmp")));
         drop(plan().and_then(|plan| plan.show_dag()));
         drop(plan().and_then(|plan| plan.print_env(PrintEnvFormat::Yaml)));
-        drop(plan().and_then(|plan| {
-            plan.renderings(&ReleaseRenderOptions::default(), &EmptyChartFetcher)
-        }));
+        drop(
+            plan().and_then(|plan| {
+                plan.renderings(&RenderCommandFlags::default(), &EmptyChartFetcher)
+            }),
+        );
     }
 }
 

@@ -1,7 +1,7 @@
 //! Signed commits, tags and provenance files, with the keys for them (the engine `signatures`).
 
+use signatures::chart_provenance;
 use signatures::git::{self, CheckedOutCommit, GitTag, GitVerificationKeys, GitVerificationMode};
-use signatures::provenance;
 
 use super::FuzzTarget;
 use super::USUAL_STACK;
@@ -57,6 +57,6 @@ fn read(input: &[u8]) {
     for mode in [GitVerificationMode::Head, GitVerificationMode::Tag] {
         drop(git::verify(mode, &checkout, &GitVerificationKeys::new(keys), VERIFICATION_UNIX_TIME));
     }
-    let ring = provenance::keyring(keys.map(|(_, value)| value));
-    drop(provenance::verify("a.tgz", b"chart", signed, &ring, VERIFICATION_UNIX_TIME));
+    let ring = chart_provenance::keyring(keys.map(|(_, value)| value));
+    drop(chart_provenance::verify("a.tgz", b"chart", signed, &ring, VERIFICATION_UNIX_TIME));
 }

@@ -10,9 +10,9 @@ use anyhow::{Context as _, bail};
 use e2e::random_sequence::RandomSequence;
 
 use super::FuzzOptions;
-use e2e::installation::{BuildProfile, make};
+use e2e::cluster_with_operator::{BuildProfile, make};
 use testbed::progress::{green, red, step};
-use testbed::{machine, root};
+use testbed::{machine_requirements, root};
 
 /// The story, and the environment variable with its seed.
 const STORY: &str = "a_poison_object_stalls_only_itself";
@@ -26,7 +26,7 @@ const MAX_FAULTS: u64 = 3;
 /// # Errors
 /// When the story failed for a seed, or nothing could be run.
 pub(super) fn run(options: &FuzzOptions) -> anyhow::Result<()> {
-    step("what the stories need", machine::ensure_for_stories)?;
+    step("what the stories need", machine_requirements::ensure_for_stories)?;
     step("control plane binaries", || testbed::binaries::TestbedBinaries::ensure().map(drop))?;
     step("windlass itself", || make(BuildProfile::Debug))?;
     let first = options.seed.unwrap_or_else(RandomSequence::seed);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use crds::release::{AuditChangeKind, AuditOperation, ReleaseAudit};
+use crds::windlass_release::{AuditChangeKind, AuditOperation, ReleaseAudit};
 use jiff::Timestamp;
 
 /// The tolerance for times, which audits and the API server's log round.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use e2e::api_proxy::ApiFault;
+use e2e::api_server_fault_proxy::ApiFault;
 use e2e::random_sequence::RandomSequence;
 
 use super::soak_model::{KustomizationState, ROOT_KUSTOMIZATION_COUNT, SoakModel};
@@ -56,6 +56,16 @@ impl SoakOperation {
     pub(super) fn choose(model: &SoakModel, random: &mut RandomSequence, may_kill: bool) -> Self {
         loop {
             if let Some(operation) = Self::try_choose(model, random, may_kill) {
+                return operation;
+            }
+        }
+    }
+
+    /// Chooses a commit, an edit by hand or a deletion by hand.
+    pub(super) fn choose_change(model: &SoakModel, random: &mut RandomSequence) -> Self {
+        loop {
+            let operation = Self::choose(model, random, false);
+            if matches!(operation, Self::Push(..) | Self::Edit(_) | Self::Delete(_)) {
                 return operation;
             }
         }

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use e2e::api_proxy::{ApiFault, ApiProxy};
+use e2e::api_server_fault_proxy::{ApiFault, ApiServerFaultProxy};
 use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
-use e2e::harness::flux::{condition, inventory, revision};
+use e2e::harness::flux_objects::{condition, inventory, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
+use e2e::process_usage;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
@@ -21,8 +22,10 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 
 use super::audits::{AuditExcuses, AuditTally, AuditViolation, ObjectWrite, judge};
+use super::chaos::ChaosFault;
 use super::operations::{CommitChange, SoakOperation};
 use super::soak_model::{KustomizationState, SoakModel};
+use super::unready::UnreadyObjects;
 use crate::ownership::{OWNER_NAME, kustomizations};
 
 /// The GitRepository of all Kustomizations.
@@ -36,6 +39,12 @@ const ALL_AUDITS: &str = "--audit-retention-records=1000000";
 
 /// A request that was sent within this time before connections end may have no response.
 const SOON_BEFORE: Duration = Duration::from_secs(2);
+
+/// How much later a slow API server answers.
+const SLOW_ANSWER_DELAY: Duration = Duration::from_secs(5);
+
+/// How many seconds are between two compactions.
+const COMPACTION_SECONDS: u64 = 5;
 
 /// How many lines of the log a failure prints.
 const LOG_LINES: usize = 60;
@@ -51,7 +60,7 @@ pub(super) struct SoakEnvironment {
     story: Story,
     server: GitServer,
     repository: StoryGitRepository,
-    proxy: ApiProxy,
+    proxy: ApiServerFaultProxy,
     windlass: WindlassProcess,
     /// The program that runs after the next kill.
     other: Option<PathBuf>,
@@ -75,7 +84,7 @@ impl SoakEnvironment {
         let story = Story::begin("soak").await?;
         let server = GitServer::start(GitReadAccess::Open)?;
         let repository = server.repository(SOURCE)?;
-        let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+        let proxy = ApiServerFaultProxy::start(story.bed.operator_kubeconfig())?;
         let windlass = WindlassProcess::start_for(&story, &[&proxy.flag(), ALL_AUDITS]).await?;
         // The operations delete more objects in an hour than the budget allows without approval. The other program
         // may not know a flag for that.
@@ -180,6 +189,39 @@ impl SoakEnvironment {
                 self.windlass.resume().await
             }
         }
+    }
+
+    /// Makes or keeps up a fault, in this second since its begin.
+    pub(super) async fn disturb(&mut self, fault: ChaosFault, second: u64) -> anyhow::Result<()> {
+        match fault {
+            ChaosFault::Throttled => {
+                self.proxy.begin(ApiFault::Refusing { status: 429, percent: 100 });
+            }
+            ChaosFault::ConnectionsClosed => self.proxy.drop_connections(),
+            ChaosFault::WatchesLost => self.proxy.end_watches(),
+            ChaosFault::Slow => self.proxy.begin(ApiFault::Slow(SLOW_ANSWER_DELAY)),
+            ChaosFault::Compacted if second.is_multiple_of(COMPACTION_SECONDS) => {
+                let newest = self.config_maps().await?.metadata.resource_version;
+                let newest = newest.context("a list has a version")?.parse()?;
+                self.proxy.begin(ApiFault::Compacted(newest));
+            }
+            ChaosFault::Compacted => {}
+        }
+        Ok(())
+    }
+
+    /// Notes from now on which objects are not ready.
+    ///
+    /// # Errors
+    /// The watch does not open.
+    pub(super) async fn watch_unready(&self) -> anyhow::Result<UnreadyObjects> {
+        UnreadyObjects::watch(&self.story.client, &self.story.namespace).await
+    }
+
+    /// The memory of windlass that no file backs, in MiB.
+    pub(super) fn anonymous_mebibytes(&self) -> anyhow::Result<f64> {
+        let id = self.windlass.operator.id().context("windlass is not running")?;
+        process_usage::anonymous_mebibytes(id)
     }
 
     async fn push(

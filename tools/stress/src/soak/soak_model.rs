@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const ROOT_KUSTOMIZATION_COUNT: usize = 10;
 
 /// How many objects each Kustomization has at first.
-const OBJECTS_PER_KUSTOMIZATION: usize = 4;
+pub(super) const OBJECTS_PER_KUSTOMIZATION: usize = 4;
 
 /// Whether a Kustomization exists and works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,14 @@ impl SoakModel {
                 model.add(&name);
             }
         }
+        model
+    }
+
+    /// A model of so many Kustomizations without dependencies. None of them waits for another one, which its status would report
+    /// as not ready.
+    pub(super) fn independent(count: usize) -> Self {
+        let mut model = Self::new(count);
+        model.folders.values_mut().for_each(|folder| folder.depends_on = None);
         model
     }
 

@@ -1,6 +1,6 @@
 //! The cluster of a recorded case, in which windlass's controller runs an ArtifactGenerator.
 //!
-//! This module prepares a run, performs it, and reads the state of the cluster and the storage. `fake_operator.rs`
+//! This module prepares a run, performs it, and reads the state of the cluster and the storage. `controller_environment.rs`
 //! has the environment of the controller, `served_archives` the archives of sources, and `reconcile` compares.
 
 use std::collections::BTreeMap;
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
+use crds::source_extensions::ArtifactGenerator;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use source_controller::artifact_generator::ArtifactGeneratorController;
 
 use super::served_archives::ServedArchives;
 use crate::replay::case::nil;
-use crate::replay::fake_operator::FakeOperator;
+use crate::replay::controller_environment::ControllerEnvironment;
 
 /// The flags of the source-watcher during the recording.
 const FLAGS: [&str; 2] = ["--interval-jitter-percentage=0", "--requeue-dependency=5s"];
@@ -60,7 +60,7 @@ pub(super) struct GeneratorState {
 
 /// The cluster of a case, and the controller's environment.
 pub(super) struct GeneratorCluster {
-    operator: FakeOperator,
+    operator: ControllerEnvironment,
     served: ServedArchives,
     /// The first generator of the case. The replay runs this one.
     generator: Value,
@@ -80,7 +80,7 @@ impl GeneratorCluster {
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {"name": "artifactgenerators.source.extensions.fluxcd.io"}});
-        let operator = FakeOperator::start(&flags, vec![unrelated, definition]).await?;
+        let operator = ControllerEnvironment::start(&flags, vec![unrelated, definition]).await?;
         let served = ServedArchives::start().await?;
         Ok(Self { operator, served, generator: Value::Null })
     }

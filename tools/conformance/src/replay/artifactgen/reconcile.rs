@@ -3,7 +3,7 @@
 //! This module has the runs of a case and the comparison.
 //! * `generator_cluster` has the cluster of a case, and `served_archives` the archives of its sources.
 //! * `reconcile_differences` has the results that differ on purpose, and `digest_labels` replaces digests.
-//! * `controller_answer.rs` says which statuses, events and delays count as equal.
+//! * `controller_run_comparison.rs` says which statuses, events and delays count as equal.
 //!
 //! Times, sizes and the text of Flux's returned error are not compared. A controller of windlass returns no error.
 //! Whether a run is repeated is compared.
@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use crds::extensions::RECONCILE_ANNOTATION;
+use crds::source_extensions::RECONCILE_ANNOTATION;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -21,8 +21,10 @@ use super::generator_cluster::{GeneratorCluster, GeneratorRunInputs, GeneratorSt
 use super::reconcile_differences::due;
 use super::{mismatch, strict};
 use crate::replay::case::{Case, CaseJudgement, nil};
-use crate::replay::controller_answer::{ControllerAnswer, ReplayTime, same_answer, same_part};
-use crate::replay::fake_operator::on_runtime;
+use crate::replay::controller_environment::on_runtime;
+use crate::replay::controller_run_comparison::{
+    ControllerAnswer, ReplayTime, same_answer, same_part,
+};
 
 /// The beginning of an error after which Flux does not repeat a run.
 const TERMINAL_ERROR: &str = "terminal error: ";

@@ -11,7 +11,7 @@
 //! An error of the operating system has windlass's own words after those of Flux. `reconcile` compares the results.
 
 use serde_json::{Value, json};
-use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
+use sources::source_condition_reasons::EXTERNAL_ARTIFACT_FAILED;
 
 use super::build::is_same_error;
 use super::generator_cluster::GeneratorState;

@@ -26,7 +26,7 @@ const MAX_LINKS: usize = 40;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct NodeForm {
+struct RecordedTreeNode {
     text: Option<String>,
     symlink: Option<String>,
     base64: Option<String>,
@@ -51,18 +51,18 @@ fn node(value: &Value) -> Result<TreeNode, CaseFailure> {
     if let Value::String(text) = value {
         return Ok(TreeNode::File { body: text.clone().into_bytes(), executable: false });
     }
-    let form: NodeForm = serde_json::from_value(value.clone()).map_err(unknown)?;
+    let form: RecordedTreeNode = serde_json::from_value(value.clone()).map_err(unknown)?;
     match form {
-        NodeForm { dir: true, .. } => Ok(TreeNode::Folder),
-        NodeForm { symlink: Some(to), .. } => Ok(TreeNode::Link(to)),
-        NodeForm { tarball: Some(tree), exec, .. } => {
+        RecordedTreeNode { dir: true, .. } => Ok(TreeNode::Folder),
+        RecordedTreeNode { symlink: Some(to), .. } => Ok(TreeNode::Link(to)),
+        RecordedTreeNode { tarball: Some(tree), exec, .. } => {
             Ok(TreeNode::File { body: tarball(&tree)?, executable: exec })
         }
-        NodeForm { base64: Some(text), exec, .. } => {
+        RecordedTreeNode { base64: Some(text), exec, .. } => {
             let body = STANDARD.decode(text).map_err(unknown)?;
             Ok(TreeNode::File { body, executable: exec })
         }
-        NodeForm { text, exec, .. } => {
+        RecordedTreeNode { text, exec, .. } => {
             Ok(TreeNode::File { body: text.unwrap_or_default().into_bytes(), executable: exec })
         }
     }

@@ -1,6 +1,6 @@
 //! Replays cases about templates: one text in a chart, values as templates see them, and signatures of functions.
 //!
-//! `command.rs` runs the command with whole charts.
+//! `template_command.rs` runs the command with whole charts.
 
 use std::sync::Arc;
 

@@ -204,11 +204,11 @@ fn tree(chart: &Chart) -> Result<Json, CaseFailure> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ComposeInputs {
+struct HelmValuesComposeInputs {
     namespace: String,
     inline: Json,
     #[serde(deserialize_with = "nil")]
-    refs: Vec<GivenReference>,
+    refs: Vec<GivenValuesReference>,
     objects: BTreeMap<String, BTreeMap<String, String>>,
     yaml: Option<String>,
     digest: Option<String>,
@@ -216,7 +216,7 @@ struct ComposeInputs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct GivenReference {
+struct GivenValuesReference {
     kind: String,
     name: String,
     values_key: Option<String>,
@@ -254,7 +254,7 @@ pub(super) fn compose(case: Case) -> CaseJudgement {
 }
 
 fn compose_all(case: Case) -> CaseJudgement {
-    let inputs: ComposeInputs = case.inputs()?;
+    let inputs: HelmValuesComposeInputs = case.inputs()?;
     let references = inputs.refs.into_iter().map(|given| ValuesReference {
         kind: given.kind,
         name: given.name,

@@ -19,12 +19,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use windlass_serve::settings::OperatorSettings;
 
-use super::automation_differences::{ExpectedRuns, RecordedAutomationRun};
-use super::git_repository::{CaseRepository, CommitInputs, GitInputs, References};
+use super::automation_differences::{ExpectedAutomationRuns, RecordedAutomationRun};
+use super::git_repository::{CaseGitRepository, CommitInputs, GitInputs, References};
 use super::signing_keys::with_keys;
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil};
-use crate::replay::controller_answer::{ControllerAnswer, ReplayTime, same_answer, same_part};
-use crate::replay::fake_operator::{FakeOperator, on_runtime};
+use crate::replay::controller_environment::{ControllerEnvironment, on_runtime};
+use crate::replay::controller_run_comparison::{
+    ControllerAnswer, ReplayTime, same_answer, same_part,
+};
 use crate::replay::image::says_the_same;
 
 /// The placeholder for the URL of the Git server.
@@ -48,7 +50,7 @@ struct AutomationCase {
     /// The first object is the automation. The others are also on the API server.
     objects: Vec<Value>,
     #[serde(default, deserialize_with = "nil")]
-    runs: Vec<RunInputs>,
+    runs: Vec<AutomationRunInputs>,
     /// The feature gates that differ from their defaults.
     #[serde(default, deserialize_with = "nil")]
     features: BTreeMap<String, bool>,
@@ -59,7 +61,7 @@ struct AutomationCase {
 /// The changes before a run.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct RunInputs {
+struct AutomationRunInputs {
     #[serde(deserialize_with = "nil")]
     commits: Vec<CommitInputs>,
     /// Objects to create or replace.
@@ -92,7 +94,7 @@ fn flags(case: &AutomationCase) -> Vec<String> {
 }
 
 async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudgement> {
-    let mut repository = CaseRepository::start(&case.git)?;
+    let mut repository = CaseGitRepository::start(&case.git)?;
     let git = repository.base_url();
     let fill = |value: &Value| -> anyhow::Result<Value> {
         let filled = serde_json::from_str(&value.to_string().replace(GIT_URL, &git))?;
@@ -102,9 +104,9 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
     let automation = objects.first().cloned().unwrap_or_default();
     let flags = flags(&case);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let operator = FakeOperator::start(&flags, objects).await?;
-    let plain = RunInputs::default();
-    let mut expected = ExpectedRuns::default();
+    let operator = ControllerEnvironment::start(&flags, objects).await?;
+    let plain = AutomationRunInputs::default();
+    let mut expected = ExpectedAutomationRuns::default();
     let case_begun = Timestamp::now();
     for (at, wanted) in wanted.iter().enumerate() {
         let inputs = case.runs.get(at).unwrap_or(&plain);
@@ -161,7 +163,7 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
     Ok(Ok(()))
 }
 
-impl RunInputs {
+impl AutomationRunInputs {
     fn has_changes(&self) -> bool {
         !self.commits.is_empty() || !self.objects.is_empty() || !self.delete.is_empty()
     }
@@ -169,7 +171,7 @@ impl RunInputs {
 
 /// If the automation waits to commit again, makes its last commit old enough. It returns whether the automation
 /// waits.
-fn age_former_push(operator: &FakeOperator, before: &Value) -> bool {
+fn age_former_push(operator: &ControllerEnvironment, before: &Value) -> bool {
     let mut object = operator.object(before);
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let waits = |condition: &Value| {

@@ -15,8 +15,8 @@
 use serde_json::{Value, json};
 use windlass_runtime::unsupported_fields::unsupported_text;
 
-use super::git_repository::CaseRepository;
-use super::update_model::UpdateModel;
+use super::git_repository::CaseGitRepository;
+use super::update_model::ImageUpdateModel;
 
 /// Flux's message about a push that changes nothing.
 const ALREADY_UP_TO_DATE: &str = "failed to push to remote: already up-to-date";
@@ -44,7 +44,7 @@ const LASTING_MEMBERS: [&str; 5] = [
 
 /// One recorded run of a case.
 pub(super) struct RecordedAutomationRun<'r> {
-    pub(super) repository: &'r CaseRepository,
+    pub(super) repository: &'r CaseGitRepository,
     /// The automation before the run.
     pub(super) automation: &'r Value,
     /// All objects on the API server.
@@ -59,12 +59,12 @@ pub(super) struct RecordedAutomationRun<'r> {
 
 /// The expected results of a case's runs, one after the other.
 #[derive(Default)]
-pub(super) struct ExpectedRuns {
+pub(super) struct ExpectedAutomationRuns {
     /// The status after the last run in which windlass had to do more than Flux did.
     ahead: Option<Value>,
 }
 
-impl ExpectedRuns {
+impl ExpectedAutomationRuns {
     /// The expected result of the next run, with labels in place of commits.
     ///
     /// # Errors
@@ -133,8 +133,8 @@ impl<'r> RecordedAutomationRun<'r> {
         found.unwrap_or(&Value::Null)
     }
 
-    fn model(&self) -> anyhow::Result<UpdateModel<'r>> {
-        Ok(UpdateModel {
+    fn model(&self) -> anyhow::Result<ImageUpdateModel<'r>> {
+        Ok(ImageUpdateModel {
             repository: self.repository,
             references: self.repository.references()?,
             automation: self.automation,
@@ -161,7 +161,7 @@ impl<'r> RecordedAutomationRun<'r> {
 
     /// The expected result if the refspec names the pushed branch, or moves another one forward from `HEAD`. It is
     /// `None` for other refspecs. These fail after the branch was pushed, as in Flux.
-    fn pushed_to_refspec(&self, model: &UpdateModel<'_>) -> anyhow::Result<Option<Value>> {
+    fn pushed_to_refspec(&self, model: &ImageUpdateModel<'_>) -> anyhow::Result<Option<Value>> {
         let destination = model.refspec().and_then(|refspec| refspec.split_once(':'));
         let Some((from, to)) = destination else { return Ok(None) };
         let Some(branch) = model.branch() else { return Ok(None) };
@@ -189,7 +189,7 @@ impl<'r> RecordedAutomationRun<'r> {
     }
 
     /// The expected result if another commit comes to the same branch during the push.
-    fn after_race(&self, mut model: UpdateModel<'_>) -> anyhow::Result<Option<Value>> {
+    fn after_race(&self, mut model: ImageUpdateModel<'_>) -> anyhow::Result<Option<Value>> {
         let Some((branch, commit)) = self.repository.coming_race() else { return Ok(None) };
         let is_pushing = self.error().contains(LOST_RACE) || self.recorded["commits"].is_array();
         if !is_pushing || model.branch() != Some(branch) {

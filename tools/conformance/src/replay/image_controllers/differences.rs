@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use sources::oci::OciDigest;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
-use super::{REGISTRY_ADDRESS, ReconcileCase};
+use super::{ImageReconcileCase, REGISTRY_ADDRESS};
 
 /// Flux's message about a manifest for which the registry sends no digest.
 const WITHOUT_DIGEST: &str = "response did not include Docker-Content-Digest header";
@@ -24,7 +24,7 @@ const WITHOUT_TAGS: &str = "retrying in 30s error: no tags in database";
 const DEPENDENCY_DELAY_SECONDS: u32 = 30;
 
 /// The expected result of a run.
-pub(super) enum ExpectedRun {
+pub(super) enum ExpectedImageRun {
     /// This answer.
     Answer(Value),
     /// The same result as that of the run with these objects.
@@ -32,13 +32,13 @@ pub(super) enum ExpectedRun {
 }
 
 /// The expected result of a recorded run.
-pub(super) fn expected(case: &ReconcileCase, recorded: &Value) -> ExpectedRun {
+pub(super) fn expected(case: &ImageReconcileCase, recorded: &Value) -> ExpectedImageRun {
     let Some(object) = case.objects.first() else {
-        return ExpectedRun::Answer(recorded.clone());
+        return ExpectedImageRun::Answer(recorded.clone());
     };
-    let run = RecordedRun { case, object, recorded };
+    let run = RecordedImageRun { case, object, recorded };
     if let Some(objects) = run.with_default_provider() {
-        return ExpectedRun::SameAs(objects);
+        return ExpectedImageRun::SameAs(objects);
     }
     let answer = run
         .with_unsupported_provider()
@@ -46,11 +46,11 @@ pub(super) fn expected(case: &ReconcileCase, recorded: &Value) -> ExpectedRun {
         .or_else(|| run.of_manifest_without_digest())
         .or_else(|| run.of_repeated_scan())
         .or_else(|| run.with_invalid_label());
-    ExpectedRun::Answer(answer.unwrap_or_else(|| recorded.clone()))
+    ExpectedImageRun::Answer(answer.unwrap_or_else(|| recorded.clone()))
 }
 
-struct RecordedRun<'c> {
-    case: &'c ReconcileCase,
+struct RecordedImageRun<'c> {
+    case: &'c ImageReconcileCase,
     object: &'c Value,
     recorded: &'c Value,
 }
@@ -66,7 +66,7 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
 }
 
-impl<'c> RecordedRun<'c> {
+impl<'c> RecordedImageRun<'c> {
     fn is_policy(&self) -> bool {
         self.object["kind"] == "ImagePolicy"
     }

@@ -99,7 +99,7 @@ enum BranchReset {
 pub(super) type References = BTreeMap<String, String>;
 
 /// A repository with its server. Both end when it is dropped.
-pub(super) struct CaseRepository {
+pub(super) struct CaseGitRepository {
     server: GitServer,
     repository: StoryGitRepository,
     /// The commits in the order of their labels.
@@ -110,7 +110,7 @@ pub(super) struct CaseRepository {
     raced: Option<String>,
 }
 
-impl CaseRepository {
+impl CaseGitRepository {
     /// # Errors
     /// There is no server, or Git refuses a commit.
     pub(super) fn start(inputs: &GitInputs) -> anyhow::Result<Self> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::git_repository::{CaseRepository, References};
+use super::git_repository::{CaseGitRepository, References};
 
 /// The text before the policy in a marker.
 const MARKER: &str = " # {\"$imagepolicy\": \"";
@@ -20,8 +20,8 @@ const DEFAULT_MESSAGE: &str = "Update from image update automation";
 const UP_TO_DATE: &str = "repository up-to-date";
 
 /// The inputs of an update.
-pub(super) struct UpdateModel<'m> {
-    pub(super) repository: &'m CaseRepository,
+pub(super) struct ImageUpdateModel<'m> {
+    pub(super) repository: &'m CaseGitRepository,
     /// The references at the time when the server accepts the push.
     pub(super) references: References,
     /// The automation before the run.
@@ -47,7 +47,7 @@ struct Checkout<'m> {
 }
 
 /// The commit of an update.
-pub(super) struct ModelCommit {
+pub(super) struct ImageUpdateCommit {
     pub(super) parent: String,
     /// The changed files.
     pub(super) files: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ fn text<'v>(value: &'v Value, place: &str) -> Option<&'v str> {
     value.pointer(place).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-impl<'m> UpdateModel<'m> {
+impl<'m> ImageUpdateModel<'m> {
     /// The reference in the spec that is fetched.
     fn reference(&self) -> &'m Value {
         let own = self.automation.pointer("/spec/git/checkout/ref");
@@ -134,7 +134,7 @@ impl<'m> UpdateModel<'m> {
     ///
     /// # Errors
     /// The repository cannot be read.
-    pub(super) fn commit(&self) -> anyhow::Result<Option<ModelCommit>> {
+    pub(super) fn commit(&self) -> anyhow::Result<Option<ImageUpdateCommit>> {
         let Some(checkout) = self.checkout() else { return Ok(None) };
         let Some(branch) = self.branch() else { return Ok(None) };
         let is_checkout = checkout.is_branch && checkout.name == branch;
@@ -151,7 +151,7 @@ impl<'m> UpdateModel<'m> {
             files = self.changed(parent)?;
         }
         let parent = parent.to_owned();
-        Ok((!files.is_empty()).then_some(ModelCommit { parent, files }))
+        Ok((!files.is_empty()).then_some(ImageUpdateCommit { parent, files }))
     }
 
     /// The expected answer of a run that updates the repository. It is `None` if the model does not know the case.

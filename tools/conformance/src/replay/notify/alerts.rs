@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use notify::{
-    Alert, AlertControllerSettings, AlertWarningEvent, DeliveryMessage, DispatchCluster, FluxEvent,
-    ObjectReference, Provider, SecretData,
+    Alert, AlertClusterReader, AlertControllerSettings, AlertWarningEvent, DeliveryMessage,
+    FluxEvent, ObjectReference, Provider, SecretData,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fake_provider::{FakeProvider, FakeProviderRule, lenient};
-use super::requests::{FREE, REPLAY_UNIX_TIME, is_same_error, mismatch};
+use super::provider_requests::{FREE, REPLAY_UNIX_TIME, is_same_error, mismatch};
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer};
 
 /// The size limit of an event's body.
@@ -32,7 +32,7 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KeyInputs {
+struct EventRateKeyInputs {
     event: Value,
 }
 
@@ -41,7 +41,7 @@ fn event(value: &Value) -> Result<FluxEvent, CaseFailure> {
 }
 
 fn key(case: &Case) -> CaseJudgement {
-    let inputs: KeyInputs = case.inputs()?;
+    let inputs: EventRateKeyInputs = case.inputs()?;
     let mut event = event(&inputs.event)?;
     event.clean_metadata();
     case.judge(Ok(json!({"key": event.rate_key(), "metadata": event.metadata})))
@@ -49,7 +49,7 @@ fn key(case: &Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StatusInputs {
+struct CommitStatusInputs {
     provider: Value,
     #[serde(default)]
     alert: Value,
@@ -57,7 +57,7 @@ struct StatusInputs {
 }
 
 fn commit_status(case: &Case) -> CaseJudgement {
-    let inputs: StatusInputs = case.inputs()?;
+    let inputs: CommitStatusInputs = case.inputs()?;
     let event = event(&inputs.event)?;
     let provider = Provider::new(inputs.provider).map_err(|error| mismatch("a provider", error))?;
     let alert = Alert::new(inputs.alert).map_err(|error| mismatch("an alert", error))?;
@@ -70,7 +70,7 @@ fn commit_status(case: &Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct HandleInputs {
+struct EventHandlingInputs {
     objects: Vec<Value>,
     #[serde(default)]
     no_cross_namespace_refs: bool,
@@ -106,7 +106,7 @@ impl AlertCaseObjects {
     }
 }
 
-impl DispatchCluster for AlertCaseObjects {
+impl AlertClusterReader for AlertCaseObjects {
     fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>> {
         let found = self.find(&object.kind, &object.namespace, &object.name)?;
         if found["apiVersion"].as_str().is_some_and(|version| version != object.api_version) {
@@ -128,7 +128,7 @@ impl DispatchCluster for AlertCaseObjects {
 }
 
 fn handle(case: &Case) -> CaseJudgement {
-    let inputs: HandleInputs = case.inputs()?;
+    let inputs: EventHandlingInputs = case.inputs()?;
     let objects = AlertCaseObjects(inputs.objects);
     let alerts: Vec<Alert> = objects
         .0

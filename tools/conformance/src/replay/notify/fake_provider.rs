@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use notify::{DeliveryFailure, DeliveryMessage, EventDelivery, HttpResponse, HttpStep, SecretData};
+use notify::{
+    DeliveryFailure, DeliveryMessage, DeliveryStep, EventDelivery, HttpResponse, SecretData,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -48,9 +50,9 @@ impl FakeProvider {
         let mut step = delivery.start();
         loop {
             match step {
-                HttpStep::Done => return Ok(()),
-                HttpStep::Failed(failure) => return Err(failure),
-                HttpStep::Send(wait, delivery_message) => {
+                DeliveryStep::Done => return Ok(()),
+                DeliveryStep::Failed(failure) => return Err(failure),
+                DeliveryStep::Send(wait, delivery_message) => {
                     assert!(self.arrived.len() < MAX_PARCELS, "the delivery does not end");
                     self.waits.push(wait);
                     let outcome = self.outcome(&delivery_message);
@@ -62,7 +64,10 @@ impl FakeProvider {
     }
 
     /// The service's answer to a request.
-    pub(super) fn outcome(&mut self, delivery_message: &DeliveryMessage) -> notify::DeliveryResult {
+    pub(super) fn outcome(
+        &mut self,
+        delivery_message: &DeliveryMessage,
+    ) -> notify::MessageSendResult {
         match delivery_message {
             DeliveryMessage::Http(request) => Ok(self.answer(request.method, path(&request.url))),
             DeliveryMessage::Nats(message) if message.server.contains("unreachable") => {

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use notify::receivers::{
-    AnnotationTarget, MAX_BODY, MAX_HEADERS, Receiver, ReceiverControllerSettings,
-    ReceiverRequestStep, ReceiverSpecError, ReceiverTargets, ReceiverWebhookRequest,
-    WebhookReception, check, path,
+    AnnotationTarget, MAX_BODY, MAX_HEADERS, Receiver, ReceiverClusterReader,
+    ReceiverControllerSettings, ReceiverRequestStep, ReceiverSpecError, ReceiverWebhookRequest,
+    WebhookAuthentication, check, path,
 };
 use notify::{DeliveryMessage, SecretData};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fake_provider::{FakeProvider, FakeProviderRule};
-use super::requests::{REPLAY_UNIX_TIME, is_same_error, mismatch};
+use super::provider_requests::{REPLAY_UNIX_TIME, is_same_error, mismatch};
 use crate::replay::case::{Case, CaseFailure, CaseJudgement};
 
 pub(super) fn judge(case: Case) -> CaseJudgement {
@@ -32,20 +32,20 @@ pub(super) fn judge(case: Case) -> CaseJudgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PathInputs {
+struct WebhookPathInputs {
     token: String,
     receiver: String,
     namespace: String,
 }
 
 fn webhook_path(case: &Case) -> CaseJudgement {
-    let inputs: PathInputs = case.inputs()?;
+    let inputs: WebhookPathInputs = case.inputs()?;
     case.judge(Ok(Value::from(path(inputs.token.as_bytes(), &inputs.receiver, &inputs.namespace))))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct HookInputs {
+struct ReceiverRequestInputs {
     objects: Vec<Value>,
     #[serde(default)]
     no_cross_namespace_refs: bool,
@@ -94,7 +94,7 @@ impl ReceiverCaseObjects {
     }
 }
 
-impl ReceiverTargets for ReceiverCaseObjects {
+impl ReceiverClusterReader for ReceiverCaseObjects {
     fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         let mut all = self.of(&target.api_version, &target.kind, &target.namespace);
         all.find(|it| it["metadata"]["name"] == *target.name).cloned()
@@ -108,7 +108,7 @@ impl ReceiverTargets for ReceiverCaseObjects {
 }
 
 fn hook(case: &Case) -> CaseJudgement {
-    let inputs: HookInputs = case.inputs()?;
+    let inputs: ReceiverRequestInputs = case.inputs()?;
     let receivers = inputs.objects.iter().filter(|it| it["kind"] == "Receiver");
     let receivers: Vec<Receiver> = receivers
         .map(Receiver::new)
@@ -176,7 +176,7 @@ fn answer(
         .secret_ref
         .as_ref()
         .and_then(|reference| objects.secret(&receiver.metadata.namespace, &reference.name));
-    let (mut reception, mut gate) = WebhookReception::start(
+    let (mut reception, mut gate) = WebhookAuthentication::start(
         ReceiverWebhookRequest { headers, body },
         receiver,
         secret.as_ref(),

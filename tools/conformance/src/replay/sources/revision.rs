@@ -1,8 +1,8 @@
 //! Replays cases about revisions in their old and new forms, and about the choice among many versions.
 
 use git::revision;
+use golang::highest_version_selection::{VersionRange, chart_version};
 use golang::semver::VersionConstraintError;
-use golang::version_choice::{VersionRange, chart_version};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

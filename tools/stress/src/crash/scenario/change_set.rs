@@ -4,14 +4,14 @@
 //! `kustomization` has the scenario of Kustomizations themselves.
 
 use anyhow::bail;
-use crds::release::{ChangeSet, ChangeSetVerdict};
+use crds::windlass_release::{ChangeSet, ChangeSetVerdict};
 use e2e::harness::StoryObject;
 use e2e::harness::manifests::config_map;
 use kube::api::{Api, ListParams};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of commits that succeed and fail.
@@ -39,7 +39,7 @@ impl CrashScenario for ChangeSetScenario {
     }
 
     /// Checks that each commit has one ChangeSet.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         let mut problems = stage.created_again(&["changesets"])?;
         let counts = stage.story.creations(&["changesets"])?;
         if counts.len() != COMMIT_ACTS {
@@ -53,7 +53,7 @@ impl CrashScenario for ChangeSetScenario {
         act == COMMIT_ACTS
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         let map = |name: &str, value: &str| (format!("{name}/map.yaml"), config_map(name, value));
         match act {
             0 => {
@@ -87,7 +87,7 @@ impl CrashScenario for ChangeSetScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         if act == COMMIT_ACTS {
             for name in NAMES {
                 if stage.story.read(&StoryObject::kustomization(name)).await?.is_some() {

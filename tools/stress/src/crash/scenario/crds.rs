@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use crds::release::PlanPolicy;
-use e2e::harness::flux::condition;
+use crds::windlass_release::PlanPolicy;
+use e2e::harness::flux_objects::condition;
 use e2e::harness::manifests::{config_map, widget_crd};
 use e2e::harness::{Story, StoryObject};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario with a CustomResourceDefinition of which a user has objects. Its acts drop a stored version, delete the
@@ -54,7 +54,7 @@ impl CrashScenario for CrdScenario {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         let group = group(&stage.story.namespace);
         let definition = "app/definition.yaml".to_owned();
         match act {
@@ -99,7 +99,7 @@ impl CrashScenario for CrdScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let story = &stage.story;
         let group = group(&story.namespace);
         let definition = story.read(&target(&group)).await?;

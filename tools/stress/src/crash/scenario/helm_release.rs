@@ -5,13 +5,13 @@
 
 use anyhow::bail;
 use e2e::harness::StoryObject;
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{hook, newest, test_pod};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of a HelmRelease. Its acts install it, upgrade it, roll it back after a failed hook, repair it and
@@ -34,7 +34,7 @@ impl CrashScenario for HelmReleaseScenario {
     }
 
     /// Checks that each hook was created at most once. The name of a hook differs in each version of the chart.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         stage.created_again(&["jobs", "pods"])
     }
 
@@ -48,7 +48,7 @@ impl CrashScenario for HelmReleaseScenario {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         match act {
             0 => {
                 stage.commit(&version(1))?;
@@ -79,7 +79,7 @@ impl CrashScenario for HelmReleaseScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let app = stage.story.read(&StoryObject::helm_release("app")).await?;
         if act == 4 {
             return Ok(app.is_none() && stage.source_is_gone().await?);

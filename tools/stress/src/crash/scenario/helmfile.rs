@@ -4,15 +4,15 @@
 //! This module has the files and the end of each act.
 
 use anyhow::bail;
-use crds::release::PlanPolicy;
+use crds::windlass_release::PlanPolicy;
 use e2e::harness::StoryObject;
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::hook;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of a Helmfile with three releases. Its acts install them in the order of their needs, upgrade one,
@@ -46,7 +46,7 @@ impl CrashScenario for HelmfileScenario {
     }
 
     /// Checks that each hook was created at most once. The name of a hook differs for each version and event.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         stage.created_again(&["jobs"])
     }
 
@@ -59,7 +59,7 @@ impl CrashScenario for HelmfileScenario {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         match act {
             0 => {
                 stage.commit(&files(0))?;
@@ -85,7 +85,7 @@ impl CrashScenario for HelmfileScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         for name in NOTES {
             let map = stage.story.read(&StoryObject::config_map(name)).await?;
             if map.is_none_or(|map| map.data["data"]["value"] != note(act)) {

@@ -5,7 +5,7 @@
 //! each act, and the law about commits. `e2e/tests/images/automation.rs` and `sources/git/tests/git_loopback` test
 //! pushes that lose against another writer or whose answer is lost.
 //!
-//! Cuts are made at writes to the API server (`e2e::api_proxy`), and a push is none of these. A kill between a push
+//! Cuts are made at writes to the API server (`e2e::api_server_fault_proxy`), and a push is none of these. A kill between a push
 //! and the status is covered all the same, because a run writes the status right after its push. The cut before that
 //! write kills windlass when the Git server has the commit and no status names it. The cut after the previous write
 //! kills windlass at some moment of the fetch or the push.
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::sync::OnceLock;
 
 use anyhow::{Context as _, bail};
-use e2e::harness::flux::{NEVER, REQUESTED_AT, condition, revision};
+use e2e::harness::flux_objects::{NEVER, REQUESTED_AT, condition, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::RegistryServer;
@@ -22,7 +22,7 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of an image whose new tags reach the cluster. An ImagePolicy chooses a tag, an ImageUpdateAutomation
@@ -89,7 +89,7 @@ impl CrashScenario for Images {
     }
 
     /// Checks that each tag has exactly one commit, and that the commit changes only the tag.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         let mut problems = Vec::new();
         let mut tags = Vec::new();
         for commit in stage.commits()? {
@@ -115,7 +115,7 @@ impl CrashScenario for Images {
         act == REMOVAL_ACT
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         match act {
             0 => {
                 let registry = RegistryServer::start().await?;
@@ -161,7 +161,7 @@ impl CrashScenario for Images {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let story = &stage.story;
         let images = [story.read(&image_repository()).await?, story.read(&image_policy()).await?];
         let automation = story.read(&automation()).await?;
@@ -208,7 +208,7 @@ impl Images {
     }
 
     /// The file with a tag. It has formatting that a program would lose if it wrote the whole file anew.
-    fn settings(&self, stage: &ScenarioStage, tag: &str) -> anyhow::Result<String> {
+    fn settings(&self, stage: &CrashScenarioSetup, tag: &str) -> anyhow::Result<String> {
         let policy = json!({"$imagepolicy": format!("{}:{NAME}", stage.story.namespace)});
         let image = self.image()?;
         Ok(format!(
@@ -229,7 +229,7 @@ impl Images {
     }
 
     /// Requests a reconciliation of the GitRepository, once for each commit that windlass pushed.
-    async fn announce(&self, stage: &ScenarioStage, commit: &str) -> anyhow::Result<()> {
+    async fn announce(&self, stage: &CrashScenarioSetup, commit: &str) -> anyhow::Result<()> {
         let is_of_user = stage.revisions.iter().any(|it| it == commit);
         if is_of_user || *self.announced.borrow() == commit {
             return Ok(());

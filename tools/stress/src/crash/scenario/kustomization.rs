@@ -6,13 +6,13 @@
 
 use anyhow::bail;
 use e2e::harness::StoryObject;
-use e2e::harness::flux::condition;
+use e2e::harness::flux_objects::condition;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of two Kustomizations. One applies fifteen objects in three stages. The API server rejects an object of
@@ -53,7 +53,7 @@ impl CrashScenario for KustomizationScenario {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         let namespace = stage.story.namespace.clone();
         match act {
             0 => {
@@ -83,7 +83,7 @@ impl CrashScenario for KustomizationScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let revision = stage.revision();
         let app = stage.story.read(&StoryObject::kustomization("app")).await?;
         let extra = stage.story.read(&StoryObject::kustomization("extra")).await?;

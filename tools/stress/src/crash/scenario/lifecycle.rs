@@ -7,13 +7,13 @@
 use anyhow::{Context as _, bail};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecyclePhase, LifecycleState};
 use e2e::harness::StoryObject;
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{newest, test_pod};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of a HelmRelease that a Lifecycle holds at every phase. Its acts install it, upgrade it, roll it back
@@ -45,7 +45,7 @@ impl CrashScenario for LifecycleScenario {
 
     /// Checks that each phase of an operation has one event, that each operation has one audit, and that each was
     /// created once.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         let mut problems = Vec::new();
         for (plural, wanted) in [("lifecycleevents", EVENT_COUNT), ("releaseaudits", AUDIT_COUNT)] {
             let counts = stage.story.creations(&[plural])?;
@@ -71,7 +71,7 @@ impl CrashScenario for LifecycleScenario {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         match act {
             0 => {
                 stage.commit(&version(1))?;
@@ -110,7 +110,7 @@ impl CrashScenario for LifecycleScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         answer(act, stage).await?;
         let app = stage.story.read(&StoryObject::helm_release("app")).await?;
         let is_answered = stage.story.lifecycle_events().await?.is_empty();
@@ -143,7 +143,7 @@ impl CrashScenario for LifecycleScenario {
 }
 
 /// Answers the open LifecycleEvents. It does not promote the third version.
-async fn answer(act: usize, stage: &ScenarioStage) -> anyhow::Result<()> {
+async fn answer(act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<()> {
     for event in stage.story.lifecycle_events().await? {
         let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
         if state != LifecycleState::Pending {

@@ -1,24 +1,24 @@
 //! A Kustomization and a HelmRelease whose changes all wait for approval.
 //!
 //! Their installation and a change with a removal wait. The scenario approves each Plan when it sees it, also while
-//! windlass is down, and windlass applies what was approved. `e2e/tests/releases_alone/plan_matrix.rs` tests Plans
+//! windlass is down, and windlass applies what was approved. `e2e/tests/releases_with_own_windlass/plan_matrix.rs` tests Plans
 //! that are rejected, and Plans of Helmfiles.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
-use crds::release::{Plan, PlanPolicy};
+use crds::windlass_release::{Plan, PlanPolicy};
 use e2e::harness::StoryObject;
-use e2e::harness::audit::AuditedConfigMapWrite;
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::audited_writes::AuditedConfigMapWrite;
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::newest;
 use kube::ResourceExt as _;
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// How many acts wait for approval.
@@ -36,7 +36,7 @@ struct ApprovalLog {
 
 impl ApprovalLog {
     /// Approves the Plans that wait. It returns whether there is no Plan.
-    async fn approve(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn approve(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let plans = stage.story.plans().await?;
         for plan in &plans {
             if plan.status.as_ref().is_some_and(|it| !it.approvals.is_empty()) {
@@ -58,7 +58,7 @@ impl ApprovalLog {
 
     /// Checks that each revision has one Plan, that the Plan was created once, and that nothing was written before
     /// its approval.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         let mut problems = stage.created_again(&["plans"])?;
         let plans = stage.story.creations(&["plans"])?.len();
         if plans != APPROVED_ACTS {
@@ -83,7 +83,7 @@ async fn begin_act(
     folder: &str,
     more: Vec<(String, String)>,
     object: &StoryObject,
-    stage: &mut ScenarioStage,
+    stage: &mut CrashScenarioSetup,
 ) -> anyhow::Result<()> {
     let mut files = more;
     let file = |name: &str, value: &str| (format!("{folder}{name}.yaml"), config_map(name, value));
@@ -148,7 +148,7 @@ impl CrashScenario for PlanScenario {
         OwnerKind::kustomization()
     }
 
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         self.0.judge(stage)
     }
 
@@ -156,7 +156,7 @@ impl CrashScenario for PlanScenario {
         may_delete(act, name)
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         begin_act(act, "", Vec::new(), &StoryObject::kustomization("app"), stage).await?;
         match act {
             0 => stage.story.kustomization("app", SOURCE_NAME, json!({})).await,
@@ -164,7 +164,7 @@ impl CrashScenario for PlanScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let app = stage.story.read(&StoryObject::kustomization("app")).await?;
         if act == APPROVED_ACTS {
             return Ok(app.is_none() && stage.source_is_gone().await?);
@@ -197,7 +197,7 @@ impl CrashScenario for PlanReleaseScenario {
         OwnerKind::helm_release()
     }
 
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         self.0.judge(stage)
     }
 
@@ -205,7 +205,7 @@ impl CrashScenario for PlanReleaseScenario {
         may_delete(act, name)
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         let version = format!("apiVersion: v2\nname: app\nversion: {}.0.0\n", act + 1);
         let chart = vec![("chart/Chart.yaml".to_owned(), version)];
         let app = StoryObject::helm_release("app");
@@ -220,7 +220,7 @@ impl CrashScenario for PlanReleaseScenario {
         stage.story.apply_value(object).await.map(drop)
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let app = stage.story.read(&StoryObject::helm_release("app")).await?;
         if act == APPROVED_ACTS {
             return Ok(app.is_none() && stage.source_is_gone().await?);

@@ -5,12 +5,12 @@
 
 use anyhow::bail;
 use e2e::harness::StoryObject;
-use e2e::harness::flux::{condition, revision};
+use e2e::harness::flux_objects::{condition, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment, job};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// The name of the Job that makes the second revision fail.
@@ -34,7 +34,7 @@ impl CrashScenario for QuarantineScenario {
     }
 
     /// Checks that the failed result has one Quarantine.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         let mut problems = stage.created_again(&["quarantines"])?;
         let counts = stage.story.creations(&["quarantines"])?;
         if counts.len() != 1 {
@@ -53,7 +53,7 @@ impl CrashScenario for QuarantineScenario {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         let app = StoryObject::kustomization("app");
         match act {
             0 => {
@@ -88,7 +88,7 @@ impl CrashScenario for QuarantineScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let app = stage.story.read(&StoryObject::kustomization("app")).await?;
         if act == 3 {
             return Ok(app.is_none() && stage.source_is_gone().await?);

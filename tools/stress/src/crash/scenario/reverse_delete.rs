@@ -5,14 +5,14 @@
 //! and checks that nothing was deleted before the objects that depend on it.
 
 use anyhow::bail;
-use crds::release::PlanPolicy;
+use crds::windlass_release::PlanPolicy;
 use e2e::harness::StoryObject;
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of Kustomizations that depend on each other. windlass deletes them from the last to the first.
@@ -51,7 +51,7 @@ impl CrashScenario for ReverseDeleteScenario {
 
     /// Checks that every object was deleted after the objects of all Kustomizations that depend on its own. No object
     /// may stay because its ServiceAccount was deleted first.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         let mut changes = stage.story.timed_changes()?;
         changes.sort();
         // A request that windlass repeats after a kill counts at the time of its first attempt.
@@ -89,7 +89,7 @@ impl CrashScenario for ReverseDeleteScenario {
         }
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         let place = stage.story.namespace.clone();
         match act {
             0 => {
@@ -119,7 +119,7 @@ impl CrashScenario for ReverseDeleteScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let story = &stage.story;
         let mut present = Vec::new();
         for (name, _) in LEVELS {

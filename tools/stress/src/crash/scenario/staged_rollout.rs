@@ -5,14 +5,14 @@
 
 use anyhow::{Context as _, bail, ensure};
 use e2e::harness::StoryObject;
-use e2e::harness::audit::AuditedConfigMapWrite;
-use e2e::harness::flux::condition;
+use e2e::harness::audited_writes::AuditedConfigMapWrite;
+use e2e::harness::flux_objects::condition;
 use e2e::harness::manifests::config_map;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{CrashScenario, SOURCE_NAME, ScenarioStage};
+use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
 use crate::ownership::{OwnerKind, kind};
 
 /// A scenario of commits in two waves, one of which breaks the canary.
@@ -46,7 +46,7 @@ fn rollout() -> StoryObject {
 }
 
 impl StagedRolloutScenario {
-    async fn install(stage: &ScenarioStage) -> anyhow::Result<()> {
+    async fn install(stage: &CrashScenarioSetup) -> anyhow::Result<()> {
         let story = &stage.story;
         stage.create_source().await?;
         for name in NAMES {
@@ -87,7 +87,7 @@ impl CrashScenario for StagedRolloutScenario {
 
     /// Checks that no commit reached production before the canary had it for the soak time. The commit that breaks
     /// the canary must never reach production.
-    fn judge(&self, stage: &ScenarioStage) -> anyhow::Result<Vec<String>> {
+    fn judge(&self, stage: &CrashScenarioSetup) -> anyhow::Result<Vec<String>> {
         let writes = stage.story.config_map_writes()?;
         let first = |name: &str, value: &str| {
             writes.iter().find(|it| it.name == name && it.value.as_deref() == Some(value))
@@ -118,7 +118,7 @@ impl CrashScenario for StagedRolloutScenario {
         act == DELETING_ACT
     }
 
-    async fn begin(&self, act: usize, stage: &mut ScenarioStage) -> anyhow::Result<()> {
+    async fn begin(&self, act: usize, stage: &mut CrashScenarioSetup) -> anyhow::Result<()> {
         let map = |name: &str, value: &str| (format!("{name}/map.yaml"), config_map(name, value));
         match act {
             0 => {
@@ -151,7 +151,7 @@ impl CrashScenario for StagedRolloutScenario {
         }
     }
 
-    async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
+    async fn is_done(&self, act: usize, stage: &CrashScenarioSetup) -> anyhow::Result<bool> {
         let mut found = Vec::new();
         for name in NAMES {
             found.extend(stage.story.read(&StoryObject::kustomization(name)).await?);

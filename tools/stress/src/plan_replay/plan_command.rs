@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use plan::ChangePlan;
-use testbed::oracle::OracleProgram;
 use testbed::progress::step;
+use testbed::upstream_programs::UpstreamProgram;
 
 use super::replayed_history::git_in;
 
@@ -115,7 +115,7 @@ impl FluxLocalCommand {
     /// A program cannot be built, or Git fails.
     pub(super) fn new(program: &Path, plans: &PlanCommand, sha: &str) -> anyhow::Result<Self> {
         let mut folders = Vec::new();
-        for oracle in [OracleProgram::Flux, OracleProgram::Kustomize, OracleProgram::Helm] {
+        for oracle in [UpstreamProgram::Flux, UpstreamProgram::Kustomize, UpstreamProgram::Helm] {
             let built = step(oracle.version(), || oracle.ensure())?;
             folders.extend(built.parent().map(Path::to_owned));
         }

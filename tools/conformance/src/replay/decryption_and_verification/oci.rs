@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signatures::cosign;
 use signatures::image_verification::{ImageTrust, ImageVerification, acceptance, refusal};
-use signatures::referrers::{ImageRequest, RegistryBlob, SignatureSearch};
-use signatures::sigstore::CertificateIdentity;
+use signatures::referrers::{ImageRegistryRequest, ImageRegistryResponse, SignatureSearch};
+use signatures::sigstore::CertificateIdentityMatcher;
 
 use super::TrustCase;
 use crate::replay::case::{self, Case, CaseFailure, CaseJudgement};
@@ -80,22 +80,24 @@ impl FakeRegistry {
         Ok(registry)
     }
 
-    fn answer(&self, request: &ImageRequest) -> Option<RegistryBlob> {
+    fn answer(&self, request: &ImageRegistryRequest) -> Option<ImageRegistryResponse> {
         match request {
-            ImageRequest::Manifest(reference) => {
+            ImageRegistryRequest::Manifest(reference) => {
                 let digest = self.tags.get(reference).unwrap_or(reference);
                 let media_type = self.manifests.get(digest)?.clone();
-                Some(RegistryBlob { media_type, body: self.blobs.get(digest)?.clone() })
+                Some(ImageRegistryResponse { media_type, body: self.blobs.get(digest)?.clone() })
             }
-            ImageRequest::Blob { digest, .. } => Some(RegistryBlob {
+            ImageRegistryRequest::Blob { digest, .. } => Some(ImageRegistryResponse {
                 media_type: String::new(),
                 body: self.blobs.get(digest)?.clone(),
             }),
-            ImageRequest::Referrers(digest) => self.has_referrers.then(|| self.referrers(digest)),
+            ImageRegistryRequest::Referrers(digest) => {
+                self.has_referrers.then(|| self.referrers(digest))
+            }
         }
     }
 
-    fn referrers(&self, digest: &str) -> RegistryBlob {
+    fn referrers(&self, digest: &str) -> ImageRegistryResponse {
         let mut referrers = Vec::new();
         for (own, media_type) in &self.manifests {
             let body = self.blobs.get(own).map(Vec::as_slice).unwrap_or_default();
@@ -106,7 +108,10 @@ impl FakeRegistry {
             }
         }
         let body = json!({"schemaVersion": 2, "manifests": referrers}).to_string().into_bytes();
-        RegistryBlob { media_type: "application/vnd.oci.image.index.v1+json".to_owned(), body }
+        ImageRegistryResponse {
+            media_type: "application/vnd.oci.image.index.v1+json".to_owned(),
+            body,
+        }
     }
 
     fn gather(&self, mut search: SignatureSearch) -> Result<SignatureSearch, CaseFailure> {
@@ -143,7 +148,7 @@ fn trust(recorded: &TrustCase) -> Result<(&'static str, Result<ImageTrust, Strin
     let identities = recorded.args.get("matchOIDCIdentity").and_then(Value::as_array);
     let identities = identities.into_iter().flatten().map(|it| {
         let text = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
-        CertificateIdentity { issuer: text("issuer"), subject: text("subject") }
+        CertificateIdentityMatcher { issuer: text("issuer"), subject: text("subject") }
     });
     Ok(("cosign keyless", ImageTrust::identities("apps/trusted-root", &root, identities.collect())))
 }

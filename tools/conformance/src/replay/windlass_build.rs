@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use super::case::CaseFailure;
-use e2e::installation::{BuildProfile, make};
+use e2e::cluster_with_operator::{BuildProfile, make};
 
 /// The program, built from the present source. An earlier build may be outdated.
 static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {

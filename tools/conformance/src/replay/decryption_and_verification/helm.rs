@@ -1,7 +1,7 @@
 //! Replays cases about charts with provenance, as `helm verify` judges them.
 
 use serde_json::Value;
-use signatures::provenance::{VerifiedChart, verify};
+use signatures::chart_provenance::{VerifiedChart, verify};
 
 use super::TrustCase;
 use crate::replay::case::{Case, CaseJudgement, ReferenceAnswer, same};

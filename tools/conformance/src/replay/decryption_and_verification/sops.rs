@@ -267,7 +267,7 @@ fn built(keys: &DecryptionKeys, tree: &MemoryTree, folder: &RelPath) -> Result<S
 }
 
 /// The id of an object in Flux's notation.
-fn without_namespace(id: &kustomize::id::ResourceId) -> String {
+fn without_namespace(id: &kustomize::resource_id::ResourceId) -> String {
     let id = id.to_string();
     id.rsplit_once('.').map_or(id.clone(), |(name, _)| name.to_owned())
 }

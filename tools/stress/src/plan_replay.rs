@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use e2e::cluster_with_operator::{BuildProfile, make, program};
 use e2e::git_server::{GitReadAccess, GitServer};
-use e2e::harness::flux::revision;
-use e2e::installation::{BuildProfile, make, program};
+use e2e::harness::flux_objects::revision;
 use objects::ObjectId;
-use testbed::machine;
+use testbed::machine_requirements;
 use testbed::progress::{dim, green, spell, step};
 use tokio::runtime::Runtime;
 
@@ -35,7 +35,7 @@ use manifest_rewriting::{ManifestRewriting, RewriteCounts};
 use plan_command::{FluxLocalCommand, PlanCommand, TimedPlan};
 use replay_cluster::{AddedPrerequisites, EntryKustomization, ReplayCluster};
 use replayed_history::{ReplayedCommit, ReplayedHistory, clone_for_plans, remote_url};
-use verdict::{ApplierStep, ApplierVerdict, VerdictCounts, VerdictTally, id_of};
+use verdict::{ApplierBetweenCommits, ApplierVerdict, VerdictCounts, VerdictTally, id_of};
 
 /// The largest share of verdicts that may be unknown, in percent.
 const MAX_UNKNOWN_PERCENT: usize = 10;
@@ -48,7 +48,7 @@ const MAX_REASON_CHARACTERS: usize = 400;
 
 /// Which commits of which repository.
 #[derive(Debug, Args)]
-pub(crate) struct ReplayOptions {
+pub(crate) struct PlanReplayOptions {
     /// A clone of a GitOps repository, bare or not; its `HEAD` is the last commit
     clone: PathBuf,
     /// The folder that its cluster applies first, as for `windlass plan --path`
@@ -73,8 +73,8 @@ pub(crate) struct ReplayOptions {
 /// # Errors
 /// A plan was wrong, too much was unknown, or the test bed or a program failed.
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-pub(crate) fn run(options: &ReplayOptions) -> anyhow::Result<()> {
-    step("what the machine needs", machine::ensure)?;
+pub(crate) fn run(options: &PlanReplayOptions) -> anyhow::Result<()> {
+    step("what the machine needs", machine_requirements::ensure)?;
     step("windlass itself", || make(BuildProfile::Debug))?;
     let clone = std::path::absolute(&options.clone).context("the clone has no path")?;
     let (namespace, name) = options
@@ -107,12 +107,12 @@ pub(crate) fn run(options: &ReplayOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let report = runtime.block_on(async {
         let cluster = ReplayCluster::begin(&repository, &served_url, entry).await?;
-        let mut replay = CommitReplay {
+        let mut replay = PlanReplay {
             cluster,
             plans,
             flux_local: flux_local.transpose()?,
             rewriting,
-            report: ReplayReport::default(),
+            report: PlanReplayReport::default(),
         };
         replay.all(&history).await?;
         replay.end().await
@@ -123,7 +123,7 @@ pub(crate) fn run(options: &ReplayOptions) -> anyhow::Result<()> {
 
 /// The results of all commits.
 #[derive(Debug, Default)]
-struct ReplayReport {
+struct PlanReplayReport {
     tally: VerdictTally,
     /// The first and the last commit of the run, as text.
     range: String,
@@ -139,15 +139,15 @@ struct ReplayReport {
 }
 
 /// A replay that is under way.
-struct CommitReplay<'r> {
+struct PlanReplay<'r> {
     cluster: ReplayCluster<'r>,
     plans: PlanCommand,
     flux_local: Option<FluxLocalCommand>,
     rewriting: ManifestRewriting,
-    report: ReplayReport,
+    report: PlanReplayReport,
 }
 
-impl CommitReplay<'_> {
+impl PlanReplay<'_> {
     /// Applies the first commit. Then it plans and applies each of the others.
     async fn all(&mut self, history: &ReplayedHistory) -> anyhow::Result<()> {
         let (Some(first), Some(last)) = (history.commits.first(), history.commits.last()) else {
@@ -202,7 +202,7 @@ impl CommitReplay<'_> {
         let nothing = InventoryChanges::default();
         let names: BTreeSet<&ObjectId> = observed.keys().chain(predicted.keys()).collect();
         for name in names.into_iter().filter(|it| !unrendered.contains(*it)) {
-            let step = ApplierStep {
+            let step = ApplierBetweenCommits {
                 predicted: predicted.get(name).copied(),
                 observed: observed.get(name).unwrap_or(&nothing),
                 before: before.appliers.get(name),
@@ -232,10 +232,10 @@ impl CommitReplay<'_> {
         self.plans.plan(&base.sha, &head.sha)
     }
 
-    async fn end(self) -> anyhow::Result<ReplayReport> {
+    async fn end(self) -> anyhow::Result<PlanReplayReport> {
         let ReplayCluster { story, added, .. } = self.cluster;
         story.end().await?;
-        Ok(ReplayReport { added, rewrites: self.rewriting.counts, ..self.report })
+        Ok(PlanReplayReport { added, rewrites: self.rewriting.counts, ..self.report })
     }
 }
 
@@ -244,7 +244,7 @@ fn report_step(what: &str, text: &str) {
     eprintln!("  {what} {}", dim(text));
 }
 
-impl ReplayReport {
+impl PlanReplayReport {
     /// The table with its explanation.
     fn text(&self) -> String {
         let mut text = format!("{} commits, from {}\n\n", self.commits, self.range);
@@ -335,8 +335,8 @@ impl ReplayReport {
 }
 
 /// Explains which appliers the numbers include, and how the repository was changed.
-fn what_is_compared(report: &ReplayReport) -> String {
-    let ReplayReport { unrendered, rewrites, added, tally, .. } = report;
+fn what_is_compared(report: &PlanReplayReport) -> String {
+    let PlanReplayReport { unrendered, rewrites, added, tally, .. } = report;
     let sums = tally.sums();
     let changed = sums.equal + sums.unknown + sums.wrong;
     let names = |all: &BTreeSet<String>| match all.len() {
@@ -369,8 +369,8 @@ fn what_is_compared(report: &ReplayReport) -> String {
 mod tests {
     use super::*;
 
-    fn report() -> ReplayReport {
-        let mut report = ReplayReport { commits: 2, ..ReplayReport::default() };
+    fn report() -> PlanReplayReport {
+        let mut report = PlanReplayReport { commits: 2, ..PlanReplayReport::default() };
         let id = |name: &str| {
             ObjectId::new("apps", name, manifest_rewriting::KUSTOMIZE_GROUP, "Kustomization")
         };

@@ -1,15 +1,15 @@
 //! `cargo xtask oracle` builds the original Helm, Kustomize or helmfile, so that a developer can run it by hand.
 //!
-//! This module has the command line. `testbed::oracle` has the versions and builds the programs. `tools/conformance`
+//! This module has the command line. `testbed::upstream_programs` has the versions and builds the programs. `tools/conformance`
 //! compares windlass with them.
 
 use clap::Subcommand;
-use testbed::oracle::OracleProgram;
 use testbed::progress::step;
+use testbed::upstream_programs::UpstreamProgram;
 
 /// Which program.
 #[derive(Debug, Clone, Copy, Subcommand)]
-pub(crate) enum OracleProgramChoice {
+pub(crate) enum UpstreamProgramChoice {
     /// Helm, which charts are compared with
     Helm,
     /// Kustomize, which overlays are compared with
@@ -23,11 +23,11 @@ pub(crate) enum OracleProgramChoice {
 /// # Errors
 /// When the program cannot be built.
 #[expect(clippy::print_stdout, reason = "the path is what the command is for")]
-pub(crate) fn run(which: OracleProgramChoice) -> anyhow::Result<()> {
+pub(crate) fn run(which: UpstreamProgramChoice) -> anyhow::Result<()> {
     let oracle = match which {
-        OracleProgramChoice::Helm => OracleProgram::Helm,
-        OracleProgramChoice::Kustomize => OracleProgram::Kustomize,
-        OracleProgramChoice::Helmfile => OracleProgram::Helmfile,
+        UpstreamProgramChoice::Helm => UpstreamProgram::Helm,
+        UpstreamProgramChoice::Kustomize => UpstreamProgram::Kustomize,
+        UpstreamProgramChoice::Helmfile => UpstreamProgram::Helmfile,
     };
     let path = step(oracle.version(), || oracle.ensure())?;
     println!("{}", path.display());

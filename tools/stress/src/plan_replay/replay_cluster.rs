@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use e2e::git_server::StoryGitRepository;
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::Discovery;

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use objects::ObjectId;
-use plan::{ApplierChange, ApplierComparison, ImmutableFieldConsequence, PlanObjectReference};
+use plan::{
+    ApplierChange, ApplierComparisonStatus, ImmutableFieldConsequence, PlanObjectReference,
+};
 
 use super::inventories::{ApplierInCluster, InventoryChanges};
 
@@ -46,7 +48,7 @@ pub(super) enum ApplierVerdict {
 }
 
 /// An applier between two commits.
-pub(super) struct ApplierStep<'s> {
+pub(super) struct ApplierBetweenCommits<'s> {
     /// The changes that the plan predicts. It is none if the plan does not list the applier.
     pub(super) predicted: Option<&'s ApplierChange>,
     /// The changes in the cluster.
@@ -61,7 +63,7 @@ pub(super) struct ApplierStep<'s> {
     pub(super) head: &'s str,
 }
 
-impl ApplierStep<'_> {
+impl ApplierBetweenCommits<'_> {
     /// Judges the prediction.
     pub(super) fn verdict(&self) -> ApplierVerdict {
         let fails_at = |side: Option<&ApplierInCluster>, revision: &str| {
@@ -73,7 +75,7 @@ impl ApplierStep<'_> {
         let is_quiet = *self.observed == InventoryChanges::default();
         let fails_now = fails_at(self.after, self.head);
         if let Some(change) = self.predicted.filter(|it| !is_comparison(it.comparison)) {
-            let is_as_predicted = change.comparison == ApplierComparison::HeadFailed
+            let is_as_predicted = change.comparison == ApplierComparisonStatus::HeadFailed
                 && is_quiet
                 && fails_now.as_ref().is_some_and(|(environment, _)| environment.is_none());
             return match is_as_predicted {
@@ -120,10 +122,12 @@ impl ApplierStep<'_> {
 }
 
 /// Whether a plan says what changes in the applier.
-fn is_comparison(comparison: ApplierComparison) -> bool {
+fn is_comparison(comparison: ApplierComparisonStatus) -> bool {
     matches!(
         comparison,
-        ApplierComparison::Compared | ApplierComparison::New | ApplierComparison::Removed
+        ApplierComparisonStatus::Compared
+            | ApplierComparisonStatus::New
+            | ApplierComparisonStatus::Removed
     )
 }
 
@@ -301,7 +305,7 @@ mod tests {
         after: &ApplierInCluster,
     ) -> ApplierVerdict {
         let before = applier("True", "Succeeded", "one");
-        let step = ApplierStep {
+        let step = ApplierBetweenCommits {
             predicted,
             observed,
             before: Some(&before),
@@ -376,7 +380,7 @@ mod tests {
         let behind = applier("False", "ReconciliationFailed", "none");
         let ready = applier("True", "Succeeded", "two");
         let observed = added("a");
-        let step = ApplierStep {
+        let step = ApplierBetweenCommits {
             predicted: None,
             observed: &observed,
             before: Some(&behind),
@@ -385,7 +389,7 @@ mod tests {
             head: "two",
         };
         assert!(matches!(step.verdict(), ApplierVerdict::Unknown(_)));
-        let new = ApplierStep { before: None, ..step };
+        let new = ApplierBetweenCommits { before: None, ..step };
         assert!(matches!(new.verdict(), ApplierVerdict::Wrong(_)));
     }
 

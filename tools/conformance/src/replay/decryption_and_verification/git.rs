@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aws_lc_rs::digest;
-use golang::version_choice::VersionRange;
+use golang::highest_version_selection::VersionRange;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signatures::git::{

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::api_proxy::{ApiProxy, ConnectionCutHandle};
+use e2e::api_server_fault_proxy::{ApiServerFaultProxy, ConnectionCutHandle};
 use e2e::harness::WindlassProcess;
 use kube::api::DynamicObject;
 
 use super::crash_points::CrashPoint;
-use super::scenario::{CrashScenario, ScenarioStage};
+use super::scenario::{CrashScenario, CrashScenarioSetup};
 use super::snapshot::{ClusterSnapshot, ReplacedNames};
 use crate::ownership::{absent, live, recorded, unrecorded};
 
@@ -45,8 +45,8 @@ pub(super) struct CrashRunReport {
 
 struct CrashRun<S> {
     scenario: S,
-    stage: ScenarioStage,
-    proxy: ApiProxy,
+    stage: CrashScenarioSetup,
+    proxy: ApiServerFaultProxy,
     windlass: WindlassProcess,
     cut: Option<ConnectionCutHandle>,
     request: Option<String>,
@@ -70,8 +70,8 @@ pub(super) async fn attempt<S: CrashScenario>(
     usual: Option<&Vec<ClusterSnapshot>>,
 ) -> anyhow::Result<CrashRunReport> {
     let begun = Instant::now();
-    let stage = ScenarioStage::set("crash").await?;
-    let proxy = ApiProxy::start(stage.story.bed.operator_kubeconfig())?;
+    let stage = CrashScenarioSetup::set("crash").await?;
+    let proxy = ApiServerFaultProxy::start(stage.story.bed.operator_kubeconfig())?;
     let windlass = WindlassProcess::start_for(&stage.story, &[&proxy.flag()]).await?;
     let cut = point.map(|point| proxy.cut_at(point.number, point.moment));
     let mut run = CrashRun {

@@ -314,9 +314,9 @@ fn envelope(body: &[u8]) -> Value {
 }
 
 /// A field of a protobuf message: its number, and its bytes or number.
-type NumberedField = (u32, Result<Vec<u8>, u64>);
+type ProtobufField = (u32, Result<Vec<u8>, u64>);
 
-fn fields(mut from: &[u8]) -> Option<Vec<NumberedField>> {
+fn fields(mut from: &[u8]) -> Option<Vec<ProtobufField>> {
     let mut fields = Vec::new();
     while !from.is_empty() {
         let (tag, wire) = decode_key(&mut from).ok()?;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use artifacts::store::{ArtifactStore, StoreOptions};
-use crds::release::{ClusterStagedRollout, StagedRollout};
 use crds::source::{Bucket, ExternalArtifact, GitRepository, HelmChart, OCIRepository};
+use crds::windlass_release::{ClusterStagedRollout, StagedRollout};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use source_controller::external_artifact::ExternalArtifactController;
@@ -22,19 +22,19 @@ use windlass_cluster::events::{
 };
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
+use windlass_cluster::object_store::TypeMap;
 use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
-use windlass_runtime::depends_on_annotation::DependencyTargets;
+use windlass_runtime::depends_on_annotation::DependableKinds;
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::freeze;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
-use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SourceCatalog;
 use windlass_serve::settings::OperatorSettings;
@@ -103,7 +103,7 @@ impl EventSink for EventRecorder {
 }
 
 /// A cluster with objects, and the context in which a controller runs one of them.
-pub(super) struct FakeOperator {
+pub(super) struct ControllerEnvironment {
     pub(super) context: Arc<RunContext>,
     objects: Arc<Mutex<Vec<Value>>>,
     events: Arc<Mutex<Vec<Value>>>,
@@ -111,7 +111,7 @@ pub(super) struct FakeOperator {
     pub(super) folder: TempDir,
 }
 
-impl FakeOperator {
+impl ControllerEnvironment {
     /// An operator with these flags at a cluster with these objects.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl FakeOperator {
             metrics,
             remotes,
             sources: sources(kept.clone()),
-            dependencies: DependencyTargets::new(kept.clone()),
+            dependencies: DependableKinds::new(kept.clone()),
             kept,
             cluster,
         });

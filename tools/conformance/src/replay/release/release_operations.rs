@@ -11,11 +11,11 @@ use ::helm::render::{ReleaseToRender, RenderMode};
 use ::helm::template::{RenderRequest, RenderedRelease};
 use ::release::journal::{OperationJournal, OperationPlan, ReleaseWaitPolicy};
 use ::release::operation::{
-    HookObject, NewRevisionInputs, ObservationScope, ObservedHealth, ObservedLiveObjects,
-    OperationNeed, RecordAndJournalWrite, ReleaseRemovalScope, StepOutcome, error, next, opened,
-    place, removal, rolled_back, scope, started,
+    NewRevisionInputs, ObservationScope, ObservedHealth, ObservedHookObject, ObservedLiveObjects,
+    OperationNextStep, RecordAndJournalWrite, RemainingReleaseRemoval, StepOutcome, error, next,
+    opened, place, removal, rolled_back, scope, started,
 };
-use ::release::record::{RecordChange, ReleaseRecord, RevisionStatus};
+use ::release::record::{RecordContentChange, ReleaseRecord, RevisionStatus};
 use ::release::removal_order::removed;
 use ::release::{OperationKind, ReleaseRevision, ReleaseRevisions, ReleaseStep};
 use golang::value::GoMap;
@@ -29,14 +29,14 @@ use super::mismatch;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReleaseLifecycleCase {
-    steps: Vec<LifecycleStep>,
+struct ReleaseOperationsCase {
+    steps: Vec<ReleaseOperationStep>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 #[derive(Default)]
-struct LifecycleStep {
+struct ReleaseOperationStep {
     #[serde(rename = "do")]
     action: String,
     templates: BTreeMap<String, String>,
@@ -50,7 +50,7 @@ struct LifecycleStep {
 }
 
 pub(super) fn judge(case: Case) -> CaseJudgement {
-    let ReleaseLifecycleCase { steps } = case.inputs()?;
+    let ReleaseOperationsCase { steps } = case.inputs()?;
     let mut cluster = FakeReleaseCluster::default();
     let mut out = Vec::new();
     for given in &steps {
@@ -73,12 +73,12 @@ struct FakeReleaseCluster {
     fail: BTreeSet<String>,
     events: Vec<String>,
     /// The object of the present hook, if it exists.
-    hook: Option<HookObject>,
+    hook: Option<ObservedHookObject>,
 }
 
 impl FakeReleaseCluster {
     /// Performs an operation. `Some` is its error.
-    fn act(&mut self, given: &LifecycleStep) -> Result<Option<String>, CaseFailure> {
+    fn act(&mut self, given: &ReleaseOperationStep) -> Result<Option<String>, CaseFailure> {
         let action = match given.action.as_str() {
             "install" => OperationKind::Install,
             "upgrade" => OperationKind::Upgrade,
@@ -124,10 +124,10 @@ impl FakeReleaseCluster {
             }
             _ => {
                 let last = match removal("r", &revisions, given.keep_history) {
-                    Ok(ReleaseRemovalScope::Run) => {
+                    Ok(RemainingReleaseRemoval::Run) => {
                         revisions.last().map(|last| ReleaseRecord::clone(&last.record))
                     }
-                    Ok(ReleaseRemovalScope::Purge(_)) => None,
+                    Ok(RemainingReleaseRemoval::Purge(_)) => None,
                     Err(error) => return Ok(Some(error)),
                 };
                 let last = last.ok_or_else(|| mismatch("a release", &"none"))?;
@@ -210,15 +210,15 @@ impl FakeReleaseCluster {
                 let live = self.observe(&journal, &record, last.as_ref());
                 let revisions = self.revisions();
                 match next(&journal, &record, &revisions, &live, last.as_ref(), None, now()) {
-                    OperationNeed::Do(ReleaseStep::Write(due)) => {
+                    OperationNextStep::Do(ReleaseStep::Write(due)) => {
                         (write, last) = (*due, None);
                         break;
                     }
-                    OperationNeed::Do(ReleaseStep::Purge { .. }) => {
+                    OperationNextStep::Do(ReleaseStep::Purge { .. }) => {
                         self.records.clear();
                         return Ok(error(&journal, &record));
                     }
-                    OperationNeed::Do(step) => last = Some(self.perform(step, &record)?),
+                    OperationNextStep::Do(step) => last = Some(self.perform(step, &record)?),
                     other => return Err(mismatch("a step", &format!("{other:?}"))),
                 }
             }
@@ -239,7 +239,7 @@ impl FakeReleaseCluster {
         // A record that is deleted is first stored with a status that says so.
         let changes = write.changes.iter();
         if let Some(record) = self.records.get_mut(&write.version) {
-            changes.for_each(|change: &RecordChange| record.apply(change));
+            changes.for_each(|change: &RecordContentChange| record.apply(change));
         }
     }
 
@@ -271,15 +271,15 @@ impl FakeReleaseCluster {
                         let refused = self.tell(format!("watch {name}"), "watch");
                         self.hook = None;
                         let health = refused.map_or(ObservedHealth::Done, ObservedHealth::Failed);
-                        HookObject::Ours { uid: uid.clone(), health }
+                        ObservedHookObject::Ours { uid: uid.clone(), health }
                     }
                     (_, None, Some(ReleaseStep::DeleteHook { .. })) => {
                         self.tell(format!("wait-for-delete {name}"), "wait-for-delete");
-                        HookObject::Missing
+                        ObservedHookObject::Missing
                     }
                     (Some(object), None, _) => object.clone(),
-                    (None, None, _) if is_clear(journal, record) => HookObject::Theirs,
-                    (None, None, _) => HookObject::Missing,
+                    (None, None, _) if is_clear(journal, record) => ObservedHookObject::Theirs,
+                    (None, None, _) => ObservedHookObject::Missing,
                 };
                 ObservedLiveObjects { hook: Some(object), ..ObservedLiveObjects::default() }
             }
@@ -321,7 +321,7 @@ impl FakeReleaseCluster {
             ReleaseStep::CreateHook { hook: place, .. } => {
                 let error = self.tell(format!("create {}", hook(place)), "create");
                 let health = ObservedHealth::Pending(Vec::new());
-                let object = HookObject::Ours { uid: "uid".to_owned(), health };
+                let object = ObservedHookObject::Ours { uid: "uid".to_owned(), health };
                 self.hook = error.is_none().then_some(object);
                 error
             }

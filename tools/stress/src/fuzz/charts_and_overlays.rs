@@ -21,7 +21,7 @@ use clap::Args;
 use e2e::random_sequence::RandomSequence;
 
 use conformance::corpus::{self, CorpusCase, CorpusKind, ProgramOutput};
-use e2e::installation::{BuildProfile, make, program};
+use e2e::cluster_with_operator::{BuildProfile, make, program};
 use e2e::rusage::{self, CommandResourceUsage};
 use testbed::progress::{green, red, step};
 use testbed::root;
@@ -57,7 +57,7 @@ pub(crate) struct CaseFuzzOptions {
 }
 
 /// A changed chart or overlay.
-struct ChangedCase {
+struct MutatedChartOrOverlay {
     /// The name of the chart or overlay before the change.
     name: String,
     arguments: Vec<String>,
@@ -134,14 +134,14 @@ const fn words(corpus: CorpusKind) -> &'static mutate::LanguageWords {
 }
 
 /// Makes the changed case of a seed.
-fn change(cases: &[CorpusCase], seed: u64) -> anyhow::Result<ChangedCase> {
+fn change(cases: &[CorpusCase], seed: u64) -> anyhow::Result<MutatedChartOrOverlay> {
     let mut random = RandomSequence::new(seed);
     let case = cases.get(random.below(cases.len())).context("there are no cases")?;
     let runs: Vec<&Vec<String>> = case.runs().values().collect();
     let arguments = runs.get(random.below(runs.len())).context("a case without runs")?;
     let mut files = case.files()?;
     mutate::files(&mut files, words(case.corpus), &mut random);
-    Ok(ChangedCase { name: case.name.clone(), arguments: arguments.to_vec(), files })
+    Ok(MutatedChartOrOverlay { name: case.name.clone(), arguments: arguments.to_vec(), files })
 }
 
 /// The fault in windlass's answer to a case. It is none if there is no fault.
@@ -149,7 +149,7 @@ fn judge(
     corpus: CorpusKind,
     own: &Path,
     original: Option<&Path>,
-    changed: &ChangedCase,
+    changed: &MutatedChartOrOverlay,
 ) -> anyhow::Result<Option<String>> {
     let lay_out = || -> anyhow::Result<tempfile::TempDir> {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
@@ -204,7 +204,7 @@ fn survives(command: &Process) -> anyhow::Result<Option<String>> {
 fn keep(
     corpus: CorpusKind,
     seed: u64,
-    changed: &ChangedCase,
+    changed: &MutatedChartOrOverlay,
     fault: &str,
 ) -> anyhow::Result<PathBuf> {
     let folder = root().join("target/fuzz").join(corpus.noun()).join(seed.to_string());

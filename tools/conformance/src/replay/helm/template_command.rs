@@ -9,7 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, same};
-use super::super::program::program;
+use super::super::windlass_build::program;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

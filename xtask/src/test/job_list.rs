@@ -12,9 +12,9 @@ use anyhow::{Context as _, ensure};
 use super::affected::TestSelection;
 use super::build::TestProgram;
 use super::jobs::{TestJob, TestJobs};
-use crate::tool::{CONFORMANCE, E2E, STRESS, beside};
+use crate::developer_tool::{CONFORMANCE, E2E, STRESS, beside};
 
-/// The folder in which stories collect the requests of windlass (`e2e::harness::requests`).
+/// The folder in which stories collect the requests of windlass (`e2e::harness::requests_with_own_rights`).
 const REQUESTS: &str = "WINDLASS_REQUESTS";
 
 /// The environment variable with the path of windlass, so that no test compiles it again (`e2e::operator_process`).
@@ -35,18 +35,19 @@ const FUZZ_MINUTES_THOROUGH: &str = "20";
 const COMPUTING_NICENESS: &str = "10";
 
 /// The jobs on a control plane that begin first, because they take longest.
-const LONGEST: [&str; 13] = [
+const LONGEST: [&str; 14] = [
     "stories sources",
     CRASH,
     "stories releases",
     SOAK,
     "stories stories",
-    "stories releases_alone",
+    "stories releases_with_own_windlass",
     "stories notifications",
     "stories disasters",
-    "stories faults",
+    "stories reverse_deletion_beside_flux",
+    "stories api_server_faults",
     "stories installation",
-    "stories kinds",
+    "stories windlass_crds_removed",
     "stories poison",
     "stories leader",
 ];
@@ -59,7 +60,7 @@ const SOAK: &str = "soak, two minutes";
 const HEAVY: [&str; 1] = ["sources"];
 
 /// What the jobs are made from.
-pub(super) struct JobScope<'a> {
+pub(super) struct TestJobInputs<'a> {
     pub(super) tests: &'a [TestProgram],
     pub(super) selection: &'a TestSelection,
     pub(super) filter: Option<&'a str>,
@@ -88,7 +89,7 @@ fn program_of_windlass() -> anyhow::Result<std::path::PathBuf> {
 ///
 /// # Errors
 /// A compiled program is missing.
-pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<TestJobs> {
+pub(super) fn jobs(scope: &TestJobInputs<'_>, has_cluster: bool) -> anyhow::Result<TestJobs> {
     let mut jobs = TestJobs::default();
     if has_cluster && scope.selection.has_stories() {
         jobs.with_cluster = stories(scope)?;
@@ -108,7 +109,7 @@ pub(super) fn jobs(scope: &JobScope<'_>, has_cluster: bool) -> anyhow::Result<Te
 }
 
 /// The tests that need no control plane. Each program is one job.
-fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
+fn units(scope: &TestJobInputs<'_>) -> anyhow::Result<Vec<TestJob>> {
     let programs = scope.tests.iter().filter(|it| !is_stories(it));
     let job = |program: &TestProgram| {
         let mut command = computing(&program.path)?;
@@ -130,7 +131,7 @@ fn units(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
 ///
 /// # Errors
 /// The program does not list its tests, or has none.
-pub(super) fn stories(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
+pub(super) fn stories(scope: &TestJobInputs<'_>) -> anyhow::Result<Vec<TestJob>> {
     let Some(program) = scope.tests.iter().find(|it| is_stories(it)) else { return Ok(Vec::new()) };
     let output = Command::new(&program.path).args(["--list", "--format=terse"]).output();
     let output = output.context("the stories cannot be listed")?;
@@ -182,7 +183,7 @@ fn recorded() -> anyhow::Result<TestJob> {
 }
 
 /// The job of the fuzz tests.
-fn random(scope: &JobScope<'_>) -> anyhow::Result<TestJob> {
+fn random(scope: &TestJobInputs<'_>) -> anyhow::Result<TestJob> {
     let mut command = computing(&STRESS.path()?)?;
     let minutes = if scope.is_thorough { FUZZ_MINUTES_THOROUGH } else { FUZZ_MINUTES };
     command.args(["fuzz", "all", "--minutes", minutes]);
@@ -190,7 +191,7 @@ fn random(scope: &JobScope<'_>) -> anyhow::Result<TestJob> {
 }
 
 /// The jobs that kill windlass and run random operations on a control plane.
-fn crashes_and_soak(scope: &JobScope<'_>) -> anyhow::Result<Vec<TestJob>> {
+fn crashes_and_soak(scope: &TestJobInputs<'_>) -> anyhow::Result<Vec<TestJob>> {
     let job = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(STRESS.path()?);
         command.args(arguments).env(PROGRAM, program_of_windlass()?);
@@ -218,11 +219,10 @@ mod tests {
 
     #[test]
     fn stories_are_put_together_by_their_module() {
-        let listed =
-            "releases::drift::a: test\nreleases_alone::b: test\nreleases::c: test\nx: benchmark\n";
+        let listed = "releases::drift::a: test\nreleases_with_own_windlass::b: test\nreleases::c: test\nx: benchmark\n";
         let modules = modules(listed);
         let names: Vec<&str> = modules.keys().map(String::as_str).collect();
-        assert_eq!(names, ["releases", "releases_alone"]);
+        assert_eq!(names, ["releases", "releases_with_own_windlass"]);
         assert_eq!(modules["releases"], ["releases::drift::a", "releases::c"]);
     }
 }

@@ -4,24 +4,24 @@
 use super::{assert_none, files, read};
 
 /// A call that deletes without the removal gate, and the files that may have it.
-struct UngatedCall {
+struct UngatedDeletionCall {
     call: &'static str,
     files: &'static [&'static str],
 }
 
-const UNGATED: [UngatedCall; 2] = [
-    UngatedCall {
+const UNGATED: [UngatedDeletionCall; 2] = [
+    UngatedDeletionCall {
         call: ".delete_unmanaged(",
         files: &[
             // The user of the command names the objects to delete.
-            "cli/installation/src/migrate/migration_record.rs",
+            "cli/installation/src/migrate/migration_backup.rs",
             "cli/installation/src/uninstall.rs",
             // These objects belong to windlass itself.
             "operator/runtime/src/audit/retention.rs",
             "operator/runtime/src/crd_guard/custom_resource_export.rs",
             "operator/notification/src/incident/incident_store.rs",
             "operator/runtime/src/lifecycle.rs",
-            "operator/runtime/src/deletion_plan.rs",
+            "operator/runtime/src/approval_plan.rs",
             "operator/quarantine/src/lib.rs",
             "operator/changes/src/change_set_writer.rs",
             // These are Helm's release records. They are old, or belong to a removal that has ended.
@@ -34,15 +34,15 @@ const UNGATED: [UngatedCall; 2] = [
         ],
     },
     // A journal shows that the operation is already under way.
-    UngatedCall {
+    UngatedDeletionCall {
         call: "RemovalGate::permit_under_way(",
         files: &["engines/release/src/operation/next_step.rs"],
     },
 ];
 
 /// Files with such a call that are not listed, and files that are listed without having one.
-fn faults(ungated: &UngatedCall, texts: &[(String, String)]) -> Vec<String> {
-    let UngatedCall { call, files } = ungated;
+fn faults(ungated: &UngatedDeletionCall, texts: &[(String, String)]) -> Vec<String> {
+    let UngatedDeletionCall { call, files } = ungated;
     let calling: Vec<&str> = texts
         .iter()
         .filter(|(_, text)| text.contains(call))
@@ -69,7 +69,7 @@ fn only_listed_files_delete_without_asking_the_gate() {
 
 #[test]
 fn a_file_that_is_not_listed_and_one_that_is_listed_in_vain_are_found() {
-    let ungated = UngatedCall { call: ".delete_unmanaged(", files: &["src/a.rs"] };
+    let ungated = UngatedDeletionCall { call: ".delete_unmanaged(", files: &["src/a.rs"] };
     let text = |file: &str, text: &str| (file.to_owned(), text.to_owned());
     let listed = text("src/a.rs", "cluster.delete_unmanaged(&it)");
     assert!(faults(&ungated, std::slice::from_ref(&listed)).is_empty());

@@ -1,6 +1,6 @@
 //! Renders changed charts in this process. The engine has to give a release or an error.
 
-use conformance::corpus::engine;
+use conformance::corpus::helm_engine;
 
 use super::*;
 
@@ -14,9 +14,9 @@ fn a_changed_chart_is_rendered_or_refused() {
             Some((path.strip_prefix("chart/")?.to_owned(), content.clone()))
         });
         let files: BTreeMap<String, Vec<u8>> = files.collect();
-        let outcome = engine::on_stack(|| {
-            let chart = engine::chart(files)?;
-            engine::render(&chart, None, &engine::environment(seed)).map(drop)
+        let outcome = helm_engine::on_stack(|| {
+            let chart = helm_engine::chart(files)?;
+            helm_engine::render(&chart, None, &helm_engine::environment(seed)).map(drop)
         });
         let outcome = outcome.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         if let Err(error) = &outcome {
