@@ -41,7 +41,7 @@ fn issuer_url(port: u16) -> String {
 /// The OpenID Connect issuer that the API server trusts. The name of a user is `oidc:` and the claim `sub`. The issuer ends
 /// when this is dropped.
 #[derive(Debug)]
-pub struct TrustedIssuer {
+pub struct ApiServerOidcIssuer {
     /// The URL by which the issuer has to call itself.
     pub url: String,
     /// The certificate authority of the issuer's certificate.
@@ -162,10 +162,10 @@ impl ControlPlane {
     }
 
     /// Makes an HTTP server the issuer that the API server trusts. The API server notices the issuer within some seconds.
-    pub async fn trusted_issuer(&self, server: SocketAddr) -> Result<TrustedIssuer> {
+    pub async fn trusted_issuer(&self, server: SocketAddr) -> Result<ApiServerOidcIssuer> {
         let front = TlsProxyListener::start_on(self.issuer_port, server, &self.authority).await?;
         let url = issuer_url(self.issuer_port);
-        Ok(TrustedIssuer { url, authority: self.state.pki().join("ca.crt"), _front: front })
+        Ok(ApiServerOidcIssuer { url, authority: self.state.pki().join("ca.crt"), _front: front })
     }
 
     /// Writes a kubeconfig for an existing service account. Its token is valid for one hour.

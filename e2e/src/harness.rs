@@ -5,7 +5,7 @@
 //! (`diagnosis`), running windlass (`windlass`, `installed_windlass`), a test in its own process (`subprocess`).
 //! Objects: Flux's objects (`flux`), manifests for repositories (`manifests`), charts and releases (`release`), Lifecycles
 //! (`lifecycles`), held changes and deletions (`deletion_budget`), Quarantines (`quarantines`), Freezes (`freezes`).
-//! Also: the audit log (`audit`), the commands of a page (`tutorial`), admission policies (`admission_policies`), Flux's
+//! Also: the audit log (`audit`, `audit_log`), the commands of a page (`tutorial`), admission policies (`admission_policies`), Flux's
 //! controllers (`flux_controllers`), objects under a CRD (`definitions`), servers (`crate::git_server`,
 //! `crate::operator_process`).
 //!
@@ -22,12 +22,12 @@
 //! ```
 
 mod admission_policies;
-pub mod audit;
-pub mod definitions;
+mod audit_log;
+pub mod audited_writes;
 pub mod deletion_budget;
 mod diagnosis;
-pub mod flux;
 mod flux_controllers;
+pub mod flux_objects;
 pub mod freezes;
 pub mod installed_windlass;
 pub mod lifecycles;
@@ -35,10 +35,11 @@ pub mod manifests;
 pub mod quarantines;
 pub mod release;
 pub mod release_audits;
-pub mod requests;
+pub mod requests_with_own_rights;
+pub mod stored_object_comparison;
 mod story;
-mod subprocess;
 mod test_bed;
+mod test_in_subprocess;
 pub mod tutorial;
 pub mod widgets;
 mod windlass;
@@ -48,8 +49,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 pub use story::{Story, StoryObject};
-pub use subprocess::run_in_subprocess;
 pub use test_bed::TestBed;
+pub use test_in_subprocess::run_in_subprocess;
 pub use windlass::{WindlassProcess, create_crds};
 
 /// The factor by which waits are longer than a story says. Other stories run beside it, perhaps on a slow machine. A success is

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use e2e::cluster_command::{self, DEFAULT_NAME};
-use e2e::installation::{OperatorUnderTest, TestInstallation};
-use testbed::{machine, progress};
+use e2e::cluster_with_operator::{ClusterWithOperator, OperatorsToStart};
+use e2e::control_plane_command::{self, DEFAULT_NAME};
+use testbed::{machine_requirements, progress};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -57,20 +57,22 @@ enum ControlPlaneCommand {
 fn run(command: E2eCommand) -> anyhow::Result<()> {
     match command {
         E2eCommand::Cluster { command: ControlPlaneCommand::Up { name } } => {
-            machine::ensure()?;
-            cluster_command::up(&name)
+            machine_requirements::ensure()?;
+            control_plane_command::up(&name)
         }
         E2eCommand::Cluster { command: ControlPlaneCommand::Down { name } } => {
-            cluster_command::down(&name)
+            control_plane_command::down(&name)
         }
-        E2eCommand::Cluster { command: ControlPlaneCommand::Status } => cluster_command::status(),
+        E2eCommand::Cluster { command: ControlPlaneCommand::Status } => {
+            control_plane_command::status()
+        }
         E2eCommand::Cluster { command: ControlPlaneCommand::Env { name } } => {
-            cluster_command::env(&name)
+            control_plane_command::env(&name)
         }
         E2eCommand::Try { line } => {
             let runtime = tokio::runtime::Runtime::new()?;
-            let serving = OperatorUnderTest::Programs(std::slice::from_ref(&line), &[]);
-            TestInstallation::start_with(&runtime, serving)?.await_ready()
+            let serving = OperatorsToStart::Programs(std::slice::from_ref(&line), &[]);
+            ClusterWithOperator::start_with(&runtime, serving)?.await_ready()
         }
     }
 }

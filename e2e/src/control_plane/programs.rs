@@ -68,14 +68,15 @@ fn api_server_flags(state: &ControlPlaneStateFolder, ports: [u16; 3]) -> Result<
     let [port, etcd, issuer] = ports;
     let pki = |name: &str| show(&state.pki().join(name));
     let policy = state.pki().join("audit-policy.yaml");
-    // The audit log contains bodies only for the resources that stories compare with Plans. With all bodies, the log would be
-    // too long.
+    // The audit log contains bodies only for the resources that stories compare with Plans, and the options of deletions, which
+    // say whether a deletion is a dry run. With all bodies, the log would be too long.
     write_private(
         &policy,
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
          rules:\n\
          - level: RequestResponse\n  omitManagedFields: true\n  verbs: [create, update, patch, delete]\n  \
          resources: [{group: \"\", resources: [configmaps]}]\n\
+         - level: Request\n  verbs: [delete]\n\
          - level: Metadata\n",
     )?;
     Ok(vec![

@@ -126,7 +126,7 @@ impl ControlPlaneStateFolder {
         self.folder.join("operator.kubeconfig")
     }
 
-    /// The audit log of the API server. Each line is a JSON event at the level Metadata.
+    /// The audit log of the API server. Each line is a JSON event, mostly at the level Metadata.
     pub fn audit_log(&self) -> PathBuf {
         self.folder.join("log/audit.log")
     }

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use super::{Story, StoryObject};
 
 impl Story {

@@ -5,13 +5,13 @@
 use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use crds::release::{Plan, PlanChange, PlanPolicy};
+use crds::windlass_release::{Plan, PlanChange, PlanPolicy};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use super::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use super::{Story, StoryObject};
 
 /// The API version of Plans.

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
 
-use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use super::{Story, StoryObject, WindlassProcess};
 use crate::operator_process;
 

@@ -7,7 +7,7 @@ use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent, LifecyclePhas
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use super::{Story, StoryObject};
 
 /// The API version of lifecycles.

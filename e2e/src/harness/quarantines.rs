@@ -4,11 +4,11 @@
 //! Elsewhere: rolling back a whole change (`stories::change_sets`).
 
 use anyhow::Result;
-use crds::release::Quarantine;
+use crds::windlass_release::Quarantine;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use super::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use super::manifests::{PodBehavior, config_map, deployment};
 use super::{Story, StoryObject};
 

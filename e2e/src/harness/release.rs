@@ -12,11 +12,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT, condition};
+use super::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT, condition};
 use super::manifests::{PodBehavior, deployment, job};
 use super::{Story, StoryObject};
 use crate::servers::charts::ChartServer;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 
@@ -170,7 +170,7 @@ impl Story {
     /// # Errors
     /// The command cannot be started. If it fails by itself, its messages are in the returned output.
     pub fn helm(&self, arguments: &[&str]) -> Result<Output> {
-        self.run_helm(&OracleProgram::Helm.ensure()?, arguments)
+        self.run_helm(&UpstreamProgram::Helm.ensure()?, arguments)
     }
 
     /// Runs the standard `helm` 3.22 in the namespace of the story.
@@ -178,7 +178,7 @@ impl Story {
     /// # Errors
     /// `helm` cannot be run or fails. The error contains its output.
     pub fn helm3(&self, arguments: &[&str]) -> Result<String> {
-        let output = self.run_helm(&OracleProgram::Helm3.ensure()?, arguments)?;
+        let output = self.run_helm(&UpstreamProgram::Helm3.ensure()?, arguments)?;
         let text = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "helm 3 {arguments:?}: {text}");
         Ok(String::from_utf8(output.stdout)?)
@@ -220,7 +220,7 @@ impl Story {
         arguments: &[&str],
         mut is_reached: impl AsyncFnMut() -> Result<bool>,
     ) -> Result<()> {
-        let helm = OracleProgram::Helm.ensure()?;
+        let helm = UpstreamProgram::Helm.ensure()?;
         let home = tempfile::tempdir()?;
         let mut child = self.helm_command(&helm, home.path(), arguments).spawn()?;
         let reached = self

@@ -1,11 +1,11 @@
 //! Reads the ReleaseAudits of a story.
 
 use anyhow::{Result, ensure};
-use crds::release::{AuditRevision, ReleaseAudit};
+use crds::windlass_release::{AuditRevision, ReleaseAudit};
 use kube::api::{Api, ListParams};
 
 use super::Story;
-use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::flux_objects::DEFAULT_WAIT_TIMEOUT;
 
 /// The audits in the namespace of the story, the oldest first.
 ///

@@ -19,9 +19,10 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::audit_log::AuditLogPosition;
+use super::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use super::test_bed::TestBed;
-use super::{await_until, diagnosis, requests};
+use super::{await_until, diagnosis, requests_with_own_rights};
 
 /// The API groups whose objects may have finalizers of a program that has ended.
 const OURS: [&str; 3] = [".toolkit.fluxcd.io", "windlass.dev", "apps.mumoshu.github.io"];
@@ -72,6 +73,8 @@ pub struct Story {
     /// The bed on which the story runs.
     pub bed: &'static TestBed,
     kinds: Mutex<BTreeMap<String, (ApiResource, Scope)>>,
+    /// The position in the audit log at which the story began.
+    pub(super) log_begin: Option<AuditLogPosition>,
 }
 
 impl Story {
@@ -83,6 +86,7 @@ impl Story {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("{name}-{:06x}{count:02x}", now & 0xff_ffff);
+        let log_begin = bed.audit_log().map(AuditLogPosition::at_end_of).transpose()?;
         let object =
             json!({"metadata": {"name": namespace, "labels": {"windlass.dev/story": name}}});
         let object: Namespace = serde_json::from_value(object)?;
@@ -90,7 +94,7 @@ impl Story {
             .create(&Default::default(), &object)
             .await
             .with_context(|| format!("cannot create the namespace {namespace}"))?;
-        let story = Self { client, namespace, bed, kinds: Mutex::default() };
+        let story = Self { client, namespace, bed, kinds: Mutex::default(), log_begin };
         // The API server refuses Pods until the controller manager has created their ServiceAccount.
         let account = StoryObject::new("v1", "ServiceAccount", "default");
         story.await_object(&account, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
@@ -166,6 +170,16 @@ impl Story {
     /// Reads an object of any kind. Returns `None` if it does not exist.
     pub async fn read(&self, target: &StoryObject) -> Result<Option<DynamicObject>> {
         Ok(self.api(target).await?.get_opt(&target.name).await?)
+    }
+
+    /// Reads an object of any kind. Returns `None` if it does not exist, or if its CRD is gone.
+    pub async fn read_if_served(&self, target: &StoryObject) -> Result<Option<DynamicObject>> {
+        match self.api(target).await?.get(&target.name).await {
+            Ok(object) => Ok(Some(object)),
+            // About a kind that is not served, the API server answers with a text instead of a Status.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Waits until a status condition has a value. If the condition names a generation, it has to be the newest one.
@@ -272,7 +286,7 @@ impl Story {
     /// would remove them may have ended. Does not wait for the deletion.
     pub async fn end(self) -> Result<()> {
         if let Some(log) = self.bed.audit_log() {
-            requests::collect(log)?;
+            requests_with_own_rights::collect(log)?;
         }
         let namespaces = Api::<Namespace>::all(self.client.clone());
         namespaces

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use kube::Client;
 use tokio::sync::OnceCell;
 
-use crate::control_plane::{self, ControlPlane, TrustedIssuer};
+use crate::control_plane::{self, ApiServerOidcIssuer, ControlPlane};
 
 /// A control plane that is ready.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl TestBed {
     ///
     /// # Errors
     /// Another story has made one, or the cluster is not ours.
-    pub async fn trusted_issuer(&self, server: SocketAddr) -> Result<TrustedIssuer> {
+    pub async fn trusted_issuer(&self, server: SocketAddr) -> Result<ApiServerOidcIssuer> {
         let plane = self.plane.as_ref().context("this cluster is not ours")?;
         plane.trusted_issuer(server).await
     }

@@ -20,7 +20,7 @@ use crate::tls_proxy::TlsProxyListener;
 
 /// How the webhook answers an admission review.
 #[derive(Debug, Clone, Default)]
-pub enum WebhookVerdict {
+pub enum AdmissionWebhookAnswer {
     /// The webhook admits the request.
     #[default]
     Admit,
@@ -33,8 +33,8 @@ pub enum WebhookVerdict {
 }
 
 #[derive(Debug, Default)]
-struct WebhookServerState {
-    answer: WebhookVerdict,
+struct AdmissionWebhookServerState {
+    answer: AdmissionWebhookAnswer,
     asked: usize,
 }
 
@@ -43,7 +43,7 @@ struct WebhookServerState {
 pub struct AdmissionWebhookServer {
     front: TlsProxyListener,
     authority: TestCertificateAuthority,
-    shared: Arc<Mutex<WebhookServerState>>,
+    shared: Arc<Mutex<AdmissionWebhookServerState>>,
     stop: AbortHandle,
 }
 
@@ -58,11 +58,11 @@ impl AdmissionWebhookServer {
     ///
     /// # Errors
     /// No port, or no certificate.
-    pub async fn start(first: WebhookVerdict) -> Result<Self> {
+    pub async fn start(first: AdmissionWebhookAnswer) -> Result<Self> {
         let authority = TestCertificateAuthority::generate()?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a webhook")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(Mutex::new(WebhookServerState { answer: first, asked: 0 }));
+        let state = Arc::new(Mutex::new(AdmissionWebhookServerState { answer: first, asked: 0 }));
         let router = Router::new().fallback(review).with_state(state.clone());
         let serving = async move { axum::serve(listener, router).await };
         let stop = tokio::spawn(serving).abort_handle();
@@ -71,7 +71,7 @@ impl AdmissionWebhookServer {
     }
 
     /// Sets how the webhook answers from now on.
-    pub fn set(&self, answer: WebhookVerdict) {
+    pub fn set(&self, answer: AdmissionWebhookAnswer) {
         self.shared.lock().answer = answer;
     }
 
@@ -97,7 +97,7 @@ impl AdmissionWebhookServer {
 }
 
 async fn review(
-    State(state): State<Arc<Mutex<WebhookServerState>>>,
+    State(state): State<Arc<Mutex<AdmissionWebhookServerState>>>,
     body: Bytes,
 ) -> impl axum::response::IntoResponse {
     let answer = {
@@ -109,13 +109,13 @@ async fn review(
     let mut response = json!({"uid": asked["request"]["uid"], "allowed": true});
     let is_dry_run = asked["request"]["dryRun"] == true;
     match answer {
-        WebhookVerdict::Admit => {}
-        WebhookVerdict::RefuseWrites(_) if is_dry_run => {}
-        WebhookVerdict::Refuse(text) | WebhookVerdict::RefuseWrites(text) => {
+        AdmissionWebhookAnswer::Admit => {}
+        AdmissionWebhookAnswer::RefuseWrites(_) if is_dry_run => {}
+        AdmissionWebhookAnswer::Refuse(text) | AdmissionWebhookAnswer::RefuseWrites(text) => {
             response["allowed"] = false.into();
             response["status"] = json!({"message": text});
         }
-        WebhookVerdict::Hang => pending().await,
+        AdmissionWebhookAnswer::Hang => pending().await,
     }
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     ([(CONTENT_TYPE, "application/json")], review.to_string())

@@ -1,7 +1,7 @@
 //! A chart repository: files behind a web server, made by the real `helm`. Most public chart repositories work like this.
 //!
 //! Here: packing charts, making the index, serving both, and recording the requests. Elsewhere: building `helm`
-//! ([`testbed::oracle`]).
+//! ([`testbed::upstream_programs`]).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 /// A running web server on loopback. It ends, and its files are removed, when it is dropped.
 pub struct ChartServer {
@@ -55,7 +55,7 @@ impl ChartServer {
     /// # Errors
     /// There is no `helm` and none can be built, or no port is free.
     pub fn start(access: Option<(&str, &str)>) -> Result<Self> {
-        let helm = OracleProgram::Helm.ensure()?;
+        let helm = UpstreamProgram::Helm.ensure()?;
         let folder = tempfile::Builder::new().prefix("windlass-charts-").tempdir()?;
         std::fs::create_dir(folder.path().join("served"))?;
         let asked = Arc::new(Mutex::new(Vec::new()));

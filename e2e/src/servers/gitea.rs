@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::control_plane::{free_ports, tail, write_private};
 use crate::git_server::StoryGitRepository;
 use crate::harness::await_until;
-use crate::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use crate::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use crate::process_reaper::ProcessReaper;
 use testbed::binaries::{GO, GoBuildRecipe, MissingSourcePart, ProgramSet, module};
 
@@ -71,6 +71,15 @@ impl GiteaRepository {
         let commit = self.local.commit(&files, "a change")?;
         self.local.git(&["push", "-q", &self.remote, "HEAD"])?;
         Ok(commit)
+    }
+
+    /// Resets a branch of the server to a commit that the local repository has.
+    ///
+    /// # Errors
+    /// The local repository does not have the commit, or the server refuses the push.
+    pub fn reset(&self, branch: &str, commit: &str) -> Result<()> {
+        let branch = format!("+{commit}:refs/heads/{branch}");
+        self.local.git(&["push", "-q", &self.remote, &branch]).map(drop)
     }
 }
 

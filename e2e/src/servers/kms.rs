@@ -57,7 +57,7 @@ const AZURE_TOKEN: &str = "token-for-the-vault";
 
 /// A running server. It ends when it is dropped.
 #[derive(Debug)]
-pub struct KeyServer {
+pub struct KmsServer {
     address: SocketAddr,
     shared: Arc<Mutex<KmsServerState>>,
     server: tokio::task::JoinHandle<()>,
@@ -72,7 +72,7 @@ struct KmsServerState {
     held: Option<String>,
 }
 
-impl KeyServer {
+impl KmsServer {
     /// Starts a server.
     pub async fn start() -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -109,22 +109,19 @@ impl KeyServer {
     }
 }
 
-impl Drop for KeyServer {
+impl Drop for KmsServer {
     fn drop(&mut self) {
         self.server.abort();
     }
 }
 
-type KeyServiceAnswer = (StatusCode, String);
+type KmsAnswer = (StatusCode, String);
 
-fn said(status: u16, value: &Value) -> KeyServiceAnswer {
+fn said(status: u16, value: &Value) -> KmsAnswer {
     (StatusCode::from_u16(status).unwrap_or_default(), value.to_string())
 }
 
-async fn answer(
-    State(shared): State<Arc<Mutex<KmsServerState>>>,
-    request: Request,
-) -> KeyServiceAnswer {
+async fn answer(State(shared): State<Arc<Mutex<KmsServerState>>>, request: Request) -> KmsAnswer {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
     let body = String::from_utf8_lossy(&body).into_owned();
@@ -165,7 +162,7 @@ fn read(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_default()
 }
 
-fn vault(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
+fn vault(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KmsAnswer {
     let refused = |status, why: &str| said(status, &json!({"errors": [why]}));
     let may = match header(parts, "x-vault-token") {
         VAULT_TOKEN => "/v1/team/sops/decrypt/shop",
@@ -182,7 +179,7 @@ fn vault(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> K
     }
 }
 
-fn aws(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
+fn aws(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KmsAnswer {
     let refused = |kind: &str, why: &str| said(400, &json!({"__type": kind, "message": why}));
     if body.contains("Action=AssumeRole&") {
         let is_ours = is_signed(&parts.headers, body, "sts")
@@ -227,7 +224,7 @@ fn decoded(base64: &str) -> Option<String> {
     String::from_utf8(BASE64_STANDARD.decode(base64).ok()?).ok()
 }
 
-fn google(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
+fn google(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KmsAnswer {
     let refused = |status: u16, why: &str| said(status, &json!({"error": {"message": why}}));
     let bearer = header(parts, "authorization").strip_prefix("Bearer ").unwrap_or_default();
     // A service account signs the token itself, and the scope covers all services.
@@ -248,7 +245,7 @@ fn google(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> 
     }
 }
 
-fn azure_login(path: &str, form: &str) -> KeyServiceAnswer {
+fn azure_login(path: &str, form: &str) -> KmsAnswer {
     let is_ours = path == format!("/{AZURE_TENANT}/oauth2/v2.0/token")
         && form.contains(&format!("client_secret={AZURE_SECRET}"))
         && form.contains("scope=https%3A%2F%2Fvault.azure.net%2F.default");
@@ -259,7 +256,7 @@ fn azure_login(path: &str, form: &str) -> KeyServiceAnswer {
     said(200, &json!({"access_token": AZURE_TOKEN, "expires_in": 3600, "token_type": "Bearer"}))
 }
 
-fn azure(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KeyServiceAnswer {
+fn azure(parts: &Parts, body: &str, open: impl Fn(&str) -> Option<Vec<u8>>) -> KmsAnswer {
     let refused = |status, code: &str, why: &str| {
         said(status, &json!({"error": {"code": code, "message": why}}))
     };

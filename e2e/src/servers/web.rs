@@ -20,14 +20,14 @@ use tokio::task::AbortHandle;
 
 /// A running web server. It ends when it is dropped.
 #[derive(Debug)]
-pub struct WebServer {
+pub struct FileWebServer {
     address: SocketAddr,
-    shared: Arc<Mutex<WebServerState>>,
+    shared: Arc<Mutex<FileWebServerState>>,
     stop: AbortHandle,
 }
 
 #[derive(Debug, Default)]
-struct WebServerState {
+struct FileWebServerState {
     files: BTreeMap<String, Vec<u8>>,
     /// The targets of redirected paths.
     redirects: BTreeMap<String, String>,
@@ -40,18 +40,18 @@ struct WebServerState {
     answers: Vec<(String, StatusCode)>,
 }
 
-impl Drop for WebServer {
+impl Drop for FileWebServer {
     fn drop(&mut self) {
         self.stop.abort();
     }
 }
 
-impl WebServer {
+impl FileWebServer {
     /// Starts a server without files on the current runtime.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a server")?;
         let address = listener.local_addr()?;
-        let shared = Arc::<Mutex<WebServerState>>::default();
+        let shared = Arc::<Mutex<FileWebServerState>>::default();
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let serving = async move { axum::serve(listener, router).await };
         let stop = tokio::spawn(serving).abort_handle();
@@ -78,7 +78,7 @@ impl WebServer {
         self.shared().access = Some(authorization.to_owned());
     }
 
-    fn shared(&self) -> MutexGuard<'_, WebServerState> {
+    fn shared(&self) -> MutexGuard<'_, FileWebServerState> {
         self.shared.lock()
     }
 
@@ -100,7 +100,10 @@ impl WebServer {
     }
 }
 
-async fn answer(State(shared): State<Arc<Mutex<WebServerState>>>, request: Request) -> Response {
+async fn answer(
+    State(shared): State<Arc<Mutex<FileWebServerState>>>,
+    request: Request,
+) -> Response {
     let mut shared = shared.lock();
     let path = request.uri().path().to_owned();
     let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -114,7 +117,7 @@ async fn answer(State(shared): State<Arc<Mutex<WebServerState>>>, request: Reque
     response
 }
 
-fn respond(shared: &mut WebServerState, path: &str, known: Option<&HeaderValue>) -> Response {
+fn respond(shared: &mut FileWebServerState, path: &str, known: Option<&HeaderValue>) -> Response {
     if let Some(left) = shared.turned_away.checked_sub(1) {
         shared.turned_away = left;
         return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")]).into_response();

@@ -1,7 +1,7 @@
 //! Where the programs of the test bed are, and how they get there.
 //!
 //! Here: looking them up, building them from the Go modules in `testbed/`, and installing what is a package of npm.
-//! Elsewhere: running them (`e2e::control_plane`), the programs whose answers ours are compared with (`oracle`).
+//! Elsewhere: running them (`e2e::control_plane`), the programs whose answers ours are compared with (`oracle_programs`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -356,13 +356,13 @@ fn go(folder: &Path) -> Command {
 pub fn module(name: &str) -> Result<PathBuf> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct ModuleDownload {
+    struct GoModuleDownload {
         dir: Option<PathBuf>,
     }
     check_go(GO)?;
     let folder = tempfile::tempdir()?;
     let said = run_go(folder.path(), &["mod", "download", "-json", name])?;
-    let fetched: ModuleDownload = serde_json::from_str(&said)?;
+    let fetched: GoModuleDownload = serde_json::from_str(&said)?;
     fetched.dir.with_context(|| format!("{name} has no folder"))
 }
 

@@ -1,15 +1,14 @@
 //! What a machine needs before tests, the demo and measurements can run, without anything that takes long to compile.
 //!
-//! Here: programs of the test bed ([`binaries`]) and those whose answers are right by definition ([`oracle`]), both built
-//! from the Go modules beside this crate; packages of Debian ([`machine`]); how long work is shown ([`progress`]); programs that a test
-//! writes itself ([`script`]).
-//! Elsewhere: running them (`e2e`), the command line (`cargo xtask`).
+//! Here: programs of the test bed ([`binaries`]) and those whose answers are right by definition ([`upstream_programs`]), both
+//! built from the Go modules beside this crate; packages of Debian ([`machine_requirements`]); how long work is shown
+//! ([`progress`]); programs that a test writes itself ([`script`]). Elsewhere: running them (`e2e`), the command line (`cargo xtask`).
 
 pub mod binaries;
-pub mod machine;
-pub mod oracle;
+pub mod machine_requirements;
 pub mod progress;
 pub mod script;
+pub mod upstream_programs;
 
 use std::path::{Path, PathBuf};
 

@@ -27,9 +27,9 @@ const NEEDS: [RequiredProgram; 4] = [
     },
 ];
 
-/// What the stories need beside that: one of their servers is a package of npm, two services that are
-/// notified are packages of Debian, and commits are signed with GnuPG.
-const FOR_STORIES: [RequiredProgram; 4] = [
+/// What the stories need beside that: one of their servers and the rules of accessibility are packages of npm,
+/// two services that are notified and a browser are packages of Debian, and commits are signed with GnuPG.
+const FOR_STORIES: [RequiredProgram; 7] = [
     RequiredProgram {
         what: "nats-server",
         present: || runs("nats-server"),
@@ -42,6 +42,22 @@ const FOR_STORIES: [RequiredProgram; 4] = [
     },
     RequiredProgram { what: "npm", present: || runs("npm"), package: "npm" },
     RequiredProgram { what: "gpg", present: || runs("gpg"), package: "gnupg" },
+    RequiredProgram {
+        what: "chromium",
+        present: || Path::new("/usr/bin/chromium").exists(),
+        package: "chromium",
+    },
+    RequiredProgram {
+        what: "chromedriver",
+        present: || runs("chromedriver"),
+        package: "chromium-driver",
+    },
+    // Recorded sizes of pages are those of this font.
+    RequiredProgram {
+        what: "the font DejaVu Sans",
+        present: || Path::new("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf").exists(),
+        package: "fonts-dejavu-core",
+    },
 ];
 
 /// Sees to it that the programs are there.

@@ -1,6 +1,6 @@
 //! Finds out from the audit log of the API server which program wrote which object.
 //!
-//! Elsewhere: the settings of the audit log (`crate::control_plane`).
+//! Elsewhere: reading the log (`super::audit_log`), its settings (`crate::control_plane`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::audit_log::AuditLogPosition;
 use super::{Story, StoryObject};
 
 /// How long the API server may take to log a request.
@@ -49,6 +50,13 @@ impl AuditedWriteRequest {
     }
 }
 
+/// Whether a request changes nothing. A deletion says so in its body, and other requests in their address.
+fn is_dry_run(event: &Value) -> bool {
+    let address = event["requestURI"].as_str().unwrap_or_default();
+    let body = event["requestObject"]["dryRun"].as_array();
+    address.contains("dryRun=All") || body.is_some_and(|it| !it.is_empty())
+}
+
 /// The object that windlass created by a request, as `jobs/migrate`.
 fn creation(event: &Value, namespace: &str) -> Option<String> {
     let object = &event["objectRef"];
@@ -65,7 +73,7 @@ fn change(event: &Value, namespace: &str) -> Option<String> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let object = &event["objectRef"];
     let is_ours = word(&event["userAgent"]).starts_with("windlass/");
-    let is_tried = word(&event["requestURI"]).contains("dryRun=All");
+    let is_tried = is_dry_run(event);
     let code = event["responseStatus"]["code"].as_u64()?;
     let group = word(&object["apiGroup"]);
     let is_own = group.ends_with("fluxcd.io") || group.ends_with("windlass.dev");
@@ -118,15 +126,81 @@ impl AuditedConfigMapWrite {
     }
 }
 
+/// The successful deletion of an object by any client. Both times are RFC 3339 with microseconds, so they can be compared as
+/// strings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditedDeletion {
+    /// When the API server received the first request for the deletion.
+    pub requested: String,
+    /// When the API server received the last request that changed the object. If the object no longer exists, this request
+    /// completed the deletion: it was the deletion itself, or it removed the last finalizer.
+    pub last_change: String,
+}
+
+/// A successful write request about an object, with dry-runs left out.
+struct SuccessfulWrite {
+    /// The resource and the name, as `configmaps/app`.
+    object: String,
+    at: String,
+    is_deletion: bool,
+}
+
+impl SuccessfulWrite {
+    /// Reads an audit event. Returns `None` unless the object is in the namespace, or is cluster-scoped with the namespace in its
+    /// name.
+    fn of(event: &Value, namespace: &str) -> Option<Self> {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let object = &event["objectRef"];
+        let name = object["name"].as_str()?;
+        let is_of_story = match object["namespace"].as_str() {
+            Some(place) => place == namespace,
+            None => name.contains(namespace),
+        };
+        let code = event["responseStatus"]["code"].as_u64()?;
+        let is_tried = is_dry_run(event);
+        let verb = word(&event["verb"]);
+        let is_write = ["create", "update", "patch", "delete"].contains(&&*verb);
+        let is_done = is_write && !is_tried && (200..300).contains(&code);
+        (is_of_story && is_done).then(|| Self {
+            object: format!("{}/{name}", word(&object["resource"])),
+            at: word(&event["requestReceivedTimestamp"]),
+            is_deletion: verb == "delete",
+        })
+    }
+}
+
 impl Story {
+    /// The deletions in the namespace of the story by any client, by resource and name, such as `configmaps/app`. Also those of
+    /// cluster-scoped objects whose names contain the namespace.
+    ///
+    /// # Errors
+    /// There is no audit log.
+    pub fn deletions(&self) -> Result<BTreeMap<String, AuditedDeletion>> {
+        let text = self.logged()?;
+        let named = text.lines().filter(|line| line.contains(&self.namespace));
+        let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut writes: Vec<SuccessfulWrite> =
+            events.filter_map(|it| SuccessfulWrite::of(&it, &self.namespace)).collect();
+        writes.sort_by(|a, b| a.at.cmp(&b.at));
+        let mut deletions: BTreeMap<String, AuditedDeletion> = BTreeMap::new();
+        for SuccessfulWrite { object, at, is_deletion } in writes {
+            if let Some(deletion) = deletions.get_mut(&object) {
+                deletion.last_change = at;
+            } else if is_deletion {
+                deletions
+                    .insert(object, AuditedDeletion { requested: at.clone(), last_change: at });
+            }
+        }
+        Ok(deletions)
+    }
+
     /// The changes that windlass made to ConfigMaps in the namespace of the story, in the order of the requests. Requests that
     /// changed nothing are left out.
     ///
     /// # Errors
     /// There is no audit log.
     pub fn config_map_writes(&self) -> Result<Vec<AuditedConfigMapWrite>> {
-        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
-        let text = std::fs::read_to_string(path)?;
+        let text = self.logged()?;
         let named = text.lines().filter(|line| line.contains(&self.namespace));
         let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut writes: Vec<AuditedConfigMapWrite> =
@@ -153,8 +227,7 @@ impl Story {
     /// # Errors
     /// There is no audit log.
     pub fn timed_changes(&self) -> Result<Vec<(String, String)>> {
-        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
-        let text = std::fs::read_to_string(path)?;
+        let text = self.logged()?;
         let named = text.lines().filter(|line| line.contains(&self.namespace));
         let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let changes = events.filter_map(|event| {
@@ -169,8 +242,7 @@ impl Story {
     /// # Errors
     /// There is no audit log.
     pub fn creations(&self, resources: &[&str]) -> Result<BTreeMap<String, usize>> {
-        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
-        let text = std::fs::read_to_string(path)?;
+        let text = self.logged()?;
         let named = text.lines().filter(|line| line.contains(&self.namespace));
         let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut counts = BTreeMap::new();
@@ -192,20 +264,25 @@ impl Story {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
         let mark = format!("{}-mark-{}", self.namespace, COUNT.fetch_add(1, Ordering::Relaxed));
+        let position = AuditLogPosition::at_end_of(path)?;
         self.read(&StoryObject::config_map(&mark)).await?;
         self.await_until("the audit log to have a request", LOG_LIMIT, async || {
-            Ok(std::fs::read_to_string(path)?.contains(&mark).then_some(()))
+            Ok(position.logged_since()?.contains(&mark).then_some(()))
         })
         .await
+    }
+
+    /// What the API server logged since the story began.
+    fn logged(&self) -> Result<String> {
+        self.log_begin.as_ref().context("this cluster has no audit log of ours")?.logged_since()
     }
 
     /// The write requests of windlass in the namespace of the story so far, in the order of arrival.
     ///
     /// The API server logs a request after its answer, so unanswered requests are missing.
     pub fn writes(&self) -> Result<Vec<AuditedWriteRequest>> {
-        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
-        // Only lines with the name of the namespace are parsed as JSON. The last line may be incomplete.
-        let text = std::fs::read_to_string(path)?;
+        // Only lines with the name of the namespace are parsed as JSON.
+        let text = self.logged()?;
         let named = text.lines().filter(|line| line.contains(&self.namespace));
         let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut writes: Vec<AuditedWriteRequest> =

@@ -20,7 +20,7 @@ use testbed::binaries::TestbedBinaries;
 use tokio::runtime::Runtime;
 
 use testbed::progress::{self, step};
-use testbed::{machine, released, root};
+use testbed::{machine_requirements, released, root};
 
 pub use watch::{ObjectWatch, WatchSelection, WatchedObject};
 
@@ -45,9 +45,9 @@ pub enum BuildProfile {
     Release,
 }
 
-/// The operator that serves the Flux APIs in the installation.
+/// The programs that are started to serve the Flux APIs in an installation.
 #[derive(Debug, Clone, Copy)]
-pub enum OperatorUnderTest<'a> {
+pub enum OperatorsToStart<'a> {
     /// windlass, with flags in addition to its addresses.
     Windlass(BuildProfile, &'a [String]),
     /// Other programs, given as shell command lines that find the cluster by `$KUBECONFIG`. The second list contains their
@@ -55,8 +55,17 @@ pub enum OperatorUnderTest<'a> {
     Programs(&'a [String], &'a [PathBuf]),
 }
 
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperatorStopSignal {
+    /// It is asked to end (`SIGTERM`), as a rollout does.
+    Terminated,
+    /// It is killed (`SIGKILL`), as by a power failure.
+    Killed,
+}
+
 /// A running operator and its environment. Everything ends when this is dropped or the process ends.
-pub struct TestInstallation {
+pub struct ClusterWithOperator {
     // The fields are dropped in this order: first the operators, then the servers that they use.
     operators: Vec<OperatorProcess>,
     git: GitServer,
@@ -110,21 +119,21 @@ impl InstallationCluster {
     }
 }
 
-impl TestInstallation {
+impl ClusterWithOperator {
     /// Builds and starts everything step by step. `flags` are given to `windlass serve` in addition to its addresses.
     ///
     /// # Errors
     /// The step that failed, with the end of the log where a program ended.
     pub fn start(runtime: &Runtime, build: BuildProfile, flags: &[&str]) -> anyhow::Result<Self> {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
-        Self::start_with(runtime, OperatorUnderTest::Windlass(build, &flags))
+        Self::start_with(runtime, OperatorsToStart::Windlass(build, &flags))
     }
 
     /// Builds and starts everything, with an operator of the caller's choice.
     ///
     /// # Errors
-    /// The same errors as those of [`TestInstallation::start`].
-    pub fn start_with(runtime: &Runtime, serving: OperatorUnderTest<'_>) -> anyhow::Result<Self> {
+    /// The same errors as those of [`ClusterWithOperator::start`].
+    pub fn start_with(runtime: &Runtime, serving: OperatorsToStart<'_>) -> anyhow::Result<Self> {
         Self::start_in(runtime, serving, ControlPlaneStateFolder::temporary)
     }
 
@@ -132,23 +141,23 @@ impl TestInstallation {
     /// for a large cluster.
     ///
     /// # Errors
-    /// The same errors as those of [`TestInstallation::start`].
+    /// The same errors as those of [`ClusterWithOperator::start`].
     pub fn start_in_memory(
         runtime: &Runtime,
-        serving: OperatorUnderTest<'_>,
+        serving: OperatorsToStart<'_>,
     ) -> anyhow::Result<Self> {
         Self::start_in(runtime, serving, ControlPlaneStateFolder::in_memory)
     }
 
     fn start_in(
         runtime: &Runtime,
-        serving: OperatorUnderTest<'_>,
+        serving: OperatorsToStart<'_>,
         state: fn() -> anyhow::Result<ControlPlaneStateFolder>,
     ) -> anyhow::Result<Self> {
-        step("what the machine needs", machine::ensure)?;
+        step("what the machine needs", machine_requirements::ensure)?;
         let binaries = step("programs of the control plane", TestbedBinaries::ensure)?;
         let kubectl = binaries.path("kubectl")?.to_owned();
-        if let OperatorUnderTest::Windlass(build, _) = serving {
+        if let OperatorsToStart::Windlass(build, _) = serving {
             step("windlass itself", || make(build))?;
         }
         let plane =
@@ -177,17 +186,17 @@ impl TestInstallation {
             operator_kubeconfig: kubeconfig.to_owned(),
             kubectl: "kubectl".into(),
         };
-        Self::start_at(runtime, cluster, OperatorUnderTest::Windlass(build, &flags))
+        Self::start_at(runtime, cluster, OperatorsToStart::Windlass(build, &flags))
     }
 
     fn start_at(
         runtime: &Runtime,
         cluster: InstallationCluster,
-        serving: OperatorUnderTest<'_>,
+        serving: OperatorsToStart<'_>,
     ) -> anyhow::Result<Self> {
         let client = runtime.block_on(control_plane::client(&cluster.kubeconfig))?;
         step("CRDs of the Flux kinds", || match serving {
-            OperatorUnderTest::Programs(_, given) if !given.is_empty() => {
+            OperatorsToStart::Programs(_, given) if !given.is_empty() => {
                 cluster.install_crds(given)
             }
             _ => cluster.install_crds(&[root().join(CRDS)]),
@@ -201,7 +210,7 @@ impl TestInstallation {
     ///
     /// # Errors
     /// When something does not end, or does not start.
-    pub fn serve(&mut self, serving: OperatorUnderTest<'_>) -> anyhow::Result<()> {
+    pub fn serve(&mut self, serving: OperatorsToStart<'_>) -> anyhow::Result<()> {
         for mut operator in self.operators.drain(..) {
             operator.stop(READY_LIMIT)?;
         }
@@ -276,6 +285,32 @@ impl TestInstallation {
             operator.kill()?;
             resume(operator)
         })
+    }
+
+    /// Starts another windlass beside those that run, with these flags, and waits until it is ready. It has a storage folder of
+    /// its own.
+    ///
+    /// # Errors
+    /// windlass does not start.
+    pub fn join(&mut self, build: BuildProfile, flags: &[String]) -> anyhow::Result<()> {
+        let mut operator = start_operator(build, &self.cluster, flags)?;
+        await_ready(&mut operator, 0)?;
+        self.operators.push(operator);
+        Ok(())
+    }
+
+    /// Ends the first of several processes of windlass for good, and waits for its end. Addresses and logs are those of the next
+    /// one from then on.
+    ///
+    /// # Errors
+    /// There is only one process, or it does not end.
+    pub fn end_first(&mut self, end: OperatorStopSignal) -> anyhow::Result<()> {
+        ensure!(self.operators.len() > 1, "no other windlass runs");
+        let mut operator = self.operators.remove(0);
+        match end {
+            OperatorStopSignal::Terminated => operator.stop(READY_LIMIT).map(drop),
+            OperatorStopSignal::Killed => operator.kill(),
+        }
     }
 
     /// Waits until `/readyz` of windlass answers that it is ready.
@@ -373,15 +408,15 @@ pub fn program(build: BuildProfile) -> anyhow::Result<PathBuf> {
 
 fn start_operators(
     cluster: &InstallationCluster,
-    serving: OperatorUnderTest<'_>,
+    serving: OperatorsToStart<'_>,
 ) -> anyhow::Result<Vec<OperatorProcess>> {
     match serving {
-        OperatorUnderTest::Windlass(build, flags) => step("windlass serve", || {
+        OperatorsToStart::Windlass(build, flags) => step("windlass serve", || {
             let mut operator = start_operator(build, cluster, flags)?;
             await_ready(&mut operator, 0)?;
             Ok(vec![operator])
         }),
-        OperatorUnderTest::Programs(lines, _) => {
+        OperatorsToStart::Programs(lines, _) => {
             lines.iter().map(|line| step(line, || start_program(line, cluster))).collect()
         }
     }

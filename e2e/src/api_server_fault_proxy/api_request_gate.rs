@@ -36,7 +36,7 @@ struct PendingConnectionCut {
 
 /// An order to answer one request, and each repetition of it, wrongly.
 #[derive(Debug)]
-struct WrongAnswerOrder {
+struct PendingWrongAnswer {
     number: usize,
     fault: ResponseFault,
     /// The requests that were counted since the order.
@@ -46,10 +46,10 @@ struct WrongAnswerOrder {
 }
 
 #[derive(Debug)]
-struct ApiProxyState {
+struct ApiServerFaultProxyState {
     fault: Option<ApiFault>,
     cut: Option<PendingConnectionCut>,
-    wrong: Option<WrongAnswerOrder>,
+    wrong: Option<PendingWrongAnswer>,
     /// Whether a cut has happened. Then the proxy answers no request.
     is_severed: bool,
     writes: Vec<String>,
@@ -59,7 +59,7 @@ struct ApiProxyState {
 /// The gate that decides about all requests.
 #[derive(Debug)]
 pub(super) struct ApiRequestGate {
-    inside: Mutex<ApiProxyState>,
+    inside: Mutex<ApiServerFaultProxyState>,
     /// A change of one of these channels ends all open connections or all open watches.
     connections: watch::Sender<()>,
     watches: watch::Sender<()>,
@@ -69,7 +69,7 @@ pub(super) struct ApiRequestGate {
 
 impl Default for ApiRequestGate {
     fn default() -> Self {
-        let inside = ApiProxyState {
+        let inside = ApiServerFaultProxyState {
             fault: None,
             cut: None,
             wrong: None,
@@ -87,7 +87,7 @@ impl Default for ApiRequestGate {
 }
 
 /// The decision about a request.
-enum ExchangeVerdict {
+enum ProxyDecision {
     /// The request gets no answer.
     Lost,
     /// The proxy answers the request itself.
@@ -105,7 +105,7 @@ enum ExchangeVerdict {
 }
 
 impl ApiRequestGate {
-    fn inside(&self) -> MutexGuard<'_, ApiProxyState> {
+    fn inside(&self) -> MutexGuard<'_, ApiServerFaultProxyState> {
         self.inside.lock()
     }
 
@@ -122,6 +122,7 @@ impl ApiRequestGate {
             Some(
                 ApiFault::Slow(_)
                 | ApiFault::Refusing { .. }
+                | ApiFault::FailingReviews { .. }
                 | ApiFault::Unauthorized
                 | ApiFault::Revoked(_),
             )
@@ -142,7 +143,7 @@ impl ApiRequestGate {
     }
 
     pub(super) fn answer_wrongly(&self, number: usize, fault: ResponseFault) {
-        let order = WrongAnswerOrder { number, fault, requests: Vec::new(), request: None };
+        let order = PendingWrongAnswer { number, fault, requests: Vec::new(), request: None };
         self.inside().wrong = Some(order);
     }
 
@@ -195,13 +196,13 @@ impl ApiRequestGate {
     }
 
     /// Counts a request and decides about it.
-    fn judge(&self, request: &Request, sort: &ApiRequestProperties) -> ExchangeVerdict {
+    fn judge(&self, request: &Request, sort: &ApiRequestProperties) -> ProxyDecision {
         let mut inside = self.inside();
         if inside.is_gone() {
-            return ExchangeVerdict::Lost;
+            return ProxyDecision::Lost;
         }
         if let Some(answer) = inside.refuse(request, sort) {
-            return ExchangeVerdict::Answered(answer);
+            return ProxyDecision::Answered(answer);
         }
         let delay = match inside.fault {
             Some(ApiFault::Slow(delay)) => delay,
@@ -216,26 +217,26 @@ impl ApiRequestGate {
             return wrong(fault, sort);
         }
         if !sort.is_write {
-            return ExchangeVerdict::Passed { delay, cut: None };
+            return ProxyDecision::Passed { delay, cut: None };
         }
         let count = inside.writes.len();
         let Some(cut) = inside.cut.take_if(|cut| cut.number == count) else {
-            return ExchangeVerdict::Passed { delay, cut: None };
+            return ProxyDecision::Passed { delay, cut: None };
         };
         drop(inside);
         match cut.moment {
             ConnectionCutMoment::Before => {
                 self.sever(request_line, cut.tell);
-                ExchangeVerdict::Lost
+                ProxyDecision::Lost
             }
             ConnectionCutMoment::After => {
-                ExchangeVerdict::Passed { delay, cut: Some((request_line, cut.tell)) }
+                ProxyDecision::Passed { delay, cut: Some((request_line, cut.tell)) }
             }
         }
     }
 }
 
-impl ApiProxyState {
+impl ApiServerFaultProxyState {
     fn is_gone(&self) -> bool {
         self.is_severed || self.fault == Some(ApiFault::Gone)
     }
@@ -268,6 +269,9 @@ impl ApiProxyState {
             Some(ApiFault::Unavailable(end)) => {
                 request.uri().path().ends_with(end.as_str()).then(|| refusal(503))
             }
+            Some(ApiFault::FailingReviews { status }) => {
+                request.uri().path().ends_with("accessreviews").then(|| refusal(*status))
+            }
             Some(ApiFault::Unauthorized) => Some(refusal(401)),
             Some(ApiFault::Revoked(token)) => (bearer() == Some(token)).then(|| refusal(401)),
             Some(ApiFault::Compacted(before)) => {
@@ -279,16 +283,16 @@ impl ApiProxyState {
 }
 
 /// The decision about a request that gets a wrong answer.
-fn wrong(fault: ResponseFault, sort: &ApiRequestProperties) -> ExchangeVerdict {
+fn wrong(fault: ResponseFault, sort: &ApiRequestProperties) -> ProxyDecision {
     if let ResponseFault::Status(status) = fault {
-        return ExchangeVerdict::Answered(refusal(status));
+        return ProxyDecision::Answered(refusal(status));
     }
     let replacement = match fault.replacement() {
         // The answer to a watch never completes, so the proxy answers at once without events.
         None if sort.watch_from.is_some() => ResponseFault::EmptyBody.replacement(),
         replacement => replacement,
     };
-    replacement.map_or(ExchangeVerdict::Damaged(fault), ExchangeVerdict::Answered)
+    replacement.map_or(ProxyDecision::Damaged(fault), ProxyDecision::Answered)
 }
 
 /// An error in the format of the API server.
@@ -330,13 +334,13 @@ pub(super) async fn exchange(
     let sort = ApiRequestProperties::of(request.method(), request.uri());
     match gate.judge(&request, &sort) {
         // The connection is being closed, which also ends this future.
-        ExchangeVerdict::Lost => pending().await,
-        ExchangeVerdict::Answered(answer) => answer,
-        ExchangeVerdict::Damaged(fault) => {
+        ProxyDecision::Lost => pending().await,
+        ProxyDecision::Answered(answer) => answer,
+        ProxyDecision::Damaged(fault) => {
             let answer = damaged(fault, &upstream, request).await;
             answer.unwrap_or_else(|error| unreachable(&error))
         }
-        ExchangeVerdict::Passed { delay, cut } if sort.is_write => {
+        ProxyDecision::Passed { delay, cut } if sort.is_write => {
             gate.under_way.send_modify(|count| *count += 1);
             // The API server completes a write that it has received, even if the connection closes meanwhile.
             let work = write(gate, upstream, request, delay, cut);
@@ -345,7 +349,7 @@ pub(super) async fn exchange(
                 Ok(None) | Err(_) => pending().await,
             }
         }
-        ExchangeVerdict::Passed { delay, .. } => {
+        ProxyDecision::Passed { delay, .. } => {
             let is_watch = sort.watch_from.is_some();
             let answer = upstream.forward(request, is_watch).await;
             tokio::time::sleep(delay).await;

@@ -7,20 +7,26 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::audit_log::AuditLogPosition;
 use crate::control_plane::OPERATOR;
 
 /// The environment variable with the folder for the records, one file for each process. Without it, nothing is recorded.
 pub const FOLDER: &str = "WINDLASS_REQUESTS";
 
-/// How far this process has read the audit log, and the requests that it found.
-static READ: Mutex<(u64, BTreeSet<String>)> = Mutex::new((0, BTreeSet::new()));
+/// The lines of the audit log that this process has read, and the requests in them.
+struct RequestsWithOwnRights {
+    position: AuditLogPosition,
+    requests: BTreeSet<String>,
+}
+
+static RECORDED: Mutex<Option<RequestsWithOwnRights>> = Mutex::new(None);
 
 /// Reads the new lines of the audit log since the last call.
 ///
@@ -28,33 +34,21 @@ static READ: Mutex<(u64, BTreeSet<String>)> = Mutex::new((0, BTreeSet::new()));
 /// The log or the folder cannot be used.
 pub(super) fn collect(log: &Path) -> Result<()> {
     let Some(folder) = std::env::var_os(FOLDER) else { return Ok(()) };
-    let mut read = READ.lock();
-    let (at, found) = &mut *read;
-    let mut file = File::open(log).with_context(|| log.display().to_string())?;
-    // The API server starts a new log when the old one is too long.
-    if file.metadata()?.len() < *at {
-        *at = 0;
+    let mut recorded = RECORDED.lock();
+    if recorded.is_none() {
+        let position = AuditLogPosition::at_begin_of(log)?;
+        *recorded = Some(RequestsWithOwnRights { position, requests: BTreeSet::new() });
     }
-    file.seek(SeekFrom::Start(*at))?;
-    let mut lines = BufReader::new(file);
-    let mut line = String::new();
-    loop {
-        line.clear();
-        let length = lines.read_line(&mut line)?;
-        // The last line may be incomplete.
-        if !line.ends_with('\n') {
-            break;
-        }
-        *at += u64::try_from(length)?;
-        // Most lines are about other users, and searching a line costs less than parsing its JSON.
-        if line.contains(OPERATOR) {
-            let event: Value = serde_json::from_str(&line)?;
-            found.extend(request(&event));
-        }
+    let Some(RequestsWithOwnRights { position, requests }) = &mut *recorded else { return Ok(()) };
+    let text = position.advance()?;
+    // Most lines are about other users, and searching a line costs less than parsing its JSON.
+    for line in text.lines().filter(|line| line.contains(OPERATOR)) {
+        let event: Value = serde_json::from_str(line)?;
+        requests.extend(request(&event));
     }
     let path = Path::new(&folder).join(format!("{}.txt", std::process::id()));
     let mut file = File::create(&path).with_context(|| path.display().to_string())?;
-    for request in found.iter() {
+    for request in requests.iter() {
         writeln!(file, "{request}")?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use crate::tls_proxy::TlsProxyListener;
 
 /// The host names of a server. They end when this is dropped.
 #[derive(Debug)]
-pub struct ServerHostNames {
+pub struct PublicHostNames {
     through: String,
     trusted: String,
     _front: TlsProxyListener,
@@ -23,7 +23,7 @@ pub struct ServerHostNames {
     _folder: TempDir,
 }
 
-impl ServerHostNames {
+impl PublicHostNames {
     /// Gives host names to a server, on the current runtime.
     pub async fn give(server: SocketAddr, names: &[&str]) -> Result<Self> {
         let authority = TestCertificateAuthority::generate()?;

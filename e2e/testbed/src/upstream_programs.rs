@@ -159,7 +159,7 @@ const NOTATION: ProgramSet = ProgramSet {
 
 /// A program whose answers are right by definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OracleProgram {
+pub enum UpstreamProgram {
     /// `helm`.
     Helm,
     /// `helm` of the version before, whose releases are taken over.
@@ -194,7 +194,7 @@ pub enum OracleProgram {
     Notation,
 }
 
-impl OracleProgram {
+impl UpstreamProgram {
     /// What the program is called.
     pub const fn name(self) -> &'static str {
         match self {
@@ -266,7 +266,7 @@ impl OracleProgram {
 /// A program that renders a chart many times in one process: `renders CHART TIMES` prints the seconds of each time.
 ///
 /// # Errors
-/// As [`OracleProgram::ensure`].
+/// As [`UpstreamProgram::ensure`].
 pub fn renders() -> Result<PathBuf> {
     program(&HELM, "renders")
 }
@@ -275,7 +275,7 @@ pub fn renders() -> Result<PathBuf> {
 /// sources have the details.
 ///
 /// # Errors
-/// As [`OracleProgram::ensure`].
+/// As [`UpstreamProgram::ensure`].
 pub fn decrypts() -> Result<PathBuf> {
     program(&DECRYPTS, "decrypts")
 }
@@ -293,49 +293,53 @@ mod tests {
     #[test]
     fn the_versions_that_are_named_are_those_that_are_built() {
         for (oracle, module, path) in [
-            (OracleProgram::Helm, "helm", "helm.sh/helm/v4"),
-            (OracleProgram::Helm3, "helm3", "helm.sh/helm/v3"),
-            (OracleProgram::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
-            (OracleProgram::Helmfile, "helmfile", "github.com/helmfile/helmfile"),
-            (OracleProgram::HelmController, "helm-controller", "github.com/fluxcd/helm-controller"),
+            (UpstreamProgram::Helm, "helm", "helm.sh/helm/v4"),
+            (UpstreamProgram::Helm3, "helm3", "helm.sh/helm/v3"),
+            (UpstreamProgram::Kustomize, "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
+            (UpstreamProgram::Helmfile, "helmfile", "github.com/helmfile/helmfile"),
             (
-                OracleProgram::KustomizeController,
+                UpstreamProgram::HelmController,
+                "helm-controller",
+                "github.com/fluxcd/helm-controller",
+            ),
+            (
+                UpstreamProgram::KustomizeController,
                 "kustomize-controller",
                 "github.com/fluxcd/kustomize-controller",
             ),
             (
-                OracleProgram::SourceController,
+                UpstreamProgram::SourceController,
                 "source-controller",
                 "github.com/fluxcd/source-controller",
             ),
             (
-                OracleProgram::NotificationController,
+                UpstreamProgram::NotificationController,
                 "notification-controller",
                 "github.com/fluxcd/notification-controller",
             ),
             (
-                OracleProgram::ImageReflectorController,
+                UpstreamProgram::ImageReflectorController,
                 "image-reflector-controller",
                 "github.com/fluxcd/image-reflector-controller",
             ),
             (
-                OracleProgram::ImageAutomationController,
+                UpstreamProgram::ImageAutomationController,
                 "image-automation-controller",
                 "github.com/fluxcd/image-automation-controller",
             ),
-            (OracleProgram::Flux, "flux", "github.com/fluxcd/flux2/v2"),
-            (OracleProgram::Sops, "sops", "github.com/getsops/sops/v3"),
-            (OracleProgram::Age, "sops", "filippo.io/age"),
-            (OracleProgram::AgeKeygen, "sops", "filippo.io/age"),
-            (OracleProgram::Cosign, "cosign", "github.com/sigstore/cosign/v3"),
-            (OracleProgram::Notation, "notation", "github.com/notaryproject/notation"),
+            (UpstreamProgram::Flux, "flux", "github.com/fluxcd/flux2/v2"),
+            (UpstreamProgram::Sops, "sops", "github.com/getsops/sops/v3"),
+            (UpstreamProgram::Age, "sops", "filippo.io/age"),
+            (UpstreamProgram::AgeKeygen, "sops", "filippo.io/age"),
+            (UpstreamProgram::Cosign, "cosign", "github.com/sigstore/cosign/v3"),
+            (UpstreamProgram::Notation, "notation", "github.com/notaryproject/notation"),
         ] {
             let text = std::fs::read_to_string(testbed().join(module).join("go.mod")).unwrap();
             let (_, version) = oracle.version().split_once(' ').unwrap();
             let wanted = format!("{path} {version}");
             assert!(text.lines().any(|line| line.contains(&wanted)), "{module} is not {wanted}");
         }
-        let version = OracleProgram::Helm.version().trim_start_matches("helm ");
+        let version = UpstreamProgram::Helm.version().trim_start_matches("helm ");
         assert!(HELM.recipes[0].link_flags.ends_with(&format!("={version}")));
     }
 }

@@ -31,7 +31,7 @@ use crate::process_reaper::ProcessReaper;
 use crate::response_fault::ResponseFault;
 use api_request_gate::ApiRequestGate;
 
-/// A fault of the API server, or of the connection to it. It lasts until [`ApiProxy::heal`].
+/// A fault of the API server, or of the connection to it. It lasts until [`ApiServerFaultProxy::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiFault {
     /// The API server is unreachable. The proxy closes open connections and new ones.
@@ -47,6 +47,11 @@ pub enum ApiFault {
     },
     /// A kind is unavailable. Every open watch ends. The proxy answers 503 to lists and watches whose paths end with this text.
     Unavailable(String),
+    /// The proxy answers every access review with a status.
+    FailingReviews {
+        /// The HTTP status.
+        status: u16,
+    },
     /// The proxy answers every request with 401.
     Unauthorized,
     /// The proxy answers requests with this bearer token with 401.
@@ -97,7 +102,7 @@ impl ConnectionCutHandle {
 }
 
 /// A running proxy. It ends when it is dropped or when this process ends.
-pub struct ApiProxy {
+pub struct ApiServerFaultProxy {
     gate: Arc<ApiRequestGate>,
     kubeconfig: PathBuf,
     /// The thread of the proxy ends when this sender is dropped.
@@ -106,7 +111,7 @@ pub struct ApiProxy {
     _reaper: ProcessReaper,
 }
 
-impl ApiProxy {
+impl ApiServerFaultProxy {
     /// Starts a proxy in front of the API server of a kubeconfig.
     pub fn start(kubeconfig: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-api-proxy-").tempdir()?.keep();
@@ -171,7 +176,7 @@ impl ApiProxy {
     }
 
     /// Orders a cut: the connection is lost at the `number`-th write from now on, counted from 1. After that, the proxy answers
-    /// no request until [`ApiProxy::heal`]. The count of writes starts again.
+    /// no request until [`ApiServerFaultProxy::heal`]. The count of writes starts again.
     pub fn cut_at(&self, number: usize, moment: ConnectionCutMoment) -> ConnectionCutHandle {
         ConnectionCutHandle {
             receiver: self.gate.cut_at(number, moment),
@@ -181,23 +186,23 @@ impl ApiProxy {
     }
 
     /// Orders a wrong answer to the `number`-th request from now on, counted from 1, and to each repetition of that request.
-    /// The order ends with [`ApiProxy::heal`]. Watches are counted, but requests about Events, Leases, tokens and reviews are
+    /// The order ends with [`ApiServerFaultProxy::heal`]. Watches are counted, but requests about Events, Leases, tokens and reviews are
     /// not.
     pub fn answer_wrongly(&self, number: usize, fault: ResponseFault) {
         self.gate.answer_wrongly(number, fault);
     }
 
-    /// The requests that were counted since [`ApiProxy::answer_wrongly`], as `METHOD path`. Empty after [`ApiProxy::heal`].
+    /// The requests that were counted since [`ApiServerFaultProxy::answer_wrongly`], as `METHOD path`. Empty after [`ApiServerFaultProxy::heal`].
     pub fn requests_since_order(&self) -> Vec<String> {
         self.gate.requests_since_order()
     }
 
-    /// The request that gets wrong answers. `None` until this request arrives, and after [`ApiProxy::heal`].
+    /// The request that gets wrong answers. `None` until this request arrives, and after [`ApiServerFaultProxy::heal`].
     pub fn wrong_request(&self) -> Option<String> {
         self.gate.wrong_request()
     }
 
-    /// The writes since the start or the last [`ApiProxy::cut_at`], as `METHOD path`, in order of arrival. Dry-runs, Events and
+    /// The writes since the start or the last [`ApiServerFaultProxy::cut_at`], as `METHOD path`, in order of arrival. Dry-runs, Events and
     /// Leases are left out. The list includes a write that a cut kept from the API server.
     pub fn writes(&self) -> Vec<String> {
         self.gate.writes()

@@ -24,15 +24,15 @@ use crate::response_fault::ResponseFault;
 
 /// A running proxy. It ends when it is dropped.
 #[derive(Debug)]
-pub struct FaultProxy {
+pub struct HttpFaultProxy {
     address: SocketAddr,
-    shared: Arc<Mutex<FaultProxyState>>,
+    shared: Arc<Mutex<HttpFaultProxyState>>,
     stop: AbortHandle,
 }
 
 #[derive(Debug, Default)]
-struct FaultProxyState {
-    order: Option<WrongAnswers>,
+struct HttpFaultProxyState {
+    order: Option<WrongAnswerRule>,
     /// The requests since the last order, as `METHOD path and query`.
     requests: Vec<String>,
     /// How many wrong answers the proxy has given since the last order.
@@ -41,7 +41,7 @@ struct FaultProxyState {
 
 /// An order for wrong answers: which requests get them, and with which fault.
 #[derive(Debug)]
-struct WrongAnswers {
+struct WrongAnswerRule {
     /// The number of the first such request, counted from 1.
     from: usize,
     /// A text that the request has to contain.
@@ -49,24 +49,24 @@ struct WrongAnswers {
     fault: ResponseFault,
 }
 
-impl Drop for FaultProxy {
+impl Drop for HttpFaultProxy {
     fn drop(&mut self) {
         self.stop.abort();
     }
 }
 
-impl FaultProxy {
+impl HttpFaultProxy {
     /// Starts a proxy in front of a server on the current runtime. At first, all answers are right.
     pub async fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
         let address = listener.local_addr()?;
-        let shared = Arc::<Mutex<FaultProxyState>>::default();
+        let shared = Arc::<Mutex<HttpFaultProxyState>>::default();
         // The client does not reuse connections. A connection that the server is closing would cause a fault that no test
         // ordered.
         let client = legacy::Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .build(HttpConnector::new());
-        let backend = FaultProxyBackend { server, shared: shared.clone(), client };
+        let backend = HttpFaultProxyBackend { server, shared: shared.clone(), client };
         let router = Router::new().fallback(exchange).with_state(backend);
         let serving = async move { axum::serve(listener, router).await };
         let stop = tokio::spawn(serving).abort_handle();
@@ -78,14 +78,14 @@ impl FaultProxy {
         self.address
     }
 
-    /// Gives wrong answers from the `number`-th request on, counted from 1, until [`FaultProxy::heal`].
+    /// Gives wrong answers from the `number`-th request on, counted from 1, until [`HttpFaultProxy::heal`].
     pub fn answer_from(&self, number: usize, fault: ResponseFault) {
-        self.order(Some(WrongAnswers { from: number, part: String::new(), fault }));
+        self.order(Some(WrongAnswerRule { from: number, part: String::new(), fault }));
     }
 
-    /// Gives wrong answers to all requests whose `METHOD path?query` contains `part`, until [`FaultProxy::heal`].
+    /// Gives wrong answers to all requests whose `METHOD path?query` contains `part`, until [`HttpFaultProxy::heal`].
     pub fn answer_containing(&self, part: &str, fault: ResponseFault) {
-        self.order(Some(WrongAnswers { from: 1, part: part.to_owned(), fault }));
+        self.order(Some(WrongAnswerRule { from: 1, part: part.to_owned(), fault }));
     }
 
     /// Ends the wrong answers. The count of requests starts again.
@@ -93,16 +93,16 @@ impl FaultProxy {
         self.order(None);
     }
 
-    fn order(&self, order: Option<WrongAnswers>) {
-        *self.shared.lock() = FaultProxyState { order, ..FaultProxyState::default() };
+    fn order(&self, order: Option<WrongAnswerRule>) {
+        *self.shared.lock() = HttpFaultProxyState { order, ..HttpFaultProxyState::default() };
     }
 
-    /// The requests since the last order or [`FaultProxy::heal`], as `METHOD path?query`.
+    /// The requests since the last order or [`HttpFaultProxy::heal`], as `METHOD path?query`.
     pub fn requests(&self) -> Vec<String> {
         self.shared.lock().requests.clone()
     }
 
-    /// How many wrong answers the proxy has given since the last order or [`FaultProxy::heal`].
+    /// How many wrong answers the proxy has given since the last order or [`HttpFaultProxy::heal`].
     pub fn given(&self) -> usize {
         self.shared.lock().given
     }
@@ -111,13 +111,13 @@ impl FaultProxy {
 type HttpClient = legacy::Client<HttpConnector, Body>;
 
 #[derive(Clone)]
-struct FaultProxyBackend {
+struct HttpFaultProxyBackend {
     server: SocketAddr,
-    shared: Arc<Mutex<FaultProxyState>>,
+    shared: Arc<Mutex<HttpFaultProxyState>>,
     client: HttpClient,
 }
 
-async fn exchange(State(backend): State<FaultProxyBackend>, request: Request) -> Response {
+async fn exchange(State(backend): State<HttpFaultProxyBackend>, request: Request) -> Response {
     let fault = backend.fault(&request);
     if let Some(answer) = fault.and_then(ResponseFault::replacement) {
         backend.shared.lock().given += 1;
@@ -129,7 +129,7 @@ async fn exchange(State(backend): State<FaultProxyBackend>, request: Request) ->
     }
 }
 
-impl FaultProxyBackend {
+impl HttpFaultProxyBackend {
     /// Counts a request. Returns the fault of its answer, if it gets a wrong one.
     fn fault(&self, request: &Request) -> Option<ResponseFault> {
         let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
@@ -165,14 +165,14 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::web::WebServer;
+    use crate::servers::web::FileWebServer;
 
     #[tokio::test]
     async fn chosen_requests_get_a_wrong_answer_until_it_is_healed() -> Result<()> {
-        let server = WebServer::start().await?;
+        let server = FileWebServer::start().await?;
         server.put("a", "right");
         server.put("b", "right");
-        let proxy = FaultProxy::start(server.address()).await?;
+        let proxy = HttpFaultProxy::start(server.address()).await?;
         let get = async |path: &str| -> Result<(u16, String)> {
             let answer = reqwest::get(format!("http://{}/{path}", proxy.address())).await?;
             Ok((answer.status().as_u16(), answer.text().await?))

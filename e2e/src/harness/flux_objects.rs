@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{Story, StoryObject};
 use crate::git_server::{GitReadAccess, GitServer, StoryGitRepository};
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 /// The time limit for events that a story expects soon. It is long because only failing stories reach it, and because a machine
 /// that also compiles is many times slower.
@@ -335,7 +335,7 @@ impl Story {
     /// The command fails. The error contains its output.
     pub fn flux_in(&self, namespace: &str, arguments: &[&str]) -> Result<String> {
         let home = tempfile::tempdir()?;
-        let output = Command::new(OracleProgram::Flux.ensure()?)
+        let output = Command::new(UpstreamProgram::Flux.ensure()?)
             .env_clear()
             .env("HOME", home.path())
             .env("KUBECONFIG", self.kubeconfig())
