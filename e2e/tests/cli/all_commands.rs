@@ -4,7 +4,7 @@
 //! Elsewhere: the same commands while no operator is active (`leader::without_operator`), the texts of each command (its own
 //! tests).
 
-mod tables;
+mod expected_outputs;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -211,8 +211,10 @@ pub(crate) async fn ensure_all_have_rows(rows: &[CommandLineCase], others: &[&st
 #[tokio::test(flavor = "multi_thread")]
 async fn no_command_takes_an_empty_namespace_for_one_where_all_is_well() -> Result<()> {
     let story = Story::with_windlass("sweep-nothing").await?;
-    ensure_all_have_rows(tables::NOTHING_THERE, &ASKS_NO_CLUSTER).await?;
-    CommandLineRunner::of(&story, story.kubeconfig())?.check(tables::NOTHING_THERE, &[]).await?;
+    ensure_all_have_rows(expected_outputs::NOTHING_THERE, &ASKS_NO_CLUSTER).await?;
+    CommandLineRunner::of(&story, story.kubeconfig())?
+        .check(expected_outputs::NOTHING_THERE, &[])
+        .await?;
     story.end().await
 }
 
@@ -261,12 +263,12 @@ async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
         definitions.push(target);
     }
     let without_rights = account(&story, "without-rights", json!([])).await?;
-    // `ui` exits with success even if its pages show errors (`cli::pages`).
+    // `ui` exits with success even if its pages show errors (`cli::windlass_ui`).
     let others = [&ASKS_NO_CLUSTER[..], &["ui"]].concat();
-    ensure_all_have_rows(tables::MAY_NOT_LOOK, &others).await?;
-    ensure!(tables::MAY_NOT_LOOK.iter().all(|row| row.code != 0), "a row succeeds");
+    ensure_all_have_rows(expected_outputs::MAY_NOT_LOOK, &others).await?;
+    ensure!(expected_outputs::MAY_NOT_LOOK.iter().all(|row| row.code != 0), "a row succeeds");
     CommandLineRunner::of(&story, &without_rights)?
-        .check(tables::MAY_NOT_LOOK, tables::ABSENT)
+        .check(expected_outputs::MAY_NOT_LOOK, expected_outputs::ABSENT)
         .await?;
     for definition in &definitions {
         story.delete(definition).await?;
@@ -286,7 +288,7 @@ async fn a_partial_answer_names_what_it_leaves_out() -> Result<()> {
         "resources": ["kustomizations"], "verbs": ["get", "list", "watch"]}]);
     let clerk = account(&story, "clerk", rules).await?;
     CommandLineRunner::of(&story, &clerk)?
-        .check(tables::MAY_LOOK_AT_KUSTOMIZATIONS, tables::ABSENT)
+        .check(expected_outputs::MAY_LOOK_AT_KUSTOMIZATIONS, expected_outputs::ABSENT)
         .await?;
     story.end().await
 }

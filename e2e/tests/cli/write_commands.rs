@@ -1,7 +1,7 @@
 //! `suspend`, `resume`, `reconcile` and `values`: their changes and their output.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};

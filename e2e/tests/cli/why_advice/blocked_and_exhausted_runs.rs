@@ -1,14 +1,14 @@
 //! Deleted objects, closed change windows, and exhausted retries: the command that `windlass why` prints fixes them.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
-use crate::cli::fixes::mend;
-use crate::cli::incidents::await_cause;
+use crate::cli::why_advice::mend;
+use crate::cli::why_causes::await_cause;
 use crate::cli::windlass;
 
 #[tokio::test(flavor = "multi_thread")]

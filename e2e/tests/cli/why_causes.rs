@@ -1,13 +1,14 @@
-//! The first line of `windlass why` names the true cause and its object for many failures. More are in `failures.rs`.
+//! The first line of `windlass why` names the true cause and its object for many failures. More are in `why_failures.rs`.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment, job};
 use e2e::harness::release::{StoryChartRepository, by_value, hook};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 use crate::cli::windlass;
+use crate::cli::windlass_ui::causes_are_first_headings;
 
 /// Waits until the first line of `windlass why` contains all given parts. Each call has two seconds, and `{ns}` stands for the
 /// namespace.
@@ -69,6 +70,8 @@ async fn why_names_what_is_wrong_with_sources() -> Result<()> {
     story.git_repository("app", "http://127.0.0.1:1/app.git", json!({})).await?;
     let parts = ["is ready, but newer revisions do not reach it", "GitRepository/{ns}/app"];
     await_cause(&story, "ks/stale", "Fetch", &parts).await?;
+    let objects = ["ks/reference", "ks/unreachable", "ks/secret", "ks/missing", "ks/stale"];
+    causes_are_first_headings(&story, &objects).await?;
     story.end().await
 }
 
@@ -121,6 +124,9 @@ async fn why_names_what_a_run_cannot_do() -> Result<()> {
     ] {
         await_cause(&story, &format!("ks/{name}"), problem, &parts).await?;
     }
+    let names = ["patch", "yaml", "path", "schema", "forbidden", "one", "waits", "variables"];
+    let objects = names.map(|name| format!("ks/{name}"));
+    causes_are_first_headings(&story, &objects.each_ref().map(String::as_str)).await?;
     story.end().await
 }
 
@@ -159,6 +165,8 @@ async fn why_names_holds_and_windows() -> Result<()> {
     ] {
         await_cause(&story, &format!("ks/{name}"), problem, &parts).await?;
     }
+    let objects = ["ks/held", "ks/closed", "ks/invalid", "ks/expired"];
+    causes_are_first_headings(&story, &objects).await?;
     story.end().await
 }
 
@@ -205,6 +213,9 @@ async fn why_names_the_container_the_quota_and_the_volume() -> Result<()> {
         &["Deployment/{ns}/too-many", "exceeded quota"],
     )
     .await?;
+    let objects =
+        ["ks/crash", "ks/fail", "ks/volume", "ks/node", "ks/unready", "deployment/too-many"];
+    causes_are_first_headings(&story, &objects).await?;
     story.end().await
 }
 
@@ -237,5 +248,7 @@ async fn why_names_what_is_wrong_with_releases() -> Result<()> {
     ] {
         await_cause(&story, &format!("hr/{name}"), problem, &parts).await?;
     }
+    let objects = ["hr/broken", "hr/hooked", "hr/secret", "hr/nowhere"];
+    causes_are_first_headings(&story, &objects).await?;
     story.end().await
 }

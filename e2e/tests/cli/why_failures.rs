@@ -4,14 +4,15 @@
 use anyhow::Result;
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::Story;
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, test_pod};
-use e2e::servers::admission_webhook::{AdmissionWebhookServer, WebhookVerdict};
-use e2e::servers::web::WebServer;
+use e2e::servers::admission_webhook::{AdmissionWebhookAnswer, AdmissionWebhookServer};
+use e2e::servers::web::FileWebServer;
 use serde_json::json;
 
-use crate::cli::incidents::await_cause;
+use crate::cli::why_causes::await_cause;
+use crate::cli::windlass_ui::causes_are_first_headings;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn why_names_wrong_credentials_digests_and_specs_of_sources() -> Result<()> {
@@ -29,7 +30,7 @@ async fn why_names_wrong_credentials_digests_and_specs_of_sources() -> Result<()
     for name in ["key", "stalled"] {
         story.kustomization(name, name, json!({})).await?;
     }
-    let web = WebServer::start().await?;
+    let web = FileWebServer::start().await?;
     let url = web.put("app.yaml", config_map("a", "1").into_bytes());
     let digest = format!("sha256:{}", "0".repeat(64));
     story
@@ -43,6 +44,8 @@ async fn why_names_wrong_credentials_digests_and_specs_of_sources() -> Result<()
     ] {
         await_cause(&story, object, problem, &parts).await?;
     }
+    let objects = ["ks/key", "ks/stalled", "httparchive/digest"];
+    causes_are_first_headings(&story, &objects).await?;
     story.end().await
 }
 
@@ -59,7 +62,7 @@ async fn why_names_webhooks_and_images() -> Result<()> {
     let parts = ["Pod/{ns}/pulling-", "ImagePullBackOff"];
     await_cause(&story, "ks/pull", "Image", &parts).await?;
 
-    let webhook = AdmissionWebhookServer::start(WebhookVerdict::Refuse(
+    let webhook = AdmissionWebhookServer::start(AdmissionWebhookAnswer::Refuse(
         "no ConfigMaps on Sundays".to_owned(),
     ))
     .await?;
@@ -72,7 +75,8 @@ async fn why_names_webhooks_and_images() -> Result<()> {
     story.kustomization("webhook", "app", json!({"path": "./webhook"})).await?;
     let parts = ["ConfigMap/{ns}/refused", "no ConfigMaps on Sundays"];
     await_cause(&story, "ks/webhook", "Apply", &parts).await?;
-    webhook.set(WebhookVerdict::Admit);
+    causes_are_first_headings(&story, &["ks/pull", "ks/webhook"]).await?;
+    webhook.set(AdmissionWebhookAnswer::Admit);
     let configuration = e2e::harness::StoryObject::new(
         "admissionregistration.k8s.io/v1",
         "ValidatingWebhookConfiguration",
@@ -94,5 +98,6 @@ async fn why_names_a_failing_test_of_a_release() -> Result<()> {
     charts.release("tested", json!({"test": {"enable": true}})).await?;
     let parts = ["HelmRelease/{ns}/tested", "smoke"];
     await_cause(&story, "hr/tested", "Test", &parts).await?;
+    causes_are_first_headings(&story, &["hr/tested"]).await?;
     story.end().await
 }

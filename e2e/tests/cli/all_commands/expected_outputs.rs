@@ -23,7 +23,7 @@ pub(super) const ABSENT: &[&str] = &[
     "did not take over",
 ];
 
-/// The output of `windlass ui`. It serves every user, and its pages say what the user may not read (`cli::pages`).
+/// The output of `windlass ui`. It serves every user, and its pages say what the user may not read (`cli::windlass_ui`).
 const SERVES: &[&str] = &["http://127.0.0.1:", "/_/login?token=", "the address counts once"];
 const ENDLESS: &[&str] = &["✔", "cannot listen"];
 const NO_KUSTOMIZATION: &[&str] = &["Kustomization/{ns}/app does not exist"];
@@ -171,6 +171,12 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("resume ks --all --wait", 2, &["no object was found: nothing was changed"], &["✔"]),
     row("resume ks --all --plan", 2, &["no object was found: nothing was changed"], &["✔"]),
     row("rollback hr/web", 2, NO_RELEASE, &["suspended"]),
+    row(
+        "silence incident/a --reason=r --until=2h",
+        2,
+        &["Incident/{ns}/a does not exist"],
+        &["silenced"],
+    ),
     row("stats", 0, &["no such objects in namespace {ns}"], &["✔"]),
     row("suspend ks/app", 2, NO_KUSTOMIZATION, &["✔"]),
     row("suspend all --all", 2, &["no object was found: nothing was changed"], &["✔"]),
@@ -323,6 +329,12 @@ pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
     row("resume ks --all", 2, KUSTOMIZATIONS, &[]),
     row("resume ks --all --plan", 2, KUSTOMIZATIONS, &[]),
     row("rollback hr/web", 2, RELEASE, &["suspended"]),
+    row(
+        "silence incident/a --reason=r --until=2h",
+        2,
+        &["cannot get resource \"incidents\""],
+        &["silenced"],
+    ),
     row("stats", 2, KUSTOMIZATIONS, &["Kustomization "]),
     row("stats -A", 2, EVERYWHERE, &["Kustomization "]),
     row("stats -o json", 2, KUSTOMIZATIONS, &["total"]),

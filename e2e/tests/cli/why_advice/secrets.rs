@@ -9,18 +9,18 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use e2e::forward_proxy::TestForwardProxy;
 use e2e::git_server::{GitReadAccess, GitServer};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::{PASSWORD, RegistryServer, USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use e2e::signing_key::SigningKey;
 use serde_json::{Value, json};
 
-use crate::cli::fixes::{advice, mend};
-use crate::cli::incidents::await_cause;
+use crate::cli::why_advice::{advice, mend};
+use crate::cli::why_causes::await_cause;
 use crate::cli::windlass;
 use crate::stories::decryption::{borrowed, decryption, recorded};
 
@@ -28,7 +28,7 @@ const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 const NOTIFICATIONS: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
 /// The text that a user puts in the place of a placeholder in a command.
-struct PlaceholderMeaning<'a> {
+struct CommandPlaceholderValue<'a> {
     word: &'a str,
     means: &'a str,
 }
@@ -38,7 +38,7 @@ async fn create(
     story: &Story,
     object: &str,
     missing: &str,
-    meanings: &[PlaceholderMeaning<'_>],
+    meanings: &[CommandPlaceholderValue<'_>],
 ) -> Result<()> {
     let text = format!("{missing} does not exist");
     await_cause(story, object, "Missing", &[&text]).await?;
@@ -65,8 +65,8 @@ fn path(folder: &Path, name: &str, content: &str) -> Result<String> {
     Ok(path.to_str().context("a path that is no text")?.to_owned())
 }
 
-fn meaning<'a>(word: &'a str, means: &'a str) -> PlaceholderMeaning<'a> {
-    PlaceholderMeaning { word, means }
+fn meaning<'a>(word: &'a str, means: &'a str) -> CommandPlaceholderValue<'a> {
+    CommandPlaceholderValue { word, means }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn credentials_of_git_and_of_repositories_mend_their_sources() -> Result<(
     apply(&story, SOURCES, "HelmRepository", "charts", spec).await?;
     create(&story, "helmrepo/charts", "Secret/{ns}/charts-key", &credentials).await?;
 
-    let web = WebServer::start().await?;
+    let web = FileWebServer::start().await?;
     web.protect(&format!("Basic {}", BASE64_STANDARD.encode("git:right")));
     let url = web.put("app.yaml", config_map("a", "1").into_bytes());
     let spec = json!({"interval": NEVER, "url": url, "secretRef": {"name": "archive-key"}});

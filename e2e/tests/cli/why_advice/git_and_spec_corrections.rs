@@ -1,13 +1,13 @@
 //! Corrections in Git or in a spec: after the user follows the advice, the object becomes ready.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-use crate::cli::fixes::advice;
-use crate::cli::incidents::await_cause;
+use crate::cli::why_advice::advice;
+use crate::cli::why_causes::await_cause;
 
 /// The part of an object's advice between two texts.
 fn advised(story: &Story, object: &str, before: &str, after: &str) -> Result<String> {
@@ -59,7 +59,7 @@ async fn a_branch_that_does_not_exist_is_corrected_in_the_field_that_is_named() 
     story.kustomization("wrong", "wrong", json!({})).await?;
     await_cause(&story, "ks/wrong", "Fetch", &["GitRepository/{ns}/wrong", "mian"]).await?;
 
-    let field = advised(&story, "ks/wrong", "check whether ", " `mian` exists")?;
+    let field = advised(&story, "ks/wrong", "correct ", " `mian`, or push")?;
     let main = Value::from("main");
     let patch = field.rsplit('.').fold(main, |value, key| json!({key: value}));
     story.merge(&StoryObject::git_repository("wrong"), patch).await?;

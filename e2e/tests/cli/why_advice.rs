@@ -3,14 +3,14 @@
 //! In the folder: missing Secrets and ConfigMaps (`secrets`), deleted objects, change windows and retries (`runs`), corrections
 //! in Git or in a spec (`corrections`).
 
-mod corrections;
-mod runs;
+mod blocked_and_exhausted_runs;
+mod git_and_spec_corrections;
 mod secrets;
 
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};
@@ -18,7 +18,7 @@ use e2e::operator_process;
 use serde_json::{Value, json};
 use testbed::binaries::TestbedBinaries;
 
-use crate::cli::incidents::await_cause;
+use crate::cli::why_causes::await_cause;
 use crate::cli::windlass;
 
 /// The advice of `windlass why` for an object.
