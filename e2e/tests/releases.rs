@@ -1,14 +1,15 @@
 //! What HelmReleases do for users, on a real control plane with the standard `helm`. Each module is one user story.
 //!
-//! Elsewhere: stories that need their own windlass (`tests/releases_alone`), stories about other kinds (`tests/stories`), the
+//! Elsewhere: stories that need their own windlass (`tests/releases_with_own_windlass`), stories about other kinds (`tests/stories`), the
 //! helpers of stories (`e2e::harness`).
 
+mod admission_webhooks;
 mod adoption;
 mod approvals;
 mod audits;
 mod bad_input;
-mod bundle;
 mod chart_sources;
+mod client_side_merges;
 mod crd_disasters;
 mod crd_guard;
 mod crds;
@@ -17,6 +18,8 @@ mod depends_on;
 mod drift;
 mod flux_cli;
 mod freezes;
+mod helm_tests;
+mod helmfile_bundle;
 mod helmfile_hooks;
 mod helmfile_levels;
 mod helmfile_lifecycles;
@@ -27,23 +30,20 @@ mod helmfiles;
 mod hooks;
 mod install_and_upgrade;
 mod interop;
+mod large_release_records;
 mod lifecycle_checks;
 mod lifecycle_handlers;
 mod lifecycles;
-mod merges;
 mod plans;
 mod post_renderers;
 mod quarantines;
 mod readiness;
-mod records;
+mod reconcile_requests_and_dependencies;
 mod release_moves;
 mod remediation;
-mod remedies;
-mod requests;
+mod remediation_rollbacks;
 mod requires;
 mod settings;
 mod suspension;
 mod tenants;
-mod tests;
 mod values_from;
-mod webhooks;

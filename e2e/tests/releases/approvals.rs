@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase};
-use crds::release::ReleaseAudit;
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use crds::windlass_release::ReleaseAudit;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryObject};

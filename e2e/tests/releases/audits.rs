@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use crds::release::{
+use crds::windlass_release::{
     AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, AuditRevision, ReleaseAudit,
 };
-use e2e::harness::flux::{self, DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{self, DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::release_audits::{audits, await_audits};
@@ -211,7 +211,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     let spec = json!({"wait": true, "timeout": "10m"});
     story.kustomization("apps", "apps", spec).await?;
     let apps = StoryObject::kustomization("apps");
-    let first = flux::revision(&upstream.repository.hash("main")?);
+    let first = flux_objects::revision(&upstream.repository.hash("main")?);
     story.await_waiting("apps", &first).await?;
     ensure!(audits(&story).await?.is_empty(), "it waits");
 

@@ -1,7 +1,7 @@
 //! Charts that do not come from a chart template: from a HelmChart, from a registry, and from sources of others.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::{PushedLayer, RegistryServer};
@@ -101,7 +101,7 @@ async fn a_chart_that_others_offer_is_released() -> Result<()> {
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = release(&story, "app", "ExternalArtifact").await?;
-    let server = e2e::servers::web::WebServer::start().await?;
+    let server = e2e::servers::web::FileWebServer::start().await?;
     let url = server.put("app.tar.gz", packed(&charts, "1.0.0").await?);
     let spec = json!({"interval": NEVER, "url": url});
     apply(&story, "source.windlass.dev/v1alpha1", "HTTPArchive", "app", spec).await?;

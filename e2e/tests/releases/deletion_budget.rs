@@ -4,8 +4,8 @@
 //! approval and upgrade (`restarts`).
 
 use anyhow::{Result, ensure};
-use crds::release::Plan;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::Plan;
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;

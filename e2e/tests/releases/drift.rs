@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use crds::helm::HelmRelease;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -3,9 +3,10 @@
 //! Elsewhere: Kustomizations, and who may bypass a Freeze (`stories::freezes`).
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
+use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::helmfiles::{CHART, applied, keep, release, releases};
@@ -27,24 +28,48 @@ async fn an_upgrade_and_a_requested_rollback_wait_for_the_end_of_a_freeze_or_for
     story.await_revision(&app, 2).await?;
 
     story.freeze(json!({})).await?;
-    let made = story.enforce_freezes().await?;
-    let request = json!({"windlass.dev/rollback": "2->1"});
-    let patch = json!({"spec": {"suspend": true}, "metadata": {"annotations": request}});
-    story.merge(&app, patch).await?;
+    let mut made = story.enforce_freezes().await?;
+    made.extend(story.bypass_users().await?);
+    let (robot, binding) = story.robot().await?;
+    made.push(binding);
+    let request = |rollback: &str| {
+        json!({"spec": {"suspend": true},
+            "metadata": {"annotations": {"windlass.dev/rollback": rollback}}})
+    };
+    story.merge(&app, request("2->1")).await?;
     story.await_message(&app, "the requested rollback waits: Freeze").await?;
+    story.refuse_bypasses(&robot, &app).await?;
     ensure!(story.history("app")?.len() == 2, "{:?}", story.history("app")?);
     story.bypass("hr/app")?;
-    story
-        .await_until("the rollback", DEFAULT_WAIT_TIMEOUT, async || {
-            Ok((story.history("app")?.len() == 3).then_some(()))
-        })
-        .await?;
+    let await_deployed = async |version: i64| {
+        let is_deployed = |object: &DynamicObject| {
+            newest(object)["version"] == version && newest(object)["status"] == "deployed"
+        };
+        story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_deployed).await
+    };
+    await_deployed(3).await?;
+    let config = StoryObject::config_map("app-config");
+    let is_old = |object: &DynamicObject| object.data["data"]["chart"] == "1.0.0";
+    story.await_object(&config, DEFAULT_WAIT_TIMEOUT, is_old).await?;
 
-    // A user deletes the HelmRelease.
+    // The bypass was for that rollback only. The next one waits for the end of the Freeze.
+    story.merge(&app, request("3->2")).await?;
+    story.await_message(&app, "the requested rollback waits: Freeze").await?;
+    ensure!(story.history("app")?.len() == 3, "{:?}", story.history("app")?);
+    story.delete(&freeze).await?;
+    let is_new = |object: &DynamicObject| object.data["data"]["chart"] == "1.1.0";
+    story.await_object(&config, DEFAULT_WAIT_TIMEOUT, is_new).await?;
+    await_deployed(4).await?;
+
+    // A Freeze holds the next version, but not the deletion by a user.
+    story.freeze(json!({})).await?;
+    charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
+    charts.seen().await?;
     story.merge(&app, json!({"spec": {"suspend": false}})).await?;
+    story.await_failure(&app, "Frozen").await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_gone(&StoryObject::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     for target in made.iter().chain([&freeze]) {
         story.delete(target).await?;
     }

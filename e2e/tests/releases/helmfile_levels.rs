@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::harness::flux::NEVER;
+use e2e::harness::flux_objects::NEVER;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject};
@@ -15,7 +15,7 @@ use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, ResourceExt as _, WatchEvent, WatchParams};
 use serde_json::json;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 use crate::releases::helmfiles::{CHART, applied, keep, release, releases, row, states};
 
@@ -162,11 +162,11 @@ async fn twenty_releases_in_five_levels_come_from_s3_in_order() -> Result<()> {
 /// The manifests of a release that the real helmfile renders.
 fn real_template(folder: &Path, namespace: &str, name: &str) -> Result<String> {
     let mut path = Vec::new();
-    for oracle in [OracleProgram::Helm, OracleProgram::Kustomize] {
+    for oracle in [UpstreamProgram::Helm, UpstreamProgram::Kustomize] {
         path.push(oracle.ensure()?.parent().context("a program is in a folder")?.to_owned());
     }
     let home = tempfile::tempdir()?;
-    let output = Command::new(OracleProgram::Helmfile.ensure()?)
+    let output = Command::new(UpstreamProgram::Helmfile.ensure()?)
         .env_clear()
         .env("HOME", home.path())
         .env("PATH", std::env::join_paths(path)?)

@@ -4,8 +4,8 @@
 
 use anyhow::{Result, ensure};
 use crds::lifecycle::{LifecycleBinding, LifecyclePhase};
-use crds::release::AuditOutcome;
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use crds::windlass_release::AuditOutcome;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;

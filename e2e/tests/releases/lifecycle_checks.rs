@@ -5,13 +5,13 @@
 
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
-use crds::release::{AuditOperation, ReleaseAuditSpec};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::{AuditOperation, ReleaseAuditSpec};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryObject};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn answers(audit: &ReleaseAuditSpec) -> Vec<String> {
 async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
     let story = Story::with_windlass("canary").await?;
     let charts = StoryChartRepository::of(&story).await?;
-    let prometheus = WebServer::start().await?;
+    let prometheus = FileWebServer::start().await?;
     prometheus.put("prom/api/v1/query", measured("0.01"));
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let metrics = json!({"address": format!("http://{}/prom", prometheus.address()),
@@ -90,7 +90,7 @@ async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
 async fn an_installation_waits_for_a_time_an_object_a_server_and_a_job() -> Result<()> {
     let story = Story::with_windlass("checks").await?;
     let charts = StoryChartRepository::of(&story).await?;
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let handlers = [
         ("pause", json!({"pause": {"duration": "1s"}})),

@@ -4,8 +4,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
-use crds::release::{AuditLifecycle, AuditOperation, AuditOutcome};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::{AuditLifecycleAnswer, AuditOperation, AuditOutcome};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryObject};
@@ -25,7 +25,7 @@ async fn await_pending(story: &Story, app: &StoryObject, event: &LifecycleEvent)
     story.await_object(app, DEFAULT_WAIT_TIMEOUT, is_pending).await.map(drop)
 }
 
-fn answered(lifecycles: &[AuditLifecycle]) -> Vec<String> {
+fn answered(lifecycles: &[AuditLifecycleAnswer]) -> Vec<String> {
     lifecycles.iter().map(|it| format!("{} {}", it.phase, it.outcome)).collect()
 }
 

@@ -4,9 +4,9 @@
 //! Elsewhere: the same for Kustomizations (`stories::quarantine`), remediation itself (`remediation`, `remedies`).
 
 use anyhow::{Result, ensure};
-use crds::release::QuarantineAction;
+use crds::windlass_release::QuarantineAction;
 use e2e::harness::Story;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use kube::api::DynamicObject;

@@ -1,7 +1,7 @@
 //! When objects are ready: according to expressions in the spec, or to Helm 3's list of kinds. Failing objects are named.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, job, widget, widget_crd};
 use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};

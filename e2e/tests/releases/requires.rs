@@ -1,7 +1,7 @@
 //! A HelmRelease writes nothing until the Helm releases that it requires are deployed, by windlass or by `helm`.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;

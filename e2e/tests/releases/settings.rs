@@ -1,7 +1,7 @@
 //! Settings of the spec: how objects are merged, how much history is kept, what windlass waits for, and what it cleans up.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, VALUES, hook};
 use e2e::harness::{Story, StoryObject};

@@ -2,7 +2,7 @@
 //! right.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ async fn an_upgrade_fails_that_may_not_delete_what_left_the_chart() -> Result<()
     story.expect(&left).await?;
     let object = story.expect(&app).await?;
     let id = format!("{}_app-other__ConfigMap", story.namespace);
-    let known = e2e::harness::flux::inventory(&object);
+    let known = e2e::harness::flux_objects::inventory(&object);
     ensure!(known.contains(&id.as_str()), "what is left stays in the inventory: {known:?}");
     allow(&story, &["secrets", "configmaps"]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;

@@ -1,7 +1,7 @@
 //! Values come from ConfigMaps and Secrets and change with them. No output shows the values of Secrets.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{StoryChartRepository, VALUES};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn what_is_missing_or_cannot_be_read_is_named_and_its_repair_is_enough() -
     );
     let failure = async |part: &str| {
         let has = |object: &kube::api::DynamicObject| {
-            let ready = e2e::harness::flux::condition(object, "Ready");
+            let ready = e2e::harness::flux_objects::condition(object, "Ready");
             ready["reason"] == "ValuesError" && ready["message"].to_string().contains(part)
         };
         story.await_object(&app, DEFAULT_WAIT_TIMEOUT, has).await.map(drop)

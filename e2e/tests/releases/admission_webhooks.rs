@@ -2,11 +2,11 @@
 //! about retries. A webhook that does not answer delays no other release.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
-use e2e::servers::admission_webhook::{AdmissionWebhookServer, WebhookVerdict};
+use e2e::servers::admission_webhook::{AdmissionWebhookAnswer, AdmissionWebhookServer};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -31,7 +31,7 @@ async fn a_rejection_of_a_webhook_is_quoted_and_retried_as_the_spec_says() -> Re
     let story = Story::with_windlass("release-refused").await?;
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let webhook = AdmissionWebhookServer::start(WebhookVerdict::Refuse(
+    let webhook = AdmissionWebhookServer::start(AdmissionWebhookAnswer::Refuse(
         "no ConfigMaps on Sundays".to_owned(),
     ))
     .await?;
@@ -52,7 +52,7 @@ async fn a_rejection_of_a_webhook_is_quoted_and_retried_as_the_spec_says() -> Re
     let object = story.await_condition(&once, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(condition(&object, "Stalled")["reason"] == "RetriesExceeded", "{:?}", object.data);
     ensure!(story.history("once")?.len() == 1, "{:?}", story.history("once")?);
-    webhook.set(WebhookVerdict::Admit);
+    webhook.set(AdmissionWebhookAnswer::Admit);
     story.await_condition(&often, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&configuration(&story)).await?;
     story.end().await
@@ -67,7 +67,7 @@ async fn a_webhook_that_does_not_answer_delays_no_other_object_and_its_return_is
     let beside = StoryChartRepository::of(&other).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     beside.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let webhook = AdmissionWebhookServer::start(WebhookVerdict::Hang).await?;
+    let webhook = AdmissionWebhookServer::start(AdmissionWebhookAnswer::Hang).await?;
     register(&story, &webhook, 3).await?;
     let asked = webhook.asked();
     let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
@@ -83,7 +83,7 @@ async fn a_webhook_that_does_not_answer_delays_no_other_object_and_its_return_is
     let object = story.expect(&held).await?;
     ensure!(condition(&object, "Ready")["status"] != "True", "{:?}", object.data);
     story.await_message(&held, "failed calling webhook").await?;
-    webhook.set(WebhookVerdict::Admit);
+    webhook.set(AdmissionWebhookAnswer::Admit);
     story.await_condition(&held, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&configuration(&story)).await?;
     other.end().await?;

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
 use e2e::servers::charts::ChartServer;
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use serde_json::json;
 
 fn tar(arguments: &[&str], folder: &Path) -> Result<()> {
@@ -50,7 +50,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The server of the charts no longer exists.
     drop(charts);
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     let url = server.put("shop.tar.gz", std::fs::read(&bundle)?);
     let archive = StoryObject::new("source.windlass.dev/v1alpha1", "HTTPArchive", "shop");
     story
