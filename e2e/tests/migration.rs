@@ -2,12 +2,12 @@
 //!
 //! The stories have their own process, because CRDs and ClusterRoles are cluster-scoped. Here, Flux consists of its
 //! Deployments, whose Pods run no processes.
-//! Elsewhere: which operators may run together (`leader.rs`), the real helm-controller (`releases_alone`).
+//! Elsewhere: which operators may run together (`leader.rs`), the real helm-controller (`releases_with_own_windlass`).
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, newest};

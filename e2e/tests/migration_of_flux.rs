@@ -1,7 +1,7 @@
 //! windlass replaces the real controllers of Flux, and Flux is restored. The managed objects are not written, and both apply
 //! new commits.
 //!
-//! Pods are simulated by kwok here, so a [`NodeSimulator`] runs the processes of Deployments like a kubelet. The story has its
+//! Pods are simulated by kwok here, so a [`DeploymentProcessRunner`] runs the processes of Deployments like a kubelet. The story has its
 //! own process, because CRDs and ClusterRoles are cluster-scoped.
 //! Elsewhere: obstacles and undoing a migration (`migration.rs`).
 
@@ -11,23 +11,23 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject, WindlassProcess, create_crds};
 use e2e::operator_process::{self, OperatorProcess};
 use serde_json::json;
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 use tokio::process::Command;
 
 const KUSTOMIZATIONS: usize = 50;
 const RELEASES: usize = 20;
 
-const CONTROLLERS: [(&str, OracleProgram); 3] = [
-    ("source-controller", OracleProgram::SourceController),
-    ("kustomize-controller", OracleProgram::KustomizeController),
-    ("helm-controller", OracleProgram::HelmController),
+const CONTROLLERS: [(&str, UpstreamProgram); 3] = [
+    ("source-controller", UpstreamProgram::SourceController),
+    ("kustomize-controller", UpstreamProgram::KustomizeController),
+    ("helm-controller", UpstreamProgram::HelmController),
 ];
 
 /// How often a node reads which processes it has to run.
@@ -36,14 +36,14 @@ const POLL: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(240);
 
 /// Runs a process for each Deployment with replicas.
-struct NodeSimulator<'s> {
+struct DeploymentProcessRunner<'s> {
     story: &'s Story,
     flux: BTreeMap<&'static str, OperatorProcess>,
     windlass: Option<WindlassProcess>,
     artifacts: String,
 }
 
-impl<'s> NodeSimulator<'s> {
+impl<'s> DeploymentProcessRunner<'s> {
     fn new(story: &'s Story) -> Result<Self> {
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         Ok(Self { story, flux: BTreeMap::new(), windlass: None, artifacts: free })
@@ -82,7 +82,7 @@ impl<'s> NodeSimulator<'s> {
         Ok(found.is_some_and(|it| it.data["spec"]["replicas"].as_i64().unwrap_or(1) > 0))
     }
 
-    async fn controller(&self, name: &str, oracle: OracleProgram) -> Result<OperatorProcess> {
+    async fn controller(&self, name: &str, oracle: UpstreamProgram) -> Result<OperatorProcess> {
         let listen = format!("--storage-addr={}", self.artifacts);
         let announce = format!("--storage-adv-addr={}", self.artifacts);
         let storage = ["--storage-path={folder}", listen.as_str(), announce.as_str()];
@@ -227,7 +227,7 @@ async fn have(story: &Story, value: &str, chart: &str) -> Result<bool> {
 async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()> {
     let story = Story::begin("migration-real").await?;
     create_crds(&story.bed.client().await?).await?;
-    let mut node = NodeSimulator::new(&story)?;
+    let mut node = DeploymentProcessRunner::new(&story)?;
     let files = |value: &str| -> Vec<(String, String)> {
         let maps = (0..KUSTOMIZATIONS)
             .map(|number| (format!("k{number}/map.yaml"), config_map(&map(number), value)));

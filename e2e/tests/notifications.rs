@@ -1,27 +1,27 @@
 //! Notifications: windlass sends events to services, and webhooks trigger reconciliations.
 //!
 //! Each story has its own windlass, which watches only the namespace of the story. The service is a server on loopback that
-//! records its requests (`service.rs`).
+//! records its requests (`fake_notification_service.rs`).
 //! Below: verdicts about commits (`change_sets.rs`), Incidents (`incidents.rs`), each type of Receiver (`receivers.rs`).
 //! Elsewhere: the requests to each type of service (`cargo xtask conformance`), events for Flux's notification-controller
 //! (`restarts.rs`).
 
 mod change_sets;
+mod fake_notification_service;
 mod incidents;
+mod leader_takeover;
+mod oidc_token_issuers;
 mod receivers;
-mod service;
-mod takeover;
-mod tokens;
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use serde_json::{Value, json};
 
-use service::FakeNotificationService;
+use fake_notification_service::FakeNotificationService;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
@@ -44,9 +44,26 @@ async fn alert(story: &Story, sources: Value, more: Value) -> Result<()> {
     story.apply_value(object).await.map(drop)
 }
 
-/// How many notifications wait in the storage of windlass.
+/// How many notifications wait in the storage of windlass. A line of the file has a checksum, and a sign: `+` for one that
+/// waits, `-` for one that has come to its end.
 fn waiting(windlass: &WindlassProcess) -> Result<usize> {
-    Ok(std::fs::read_dir(windlass.storage().join(".notifications"))?.count())
+    let file = std::fs::read_to_string(windlass.storage().join(".notifications/waiting.records"))?;
+    let count = |sign: &str| file.lines().filter(|it| it.split(' ').nth(1) == Some(sign)).count();
+    Ok(count("+").saturating_sub(count("-")))
+}
+
+/// An event that another controller posts about an ImagePolicy.
+fn posted_event(namespace: &str, name: &str, message: &str) -> Value {
+    json!({"involvedObject": {"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": "ImagePolicy",
+            "name": name, "namespace": namespace},
+        "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": message,
+        "reason": "Succeeded", "reportingController": "image-reflector-controller"})
+}
+
+async fn post(windlass: &WindlassProcess, event: &Value) -> Result<()> {
+    let answer = reqwest::Client::new().post(windlass.artifacts()).json(event).send().await?;
+    ensure!(answer.status() == 202, "{}", answer.status());
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,6 +135,82 @@ async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn objects_are_notified_at_once_each_in_its_order_and_a_busy_service_gets_no_requests()
+-> Result<()> {
+    const OBJECTS: usize = 10;
+    const EVENTS_EACH: usize = 5;
+    let story = Story::begin("alert-parallel").await?;
+    let service = FakeNotificationService::start().await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({"timeout": "30s"})).await?;
+    alert(&story, json!([{"kind": "ImagePolicy", "name": "*"}]), json!({})).await?;
+    let count = AtomicU16::new(0);
+    let is_sent = async || {
+        let message = format!("a probe {}", count.fetch_add(1, Ordering::SeqCst));
+        post(&windlass, &posted_event(&story.namespace, "probe", &message)).await?;
+        Ok(service.sent("ImagePolicy", "Succeeded").pop())
+    };
+    story.await_until("the Alert to be known", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
+    let send_all = async |windlass: &WindlassProcess, round: &str| {
+        for number in 0..EVENTS_EACH {
+            for object in 0..OBJECTS {
+                let [name, message] = [format!("app-{object}"), format!("{round} {number}")];
+                post(windlass, &posted_event(&story.namespace, &name, &message)).await?;
+            }
+        }
+        anyhow::Ok(())
+    };
+    let sent_of = |name: &str, round: &str| {
+        let all = service.sent("ImagePolicy", "Succeeded").into_iter();
+        let own = all.filter(|it| it["involvedObject"]["name"] == name);
+        let messages = own.map(|it| it["message"].as_str().unwrap_or_default().to_owned());
+        messages.filter(|it| it.starts_with(round)).collect::<Vec<_>>()
+    };
+    let await_all = async |round: &str| {
+        let expected: Vec<String> =
+            (0..EVENTS_EACH).map(|number| format!("{round} {number}")).collect();
+        let is_all = async || {
+            let mut names = (0..OBJECTS).map(|object| format!("app-{object}"));
+            Ok(names.all(|name| sent_of(&name, round).len() >= EVENTS_EACH).then_some(()))
+        };
+        story.await_until("all notifications", DEFAULT_WAIT_TIMEOUT, is_all).await?;
+        for object in 0..OBJECTS {
+            let sent = sent_of(&format!("app-{object}"), round);
+            ensure!(sent == expected, "app-{object}: {sent:?}");
+        }
+        anyhow::Ok(())
+    };
+
+    service.answers_after(100);
+    send_all(&windlass, "slow").await?;
+    await_all("slow").await?;
+    let most = service.most_at_once();
+    ensure!((2..=8).contains(&most), "{most} requests at once");
+
+    // Every request in flight may be rejected, and then there is none before the service wants one.
+    service.asks_for_pause(60);
+    service.answers(429);
+    let before = service.requests();
+    send_all(&windlass, "busy").await?;
+    story.await_event("Provider", "service", "DeliveryFailed").await?;
+    tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+    let rejected = service.requests() - before;
+    ensure!((1..=8).contains(&rejected), "{rejected} requests");
+
+    // What waits survives a kill, in its order. The new process does not know of the pause.
+    windlass.operator.kill()?;
+    ensure!(waiting(&windlass)? == OBJECTS * EVENTS_EACH, "{} wait", waiting(&windlass)?);
+    service.answers_after(0);
+    service.asks_for_pause(0);
+    service.answers(200);
+    windlass.resume().await?;
+    await_all("busy").await?;
+    let is_sent = async || Ok((waiting(&windlass)? == 0).then_some(()));
+    story.await_until("nothing to wait", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sample_is_sent_from_the_command_line_and_shown_without_credentials() -> Result<()> {
     let story = Story::begin("alert-test").await?;
     let service = FakeNotificationService::start().await?;
@@ -153,20 +246,9 @@ async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<
         {"kind": "ImagePolicy", "name": "*"},
     ]);
     alert(&story, sources, json!({})).await?;
-    let event = |namespace: &str| {
-        json!({"involvedObject": {"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": "ImagePolicy",
-                "name": "app", "namespace": namespace},
-            "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": "a newer image",
-            "reason": "Succeeded", "reportingController": "image-reflector-controller"})
-    };
     // The watch of Alerts may be slightly late.
     let post = async |namespace: &str, message: &str| {
-        let mut body = event(namespace);
-        body["message"] = message.into();
-        let http = reqwest::Client::new();
-        let answer = http.post(windlass.artifacts()).json(&body).send().await?;
-        ensure!(answer.status() == 202, "{}", answer.status());
-        anyhow::Ok(())
+        post(&windlass, &posted_event(namespace, "app", message)).await
     };
     let count = AtomicU16::new(0);
     let is_sent = async || {

@@ -16,8 +16,8 @@ use futures::future::try_join_all;
 use http_client::TlsConfig;
 use serde_json::json;
 use sources::oci::{
-    Error, ManifestReference, OciRepositoryName, RegistryCache, RegistryKeyring, RegistryLimits,
-    RegistrySession, RemoteOciRepository, TagSelection, chart,
+    Error, ManifestReference, OciRepositoryName, RegistryKeyring, RegistryLimits, RegistrySession,
+    RegistrySessionCache, RemoteOciRepository, TagSelection, chart,
 };
 
 fn remote(
@@ -56,7 +56,7 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
         )
         .await?;
     let remote = remote(&registry, "team/app", None)?;
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let client = RegistrySession::new(&remote, &known)?;
     let tag = ManifestReference::tag("v1")?;
     let digest = client.resolve(&tag).await?;
@@ -85,7 +85,7 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
 async fn the_password_of_a_docker_config_is_sent_over_tls_of_ones_own_authority() -> Result<()> {
     let registry = RegistryServer::start_tls().await?;
     registry.push_files("app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let resolve = async |remote: &RemoteOciRepository| {
         RegistrySession::new(remote, &known)?.resolve(&ManifestReference::tag("v1")?).await
     };
@@ -117,7 +117,7 @@ async fn the_highest_version_is_found_among_tags_and_charts_are_known_by_their_l
     for tag in ["1.0.0", "1.2.0", "latest", "2.0.0-rc.1"] {
         registry.push_files("app", tag, &[("a.yaml", tag)], json!({})).await?;
     }
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let tags = remote(&registry, "app", Some(PASSWORD))?;
     let tags = RegistrySession::new(&tags, &known)?.tags().await?;
     let found = TagSelection::parse("1.x", None, false)?.choose(&tags)?;
@@ -146,7 +146,7 @@ const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/ap
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by the test below, with an environment of its own"]
 async fn as_the_environment_says() -> Result<()> {
-    let known = RegistryCache::default();
+    let known = RegistrySessionCache::default();
     let limit = Duration::from_secs(30);
     let repository = OciRepositoryName::parse(OF_AWS)?;
     let many = (0..8).map(|_| known.login_to_aws(&repository, limit));

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::process_usage::resident_mebibytes;

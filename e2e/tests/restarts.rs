@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use crds::lifecycle::LifecyclePhase;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::quarantines::web_and_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
@@ -64,6 +64,54 @@ async fn owned(story: &Story) -> Result<Vec<String>> {
     let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
     let list = api.list(&ListParams::default().labels("kustomize.toolkit.fluxcd.io/name")).await?;
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
+}
+
+/// The value of a metric of windlass with these labels. It is zero if the metric does not exist.
+async fn metric(windlass: &WindlassProcess, series: &str) -> Result<usize> {
+    let metrics = windlass.metrics().await?;
+    let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
+    Ok(metrics.lines().find_map(value).unwrap_or_default())
+}
+
+/// Waits until windlass has kept the comparison of a Kustomization in its storage folder.
+async fn await_kept(story: &Story, windlass: &WindlassProcess) -> Result<()> {
+    let folder = windlass.storage().join(".comparisons");
+    let is_kept = async || {
+        let entries = std::fs::read_dir(&folder)?.flatten();
+        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.any(|name| name.starts_with("Kustomization-")).then_some(()))
+    };
+    story.await_until("a kept comparison", DEFAULT_WAIT_TIMEOUT, is_kept).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unchanged_objects_need_no_comparison_after_a_restart_and_drift_is_corrected() -> Result<()>
+{
+    const DRY_RUNS: &str = "windlass_api_requests_total{verb=\"dry-run\"}";
+    const RUNS: &str = "windlass_reconcile_duration_seconds_count{kind=\"Kustomization\"}";
+    let story = Story::begin("confirmed").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let _upstream = story.follow("app", &borrowed(&config_maps(5, "1"))).await?;
+    story.kustomization("app", "app", json!({"wait": true})).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    ensure!(metric(&windlass, DRY_RUNS).await? >= 5, "each object was compared");
+    await_kept(&story, &windlass).await?;
+    windlass.operator.kill()?;
+    windlass.resume().await?;
+    let has_run = async || Ok((metric(&windlass, RUNS).await? > 0).then_some(()));
+    story.await_until("a run", DEFAULT_WAIT_TIMEOUT, has_run).await?;
+    ensure!(metric(&windlass, DRY_RUNS).await? == 0, "nothing has changed");
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+
+    windlass.operator.kill()?;
+    let drift = json!({"data": {"value": "drifted"}});
+    story.merge(&StoryObject::config_map("map-000"), drift).await?;
+    story.delete(&StoryObject::config_map("map-001")).await?;
+    windlass.resume().await?;
+    story.await_value("map-000", "1").await?;
+    story.await_value("map-001", "1").await?;
+    story.await_value("map-002", "1").await?;
+    story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
-use e2e::harness::flux::{NEVER, revision};
+use e2e::harness::flux_objects::{NEVER, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::ResourceExt as _;

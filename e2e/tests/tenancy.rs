@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::git_server::{GitReadAccess, GitServer};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, WindlassProcess, await_until};

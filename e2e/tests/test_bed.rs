@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
+use e2e::api_server_fault_proxy::{ApiFault, ApiServerFaultProxy, ConnectionCutMoment};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::{Story, StoryObject, await_until};
@@ -369,7 +369,7 @@ fn processes_of(folder: &Path) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
     let story = Story::begin("cut").await?;
-    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let proxy = ApiServerFaultProxy::start(story.bed.operator_kubeconfig())?;
     for (moment, name, is_there) in
         [(ConnectionCutMoment::Before, "lost", false), (ConnectionCutMoment::After, "kept", true)]
     {
@@ -403,7 +403,7 @@ async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_pass_the_proxy_as_they_come_and_end_on_request() -> Result<()> {
     let story = Story::begin("proxied").await?;
-    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let proxy = ApiServerFaultProxy::start(story.bed.operator_kubeconfig())?;
     let client = control_plane::client(proxy.kubeconfig()).await?;
     let api = Api::<ConfigMap>::namespaced(client, &story.namespace);
     let version = api.list(&ListParams::default()).await?.metadata.resource_version;

@@ -5,7 +5,7 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use serde_json::json;
 
-use super::service::FakeNotificationService;
+use super::fake_notification_service::FakeNotificationService;
 use super::{BETA, provider};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,6 +39,7 @@ async fn an_alert_that_asks_for_verdicts_is_sent_one_event_for_a_commit() -> Res
     ensure!(failed["metadata"]["revision"] == revision, "{failed}");
     let message = failed["message"].as_str().unwrap_or_default();
     ensure!(message.contains("2 members: 1 failed, 1 succeeded (ks/b)"), "{message}");
+    ensure!(message.contains("; ks/b failed: "), "{message}");
     let since: Vec<_> = service.sent_to("/hook").into_iter().skip(before).collect();
     ensure!(since.len() == 1, "the verdict comes in place of all others: {since:?}");
     story.end().await

@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use crds::kustomize::Kustomization;
 use crds::windlass_notification::{Incident, IncidentState, IncidentStatus, IncidentStep};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::service::FakeNotificationService;
+use super::fake_notification_service::FakeNotificationService;
 use super::{BETA, provider};
 
 const BROKEN: &str = "kind: [";
@@ -129,6 +129,83 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     ensure!(incidents(&story).await?.len() == 1, "it is the same object");
     let said = story.windlass_says(&["incidents", "-n", &story.namespace], true)?;
     ensure!(said.contains("Open"), "{said}");
+    story.end().await
+}
+
+/// Checks that users silence an Incident in their own name only, that ServiceAccounts do not, and that the right to patch the
+/// status does not suffice. Returns the objects that the story has to delete at its end.
+async fn refuse_silences(story: &Story, incident: &str) -> Result<Vec<StoryObject>> {
+    let read = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]});
+    let patch = json!({"apiGroups": ["notification.windlass.dev"],
+        "resources": ["incidents/status"], "verbs": ["patch"]});
+    let mut made = Vec::from(story.cluster_user("bob", json!([read, patch])).await?);
+    let (robot, binding) = story.robot().await?;
+    made.push(binding);
+    let account = format!("system:serviceaccount:{}:robot", story.namespace);
+    let own_name = "users silence an Incident in their own name only";
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+    for (client, user, words) in [
+        (&story.client, "another-user", own_name),
+        (&robot, account.as_str(), "ServiceAccounts cannot silence Incidents"),
+    ] {
+        let api = Api::<Incident>::namespaced(client.clone(), &story.namespace);
+        let silence = json!({"silence": {"user": user, "reason": "r"}});
+        let patch = Patch::Merge(json!({"status": silence}));
+        let request = async || api.patch_status(incident, &dry_run, &patch).await;
+        story.await_refusal(words, request).await?;
+    }
+    let word = format!("incident/{incident}");
+    let bob = format!("--as={}-bob", story.namespace);
+    let place = ["-n", story.namespace.as_str(), bob.as_str()];
+    let line = [&["silence", word.as_str(), "--reason=r", "--until=1h"][..], &place].concat();
+    let is_refused = async || {
+        let said = story.windlass_says(&line, false)?;
+        Ok(said.contains("silencing an Incident requires the verb `silence` on it").then_some(()))
+    };
+    story.await_until("the verb to be required", DEFAULT_WAIT_TIMEOUT, is_refused).await?;
+    Ok(made)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silenced_incident_is_sent_after_the_silence() -> Result<()> {
+    let story = Story::begin("incident-silence").await?;
+    let mut made = story.enforce(include_str!("../../../deploy/policies/incidents.yaml")).await?;
+    let service = FakeNotificationService::start().await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    // The beginning is due only after the silence has begun, also on a busy machine.
+    alert(&story, json!({"incident-after": "1h"})).await?;
+    let _upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
+    story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
+    let incident = await_incident(&story, ("Kustomization", "app"), is_open).await?;
+    let name = incident.metadata.name.clone().context("no name")?;
+    made.extend(refuse_silences(&story, &name).await?);
+    let word = format!("incident/{name}");
+    let namespace = story.namespace.as_str();
+    let silence = |until: &'static str| {
+        ["silence", word.as_str(), "-n", namespace, "--reason", "known", "--until", until]
+    };
+    story.windlass_says(&silence("169h"), false)?;
+    let said = story.windlass_says(&silence("1h"), true)?;
+    ensure!(said.contains("is silenced by") && said.contains("known"), "{said}");
+    let said = story.windlass_says(&["incidents", "-n", namespace], true)?;
+    ensure!(said.contains("silenced until"), "{said}");
+
+    // Now the beginning is due. A shorter silence replaces the first one, and after that it is sent.
+    alert(&story, json!({"incident-after": "1s"})).await?;
+    story.windlass_says(&silence("5s"), true)?;
+    let sent = await_incident(&story, ("Kustomization", "app"), |status| {
+        is_sent(status, IncidentStep::Opened)
+    })
+    .await?;
+    let status = sent.status.context("a status")?;
+    let end = status.silence.and_then(|silence| silence.until).context("the end of the silence")?;
+    let at = status.notifications.first().and_then(|it| it.at.clone()).context("a time")?;
+    ensure!(at.0 >= end.0, "it was sent at {at:?}, and silenced until {end:?}");
+    ensure!(about(&service, "Open").len() == 1, "{:?}", about(&service, "Open"));
+    for policy in &made {
+        story.delete(policy).await?;
+    }
     story.end().await
 }
 

@@ -2,7 +2,7 @@
 //! neither do tokens for another audience.
 //!
 //! The requests follow the documentation of each service. Elsewhere: the verdicts of Flux (`cargo xtask conformance`), tokens
-//! (`tokens.rs`), pushes and their effect (`notifications.rs`).
+//! (`oidc_token_issuers.rs`), pushes and their effect (`notifications.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256, HMAC_SHA
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use crds::notification::Receiver;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
-use e2e::server_names::ServerHostNames;
+use e2e::public_host_names::PublicHostNames;
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::notifications::tokens::{
+use crate::notifications::oidc_token_issuers::{
     AUDIENCE, EMAIL, GOOGLE, IssuerKeys, SUBJECT, TokenIssuerServer, claims, now, unsigned_token,
 };
 
@@ -302,7 +302,7 @@ async fn judge(story: &Story, windlass: &WindlassProcess, kind: &ReceiverTypeCas
 #[tokio::test(flavor = "multi_thread")]
 async fn receivers_of_each_type_accept_genuine_requests_and_reject_others() -> Result<()> {
     let issuer = TokenIssuerServer::start().await?;
-    let names = ServerHostNames::give(issuer.address, &["www.googleapis.com"]).await?;
+    let names = PublicHostNames::give(issuer.address, &["www.googleapis.com"]).await?;
     let story = Story::begin("receivers").await?;
     let windlass = WindlassProcess::start_for_with(&story, &[], &names.environment()).await?;
     for (name, data) in [

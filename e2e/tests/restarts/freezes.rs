@@ -3,8 +3,8 @@
 //! Elsewhere: Freezes while windlass is running (`stories::freezes`), an interrupted watch and a deleted CRD (`faults`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::FreezeBypass;
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use crds::windlass_release::FreezeBypass;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::freezes::calendar_of_days;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};

@@ -1,12 +1,12 @@
 //! Every kind of source with every protocol and every authentication method. The cases are right and wrong credentials, no
 //! server, and a server that accepts the connection but never answers.
 //!
-//! Each kind has a list of [`AccessTableCell`]s, whose objects are in one namespace. Here: making and comparing the cells. In
+//! Each kind has a list of [`SourceAccessCase`]s, whose objects are in one namespace. Here: making and comparing the cells. In
 //! the folder: the kinds, and proxies (`proxies`).
 
 mod bucket;
+mod bucket_ldap_sts;
 mod clouds;
-mod directory;
 mod ecr;
 mod git;
 mod helm;
@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
 use e2e::certificate_authority::TestCertificateAuthority;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::{aws_identity, registry, s3};
 use e2e::tcp_relay::TcpRelay;
@@ -48,7 +48,7 @@ fn timeout(cell: &str) -> &'static str {
 }
 
 /// The subject of a cell. The name of its objects is derived from it.
-struct AccessTableCell {
+struct SourceAccessCase {
     name: String,
     is_tls: bool,
     /// The host and port of the server.
@@ -56,12 +56,12 @@ struct AccessTableCell {
     /// The data of Secrets, by the field of the spec that names the Secret. A dot leads into a nested field.
     secrets: Vec<(&'static str, Value)>,
     /// The expected failure. `None` if the object becomes Ready.
-    failure: Option<AccessFailure>,
+    failure: Option<SourceAccessFailure>,
 }
 
 /// Why an object does not become Ready.
 #[derive(Clone, Copy)]
-struct AccessFailure {
+struct SourceAccessFailure {
     reason: &'static str,
     /// A text that the message contains.
     says: &'static str,
@@ -69,29 +69,29 @@ struct AccessFailure {
 
 /// The condition reasons of a kind's failures.
 struct KindFailureReasons {
-    refused: AccessFailure,
-    untrusted: AccessFailure,
+    refused: SourceAccessFailure,
+    untrusted: SourceAccessFailure,
     /// The reason without a client certificate. Servers close the connection in different ways.
     unknown: &'static str,
-    unreachable: AccessFailure,
-    stalled: AccessFailure,
-    proxy_refuses: AccessFailure,
-    proxy_unreachable: AccessFailure,
+    unreachable: SourceAccessFailure,
+    stalled: SourceAccessFailure,
+    proxy_refuses: SourceAccessFailure,
+    proxy_unreachable: SourceAccessFailure,
 }
 
 /// Makes the objects of a cell from their name, the address of the server, and the fields of the spec that name Secrets. The
 /// last object is observed.
-type AccessCellObjects = dyn Fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>;
+type SourceAccessObjects = dyn Fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>;
 
 /// A kind, with the data for its table.
-struct AccessSubject {
+struct SourceAccessKind {
     kind: (&'static str, &'static str),
     /// The field for certificates.
     certificates: &'static str,
     /// The Secrets of every cell.
     always: Vec<(&'static str, Value)>,
     failures: KindFailureReasons,
-    objects: Box<AccessCellObjects>,
+    objects: Box<SourceAccessObjects>,
 }
 
 /// The address of a cell's server.
@@ -121,7 +121,7 @@ fn object(api: &str, kind: &str, name: &str, spec: Map<String, Value>, own: &Val
 }
 
 /// The proxies in front of a server that speaks plain HTTP without authentication.
-struct AccessServerFronts {
+struct SourceAccessProxies {
     authority: TestCertificateAuthority,
     tls: TlsProxyListener,
     mutual: TlsProxyListener,
@@ -130,7 +130,7 @@ struct AccessServerFronts {
     stalled_tls: TcpRelay,
 }
 
-impl AccessServerFronts {
+impl SourceAccessProxies {
     async fn to(server: SocketAddr) -> Result<Self> {
         let authority = TestCertificateAuthority::generate()?;
         let tls = TlsProxyListener::start(server, &authority, false).await?;
@@ -153,40 +153,40 @@ fn closed_port() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-fn plain(name: &str, server: impl ToString) -> AccessTableCell {
+fn plain(name: &str, server: impl ToString) -> SourceAccessCase {
     let name = name.to_owned();
     let server = server.to_string();
-    AccessTableCell { name, is_tls: false, server, secrets: Vec::new(), failure: None }
+    SourceAccessCase { name, is_tls: false, server, secrets: Vec::new(), failure: None }
 }
 
-fn tls(name: &str, server: impl ToString) -> AccessTableCell {
-    AccessTableCell { is_tls: true, ..plain(name, server) }
+fn tls(name: &str, server: impl ToString) -> SourceAccessCase {
+    SourceAccessCase { is_tls: true, ..plain(name, server) }
 }
 
-impl AccessTableCell {
+impl SourceAccessCase {
     fn with(mut self, field: &'static str, data: Value) -> Self {
         self.secrets.push((field, data));
         self
     }
 
-    fn fails(self, failure: AccessFailure) -> Self {
+    fn fails(self, failure: SourceAccessFailure) -> Self {
         Self { failure: Some(failure), ..self }
     }
 }
 
 /// The cells of all kinds that use HTTP: without credentials, and with certificates of both sides.
 fn over_http(
-    subject: &AccessSubject,
+    subject: &SourceAccessKind,
     server: SocketAddr,
-    ways: &AccessServerFronts,
-) -> Result<Vec<AccessTableCell>> {
-    let AccessSubject { certificates, failures, .. } = subject;
+    ways: &SourceAccessProxies,
+) -> Result<Vec<SourceAccessCase>> {
+    let SourceAccessKind { certificates, failures, .. } = subject;
     let ca = ways.authority.certificate();
     let closed_port = closed_port()?;
     let mine = ways.authority.issue_user("windlass", &[])?;
     let stranger = TestCertificateAuthority::generate()?;
     let strange = stranger.issue_user("windlass", &[])?;
-    let unknown = AccessFailure { reason: failures.unknown, says: "" };
+    let unknown = SourceAccessFailure { reason: failures.unknown, says: "" };
     Ok(vec![
         plain("http-works", server),
         plain("http-unreachable", closed_port).fails(failures.unreachable),
@@ -218,7 +218,7 @@ fn over_http(
 }
 
 /// The Secrets and objects of a cell.
-fn objects(subject: &AccessSubject, cell: &AccessTableCell) -> Vec<Value> {
+fn objects(subject: &SourceAccessKind, cell: &SourceAccessCase) -> Vec<Value> {
     let mut spec = Map::new();
     let mut all = Vec::new();
     // A field names one Secret, which contains the data of the kind and of the cell.
@@ -258,7 +258,7 @@ fn objects(subject: &AccessSubject, cell: &AccessTableCell) -> Vec<Value> {
 async fn wrong(
     story: &Story,
     target: &StoryObject,
-    cell: &AccessTableCell,
+    cell: &SourceAccessCase,
 ) -> Result<Option<String>> {
     let mut last = String::new();
     let outcome = e2e::harness::await_until(&cell.name, DEFAULT_WAIT_TIMEOUT, async || {
@@ -268,7 +268,7 @@ async fn wrong(
         last = format!("{}: {}: {text}", cell.name, ready["reason"]);
         let is_right = match cell.failure {
             None => ready["status"] == "True",
-            Some(AccessFailure { reason, says }) => {
+            Some(SourceAccessFailure { reason, says }) => {
                 ready["status"] == "False" && ready["reason"] == reason && text.contains(says)
             }
         };
@@ -278,15 +278,15 @@ async fn wrong(
 }
 
 /// Creates the objects of all cells, and compares the outcomes. Checks that no status, event or log shows a secret.
-async fn tell(story: &Story, subject: &AccessSubject, cells: &[AccessTableCell]) -> Result<()> {
+async fn tell(story: &Story, subject: &SourceAccessKind, cells: &[SourceAccessCase]) -> Result<()> {
     tell_within(story, subject, cells, &[]).await
 }
 
 /// Like [`tell`], with a windlass that has further environment variables.
 async fn tell_within(
     story: &Story,
-    subject: &AccessSubject,
-    cells: &[AccessTableCell],
+    subject: &SourceAccessKind,
+    cells: &[SourceAccessCase],
     environment: &[(&str, &str)],
 ) -> Result<()> {
     let flags = ["--concurrent-source=16"];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::{Story, WindlassProcess};
 use e2e::operator_process::OperatorProcess;
 

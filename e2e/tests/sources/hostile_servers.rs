@@ -9,7 +9,7 @@ mod archives;
 mod indexes;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

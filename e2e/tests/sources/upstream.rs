@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use artifacts::archive::{ExtractOptions, extract};
-use e2e::fault_proxy::FaultProxy;
 use e2e::git_server::{GitReadAccess, GitServer, SshServer, StoryGitRepository};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
 use e2e::harness::{Story, StoryObject};
+use e2e::http_fault_proxy::HttpFaultProxy;
 use e2e::random_sequence::RandomSequence;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use e2e::tcp_relay::TcpRelay;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ enum UpstreamServer {
     S3(S3Server),
     Registry(RegistryServer),
     Charts(ChartServer),
-    Web(WebServer),
+    Web(FileWebServer),
 }
 
 /// A remote server of one kind behind a relay. A test publishes versions on it, and source objects follow it.
@@ -59,7 +59,7 @@ pub(crate) struct RelayedUpstream {
     /// The relay between the server and the program that fetches.
     pub(crate) relay: TcpRelay,
     /// The proxy between the server and the relay, for tests of wrong answers.
-    faults: Option<FaultProxy>,
+    faults: Option<HttpFaultProxy>,
     /// The size of a version's contents before compression, in bytes.
     bytes: usize,
     /// Further files of each version.
@@ -125,7 +125,7 @@ impl UpstreamServer {
                 (Self::Charts(server), address)
             }
             SourceFetchMethod::HelmRepository | SourceFetchMethod::HttpArchive => {
-                let server = WebServer::start().await?;
+                let server = FileWebServer::start().await?;
                 let address = server.address().to_string();
                 (Self::Web(server), address)
             }
@@ -148,13 +148,13 @@ impl RelayedUpstream {
         more: Vec<(String, String)>,
     ) -> Result<Self> {
         let (server, address) = UpstreamServer::start(way).await?;
-        let faults = FaultProxy::start(address).await?;
+        let faults = HttpFaultProxy::start(address).await?;
         let relay = TcpRelay::start(faults.address()).await?;
         Ok(Self { way, server, relay, faults: Some(faults), bytes: 1000, more })
     }
 
     /// The proxy that gives wrong answers.
-    pub(crate) fn faults(&self) -> Result<&FaultProxy> {
+    pub(crate) fn faults(&self) -> Result<&HttpFaultProxy> {
         self.faults.as_ref().context("it was started without faults")
     }
 

@@ -1,9 +1,9 @@
 //! Committed objects are applied. Objects that are removed from the repository are deleted, unless they ask to stay.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{inventory, revision};
+use e2e::harness::flux_objects::{inventory, revision};
 use e2e::harness::manifests::{annotated, config_map};
-use e2e::harness::{Story, StoryObject, flux::DEFAULT_WAIT_TIMEOUT};
+use e2e::harness::{Story, StoryObject, flux_objects::DEFAULT_WAIT_TIMEOUT};
 use kube::ResourceExt;
 use serde_json::json;
 

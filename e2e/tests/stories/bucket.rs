@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::NEVER;
+use e2e::harness::flux_objects::NEVER;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::aws_identity::{AwsIdentityServer, LDAP_PASSWORD, LDAP_USER};
@@ -57,7 +57,7 @@ async fn one_changed_key_is_one_download_and_one_changed_object() -> Result<()> 
     let first = story.await_ready(&target("keys")).await?;
     let revision = first.data["status"]["artifact"]["revision"].clone();
     let text = format!("stored artifact: revision '{}'", revision.as_str().unwrap_or_default());
-    let ready = e2e::harness::flux::condition(&first, "Ready");
+    let ready = e2e::harness::flux_objects::condition(&first, "Ready");
     ensure!(ready["message"] == text, "{ready}");
     story
         .await_event("Bucket", "keys", "NewArtifact: stored artifact with 3 fetched files")

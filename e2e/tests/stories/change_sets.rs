@@ -4,8 +4,8 @@
 //! `changes`).
 
 use anyhow::{Result, ensure};
-use crds::release::{ChangeSet, ChangeSetVerdict};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::{ChangeSet, ChangeSetVerdict};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;

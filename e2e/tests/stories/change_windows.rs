@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use jiff::{SignedDuration, Timestamp};
@@ -179,7 +179,7 @@ async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Resul
         ("b/job.yaml", deployment("job", PodBehavior::Unready)),
     ];
     let upstream = story.follow("app", &files).await?;
-    let first = e2e::harness::flux::revision(&upstream.repository.hash("main")?);
+    let first = e2e::harness::flux_objects::revision(&upstream.repository.hash("main")?);
     for (name, path) in [("web", "a"), ("job", "b")] {
         let spec = json!({"path": path, "wait": true, "timeout": "10m"});
         story.kustomization(name, "app", spec).await?;

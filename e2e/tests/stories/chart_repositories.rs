@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::Story;
-use e2e::harness::flux::condition;
+use e2e::harness::flux_objects::condition;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};

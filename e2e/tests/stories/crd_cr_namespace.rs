@@ -1,7 +1,7 @@
 //! CRDs and the objects that need them are in one folder, and are applied together.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;

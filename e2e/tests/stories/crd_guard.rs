@@ -1,7 +1,7 @@
 //! CRDs in the manifests of a Kustomization. windlass writes and deletes them only if the existing objects allow it.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryObject};

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crdguard::{
     CrdChangeJudge, CrdChangeProblem, CrdDefinition, CrdGuardFacts, WebhookServicePresence,
 };
-use e2e::harness::definitions::contains;
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::stored_object_comparison::contains;
 use e2e::harness::{Story, StoryObject};
 use e2e::random_sequence::RandomSequence;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -90,14 +90,14 @@ async fn created(api: &Api<DynamicObject>, object: &Value) -> Result<Option<Valu
 }
 
 #[derive(Debug, Default)]
-struct JudgementCount {
+struct CrdGuardJudgementCount {
     judged: usize,
     unjudged: usize,
     /// The number of changes that break an object.
     breaking: usize,
 }
 
-impl JudgementCount {
+impl CrdGuardJudgementCount {
     fn add(&mut self, other: Self) {
         self.judged += other.judged;
         self.unjudged += other.unjudged;
@@ -116,10 +116,10 @@ async fn the_guard_makes_of_objects_what_the_api_server_makes_of_them() -> Resul
             said.with_context(|| format!("seed {seed}"))
         }
     });
-    let counts: Vec<JudgementCount> = all.buffer_unordered(4).try_collect().await?;
-    let mut total = JudgementCount::default();
+    let counts: Vec<CrdGuardJudgementCount> = all.buffer_unordered(4).try_collect().await?;
+    let mut total = CrdGuardJudgementCount::default();
     counts.into_iter().for_each(|count| total.add(count));
-    let JudgementCount { judged, unjudged, .. } = total;
+    let CrdGuardJudgementCount { judged, unjudged, .. } = total;
     ensure!(unjudged * 10 < judged, "{unjudged} of {judged} could not be judged");
     story.end().await
 }
@@ -128,14 +128,14 @@ async fn judge_schemas(
     story: &Story,
     at: usize,
     mut random: RandomSequence,
-) -> Result<JudgementCount> {
+) -> Result<CrdGuardJudgementCount> {
     let group = format!("d{at}.{}.test", story.namespace);
     let fields: Map<String, Value> =
         (0..FIELDS).map(|it| (format!("f{it}"), schema(&mut random, DEPTH, true))).collect();
     let definition = definition(&group, &fields);
     let api = serve(story, &definition).await?;
     let ours = CrdDefinition::schema(&definition, "v1")?;
-    let mut count = JudgementCount::default();
+    let mut count = CrdGuardJudgementCount::default();
     for (field, schema) in &fields {
         for _ in 0..OBJECTS {
             let object = thing(&group, json!({field.as_str(): value(&mut random, schema, 4)}));
@@ -167,7 +167,7 @@ async fn judge_schemas(
 async fn the_guard_judges_changes_of_schemas_as_the_api_server_does() -> Result<()> {
     let story = Story::begin("schema-changes").await?;
     let seed = RandomSequence::seed();
-    let mut total = JudgementCount::default();
+    let mut total = CrdGuardJudgementCount::default();
     for round in 0..MAX_ROUNDS {
         let first = round * DEFINITIONS;
         let all = stream::iter(first..first + DEFINITIONS).map(|at| {
@@ -177,13 +177,13 @@ async fn the_guard_judges_changes_of_schemas_as_the_api_server_does() -> Result<
                 count.with_context(|| format!("seed {seed}"))
             }
         });
-        let counts: Vec<JudgementCount> = all.buffer_unordered(4).try_collect().await?;
+        let counts: Vec<CrdGuardJudgementCount> = all.buffer_unordered(4).try_collect().await?;
         counts.into_iter().for_each(|count| total.add(count));
         if total.breaking >= MIN_BROKEN_OBJECTS {
             break;
         }
     }
-    let JudgementCount { judged, unjudged, breaking } = total;
+    let CrdGuardJudgementCount { judged, unjudged, breaking } = total;
     eprintln!(
         "{judged} objects judged, {breaking} of them broken by a change, {unjudged} not judged"
     );
@@ -197,7 +197,7 @@ async fn judge_changes(
     story: &Story,
     at: usize,
     mut random: RandomSequence,
-) -> Result<JudgementCount> {
+) -> Result<CrdGuardJudgementCount> {
     let old_group = format!("o{at}.{}.test", story.namespace);
     let new_group = format!("n{at}.{}.test", story.namespace);
     let old: Map<String, Value> =
@@ -208,7 +208,7 @@ async fn judge_changes(
         .collect();
     let before = serve(story, &definition(&old_group, &old)).await?;
     let after = serve(story, &definition(&new_group, &new)).await?;
-    let mut count = JudgementCount::default();
+    let mut count = CrdGuardJudgementCount::default();
     for ((name, was), is) in old.iter().zip(new.values()) {
         // The schema with one field only, so all findings are about this field.
         let alone = |schema: &Value| {

@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, StoryObject};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use serde_json::{Value, json};
 
 /// The key that decrypts the recorded files. No output may show it.
@@ -242,7 +242,7 @@ async fn what_the_tests_of_flux_encrypted_is_plain_in_the_cluster() -> Result<()
     put_keys(&story, "global", &keys("global", &["age-global.txt"])?).await?;
 
     // One base is on another server.
-    let web = WebServer::start().await?;
+    let web = FileWebServer::start().await?;
     let base = "apiVersion: v1\nkind: Namespace\nmetadata: {name: base}\n";
     let base = web.put("/namespace.yaml", base);
     let mut files = files_of_flux("")?;

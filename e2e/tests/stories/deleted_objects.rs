@@ -2,7 +2,7 @@
 //! proves nothing.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::widget_crd;
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};

@@ -3,8 +3,10 @@
 //! Elsewhere: killing windlass between approval and deletion (`restarts`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::{Plan, PlanPolicy};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, inventory};
+use crds::windlass_release::{Plan, PlanPolicy};
+use e2e::harness::flux_objects::{
+    DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, inventory,
+};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;

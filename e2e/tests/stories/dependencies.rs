@@ -3,12 +3,12 @@
 //! The waits are shorter than `--requeue-dependency`, after which windlass reads a dependency again without a reason. So a
 //! success shows that a change of the dependency woke the object.
 //! Elsewhere: cycles in one kind (`dependency_cycle.rs`), `windlass.dev/depends-on` (`releases/depends_on.rs`), other
-//! namespaces (`references.rs`).
+//! namespaces (`object_references.rs`).
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, widgets};
@@ -149,6 +149,72 @@ async fn an_object_waits_for_a_kind_that_comes_later_and_for_what_it_asks_of_its
     // windlass also notices the deletion of a dependency.
     story.delete(&wheel).await?;
     await_message(&story, &exists, &missing).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_wait_for_custom_resources_with_and_without_conditions_of_a_kind_that_comes_later()
+-> Result<()> {
+    let story = Story::with_windlass("any-kind-releases").await?;
+    let place = story.namespace.clone();
+    let group = format!("{place}.test");
+    let version = format!("{group}/v1");
+    let charts = StoryChartRepository::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/config.yaml", CONFIG)]).await?;
+    let files = [
+        ("shop/part/Chart.yaml", "apiVersion: v2\nname: part\nversion: 1.0.0\n".to_owned()),
+        ("shop/part/templates/map.yaml", config_map("shop", "1")),
+        ("shop/helmfile.yaml", "releases:\n- {name: part, chart: ./part}\n".to_owned()),
+    ];
+    let _upstream = story.follow("files", &files).await?;
+    let ready = |name: &str| {
+        let mut entry = on(&version, "Widget", name);
+        entry["ready"] = json!(true);
+        entry
+    };
+    let depends_on = json!([ready("plain"), ready("gear")]);
+    let web = charts.release("web", json!({"dependsOn": depends_on})).await?;
+    let shop = StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let spec = json!({"interval": NEVER, "prune": true, "path": "shop", "targetNamespace": place,
+        "dependsOn": depends_on, "sourceRef": {"kind": "GitRepository", "name": "files"}});
+    story
+        .apply_value(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+            "metadata": {"name": "shop"}, "spec": spec}))
+        .await?;
+    for target in [&web, &shop] {
+        await_message(&story, target, "no matches for kind \"Widget\"").await?;
+    }
+    story.apply(&widget_crd(&group)).await?;
+    for target in [&web, &shop] {
+        for name in ["plain", "gear"] {
+            let missing = format!("dependency 'Widget/{place}/{name}' not found");
+            await_message(&story, target, &missing).await?;
+        }
+    }
+    let gear = widgets::widget(&group, "gear");
+    let turning = |status: &str| {
+        let condition = json!({"type": "Ready", "status": status, "message": "it is stuck"});
+        json!({"status": {"conditions": [condition]}})
+    };
+    story.apply(&widget(&group, "gear")).await?;
+    story.merge_status(&gear, turning("False")).await?;
+    // The other object has no conditions, and counts as ready.
+    story.apply(&widget(&group, "plain")).await?;
+    let waits = format!("dependency 'Widget/{place}/gear' is not ready: it is stuck");
+    for target in [&web, &shop] {
+        await_message(&story, target, &waits).await?;
+    }
+    for name in ["web-config", "shop"] {
+        let applied = story.read(&StoryObject::config_map(name)).await?;
+        ensure!(applied.is_none(), "{name} was applied");
+    }
+    story.merge_status(&gear, turning("True")).await?;
+    for target in [&web, &shop] {
+        await_woken(&story, target).await?;
+    }
+    for name in ["web-config", "shop"] {
+        story.expect(&StoryObject::config_map(name)).await?;
+    }
     story.end().await
 }
 

@@ -1,10 +1,10 @@
 //! Drift is corrected object by object. An object that cannot be corrected does not affect the others.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
-use e2e::servers::admission_webhook::{AdmissionWebhookServer, WebhookVerdict};
+use e2e::servers::admission_webhook::{AdmissionWebhookAnswer, AdmissionWebhookServer};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
 
     let role = StoryObject::new("rbac.authorization.k8s.io/v1", "ClusterRole", &name);
     let map = StoryObject::config_map("map");
-    let webhook = AdmissionWebhookServer::start(WebhookVerdict::RefuseWrites(
+    let webhook = AdmissionWebhookServer::start(AdmissionWebhookAnswer::RefuseWrites(
         "frozen by a webhook".to_owned(),
     ))
     .await?;
@@ -62,7 +62,7 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
     let ready = condition(&object, "Ready");
     ensure!(ready["status"] == "False", "{ready}");
 
-    webhook.set(WebhookVerdict::Admit);
+    webhook.set(AdmissionWebhookAnswer::Admit);
     story.request(&app).await?;
     story.await_ready(&app).await?;
     let kind = "ValidatingWebhookConfiguration";

@@ -4,7 +4,7 @@
 //! Every interval and retry is ten minutes long.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;

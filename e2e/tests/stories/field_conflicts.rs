@@ -2,7 +2,7 @@
 //! the field for a while.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::condition;
+use e2e::harness::flux_objects::condition;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -22,21 +22,25 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
     let params = PatchParams { field_manager: Some("rival".to_owned()), ..PatchParams::default() };
     let mut edits = 0;
     let contested = story
-        .await_until("the fight to end", e2e::harness::flux::DEFAULT_WAIT_TIMEOUT * 2, async || {
-            let object = story.expect(&app).await?;
-            if condition(&object, "Ready")["reason"] == "Contested" {
-                return Ok(Some(object));
-            }
-            let value =
-                story.expect(&StoryObject::config_map("fought")).await?.data["data"]["value"]
-                    .clone();
-            if value == "1" {
-                let patch = json!({"data": {"value": "mine"}});
-                api.patch("fought", &params, &Patch::Merge(patch)).await?;
-                edits += 1;
-            }
-            Ok(None)
-        })
+        .await_until(
+            "the fight to end",
+            e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT * 2,
+            async || {
+                let object = story.expect(&app).await?;
+                if condition(&object, "Ready")["reason"] == "Contested" {
+                    return Ok(Some(object));
+                }
+                let value =
+                    story.expect(&StoryObject::config_map("fought")).await?.data["data"]["value"]
+                        .clone();
+                if value == "1" {
+                    let patch = json!({"data": {"value": "mine"}});
+                    api.patch("fought", &params, &Patch::Merge(patch)).await?;
+                    edits += 1;
+                }
+                Ok(None)
+            },
+        )
         .await?;
     ensure!((10..=12).contains(&edits), "it was corrected after {edits} edits");
     let ready = condition(&contested, "Ready");

@@ -1,7 +1,7 @@
 //! An object with immutable fields is recreated if the spec allows it, and only if a new object would be accepted.
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, job};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;

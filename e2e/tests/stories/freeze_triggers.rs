@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use crds::lifecycle::LifecyclePhase;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::widgets::crd;
 use e2e::harness::{Story, StoryObject};
@@ -18,28 +18,54 @@ use serde_json::json;
 const MINUTES: Duration = Duration::from_secs(150);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schedule_begins_nothing() -> Result<()> {
+async fn a_schedule_begins_nothing_until_a_user_lets_it_or_the_freeze_ends() -> Result<()> {
     let story = Story::with_windlass("freeze-schedule").await?;
-    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let files = [("app/a.yaml", config_map("a", "1")), ("other/b.yaml", config_map("b", "1"))];
+    let upstream = story.follow("app", &files).await?;
+    for name in ["app", "other"] {
+        story.kustomization(name, "app", json!({"path": format!("./{name}")})).await?;
+    }
     let app = StoryObject::kustomization("app");
-    story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&app).await?;
+    let other = StoryObject::kustomization("other");
+    for target in [&app, &other] {
+        story.await_ready(target).await?;
+    }
     let freeze = story.freeze(json!({})).await?;
+    let mut made = story.enforce_freezes().await?;
+    made.extend(story.bypass_users().await?);
+    let (robot, binding) = story.robot().await?;
+    made.push(binding);
     let each_minute = json!({"metadata": {"annotations": {"windlass.dev/schedule": "* * * * *"}}});
-    for target in [&StoryObject::git_repository("app"), &app] {
+    for target in [&StoryObject::git_repository("app"), &app, &other] {
         story.merge(target, each_minute.clone()).await?;
     }
     // No webhook and no request announces this commit, so only the schedule finds it.
-    let second = upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
+    let [a, b] = ["a", "b"].map(|name| config_map(name, "2"));
+    let second = [("app/a.yaml", a.as_str()), ("other/b.yaml", b.as_str())];
+    let second = upstream.repository.commit(&second, "second")?;
     let second = revision(&second);
     let waits = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
         ready["reason"] == "Frozen" && ready["message"].to_string().contains(&second)
     };
-    story.await_object(&app, MINUTES, waits).await?;
+    for target in [&app, &other] {
+        story.await_object(target, MINUTES, waits).await?;
+    }
+    story.refuse_bypasses(&robot, &app).await?;
     story.await_value("a", "1").await?;
-    story.delete(&freeze).await?;
+    story.bypass_as("alice", "ks/app", true)?;
     story.await_applied("app", &second).await?;
+    story.await_value("a", "2").await?;
+
+    // The bypass was for one Kustomization. The other one waits for the end of the Freeze.
+    story.await_failure(&other, "Frozen").await?;
+    story.await_value("b", "1").await?;
+    story.delete(&freeze).await?;
+    story.await_applied("other", &second).await?;
+    story.await_value("b", "2").await?;
+    for target in &made {
+        story.delete(target).await?;
+    }
     story.end().await
 }
 
@@ -127,22 +153,13 @@ async fn what_is_under_way_ends_and_what_is_newer_waits() -> Result<()> {
 async fn a_bypass_that_a_commit_brings_is_refused() -> Result<()> {
     let story = Story::with_windlass("freeze-git").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let robot =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
-    story.apply_value(robot).await?;
     // The reason is not a missing right.
-    let rbac = "rbac.authorization.k8s.io/v1";
-    let name = format!("{}-robot", story.namespace);
-    let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": story.namespace});
-    let of = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
-    let binding = json!({"apiVersion": rbac, "kind": "ClusterRoleBinding",
-        "metadata": {"name": name}, "subjects": [subject], "roleRef": of});
-    story.apply_value(binding).await?;
+    let (_, binding) = story.robot().await?;
     story.kustomization("app", "app", json!({"serviceAccountName": "robot"})).await?;
     let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     let mut made = story.enforce_freezes().await?;
-    made.push(StoryObject::new(rbac, "ClusterRoleBinding", &name));
+    made.push(binding);
     // The Freeze does not hold Kustomizations, so the commit is applied.
     made.push(story.freeze(json!({"kinds": ["HelmRelease"]})).await?);
     for user in ["alice".to_owned(), format!("system:serviceaccount:{}:robot", story.namespace)] {

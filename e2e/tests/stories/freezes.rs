@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::{Freeze, FreezeBypass, ReleaseAudit};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::{Freeze, FreezeBypass, ReleaseAudit};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryObject};
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
-use serde_json::{Value, json};
+use kube::api::{Api, DeleteParams, DynamicObject};
+use serde_json::json;
 
 /// How long an action may take that happens within a minute, with the following steps.
 const MINUTES: Duration = Duration::from_secs(150);
@@ -21,7 +21,8 @@ const MINUTES: Duration = Duration::from_secs(150);
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_freeze_holds_continues_once_the_freeze_is_deleted() -> Result<()> {
     let story = Story::with_windlass("freeze").await?;
-    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let files = [("a.yaml", config_map("a", "1")), ("b.yaml", config_map("b", "1"))];
+    let upstream = story.follow("app", &files).await?;
     let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
@@ -48,16 +49,22 @@ async fn what_a_freeze_holds_continues_once_the_freeze_is_deleted() -> Result<()
     story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
     story.await_failure(&app, "Frozen").await?;
 
+    // A prune waits, too.
+    let third = upstream.remove(&["b.yaml"]).await?;
+    story.await_message(&app, &format!("Frozen: revision {third} waits")).await?;
+    story.await_value("b", "1").await?;
     story.delete(&freeze).await?;
-    story.await_applied("app", &second).await?;
+    story.await_applied("app", &third).await?;
     story.await_value("a", "2").await?;
+    story.await_gone(&StoryObject::config_map("b"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_continues_by_itself_at_the_end_of_a_freeze() -> Result<()> {
     let story = Story::with_windlass("freeze-end").await?;
-    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let files = [("a.yaml", config_map("a", "1")), ("b.yaml", config_map("b", "1"))];
+    let upstream = story.follow("app", &files).await?;
     let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
@@ -69,10 +76,14 @@ async fn what_waits_continues_by_itself_at_the_end_of_a_freeze() -> Result<()> {
     story.request(&app).await?;
     let frozen = "windlass.dev/Freeze";
     story.await_condition(&app, frozen, "True", DEFAULT_WAIT_TIMEOUT).await?;
+    story.merge(&StoryObject::config_map("b"), json!({"data": {"value": "drifted"}})).await?;
+    story.rerun(&app).await?;
+    story.await_value("b", "drifted").await?;
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let message = story.await_failure(&app, "Frozen").await?;
     ensure!(message.contains(&format!("until {to}")), "{message}");
     story.await_applied_within("app", &second, MINUTES).await?;
+    story.await_value("b", "1").await?;
     let is_free = |object: &DynamicObject| condition(object, frozen).is_null();
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_free).await?;
     story.delete(&freeze).await?;
@@ -135,39 +146,20 @@ async fn the_commit_that_brings_a_freeze_is_applied_and_the_next_one_waits() -> 
     story.end().await
 }
 
-/// Gives a user of this name rights in the cluster. Returns the objects that the story has to delete.
-async fn user(story: &Story, name: &str, rules: Value) -> Result<[StoryObject; 2]> {
-    let full = format!("{}-{name}", story.namespace);
-    let rbac = "rbac.authorization.k8s.io/v1";
-    let role = json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": full}, "rules": rules});
-    story.apply_value(role).await?;
-    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": full});
-    let of = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": full});
-    let binding = json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": full},
-        "subjects": [subject], "roleRef": of});
-    story.apply_value(binding).await?;
-    Ok(["ClusterRoleBinding", "ClusterRole"].map(|kind| StoryObject::new(rbac, kind, &full)))
-}
-
-/// Bypasses the Freeze of the story as a user.
-fn bypass_as(story: &Story, name: &str, is_success: bool) -> Result<String> {
-    let freeze = format!("freeze/{}", story.namespace);
-    let user = format!("--as={}-{name}", story.namespace);
-    let place = ["-n", story.namespace.as_str(), "--reason", "a security fix", user.as_str()];
-    let line: Vec<&str> = ["bypass", freeze.as_str(), "ks/app"].into_iter().chain(place).collect();
-    story.windlass_says(&line, is_success)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() -> Result<()> {
     let story = Story::with_windlass("freeze-bypass").await?;
-    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let paths = [("a", "a.yaml"), ("b", "b.yaml"), ("c", "c.yaml")];
+    let files = paths.map(|(name, path)| (path, config_map(name, "1")));
+    let upstream = story.follow("app", &files).await?;
     let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
-    let freeze = story.freeze(json!({})).await?;
-    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
-    story.await_failure(&app, "Frozen").await?;
+    let freeze = story.freeze(json!({"driftCorrection": "Deny"})).await?;
+    upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    // The revision changes an object and prunes another one.
+    let second = upstream.remove(&["b.yaml"]).await?;
+    story.await_message(&app, &format!("Frozen: revision {second} waits")).await?;
 
     // Without the admission policy, the user's name is not proved.
     story.bypass("ks/app")?;
@@ -181,45 +173,18 @@ async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() 
     }
 
     let mut made = story.enforce_freezes().await?;
-    let read = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]});
-    let create = json!({"apiGroups": ["release.windlass.dev"], "resources": ["freezebypasses"],
-        "verbs": ["create"]});
-    let bypass = json!({"apiGroups": ["release.windlass.dev"], "resources": ["freezes"],
-        "resourceNames": [story.namespace], "verbs": ["bypass"]});
-    made.extend(user(&story, "bob", json!([read, create])).await?);
-    made.extend(user(&story, "alice", json!([read, create, bypass])).await?);
-    let refused = bypass_as(&story, "bob", false)?;
-    ensure!(refused.contains("requires the verb `bypass`"), "{refused}");
-
-    // windlass applies objects as a ServiceAccount, so a FreezeBypass from Git allows nothing.
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
-    story.apply_value(account).await?;
-    let robot = story.bed.account_kubeconfig(&story.namespace, "robot").await?;
-    let rbac = "rbac.authorization.k8s.io/v1";
-    let binding = format!("{}-robot", story.namespace);
-    let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": story.namespace});
-    let of = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
-    story
-        .apply_value(json!({"apiVersion": rbac, "kind": "ClusterRoleBinding",
-            "metadata": {"name": binding}, "subjects": [subject], "roleRef": of}))
-        .await?;
-    made.push(StoryObject::new(rbac, "ClusterRoleBinding", &binding));
-    let as_robot = Api::<FreezeBypass>::namespaced(
-        e2e::control_plane::client(&robot).await?,
-        &story.namespace,
-    );
-    let own = format!("system:serviceaccount:{}:robot", story.namespace);
-    let forged = story.forged_bypass("robot", &own)?;
-    let refused = as_robot.create(&PostParams::default(), &forged).await;
-    let refused = refused.err().context("it was created")?.to_string();
-    ensure!(refused.contains("ServiceAccounts cannot go past a Freeze"), "{refused}");
+    made.extend(story.bypass_users().await?);
+    let (robot, binding) = story.robot().await?;
+    made.push(binding);
+    story.refuse_bypasses(&robot, &app).await?;
     let still = story.expect(&app).await?;
     ensure!(condition(&still, "Ready")["reason"] == "Frozen", "{:?}", still.data["status"]);
+    story.await_value("b", "1").await?;
 
-    bypass_as(&story, "alice", true)?;
+    story.bypass_as("alice", "ks/app", true)?;
     story.await_applied("app", &second).await?;
     story.await_value("a", "2").await?;
+    story.await_gone(&StoryObject::config_map("b"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_event("Kustomization", "app", "although Freeze").await?;
     let used = story.bypasses().await?;
     let used = used.first().context("it is kept")?;
@@ -240,14 +205,25 @@ async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() 
         })
         .await?;
 
-    // The bypass was for that revision only.
-    upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
-    story.await_failure(&app, "Frozen").await?;
+    // A bypass is for a new operation, and the correction of drift alone is none.
+    story.merge(&StoryObject::config_map("c"), json!({"data": {"value": "drifted"}})).await?;
+    story.refuse_bypasses(&robot, &app).await?;
+    story.bypass_as("alice", "ks/app", true)?;
+    story.rerun(&app).await?;
+    story.await_value("c", "drifted").await?;
+
+    // Both bypasses were for that revision only. The next one corrects the drift, too.
+    let third = upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
+    story.await_message(&app, &format!("Frozen: revision {third} waits")).await?;
     story.await_value("a", "2").await?;
+    story.await_value("c", "drifted").await?;
+    story.bypass_as("alice", "ks/app", true)?;
+    story.await_applied("app", &third).await?;
+    story.await_value("a", "3").await?;
+    story.await_value("c", "1").await?;
     made.push(freeze);
     for target in made {
         story.delete(&target).await?;
     }
-    story.await_value("a", "3").await?;
     story.end().await
 }

@@ -1,7 +1,7 @@
 //! A Kustomization is Ready when its applied objects are healthy. Otherwise, it names the unhealthy ones.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{
     PodBehavior, UNBOUND_CLAIM, config_map, job, widget, widget_crd, workload,
 };

@@ -4,10 +4,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -48,7 +48,7 @@ fn packed(files: &[(&str, String)]) -> Result<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() -> Result<()> {
     let story = Story::with_windlass("http-archive").await?;
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     let files =
         |value: &str| [("a.yaml", config_map("a", value)), ("b.yaml", config_map("b", "1"))];
     let url = server.put("app.tar.gz", packed(&files("1"))?);
@@ -91,7 +91,7 @@ async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_turns_us_away_for_a_while_is_asked_again_by_itself() -> Result<()> {
     let story = Story::with_windlass("http-busy").await?;
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     let url = server.put("app.yaml", config_map("a", "1"));
     server.turn_away(3);
     follow(&story, "app", &url, json!({})).await?;
@@ -105,7 +105,7 @@ async fn a_host_that_turns_us_away_for_a_while_is_asked_again_by_itself() -> Res
 #[tokio::test(flavor = "multi_thread")]
 async fn an_external_artifact_of_another_owner_is_not_changed() -> Result<()> {
     let story = Story::with_windlass("http-foreign").await?;
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     let url = server.put("app.yaml", config_map("a", "1"));
     let foreign = json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",

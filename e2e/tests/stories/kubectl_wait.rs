@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::condition;
+use e2e::harness::flux_objects::condition;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;

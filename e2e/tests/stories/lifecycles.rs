@@ -4,8 +4,8 @@
 
 use anyhow::{Result, ensure};
 use crds::lifecycle::LifecyclePhase;
-use crds::release::{AuditOperation, AuditOutcome};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::{AuditOperation, AuditOutcome};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryObject};

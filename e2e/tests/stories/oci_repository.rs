@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::{PASSWORD, RegistryServer};

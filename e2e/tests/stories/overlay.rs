@@ -1,7 +1,7 @@
 //! Kustomize features of Kustomizations: overlays, components, patches and images. The work is proportional to the change.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;

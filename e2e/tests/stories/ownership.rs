@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::inventory;
+use e2e::harness::flux_objects::inventory;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;

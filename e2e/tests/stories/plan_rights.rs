@@ -1,11 +1,11 @@
 //! Which approvals of a Plan count: those of users who have the right when the operation begins, in the number that
 //! PlanPolicies require. Also the effect of a rejection.
 //!
-//! Elsewhere: what an approval covers (`plans`), every kind and outcome (`releases_alone/plan_matrix.rs`).
+//! Elsewhere: what an approval covers (`plans`), every kind and outcome (`releases_with_own_windlass/plan_matrix.rs`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::Plan;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::Plan;
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::authorization::v1::{

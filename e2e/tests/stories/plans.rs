@@ -4,9 +4,9 @@
 //! and first write (`restarts`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::PlanAction;
+use crds::windlass_release::PlanAction;
 use e2e::harness::deletion_budget::actions;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;

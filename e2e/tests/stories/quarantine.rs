@@ -4,8 +4,8 @@
 //! Elsewhere: the same across a restart (`restarts`), the action for each failure (engine `quarantine`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::{Quarantine, QuarantineAction};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use crds::windlass_release::{Quarantine, QuarantineAction};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, UNBOUND_CLAIM, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;
@@ -59,6 +59,8 @@ async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that
     ensure!(shown.contains("is applied in its place"), "{shown}");
     let why = story.windlass_says(&["why", "ks/app", "-n", &story.namespace], false)?;
     ensure!(why.contains("windlass resume"), "{why}");
+    let commit = second.rsplit(':').next().unwrap_or_default();
+    ensure!(why.contains(&format!("`git revert {commit}`")), "{why}");
 
     // After the Quarantine is lifted, the revision is applied, fails, and is quarantined again.
     story.lift_in_vain("ks/app", &app, &second).await?;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;

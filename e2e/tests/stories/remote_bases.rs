@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;

@@ -1,7 +1,7 @@
 //! `flux reconcile` requests a reconciliation by annotation, and the status contains the answer.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;

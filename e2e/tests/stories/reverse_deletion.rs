@@ -2,13 +2,13 @@
 //! order.
 //!
 //! Every wait is shorter than `--requeue-dependency`, so each step was triggered by the previous one.
-//! Elsewhere: dependents in other namespaces that do not end (`dependents_of_tenants.rs`), kills at every write (`cargo xtask
+//! Elsewhere: dependents in other namespaces that do not end (`tenant_dependents_delay_deletion.rs`), kills at every write (`cargo xtask
 //! crash`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};

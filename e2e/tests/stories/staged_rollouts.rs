@@ -1,11 +1,17 @@
 //! A commit reaches appliers in waves, and stops at the wave that fails.
 //!
-//! Elsewhere: kills meanwhile (`cargo xtask crash`), which applier may use a revision (engine `rollout`).
+//! In the folder: clusters that do not respond (`offline_clusters`), the limit of a wave and the order of waves
+//! (`wave_order`).
+//! Here too: a Freeze during a rollout. Elsewhere: kills meanwhile (`cargo xtask crash`), which applier may use a revision
+//! (engine `rollout`).
+
+mod offline_clusters;
+mod wave_order;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
@@ -134,6 +140,49 @@ async fn a_bad_commit_stops_at_the_first_wave_and_production_is_kept_as_it_is() 
     let third = upstream.push(&files("3")).await?;
     story.await_value("b", "3").await?;
     ensure!(applied(&story, "a").await? == third, "the canary was left behind");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_freeze_holds_a_wave_until_a_user_lets_it_begin_or_the_freeze_ends() -> Result<()> {
+    let story = Story::with_windlass("rollout-freeze").await?;
+    let upstream = story.follow("app", &files("1")).await?;
+    canary_and_production(&story, "1h").await?;
+    let second = upstream.push(&files("2")).await?;
+    story.await_value("a", "2").await?;
+    await_waiting(&story, "b").await?;
+    let freeze = story.freeze(json!({"driftCorrection": "Deny"})).await?;
+    let mut made = story.enforce_freezes().await?;
+    made.extend(story.bypass_users().await?);
+    let (robot, binding) = story.robot().await?;
+    made.push(binding);
+    // The canary has no change. Its condition shows that windlass has noticed the Freeze.
+    let canary = StoryObject::kustomization("a");
+    story.request(&canary).await?;
+    story.await_condition(&canary, "windlass.dev/Freeze", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    create_rollout(&story, "fleet", two_waves("1s")).await?;
+    let production = StoryObject::kustomization("b");
+    story.await_message(&production, &format!("Frozen: revision {second} waits")).await?;
+    story.refuse_bypasses(&robot, &production).await?;
+    story.await_value("b", "1").await?;
+    story.bypass("ks/b")?;
+    story.await_applied("b", &second).await?;
+    await_reason(&story, "fleet", "Succeeded").await?;
+
+    // The Freeze holds the first wave of the next commit, so the second one does not begin either.
+    let third = upstream.push(&files("3")).await?;
+    story.await_message(&canary, &format!("Frozen: revision {third} waits")).await?;
+    for name in ["a", "b"] {
+        story.await_value(name, "2").await?;
+    }
+    story.delete(&freeze).await?;
+    for name in ["a", "b"] {
+        story.await_applied(name, &third).await?;
+        story.await_value(name, "3").await?;
+    }
+    for target in &made {
+        story.delete(target).await?;
+    }
     story.end().await
 }
 

@@ -3,7 +3,7 @@
 //! Every interval and retry is ten minutes long.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! A suspended Kustomization does nothing until it is resumed.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{condition, revision};
+use e2e::harness::flux_objects::{condition, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;

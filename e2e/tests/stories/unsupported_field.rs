@@ -1,7 +1,7 @@
 //! windlass refuses an object with an unsupported field and names the field. Other objects are not affected.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Charts of a repository that have to have provenance.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;
@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::helm_chart::{chart_of, publish, pulled, repository};
-use super::signer::{SigningKey, put_keys};
+use super::verification_keys::{SigningKey, put_keys};
 
 /// Writes the provenance of a chart beside it, as `helm package --sign` does.
 fn sign(server: &ChartServer, signer: &SigningKey, file: &str) -> Result<()> {

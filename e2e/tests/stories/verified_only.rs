@@ -2,14 +2,14 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::signer::{SigningKey, put_keys};
-use super::verification::{verified, verify};
+use super::signed_commits::{verified, verify};
+use super::verification_keys::{SigningKey, put_keys};
 
 async fn require(story: &Story, value: Value) -> Result<()> {
     let namespace = StoryObject::new("v1", "Namespace", &story.namespace);

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::proxies::TestProxies;
 use super::{
-    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
-    WRONG, over_http, plain, tell,
+    API, AccessServerUrl, KindFailureReasons, SourceAccessFailure, SourceAccessKind,
+    SourceAccessProxies, WRONG, over_http, plain, tell,
 };
 
 pub(super) const FAILED: &str = "BucketOperationFailed";
@@ -29,9 +29,9 @@ pub(super) fn subject(
     always: Vec<(&'static str, Value)>,
     refused: &'static str,
     objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
-) -> AccessSubject {
-    let fails = |says| AccessFailure { reason: FAILED, says };
-    AccessSubject {
+) -> SourceAccessKind {
+    let fails = |says| SourceAccessFailure { reason: FAILED, says };
+    SourceAccessKind {
         kind: (API, "Bucket"),
         certificates: "certSecretRef",
         always,
@@ -57,14 +57,14 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
     let address = server.endpoint().parse()?;
     let always = vec![("secretRef", keys(SECRET))];
     let subject = subject(always, "authentication failed at", objects);
-    let ways = AccessServerFronts::to(address).await?;
+    let ways = SourceAccessProxies::to(address).await?;
     let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
     let refused = subject.failures.refused;
     let stranger = json!({"accesskey": "stranger"});
     // The answer differs from S3, because this server has its own code and status.
-    let unknown = AccessFailure { reason: FAILED, says: "No user exists" };
+    let unknown = SourceAccessFailure { reason: FAILED, says: "No user exists" };
     cells.extend([
         plain("key-wrong", address).with("secretRef", keys(WRONG)).fails(refused),
         plain("key-unknown", address).with("secretRef", stranger).fails(unknown),

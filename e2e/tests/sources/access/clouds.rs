@@ -7,16 +7,18 @@ use anyhow::Result;
 use e2e::harness::Story;
 use e2e::servers::azurite::{ACCOUNT, AzuriteServer, KEY};
 use e2e::servers::gcs::GcsServer;
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use serde_json::{Map, Value, json};
 
 use super::bucket::{NAME, subject};
 use super::proxies::TestProxies;
-use super::{API, AccessFailure, AccessServerFronts, AccessServerUrl, over_http, plain, tell};
+use super::{
+    API, AccessServerUrl, SourceAccessFailure, SourceAccessProxies, over_http, plain, tell,
+};
 
 /// An unusable Secret is reported before any request is sent.
-const fn unusable(says: &'static str) -> AccessFailure {
-    AccessFailure { reason: "AuthenticationFailed", says }
+const fn unusable(says: &'static str) -> SourceAccessFailure {
+    SourceAccessFailure { reason: "AuthenticationFailed", says }
 }
 
 fn in_google(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
@@ -39,11 +41,11 @@ async fn a_bucket_of_google_is_reached_by_every_way() -> Result<()> {
     server.bucket(NAME).await?;
     server.put(NAME, "a.yaml", "value: 1\n").await?;
     let address = server.endpoint().parse()?;
-    let refusing = WebServer::start().await?;
+    let refusing = FileWebServer::start().await?;
     refusing.protect("Bearer of somebody else");
     let refusing = refusing.address();
     let subject = subject(Vec::new(), "authentication failed at", in_google);
-    let ways = AccessServerFronts::to(address).await?;
+    let ways = SourceAccessProxies::to(address).await?;
     let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
@@ -77,7 +79,7 @@ async fn a_container_of_azure_is_reached_by_every_way() -> Result<()> {
     let address = server.address().parse()?;
     let always = vec![("secretRef", json!({"accountKey": KEY}))];
     let subject = subject(always, "denied", in_azure);
-    let ways = AccessServerFronts::to(address).await?;
+    let ways = SourceAccessProxies::to(address).await?;
     let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);

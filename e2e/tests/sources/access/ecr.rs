@@ -20,8 +20,8 @@ use tempfile::NamedTempFile;
 
 use super::oci::filled;
 use super::{
-    API, AccessFailure, AccessServerUrl, AccessSubject, AccessTableCell, PASSWORD, USER, WRONG,
-    closed_port, plain, silent, tell_within,
+    API, AccessServerUrl, PASSWORD, SourceAccessCase, SourceAccessFailure, SourceAccessKind, USER,
+    WRONG, closed_port, plain, silent, tell_within,
 };
 
 const DENIED: &str = "AuthenticationFailed";
@@ -96,9 +96,9 @@ impl FakeAwsServices {
     async fn tell(
         &self,
         story: &Story,
-        subject: &AccessSubject,
+        subject: &SourceAccessKind,
         secret: &str,
-        cells: &[AccessTableCell],
+        cells: &[SourceAccessCase],
     ) -> Result<()> {
         let through = self.proxy.url().replace("//", &format!("//{USER}:{PASSWORD}@"));
         let trusted = self.trusted.path().display().to_string();
@@ -117,14 +117,14 @@ impl FakeAwsServices {
 /// `unreachable` and `stalled` are failures of the registry itself.
 async fn reached(
     name: &str,
-    subject: &AccessSubject,
-    unreachable: AccessFailure,
-    stalled: AccessFailure,
+    subject: &SourceAccessKind,
+    unreachable: SourceAccessFailure,
+    stalled: SourceAccessFailure,
 ) -> Result<()> {
     let story = Story::begin(name).await?;
     let aws = FakeAwsServices::start().await?;
     let ([there, gone, silent], [right, closed, slow]) = (ACCOUNTS, REGIONS);
-    let fails = |says| AccessFailure { reason: DENIED, says };
+    let fails = |says| SourceAccessFailure { reason: DENIED, says };
     let cells = [
         plain("works", registry(there, right)),
         plain("login-unreachable", registry(there, closed))
@@ -144,7 +144,7 @@ async fn reached(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<()> {
-    let fails = |says| AccessFailure { reason: "OCIArtifactPullFailed", says };
+    let fails = |says| SourceAccessFailure { reason: "OCIArtifactPullFailed", says };
     let subject = super::oci::repositories_of(repositories);
     let unreachable = fails("cannot connect to 222222222222.dkr.ecr.eu-west-1.amazonaws.com");
     reached("access-ecr", &subject, unreachable, fails("did not respond within 2s")).await
@@ -152,7 +152,7 @@ async fn an_artifact_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<()> {
-    let fails = |says| AccessFailure { reason: "ChartPullError", says };
+    let fails = |says| SourceAccessFailure { reason: "ChartPullError", says };
     let subject = super::oci::charts_of(charts);
     let unreachable = fails("cannot connect to 222222222222.dkr.ecr.eu-west-1.amazonaws.com");
     reached("access-ecr-charts", &subject, unreachable, fails("did not respond within 2s")).await

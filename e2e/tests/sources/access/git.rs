@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::proxies::TestProxies;
 use super::{
-    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
-    PASSWORD, USER, WRONG, closed_port, over_http, plain, tell,
+    API, AccessServerUrl, KindFailureReasons, PASSWORD, SourceAccessFailure, SourceAccessKind,
+    SourceAccessProxies, USER, WRONG, closed_port, over_http, plain, tell,
 };
 
 const FAILED: &str = "GitOperationFailed";
@@ -20,19 +20,19 @@ fn repositories(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) 
     vec![super::object(API, "GitRepository", name, spec, &own)]
 }
 
-fn subject() -> AccessSubject {
-    AccessSubject {
+fn subject() -> SourceAccessKind {
+    SourceAccessKind {
         kind: (API, "GitRepository"),
         certificates: "secretRef",
         always: Vec::new(),
         failures: KindFailureReasons {
-            refused: AccessFailure { reason: DENIED, says: "credentials" },
-            untrusted: AccessFailure { reason: FAILED, says: "ca.crt" },
+            refused: SourceAccessFailure { reason: DENIED, says: "credentials" },
+            untrusted: SourceAccessFailure { reason: FAILED, says: "ca.crt" },
             unknown: FAILED,
-            unreachable: AccessFailure { reason: FAILED, says: "Connection refused" },
-            stalled: AccessFailure { reason: FAILED, says: "2s" },
-            proxy_refuses: AccessFailure { reason: DENIED, says: "proxy" },
-            proxy_unreachable: AccessFailure { reason: FAILED, says: "proxy" },
+            unreachable: SourceAccessFailure { reason: FAILED, says: "Connection refused" },
+            stalled: SourceAccessFailure { reason: FAILED, says: "2s" },
+            proxy_refuses: SourceAccessFailure { reason: DENIED, says: "proxy" },
+            proxy_unreachable: SourceAccessFailure { reason: FAILED, says: "proxy" },
         },
         objects: Box::new(repositories),
     }
@@ -54,9 +54,9 @@ async fn a_repository_over_http_is_reached_by_every_way() -> Result<()> {
     let access = GitReadAccess::Basic { user: USER.to_owned(), password: PASSWORD.to_owned() };
     let (_basic, basic) = served(access)?;
     let (_bearer, bearer) = served(GitReadAccess::Bearer(PASSWORD.to_owned()))?;
-    let ways = AccessServerFronts::to(open).await?;
+    let ways = SourceAccessProxies::to(open).await?;
     let proxies = TestProxies::start().await?;
-    let tokens = AccessServerFronts::to(bearer).await?;
+    let tokens = SourceAccessProxies::to(bearer).await?;
     let mut cells = over_http(&subject, open, &ways)?;
     cells.extend(proxies.cells(&subject, open, &ways)?);
     let field = "secretRef";
@@ -100,7 +100,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let stranger = GitServer::start(GitReadAccess::Open)?;
     let stranger = stranger.ssh()?;
 
-    let subject = AccessSubject { objects: Box::new(over_ssh), ..subject() };
+    let subject = SourceAccessKind { objects: Box::new(over_ssh), ..subject() };
     let known = ssh.known_hosts()?;
     let key = known.split_once(' ').context("no known host")?.1;
     let strange_hosts = stranger.known_hosts()?;
@@ -112,7 +112,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let mine = ssh.identity()?;
     let strange = stranger.identity()?;
     let field = "secretRef";
-    let fails = |reason, says| AccessFailure { reason, says };
+    let fails = |reason, says| SourceAccessFailure { reason, says };
     let cells = [
         plain("ssh-works", address).with(field, secret(&mine, hosts(address, key))),
         plain("ssh-key-wrong", address)

@@ -7,8 +7,8 @@ use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
 use serde_json::{Map, Value, json};
 
 use super::{
-    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, AccessTableCell,
-    KindFailureReasons, PASSWORD, USER, WRONG, over_http, plain, tell,
+    API, AccessServerUrl, KindFailureReasons, PASSWORD, SourceAccessCase, SourceAccessFailure,
+    SourceAccessKind, SourceAccessProxies, USER, WRONG, over_http, plain, tell,
 };
 
 const FAILED: &str = "Failed";
@@ -32,15 +32,15 @@ fn in_bucket(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> 
 }
 
 /// The same objects, followed by the chart, which is observed.
-fn chart_last(objects: Box<super::AccessCellObjects>) -> Box<super::AccessCellObjects> {
+fn chart_last(objects: Box<super::SourceAccessObjects>) -> Box<super::SourceAccessObjects> {
     Box::new(move |name, url, spec| objects(name, url, spec).into_iter().rev().collect())
 }
 
 /// Compares the repositories, and then the charts of reachable repositories. If the index can be fetched, the chart can, too.
 async fn tell_both(
     story: &Story,
-    mut subject: AccessSubject,
-    mut cells: Vec<AccessTableCell>,
+    mut subject: SourceAccessKind,
+    mut cells: Vec<SourceAccessCase>,
 ) -> Result<()> {
     tell(story, &subject, &cells).await?;
     subject.kind = (API, "HelmChart");
@@ -52,9 +52,9 @@ async fn tell_both(
 fn subject(
     refused: &'static str,
     objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
-) -> AccessSubject {
-    let fails = |says| AccessFailure { reason: FAILED, says };
-    AccessSubject {
+) -> SourceAccessKind {
+    let fails = |says| SourceAccessFailure { reason: FAILED, says };
+    SourceAccessKind {
         kind: (API, "HelmRepository"),
         certificates: "certSecretRef",
         always: Vec::new(),
@@ -85,7 +85,7 @@ async fn a_repository_of_charts_is_reached_by_every_way() -> Result<()> {
         let url = server.url();
         Ok(url.strip_prefix("http://").context("it is served over HTTP")?.parse()?)
     };
-    let ways = AccessServerFronts::to(address(&open)?).await?;
+    let ways = SourceAccessProxies::to(address(&open)?).await?;
     let mut cells = over_http(&subject, address(&open)?, &ways)?;
     let field = "secretRef";
     let refused = subject.failures.refused;
@@ -114,15 +114,15 @@ async fn a_repository_in_a_bucket_is_reached_by_every_way() -> Result<()> {
     }
     let field = "secretRef";
     let address = store.endpoint().parse()?;
-    let subject = AccessSubject {
+    let subject = SourceAccessKind {
         always: vec![(field, json!({"accesskey": ACCESS, "secretkey": SECRET, "region": REGION}))],
         ..subject("authentication failed at", in_bucket)
     };
     let refused = subject.failures.refused;
-    let ways = AccessServerFronts::to(address).await?;
+    let ways = SourceAccessProxies::to(address).await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.push(plain("key-wrong", address).with(field, json!({"secretkey": WRONG})).fails(refused));
-    let at = |cell: AccessTableCell| {
+    let at = |cell: SourceAccessCase| {
         let endpoint = json!({"endpoint": cell.server});
         cell.with(field, endpoint)
     };

@@ -3,13 +3,13 @@
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::harness::Story;
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use serde_json::{Map, Value, json};
 
 use super::proxies::TestProxies;
 use super::{
-    AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
-    PASSWORD, USER, WRONG, over_http, plain, tell,
+    AccessServerUrl, KindFailureReasons, PASSWORD, SourceAccessFailure, SourceAccessKind,
+    SourceAccessProxies, USER, WRONG, over_http, plain, tell,
 };
 
 const GROUP: &str = "source.windlass.dev/v1alpha1";
@@ -21,19 +21,19 @@ fn objects(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Ve
     vec![super::object(GROUP, "HTTPArchive", name, spec, &own)]
 }
 
-fn subject() -> AccessSubject {
-    AccessSubject {
+fn subject() -> SourceAccessKind {
+    SourceAccessKind {
         kind: (GROUP, "HTTPArchive"),
         certificates: "certSecretRef",
         always: Vec::new(),
         failures: KindFailureReasons {
-            refused: AccessFailure { reason: DENIED, says: "HTTP status 401" },
-            untrusted: AccessFailure { reason: FAILED, says: "spec.certSecretRef" },
+            refused: SourceAccessFailure { reason: DENIED, says: "HTTP status 401" },
+            untrusted: SourceAccessFailure { reason: FAILED, says: "spec.certSecretRef" },
             unknown: FAILED,
-            unreachable: AccessFailure { reason: FAILED, says: "Connection refused" },
-            stalled: AccessFailure { reason: FAILED, says: "timed out after 2s" },
-            proxy_refuses: AccessFailure { reason: FAILED, says: "407" },
-            proxy_unreachable: AccessFailure { reason: FAILED, says: "through the proxy" },
+            unreachable: SourceAccessFailure { reason: FAILED, says: "Connection refused" },
+            stalled: SourceAccessFailure { reason: FAILED, says: "timed out after 2s" },
+            proxy_refuses: SourceAccessFailure { reason: FAILED, says: "407" },
+            proxy_unreachable: SourceAccessFailure { reason: FAILED, says: "through the proxy" },
         },
         objects: Box::new(objects),
     }
@@ -43,15 +43,18 @@ fn subject() -> AccessSubject {
 async fn an_archive_on_a_web_server_is_reached_by_every_way() -> Result<()> {
     let story = Story::begin("access-http-archive").await?;
     let subject = subject();
-    let [open, basic, bearer] =
-        [WebServer::start().await?, WebServer::start().await?, WebServer::start().await?];
+    let [open, basic, bearer] = [
+        FileWebServer::start().await?,
+        FileWebServer::start().await?,
+        FileWebServer::start().await?,
+    ];
     for server in [&open, &basic, &bearer] {
         server.put("app.yaml", "value: 1\n");
     }
     let encoded = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
     basic.protect(&format!("Basic {encoded}"));
     bearer.protect(&format!("Bearer {PASSWORD}"));
-    let ways = AccessServerFronts::to(open.address()).await?;
+    let ways = SourceAccessProxies::to(open.address()).await?;
     let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, open.address(), &ways)?;
     cells.extend(proxies.cells(&subject, open.address(), &ways)?);

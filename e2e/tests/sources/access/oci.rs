@@ -10,8 +10,8 @@ use tree::{MemoryTree, RelPath};
 
 use super::proxies::TestProxies;
 use super::{
-    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, AccessTableCell,
-    KindFailureReasons, WRONG, over_http, plain, tell,
+    API, AccessServerUrl, KindFailureReasons, SourceAccessCase, SourceAccessFailure,
+    SourceAccessKind, SourceAccessProxies, WRONG, over_http, plain, tell,
 };
 
 fn repositories(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec<Value> {
@@ -33,23 +33,23 @@ fn charts(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec
 /// An OCIRepository, and the reasons of its failures.
 pub(super) fn repositories_of(
     objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
-) -> AccessSubject {
+) -> SourceAccessKind {
     let failed = "OCIArtifactPullFailed";
-    AccessSubject {
+    SourceAccessKind {
         kind: (API, "OCIRepository"),
         certificates: "certSecretRef",
         always: Vec::new(),
         failures: KindFailureReasons {
-            refused: AccessFailure {
+            refused: SourceAccessFailure {
                 reason: failed,
                 says: "UNAUTHORIZED: authentication required",
             },
-            untrusted: AccessFailure { reason: failed, says: "spec.certSecretRef" },
+            untrusted: SourceAccessFailure { reason: failed, says: "spec.certSecretRef" },
             unknown: failed,
-            unreachable: AccessFailure { reason: failed, says: "Connection refused" },
-            stalled: AccessFailure { reason: failed, says: "2s" },
-            proxy_refuses: AccessFailure { reason: failed, says: "407" },
-            proxy_unreachable: AccessFailure { reason: failed, says: "through the proxy" },
+            unreachable: SourceAccessFailure { reason: failed, says: "Connection refused" },
+            stalled: SourceAccessFailure { reason: failed, says: "2s" },
+            proxy_refuses: SourceAccessFailure { reason: failed, says: "407" },
+            proxy_unreachable: SourceAccessFailure { reason: failed, says: "through the proxy" },
         },
         objects: Box::new(objects),
     }
@@ -58,25 +58,25 @@ pub(super) fn repositories_of(
 /// A chart of a registry, and the reasons of its failures.
 pub(super) fn charts_of(
     objects: fn(&str, AccessServerUrl<'_>, Map<String, Value>) -> Vec<Value>,
-) -> AccessSubject {
+) -> SourceAccessKind {
     let failed = "ChartPullError";
     let denied = "AuthenticationFailed";
-    AccessSubject {
+    SourceAccessKind {
         kind: (API, "HelmChart"),
         certificates: "certSecretRef",
         always: Vec::new(),
         failures: KindFailureReasons {
-            refused: AccessFailure {
+            refused: SourceAccessFailure {
                 reason: denied,
                 says: "UNAUTHORIZED: authentication required",
             },
-            untrusted: AccessFailure { reason: failed, says: "spec.certSecretRef" },
+            untrusted: SourceAccessFailure { reason: failed, says: "spec.certSecretRef" },
             unknown: failed,
-            unreachable: AccessFailure { reason: failed, says: "Connection refused" },
-            stalled: AccessFailure { reason: failed, says: "2s" },
+            unreachable: SourceAccessFailure { reason: failed, says: "Connection refused" },
+            stalled: SourceAccessFailure { reason: failed, says: "2s" },
             // A HelmRepository names no proxy.
-            proxy_refuses: AccessFailure { reason: failed, says: "" },
-            proxy_unreachable: AccessFailure { reason: failed, says: "" },
+            proxy_refuses: SourceAccessFailure { reason: failed, says: "" },
+            proxy_unreachable: SourceAccessFailure { reason: failed, says: "" },
         },
         objects: Box::new(objects),
     }
@@ -97,9 +97,9 @@ pub(super) async fn filled(registry: RegistryServer) -> Result<RegistryServer> {
 /// The cells with a password, which is in a docker config or in two keys of a Secret.
 async fn by_password(
     registry: &RegistryServer,
-    failure: AccessFailure,
+    failure: SourceAccessFailure,
     in_keys: bool,
-) -> Result<Vec<AccessTableCell>> {
+) -> Result<Vec<SourceAccessCase>> {
     let server = registry.host();
     let field = "secretRef";
     let config = |password: &str| json!({".dockerconfigjson": registry.docker_config(password)});
@@ -125,7 +125,7 @@ async fn an_artifact_of_a_registry_is_reached_by_every_way() -> Result<()> {
     let open = filled(RegistryServer::start().await?).await?;
     let protected = filled(RegistryServer::start_with_password().await?).await?;
     let address = open.host().parse()?;
-    let ways = AccessServerFronts::to(address).await?;
+    let ways = SourceAccessProxies::to(address).await?;
     let proxies = TestProxies::start().await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(proxies.cells(&subject, address, &ways)?);
@@ -142,7 +142,7 @@ async fn a_chart_of_a_registry_is_reached_by_every_way() -> Result<()> {
     let open = filled(RegistryServer::start().await?).await?;
     let protected = filled(RegistryServer::start_with_password().await?).await?;
     let address = open.host().parse()?;
-    let ways = AccessServerFronts::to(address).await?;
+    let ways = SourceAccessProxies::to(address).await?;
     let mut cells = over_http(&subject, address, &ways)?;
     cells.extend(by_password(&protected, subject.failures.refused, true).await?);
     tell(&story, &subject, &cells).await?;

@@ -11,8 +11,8 @@ use e2e::tcp_relay::TcpRelay;
 use serde_json::json;
 
 use super::{
-    AccessFailure, AccessServerFronts, AccessSubject, AccessTableCell, USER, WRONG, closed_port,
-    plain, silent, tls,
+    SourceAccessCase, SourceAccessFailure, SourceAccessKind, SourceAccessProxies, USER, WRONG,
+    closed_port, plain, silent, tls,
 };
 
 const FIELD: &str = "proxySecretRef";
@@ -47,10 +47,10 @@ impl TestProxies {
 
     pub(super) fn cells(
         &self,
-        subject: &AccessSubject,
+        subject: &SourceAccessKind,
         server: SocketAddr,
-        ways: &AccessServerFronts,
-    ) -> Result<Vec<AccessTableCell>> {
+        ways: &SourceAccessProxies,
+    ) -> Result<Vec<SourceAccessCase>> {
         let mut cells = self.by_http(subject, server, ways)?;
         cells.extend(self.by_socks(subject, server, ways)?);
         Ok(cells)
@@ -58,11 +58,11 @@ impl TestProxies {
 
     fn by_http(
         &self,
-        subject: &AccessSubject,
+        subject: &SourceAccessKind,
         server: SocketAddr,
-        ways: &AccessServerFronts,
-    ) -> Result<Vec<AccessTableCell>> {
-        let AccessSubject { certificates, failures, .. } = subject;
+        ways: &SourceAccessProxies,
+    ) -> Result<Vec<SourceAccessCase>> {
+        let SourceAccessKind { certificates, failures, .. } = subject;
         let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
         let right = way(self.http.url(), PASSWORD);
         let wrong = way(self.http.url(), WRONG);
@@ -83,11 +83,11 @@ impl TestProxies {
 
     fn by_socks(
         &self,
-        subject: &AccessSubject,
+        subject: &SourceAccessKind,
         server: SocketAddr,
-        ways: &AccessServerFronts,
-    ) -> Result<Vec<AccessTableCell>> {
-        let AccessSubject { certificates, failures, .. } = subject;
+        ways: &SourceAccessProxies,
+    ) -> Result<Vec<SourceAccessCase>> {
+        let SourceAccessKind { certificates, failures, .. } = subject;
         let at = |address: SocketAddr| json!({"address": format!("socks5://{address}")});
         let with = |password: &str| {
             let address = format!("socks5://{}", self.closed.address());
@@ -96,8 +96,8 @@ impl TestProxies {
         let ca = json!({"ca.crt": ways.authority.certificate()});
         let over_tls = tls("socks-tls-works", ways.tls.address());
         // If a SOCKS proxy rejects the request, the reason is that of an HTTP proxy, but the message differs.
-        let refuses = |says| AccessFailure { reason: failures.proxy_refuses.reason, says };
-        let unreachable = AccessFailure {
+        let refuses = |says| SourceAccessFailure { reason: failures.proxy_refuses.reason, says };
+        let unreachable = SourceAccessFailure {
             reason: failures.proxy_unreachable.reason,
             says: "cannot connect to the SOCKS proxy",
         };
@@ -121,7 +121,7 @@ impl TestProxies {
     }
 
     /// Checks that every object that became Ready with a proxy used it, and that the proxy resolved the names.
-    pub(super) fn ensure_used(&self, server: SocketAddr, ways: &AccessServerFronts) -> Result<()> {
+    pub(super) fn ensure_used(&self, server: SocketAddr, ways: &SourceAccessProxies) -> Result<()> {
         let open = self.open.passed()?;
         let closed = self.closed.passed()?;
         let name = format!("only-the-proxy-knows.test:{}", server.port());

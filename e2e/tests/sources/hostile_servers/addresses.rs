@@ -2,16 +2,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{create, refusal};
-use crate::cli::fixes::advice;
-use crate::cli::incidents::await_cause;
+use crate::cli::why_advice::advice;
+use crate::cli::why_causes::await_cause;
 
 const CANARY: &str = "hunter2-in-the-address";
 
@@ -79,7 +79,7 @@ async fn credentials_in_an_address_are_shown_nowhere() -> Result<()> {
 async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service() -> Result<()> {
     let story = Story::begin("hostile-redirects").await?;
     let windlass = WindlassProcess::start_for(&story, &[]).await?;
-    let other = WebServer::start().await?;
+    let other = FileWebServer::start().await?;
     other.protect(&format!("Basic {}", BASE64_STANDARD.encode(format!("walker:{CANARY}"))));
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
         "stringData": {"username": "walker", "password": CANARY}});
@@ -94,7 +94,7 @@ async fn a_redirected_request_has_no_credentials_and_reaches_no_metadata_service
     let mut made = Vec::new();
     let mut servers = Vec::new();
     for (name, to) in &targets {
-        let server = WebServer::start().await?;
+        let server = FileWebServer::start().await?;
         // The first path that each kind requests. The redirect keeps the rest of the path, so the file would be found there.
         for path in [
             "app.yaml",
@@ -221,7 +221,7 @@ async fn an_artifact_that_does_not_fit_into_the_store_is_reported_and_others_con
 {
     let story = Story::begin("full").await?;
     let windlass = WindlassProcess::start_for(&story, &["--storage-size-limit=100Ki"]).await?;
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     let mut random = e2e::random_sequence::RandomSequence::new(1);
     let mut noise = String::from("value: ");
     while noise.len() < 400_000 {

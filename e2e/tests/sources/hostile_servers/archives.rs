@@ -5,11 +5,11 @@ use std::io::{Cursor, Write as _};
 
 use anyhow::{Context as _, Result, ensure};
 use artifacts::archive::{ExtractOptions, extract};
-use e2e::harness::flux::condition;
+use e2e::harness::flux_objects::condition;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::registry::{FLUX_LAYER, PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
 use tree::{FileMetadata, FileTree as _};
@@ -219,7 +219,7 @@ async fn an_archive_that_means_harm_is_refused_or_harmless_and_others_go_on() ->
     const BUCKET: &str = "bundles";
     let story = Story::begin("hostile-archives").await?;
     let windlass = WindlassProcess::start_for(&story, &[]).await?;
-    let web = WebServer::start().await?;
+    let web = FileWebServer::start().await?;
     let s3 = S3Server::start().await?;
     let registry = RegistryServer::start().await?;
     s3.bucket(BUCKET).await?;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
 use e2e::harness::{Story, WindlassProcess};
-use e2e::servers::web::WebServer;
+use e2e::servers::web::FileWebServer;
 use serde_json::json;
 
 use super::{create, peak, refusal};
@@ -31,7 +31,7 @@ fn index(versions: usize, description: usize) -> String {
 async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Result<()> {
     let story = Story::begin("hostile-indexes").await?;
     let windlass = WindlassProcess::start_for(&story, &[]).await?;
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     let serve = |name: &str, text: String| {
         let url = server.put(&format!("{name}/index.yaml"), text);
         json!({"url": url.trim_end_matches("index.yaml")})
@@ -120,7 +120,7 @@ fn chart(folder: &str, name: &str, more: &[(&str, &str)]) -> Result<Vec<u8>> {
 async fn a_chart_that_means_harm_is_refused_and_others_go_on() -> Result<()> {
     let story = Story::begin("hostile-charts").await?;
     let windlass = WindlassProcess::start_for(&story, &[]).await?;
-    let server = WebServer::start().await?;
+    let server = FileWebServer::start().await?;
     let mut index = "apiVersion: v1\nentries:\n".to_owned();
     let zeros = "0".repeat(60 << 20);
     let deep = "d/".repeat(45) + "x";

@@ -1,7 +1,7 @@
 //! windlass leaves ignored fields to others, and keeps all other fields as declared.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -2,14 +2,14 @@
 //! failures in conditions and Incidents.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 
 use super::BETA;
-use super::service::FakeNotificationService;
+use super::fake_notification_service::FakeNotificationService;
 
 /// Starts one of several windlass processes. Another process takes over a few seconds after the leader is gone.
 async fn start(story: &Story, identity: &str) -> Result<WindlassProcess> {

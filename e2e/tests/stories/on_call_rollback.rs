@@ -1,10 +1,11 @@
-//! A user on call, with a bad commit for twelve appliers. The message of the alert contains the command that rolls all of them
-//! back, and so does the output of each command that shows failures.
+//! A user on call, with a bad commit for twelve appliers. The message of the alert contains the cause of the first failure and
+//! the command that rolls all of them back. Each command that shows failures has that command, too. After the rollback, the
+//! twelve are one cause, and windlass says that the commit has to be reverted.
 //!
 //! Elsewhere: the effect of a rollback (`change_sets`), the requests to services (`notifications::change_sets`).
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
@@ -49,13 +50,11 @@ async fn alert(story: &Story) -> Result<()> {
     story.apply_value(alert).await.map(drop)
 }
 
-/// The command in the event about the verdict that a change failed.
-async fn command_of_alert(story: &Story) -> Result<String> {
+/// The event about the verdict that a change failed.
+async fn event_of_alert(story: &Story) -> Result<String> {
     let ask = async || {
         let events = story.events("GitRepository", "app").await?;
-        let mut failed = events.iter().filter(|it| it.contains("ChangeFailed"));
-        let command = failed.find_map(|it| it.split_once(BEFORE_COMMAND));
-        Ok(command.map(|(_, command)| command.trim().to_owned()))
+        Ok(events.into_iter().find(|it| it.contains("ChangeFailed")))
     };
     story.await_until("the verdict about the commit", DEFAULT_WAIT_TIMEOUT * 2, ask).await
 }
@@ -78,7 +77,10 @@ async fn a_bad_commit_over_twelve_appliers_is_taken_back_by_the_command_that_the
 
     let bad = files(PodBehavior::CrashLoop, "2");
     let revision = upstream.push(&borrowed(&bad)).await?;
-    let command = command_of_alert(&story).await?;
+    let event = event_of_alert(&story).await?;
+    let (verdict, command) = event.split_once(BEFORE_COMMAND).context("no command")?;
+    ensure!(verdict.contains("; ks/app-") && verdict.contains(" failed: health check"), "{event}");
+    let command = command.trim();
     let namespace = story.namespace.clone();
     ensure!(command.ends_with(&format!(" -n {namespace}")), "{command}");
     let words: Vec<&str> = command.split(' ').collect();
@@ -99,10 +101,13 @@ async fn a_bad_commit_over_twelve_appliers_is_taken_back_by_the_command_that_the
         ensure!(said.contains(&format!("{BEFORE_COMMAND}{command}")), "{show:?}: {said}");
     }
     let tree = story.windlass_says(&[&["tree", "gitrepo/app"][..], &place].concat(), true)?;
-    ensure!(tree.contains(&command) && tree.contains("Failed"), "{tree}");
+    ensure!(tree.contains(command) && tree.contains("Failed"), "{tree}");
 
     let said = story.windlass_says(line, true)?;
     ensure!(said.contains("are pinned to what they had before"), "{said}");
+    let commit = revision.rsplit(':').next().unwrap_or_default();
+    let revert = format!("`git revert {commit}`");
+    ensure!(said.contains(&revert), "{said}");
     for at in 0..APPLIERS {
         story.await_value(&name(at), "1").await?;
         let app = StoryObject::kustomization(&name(at));
@@ -116,7 +121,15 @@ async fn a_bad_commit_over_twelve_appliers_is_taken_back_by_the_command_that_the
         ensure!(condition(&object, "Ready")["reason"] == "Quarantined", "{:?}", object.data);
         story.await_value(&name(at), "1").await?;
     }
+    // The Quarantines of all of them are one cause.
+    let said = story.windlass_says(&[&["why"][..], &place].concat(), false)?;
+    let cause = format!("GitRepository/{namespace}/app: revision {revision} is quarantined: ");
+    ensure!(said.matches(&cause).count() == 1 && said.contains(&revert), "{said}");
+    ensure!(said.contains(&format!("{APPLIERS} objects: Kustomization/")), "{said}");
+    let said = story.windlass_says(&[&["why", "ks/app-00"][..], &place].concat(), false)?;
+    ensure!(said.contains(&revert), "{said}");
     let said = story.windlass_says(&[&["changes", short][..], &place].concat(), false)?;
+    ensure!(said.contains(&revert), "{said}");
     ensure!(said.contains("verdict: RolledBack") && said.contains(", carried out"), "{said}");
     ensure!(!said.contains(BEFORE_COMMAND), "it is taken back: {said}");
     story.end().await

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::bucket::NAME;
 use super::{
-    API, AccessFailure, AccessServerFronts, AccessServerUrl, AccessSubject, KindFailureReasons,
-    WRONG, over_http, plain, tell,
+    API, AccessServerUrl, KindFailureReasons, SourceAccessFailure, SourceAccessKind,
+    SourceAccessProxies, WRONG, over_http, plain, tell,
 };
 
 const DENIED: &str = "AuthenticationFailed";
@@ -35,8 +35,8 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
             "timeout": super::timeout(name), "sts": {"provider": "ldap", "endpoint": url.base()}});
         vec![super::object(API, "Bucket", name, spec, &own)]
     };
-    let fails = |says| AccessFailure { reason: DENIED, says };
-    let subject = AccessSubject {
+    let fails = |says| SourceAccessFailure { reason: DENIED, says };
+    let subject = SourceAccessKind {
         kind: (API, "Bucket"),
         certificates: "sts.certSecretRef",
         always: vec![(FIELD, user(LDAP_PASSWORD))],
@@ -52,7 +52,7 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
         },
         objects: Box::new(objects),
     };
-    let ways = AccessServerFronts::to(service.address()).await?;
+    let ways = SourceAccessProxies::to(service.address()).await?;
     let mut cells = over_http(&subject, service.address(), &ways)?;
     let refused = subject.failures.refused;
     cells.extend([

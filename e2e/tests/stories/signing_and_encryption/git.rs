@@ -3,13 +3,13 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::StoryGitRepository;
 use e2e::gnupg::GnuPgHome;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
-use crate::stories::signer::{SigningKey, signing};
-use crate::stories::verification::{verified, verify};
+use crate::stories::signed_commits::{verified, verify};
+use crate::stories::verification_keys::{SigningKey, signing};
 
 const MODES: [&str; 3] = ["HEAD", "Tag", "TagAndHEAD"];
 

@@ -9,7 +9,7 @@ use e2e::servers::charts::ChartServer;
 use serde_json::{Value, json};
 
 use crate::stories::helm_chart::repository;
-use crate::stories::signer::{SigningKey, put_keys};
+use crate::stories::verification_keys::{SigningKey, put_keys};
 use crate::stories::verified_charts::refused;
 
 /// Packs a chart into the folder of the server. It is signed if there is a signer.

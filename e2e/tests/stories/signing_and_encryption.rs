@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::gnupg::GnuPgHome;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 use super::run;
 use crate::stories::decryption::{await_message, borrowed, bytes, decryption, entry, put_keys};
@@ -78,7 +78,7 @@ struct AgeKeyFile {
 
 impl AgeKeyFile {
     fn generate(home: &Path, name: &str, more: &[&str]) -> Result<Self> {
-        let keygen = OracleProgram::AgeKeygen.ensure()?;
+        let keygen = UpstreamProgram::AgeKeygen.ensure()?;
         run(&keygen, home, &[], &[more, &["-o", name]].concat())?;
         let recipient = String::from_utf8(run(&keygen, home, &[], &["-y", name])?)?;
         let file = home.join(name);
@@ -112,7 +112,7 @@ impl SopsEncryptedTree {
         let pgp = GnuPgHome::with_key("future-default", "default")?;
         let all = [&age, &hybrid, &stranger].map(|it| it.text.clone()).concat();
         std::fs::write(keys.path().join("all.txt"), all)?;
-        let sops = OracleProgram::Sops.ensure()?;
+        let sops = UpstreamProgram::Sops.ensure()?;
         let made = Self { tree, keys, sops, age, hybrid, stranger, pgp };
         made.rules()?;
         for folder in FOLDERS {
@@ -209,7 +209,7 @@ impl SopsEncryptedTree {
 
     /// Encrypts the data key of a SOPS file again with `age`, for another key than `sops` used.
     fn rewrap(&self, text: &str) -> Result<String> {
-        let age = OracleProgram::Age.ensure()?;
+        let age = UpstreamProgram::Age.ensure()?;
         let home = self.keys.path();
         let parsed: Value = serde_json::from_str(text)?;
         let key = &parsed["sops"]["age"][0]["enc"];

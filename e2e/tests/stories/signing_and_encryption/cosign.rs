@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::condition;
+use e2e::harness::flux_objects::condition;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use serde_json::{Value, json};
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 use super::{charts, follow, push_chart, push_image, replay, run, verified};
 use crate::stories::helm_chart::{await_version, chart_of};
@@ -43,7 +43,7 @@ struct CosignSigner {
 
 impl CosignSigner {
     fn new() -> Result<Self> {
-        let made = Self { home: tempfile::tempdir()?, program: OracleProgram::Cosign.ensure()? };
+        let made = Self { home: tempfile::tempdir()?, program: UpstreamProgram::Cosign.ensure()? };
         made.cosign(&["generate-key-pair"])?;
         // Neither file names a service, so no signature is written to a public log.
         made.cosign(&["signing-config", "create", "--out", "services.json"])?;

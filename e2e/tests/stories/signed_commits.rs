@@ -3,13 +3,13 @@
 //! Elsewhere: every kind of key and signature, with Flux's verdicts (`e2e/conformance/trust`).
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::signer::{SigningKey, put_keys, signing};
+use super::verification_keys::{SigningKey, put_keys, signing};
 
 pub(crate) fn verify(mode: &str, reference: &Value) -> Value {
     json!({"ref": reference, "verify": {"mode": mode, "secretRef": {"name": "keys"}}})

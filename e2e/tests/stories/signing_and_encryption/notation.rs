@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::certificate_authority::TestCertificateAuthority;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use serde_json::{Value, json};
-use testbed::oracle::OracleProgram;
+use testbed::upstream_programs::UpstreamProgram;
 
 use super::{charts, follow, oci_repository, push_chart, push_image, replay, run, verified};
 use crate::stories::helm_chart::chart_of;
@@ -41,7 +41,7 @@ impl NotationSigner {
             keys.push(json!({"name": name, "keyPath": key, "certPath": chain}));
         }
         std::fs::write(config.join("signingkeys.json"), json!({"keys": keys}).to_string())?;
-        let made = Self { home, program: OracleProgram::Notation.ensure()?, authority };
+        let made = Self { home, program: UpstreamProgram::Notation.ensure()?, authority };
         made.notation(&["cert", "generate-test", "test"])?;
         Ok(made)
     }

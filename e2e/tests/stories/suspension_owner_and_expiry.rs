@@ -1,7 +1,7 @@
 //! Suspensions with an owner, a reason and an end.
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use jiff::{SignedDuration, Timestamp};
