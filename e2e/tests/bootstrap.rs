@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::certificate_authority::TestCertificateAuthority;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};

@@ -3,9 +3,9 @@
 //! Here: S3. In the folder: credentials from the environment, Google and Azure. Elsewhere: a Bucket in a cluster
 //! (`tests/stories/bucket.rs`), hostile servers (`sources/tests`).
 
+mod aws_environment_credentials;
 mod clouds;
-mod environment;
-mod logins;
+mod google_and_azure_credentials;
 
 use std::process::Command;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http_client::TlsConfig;
 use objects::RedactedValue;
 use sources::bucket::{
-    BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketFetchResult, BucketIdentity,
-    BucketServerAddress, Error, LdapUserLogin, PreviousArtifact, RemoteBucket, bucket_archive,
+    BucketClientCache, BucketCredentialSource, BucketEndpoint, BucketFetchResult, BucketFetchState,
+    BucketServerSettings, Error, LdapUserLogin, PreviousArtifact, RemoteBucket, bucket_archive,
     fetch, list,
 };
 use tree::{FileTree, MemoryTree, RelPath};
@@ -29,15 +29,15 @@ use url::Url;
 
 const BUCKET: &str = "app";
 
-fn keys(access: &str, secret: &str) -> BucketIdentity {
+fn keys(access: &str, secret: &str) -> BucketCredentialSource {
     let secret = RedactedValue::new(secret.to_owned());
-    BucketIdentity::Keys { access: access.to_owned(), secret, session: None }
+    BucketCredentialSource::Keys { access: access.to_owned(), secret, session: None }
 }
 
-fn remote(endpoint: &str, identity: BucketIdentity) -> Result<RemoteBucket> {
+fn remote(endpoint: &str, identity: BucketCredentialSource) -> Result<RemoteBucket> {
     let endpoint = BucketEndpoint::parse(endpoint, true)?;
     Ok(RemoteBucket {
-        server: BucketServerAddress {
+        server: BucketServerSettings {
             endpoint,
             region: None,
             identity,
@@ -81,7 +81,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
         server.put(BUCKET, key, body).await?;
     }
     let known = BucketClientCache::default();
-    let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
+    let listed = list(&remote, None, &BucketFetchState::default(), &known).await?;
     let revision = listed.revision();
     let first = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
     ensure!((first.count, first.downloaded) == (3, 3), "{} {}", first.count, first.downloaded);
@@ -126,7 +126,7 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
     }
     server.put(BUCKET, ".sourceignore", "docs/\n").await?;
     let known = BucketClientCache::default();
-    let listed = list(&remote, Some("*.txt\n"), &BucketArtifactNote::default(), &known).await?;
+    let listed = list(&remote, Some("*.txt\n"), &BucketFetchState::default(), &known).await?;
     let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
     let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
     ensure!(strings(&packed(&fetched)?)? == expected, "{:?}", strings(&packed(&fetched)?)?);
@@ -154,7 +154,7 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
     let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
     puts.try_collect::<Vec<()>>().await?;
     let known = BucketClientCache::default();
-    let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
+    let listed = list(&remote, None, &BucketFetchState::default(), &known).await?;
     ensure!(listed.len() == 1003, "{}", listed.len());
     ensure!(server.requests(BUCKET)?.len() == 2, "{:?}", server.requests(BUCKET)?);
     let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
@@ -168,7 +168,7 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
 
 async fn failure(remote: &RemoteBucket) -> Result<Error> {
     let listed =
-        list(remote, None, &BucketArtifactNote::default(), &BucketClientCache::default()).await;
+        list(remote, None, &BucketFetchState::default(), &BucketClientCache::default()).await;
     listed.err().context("it was listed")
 }
 
@@ -185,7 +185,7 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
     let error = failure(&as_user(keys(ACCESS, "hunter2"))?).await?;
     ensure!(matches!(error, Error::BadCredentials { .. }), "{error:?}");
     ensure!(!error.to_string().contains("hunter2"), "{error}");
-    let error = failure(&as_user(BucketIdentity::Anonymous)?).await?;
+    let error = failure(&as_user(BucketCredentialSource::Anonymous)?).await?;
     ensure!(matches!(error, Error::Denied { .. }), "{error:?}");
     ensure!(error.to_string().starts_with("access to bucket 'app' at "), "{error}");
 
@@ -211,7 +211,7 @@ async fn a_server_with_an_authority_of_its_own_is_trusted_by_that() -> Result<()
 
     remote.server.tls.ca = Some(authority.certificate().as_bytes().to_vec());
     let listed =
-        list(&remote, None, &BucketArtifactNote::default(), &BucketClientCache::default()).await?;
+        list(&remote, None, &BucketFetchState::default(), &BucketClientCache::default()).await?;
     ensure!(listed.len() == 1);
     Ok(())
 }
@@ -264,16 +264,16 @@ async fn a_user_of_a_directory_is_given_keys_once_for_many_runs() -> Result<()> 
             password: RedactedValue::new(password.to_owned()),
             tls: TlsConfig::default(),
         };
-        remote(&server.endpoint(), BucketIdentity::Ldap(ldap))
+        remote(&server.endpoint(), BucketCredentialSource::Ldap(ldap))
     };
     let right = user(LDAP_PASSWORD)?;
     let known = BucketClientCache::default();
     for _again in 0..3 {
-        let listed = list(&right, None, &BucketArtifactNote::default(), &known).await?;
+        let listed = list(&right, None, &BucketFetchState::default(), &known).await?;
         ensure!(listed.len() == 1, "{listed:?}");
     }
     ensure!(identity.asked() == ["POST /"], "{:?}", identity.asked());
-    let error = list(&user("hunter2")?, None, &BucketArtifactNote::default(), &known).await.err();
+    let error = list(&user("hunter2")?, None, &BucketFetchState::default(), &known).await.err();
     let error = error.context("a wrong password is taken")?;
     ensure!(matches!(error, Error::NoCredentials { .. }), "{error:?}");
     let text = error.to_string();

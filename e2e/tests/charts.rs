@@ -14,8 +14,8 @@ use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use sources::charts::repository::ChartRepositoryClients;
 use sources::charts::{
-    ChartIndex, ChartRepository, ChartRepositoryCredentials, HttpValidators, IndexFetchResult,
-    LoadedChartFiles, dependency, values_merge, with_metadata,
+    ChartIndex, ChartIndexFetchResult, ChartRepository, ChartRepositoryCredentials,
+    HttpEtagAndLastModified, LoadedChartFiles, dependency, values_merge, with_metadata,
 };
 use tokio_util::sync::CancellationToken;
 use tree::{MemoryTree, RelPath};
@@ -47,8 +47,9 @@ fn repository(
     )?)
 }
 
-async fn index(repository: &ChartRepository) -> Result<(ChartIndex, HttpValidators)> {
-    let IndexFetchResult::Index { mut file, validators, .. } = repository.index(None).await? else {
+async fn index(repository: &ChartRepository) -> Result<(ChartIndex, HttpEtagAndLastModified)> {
+    let ChartIndexFetchResult::Index { mut file, validators, .. } = repository.index(None).await?
+    else {
         bail!("nothing was asked that could be unchanged")
     };
     let mut text = Vec::new();
@@ -72,7 +73,7 @@ async fn an_index_of_helm_is_read_and_its_charts_are_what_it_says() -> Result<()
     let repository =
         repository(&server, ChartRepositoryCredentials::from_secrets(Some(&secret), None)?)?;
     let (index, validators) = index(&repository).await?;
-    ensure!(matches!(repository.index(Some(&validators)).await?, IndexFetchResult::Unchanged));
+    ensure!(matches!(repository.index(Some(&validators)).await?, ChartIndexFetchResult::Unchanged));
     for (range, expected) in [("", "1.10.0"), ("~1.2", "1.2.0"), (">1-0", "2.0.0-rc.1")] {
         let found = index.choose("app", range)?;
         ensure!(found.version == expected, "{range}: {found:?}");
@@ -115,7 +116,7 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
     };
     let repository = with(SECRET, false)?;
     let (index, validators) = index(&repository).await?;
-    ensure!(matches!(repository.index(Some(&validators)).await?, IndexFetchResult::Unchanged));
+    ensure!(matches!(repository.index(Some(&validators)).await?, ChartIndexFetchResult::Unchanged));
     let found = index.choose("app", "1.x")?;
     let place = found.url.context("no URL")?;
     let archive = repository.chart(place, found.digest).await?;

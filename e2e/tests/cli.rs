@@ -6,18 +6,18 @@
 pub(crate) mod all_commands;
 mod build_and_diff;
 mod diff;
-mod failures;
-pub(crate) mod fixes;
+mod diff_predictions;
 mod grammar;
-pub(crate) mod incidents;
 mod logs;
-mod pages;
+pub(crate) mod multi_user_web_pages;
 mod plan_facts;
 mod plan_live;
-mod predictions;
 mod read_commands;
 mod rollbacks;
-mod team_pages;
+pub(crate) mod why_advice;
+pub(crate) mod why_causes;
+mod why_failures;
+pub(crate) mod windlass_ui;
 mod write_commands;
 
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The confirmed deletion of a CRD: windlass exports its objects, and `windlass crd restore` creates them again.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryObject};

@@ -7,18 +7,18 @@
 //!
 //! The stories have their own process, because each has its own windlass or Flux's controllers.
 
+mod api_server_requests;
 mod commits;
 mod fetches;
 mod flux;
 mod listings;
-mod requests;
 mod secrets;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use e2e::api_proxy::ApiProxy;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::api_server_fault_proxy::ApiServerFaultProxy;
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -72,7 +72,7 @@ async fn lost(story: &Story, namespace: &str, before: &ConfigMapUids) -> Result<
 /// such as Plans, and old release records do not count.
 async fn ensure_nothing_is_lost(
     story: &Story,
-    proxy: &ApiProxy,
+    proxy: &ApiServerFaultProxy,
     namespace: &str,
     before: &ConfigMapUids,
 ) -> Result<()> {
@@ -88,8 +88,8 @@ async fn ensure_nothing_is_lost(
 }
 
 /// Starts windlass behind a proxy that records its writes.
-async fn windlass(story: &Story) -> Result<(ApiProxy, WindlassProcess)> {
-    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+async fn windlass(story: &Story) -> Result<(ApiServerFaultProxy, WindlassProcess)> {
+    let proxy = ApiServerFaultProxy::start(story.bed.operator_kubeconfig())?;
     let windlass = WindlassProcess::start_for(story, &[&proxy.flag()]).await?;
     Ok((proxy, windlass))
 }

@@ -5,15 +5,15 @@
 //! Elsewhere: pulling from the registry (`oci.rs`), choosing among tags (`engines/image`).
 
 mod automation;
-mod content;
-mod forge;
-mod guards;
+mod downgrades_and_too_new_tags;
+mod fake_gitea;
 mod quarantines;
+mod verified_images;
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::{PASSWORD, RegistryServer};
 use kube::api::DynamicObject;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, newest};

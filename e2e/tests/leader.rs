@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::audit::AuditedWriteRequest;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, revision};
+use e2e::harness::audited_writes::AuditedWriteRequest;
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};

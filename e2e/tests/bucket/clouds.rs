@@ -18,20 +18,20 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sources::bucket::{
-    BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketIdentity, Error, PreviousArtifact,
-    RemoteBucket, azure, bucket_archive, fetch, google, list,
+    BucketClientCache, BucketCredentialSource, BucketEndpoint, BucketFetchState, Error,
+    PreviousArtifact, RemoteBucket, azure, bucket_archive, fetch, google, list,
 };
 use tokio::net::TcpListener;
 
 use super::{BUCKET, failure, packed, remote as of_s3, strings};
 
 /// A store of one of the clouds.
-enum CloudStore {
+enum CloudBucketServer {
     Google(GcsServer),
     Azure(AzuriteServer),
 }
 
-impl CloudStore {
+impl CloudBucketServer {
     async fn all() -> Result<[Self; 2]> {
         let stores =
             [Self::Google(GcsServer::start().await?), Self::Azure(AzuriteServer::start().await?)];
@@ -47,7 +47,7 @@ impl CloudStore {
     fn remote(&self) -> Result<RemoteBucket> {
         match self {
             Self::Google(server) => {
-                to_google(&server.endpoint(), google::GoogleIdentity::Anonymous)
+                to_google(&server.endpoint(), google::GoogleCredentialSource::Anonymous)
             }
             Self::Azure(server) => to_azure(&server.url(), key(KEY)),
         }
@@ -83,23 +83,26 @@ impl CloudStore {
     }
 }
 
-pub(super) fn to_google(endpoint: &str, identity: google::GoogleIdentity) -> Result<RemoteBucket> {
-    of_s3(endpoint, BucketIdentity::Google(identity))
+pub(super) fn to_google(
+    endpoint: &str,
+    identity: google::GoogleCredentialSource,
+) -> Result<RemoteBucket> {
+    of_s3(endpoint, BucketCredentialSource::Google(identity))
 }
 
-pub(super) fn to_azure(url: &str, identity: azure::AzureIdentity) -> Result<RemoteBucket> {
-    let mut remote = of_s3("127.0.0.1", BucketIdentity::Azure(identity))?;
+pub(super) fn to_azure(url: &str, identity: azure::AzureCredentialSource) -> Result<RemoteBucket> {
+    let mut remote = of_s3("127.0.0.1", BucketCredentialSource::Azure(identity))?;
     remote.server.endpoint = BucketEndpoint::parse_account(url)?;
     Ok(remote)
 }
 
-fn key(key: &str) -> azure::AzureIdentity {
+fn key(key: &str) -> azure::AzureCredentialSource {
     let key = RedactedValue::new(key.to_owned());
-    azure::AzureIdentity::Key { account: ACCOUNT.to_owned(), key }
+    azure::AzureCredentialSource::Key { account: ACCOUNT.to_owned(), key }
 }
 
-fn signature(signature: &str) -> azure::AzureIdentity {
-    azure::AzureIdentity::Signature(RedactedValue::new(signature.to_owned()))
+fn signature(signature: &str) -> azure::AzureCredentialSource {
+    azure::AzureCredentialSource::Signature(RedactedValue::new(signature.to_owned()))
 }
 
 /// The key of a service account that does not exist.
@@ -113,13 +116,13 @@ pub(super) fn service_account() -> Result<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listing() -> Result<()> {
-    for store in CloudStore::all().await? {
+    for store in CloudBucketServer::all().await? {
         for (key, body) in [("a.yaml", "1"), ("deep/b.yaml", "2"), ("deep/ü c+%20&#?.yaml", "3")] {
             store.put(key, body).await?;
         }
         let remote = store.remote()?;
         let known = BucketClientCache::default();
-        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
+        let listed = list(&remote, None, &BucketFetchState::default(), &known).await?;
         let revision = listed.revision();
         let first = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
         ensure!((first.count, first.downloaded) == (3, 3), "{} {}", first.count, first.downloaded);
@@ -152,15 +155,15 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
 /// Flux computes revisions from the entity tags in Google's metadata and Azure's answers, including the quotes.
 #[tokio::test(flavor = "multi_thread")]
 async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
-    for store in CloudStore::all().await? {
+    for store in CloudBucketServer::all().await? {
         store.put("a.yaml", "1").await?;
         let etag = match &store {
-            CloudStore::Google(server) => {
+            CloudBucketServer::Google(server) => {
                 let url = format!("http://{}/storage/v1/b/{BUCKET}/o/a.yaml", server.endpoint());
                 let metadata: Value = reqwest::get(url).await?.json().await?;
                 metadata["etag"].as_str().context("there is no tag")?.to_owned()
             }
-            CloudStore::Azure(server) => {
+            CloudBucketServer::Azure(server) => {
                 let query = server.signature(BUCKET)?;
                 let answer = reqwest::get(format!("{}/{BUCKET}/a.yaml?{query}", server.url()));
                 let etag = answer.await?.error_for_status()?.headers()["etag"].clone();
@@ -172,7 +175,7 @@ async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
         let listed = list(
             &store.remote()?,
             None,
-            &BucketArtifactNote::default(),
+            &BucketFetchState::default(),
             &BucketClientCache::default(),
         )
         .await?;
@@ -183,14 +186,14 @@ async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Result<()> {
-    for store in CloudStore::all().await? {
+    for store in CloudBucketServer::all().await? {
         for key in ["a.yaml", "a.png", "docs/a.md", "apps/b.yaml", "apps/c.txt", "empty/"] {
             store.put(key, "x").await?;
         }
         store.put(".sourceignore", "docs/\n").await?;
         let mut remote = store.remote()?;
         let known = BucketClientCache::default();
-        let listed = list(&remote, Some("*.txt\n"), &BucketArtifactNote::default(), &known).await?;
+        let listed = list(&remote, Some("*.txt\n"), &BucketFetchState::default(), &known).await?;
         let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
         let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
         ensure!(strings(&packed(&fetched)?)? == expected, "{:?}", strings(&packed(&fetched)?)?);
@@ -213,14 +216,14 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result<()> {
-    for store in CloudStore::all().await? {
+    for store in CloudBucketServer::all().await? {
         let put = async |n: usize| store.put(&format!("d{}/{n}.yaml", n % 7), format!("{n}")).await;
         let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
         puts.try_collect::<Vec<()>>().await?;
         let remote = store.remote()?;
         let known = BucketClientCache::default();
         let before = store.requests().await?.len();
-        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
+        let listed = list(&remote, None, &BucketFetchState::default(), &known).await?;
         ensure!(listed.len() == 1003, "{}", listed.len());
         ensure!(store.asked(before).await? == (2, 0), "{:?}", store.requests().await?);
         let fetched = fetch(&remote, listed, PreviousArtifact::default(), &known).await?;
@@ -233,13 +236,13 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
-    for store in CloudStore::all().await? {
+    for store in CloudBucketServer::all().await? {
         for key in ["changed.yaml", "gone.yaml", "kept.yaml"] {
             store.put(key, "1").await?;
         }
         let remote = store.remote()?;
         let known = BucketClientCache::default();
-        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await?;
+        let listed = list(&remote, None, &BucketFetchState::default(), &known).await?;
         let before = listed.revision();
         store.put("changed.yaml", "2").await?;
         store.delete("gone.yaml").await?;
@@ -254,7 +257,7 @@ async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Result<()> {
-    for store in CloudStore::all().await? {
+    for store in CloudBucketServer::all().await? {
         let zip = |text: &str| -> Result<Vec<u8>> {
             let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
             zip.start_file("app/a.yaml", zip::write::SimpleFileOptions::default())?;
@@ -289,7 +292,7 @@ async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
-    let stores = CloudStore::all().await?;
+    let stores = CloudBucketServer::all().await?;
     for store in &stores {
         for name in ["other", "..", "a/b"] {
             let error =
@@ -299,20 +302,22 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
             ensure!(is_missing || name == "a/b", "{name}: {error:?}");
         }
     }
-    let [_, CloudStore::Azure(azurite)] = &stores else { unreachable!("the second is Azure's") };
+    let [_, CloudBucketServer::Azure(azurite)] = &stores else {
+        unreachable!("the second is Azure's")
+    };
     azurite.put(BUCKET, "a.yaml", "1").await?;
     let wrong = "aHVudGVyMjogbm90IHRoZSBrZXkgb2YgYW55Ym9keSE=";
     let right = azurite.signature(BUCKET)?;
     let (start, _) = right.split_once("&sig=").context("it is signed")?;
     for (identity, is_right) in [
         (key(wrong), false),
-        (azure::AzureIdentity::Anonymous, false),
+        (azure::AzureCredentialSource::Anonymous, false),
         (signature(&right), true),
         (signature(&format!("?{right}")), true),
         (signature(&format!("{start}&sig={wrong}")), false),
     ] {
         let remote = to_azure(&azurite.url(), identity)?;
-        let note = BucketArtifactNote::default();
+        let note = BucketFetchState::default();
         let known = BucketClientCache::default();
         match list(&remote, None, &note, &known).await {
             Ok(listed) => ensure!(is_right && listed.len() == 1),
@@ -355,12 +360,13 @@ async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_key_of_a_service_account_becomes_a_token_that_is_asked_for_once() -> Result<()> {
-    let identity = google::GoogleIdentity::ServiceAccount(RedactedValue::new(service_account()?));
+    let identity =
+        google::GoogleCredentialSource::ServiceAccount(RedactedValue::new(service_account()?));
     let (endpoint, seen) = double(true).await?;
     let remote = to_google(&endpoint, identity.clone())?;
     let known = BucketClientCache::default();
     for _again in 0..2 {
-        ensure!(list(&remote, None, &BucketArtifactNote::default(), &known).await?.len() == 1);
+        ensure!(list(&remote, None, &BucketFetchState::default(), &known).await?.len() == 1);
     }
     let seen = seen.lock().clone();
     ensure!(seen.len() == 2 && seen[0] == seen[1], "{}", seen.len());

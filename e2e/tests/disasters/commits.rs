@@ -3,7 +3,7 @@
 //! Here: the commits, and how windlass reacts. Elsewhere: how Flux reacts (`super::flux`).
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::FollowedGitRepository;
+use e2e::harness::flux_objects::FollowedGitRepository;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(super) enum CommitDisaster {
 }
 
 /// The objects before such a commit, all of them Ready.
-pub(super) struct CommitStage<'s> {
+pub(super) struct CommitDisasterSetup<'s> {
     story: &'s Story,
     disaster: CommitDisaster,
     upstream: FollowedGitRepository<'s>,
@@ -93,7 +93,7 @@ impl CommitDisaster {
     }
 }
 
-impl<'s> CommitStage<'s> {
+impl<'s> CommitDisasterSetup<'s> {
     /// Lets the operator in the story's namespace apply everything.
     pub(super) async fn set(story: &'s Story, disaster: CommitDisaster) -> Result<Self> {
         let namespace = &story.namespace;
@@ -146,7 +146,7 @@ impl<'s> CommitStage<'s> {
 async fn loses_nothing(name: &str, disaster: CommitDisaster) -> Result<()> {
     let story = Story::begin(name).await?;
     let (proxy, _windlass) = windlass(&story).await?;
-    let stage = CommitStage::set(&story, disaster).await?;
+    let stage = CommitDisasterSetup::set(&story, disaster).await?;
     let revision = stage.happen().await?;
     story.await_applied(ROOT, &revision).await?;
     await_deletion_held(&story, ROOT).await?;

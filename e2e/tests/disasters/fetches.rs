@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::api_proxy::ApiProxy;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::api_server_fault_proxy::ApiServerFaultProxy;
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::release::newest;
 use e2e::harness::{Story, StoryObject};
 use e2e::response_fault::ResponseFault;
@@ -49,18 +49,22 @@ fn points(requests: usize, sample: Option<usize>) -> Vec<FaultPoint> {
 }
 
 /// A source, and the objects that are applied from it.
-struct FetchStage<'s> {
+struct FetchDisasterSetup<'s> {
     story: &'s Story,
     way: SourceFetchMethod,
     upstream: RelayedUpstream,
-    proxy: ApiProxy,
+    proxy: ApiServerFaultProxy,
     before: ConfigMapUids,
     /// The newest version that was published.
     version: u32,
 }
 
-impl<'s> FetchStage<'s> {
-    async fn set(story: &'s Story, way: SourceFetchMethod, proxy: ApiProxy) -> Result<Self> {
+impl<'s> FetchDisasterSetup<'s> {
+    async fn set(
+        story: &'s Story,
+        way: SourceFetchMethod,
+        proxy: ApiServerFaultProxy,
+    ) -> Result<Self> {
         let is_chart = way == SourceFetchMethod::HelmChart;
         let folder = if is_chart { "templates/" } else { "" };
         let upstream = RelayedUpstream::start_with_faults(way, files(folder)).await?;
@@ -163,7 +167,7 @@ impl<'s> FetchStage<'s> {
 async fn survives(way: SourceFetchMethod, name: &str, sample: Option<usize>) -> Result<()> {
     let story = Story::begin(name).await?;
     let (proxy, mut windlass) = windlass(&story).await?;
-    let mut stage = FetchStage::set(&story, way, proxy).await?;
+    let mut stage = FetchDisasterSetup::set(&story, way, proxy).await?;
     let requests = stage.count().await?;
     ensure!(requests > 0, "nothing was requested");
     for point in points(requests, sample) {

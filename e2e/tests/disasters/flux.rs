@@ -3,35 +3,16 @@
 //! If a story fails after an update of Flux, the table has to change, too. Here: the lost objects. Elsewhere: the disasters
 //! (`super::commits`, `super::listings`, `super::secrets`), starting the controllers (`e2e::harness`).
 
-use std::net::TcpListener;
-
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryObject, create_crds};
-use e2e::operator_process::OperatorProcess;
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, StoryObject};
 use e2e::response_fault::ResponseFault;
 use kube::api::DynamicObject;
-use testbed::oracle::OracleProgram;
 
-use super::commits::{CommitDisaster, CommitStage};
-use super::listings::{CONSEQUENCES, ListingStage, bucket};
-use super::secrets::SecretStage;
+use super::commits::{CommitDisaster, CommitDisasterSetup};
+use super::listings::{BucketListingDisasterSetup, CONSEQUENCES, bucket};
+use super::secrets::MissingSecretDisasterSetup;
 use super::{COUNT, ConfigMapUids, lost};
-
-/// Starts Flux's controllers for the namespace of a story.
-async fn controllers(story: &Story) -> Result<Vec<OperatorProcess>> {
-    create_crds(&story.client).await?;
-    let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let listen = format!("--storage-addr={free}");
-    let announce = format!("--storage-adv-addr={free}");
-    let of_namespace = "--watch-all-namespaces=false";
-    let of_sources = [of_namespace, "--storage-path={folder}", &listen, &announce];
-    Ok(vec![
-        story.flux_controller(OracleProgram::SourceController, &of_sources).await?,
-        story.flux_controller(OracleProgram::KustomizeController, &[of_namespace]).await?,
-        story.flux_controller(OracleProgram::HelmController, &[of_namespace]).await?,
-    ])
-}
 
 /// Waits until the expected number of objects is lost, and checks that no more are lost afterwards.
 async fn await_lost(
@@ -64,8 +45,8 @@ async fn ensure_none_is_lost(story: &Story, before: &ConfigMapUids) -> Result<()
 /// Pushes a disastrous commit that costs `expected` objects.
 async fn loses(name: &str, disaster: CommitDisaster, expected: usize) -> Result<()> {
     let story = Story::begin(name).await?;
-    let _flux = controllers(&story).await?;
-    let stage = CommitStage::set(&story, disaster).await?;
+    let _flux = story.flux_controllers(&[]).await?;
+    let stage = CommitDisasterSetup::set(&story, disaster).await?;
     stage.happen().await?;
     await_lost(&story, &stage.place, &stage.before, expected).await?;
     stage.clear().await;
@@ -79,8 +60,8 @@ async fn loses(name: &str, disaster: CommitDisaster, expected: usize) -> Result<
 )]
 async fn flux_deletes_the_objects_of_a_kustomization_that_is_renamed() -> Result<()> {
     let story = Story::begin("flux-renamed").await?;
-    let _flux = controllers(&story).await?;
-    let stage = CommitStage::set(&story, CommitDisaster::RenamedKustomization).await?;
+    let _flux = story.flux_controllers(&[]).await?;
+    let stage = CommitDisasterSetup::set(&story, CommitDisaster::RenamedKustomization).await?;
     stage.happen().await?;
     story.await_gone(&StoryObject::kustomization("apps"), DEFAULT_WAIT_TIMEOUT).await?;
     // The objects stay that the other Kustomization applied before the old one was deleted.
@@ -116,8 +97,8 @@ async fn flux_deletes_a_removed_namespace_with_what_others_have_in_it() -> Resul
 )]
 async fn flux_takes_a_page_for_browsers_for_a_bucket_without_objects() -> Result<()> {
     let story = Story::begin("flux-listing").await?;
-    let _flux = controllers(&story).await?;
-    let mut stage = ListingStage::set(&story).await?;
+    let _flux = story.flux_controllers(&[]).await?;
+    let mut stage = BucketListingDisasterSetup::set(&story).await?;
     for fault in ResponseFault::ALL {
         stage.list_wrongly(fault).await?;
         let expected = match fault {
@@ -144,8 +125,8 @@ async fn flux_takes_a_page_for_browsers_for_a_bucket_without_objects() -> Result
 )]
 async fn flux_takes_nothing_in_the_place_of_a_manifest() -> Result<()> {
     let story = Story::begin("flux-download").await?;
-    let _flux = controllers(&story).await?;
-    let mut stage = ListingStage::set(&story).await?;
+    let _flux = story.flux_controllers(&[]).await?;
+    let mut stage = BucketListingDisasterSetup::set(&story).await?;
     for fault in [ResponseFault::HtmlPage, ResponseFault::EmptyBody, ResponseFault::Truncated] {
         stage.download_wrongly(fault).await?;
         await_fetch_failed(&story).await?;
@@ -162,8 +143,8 @@ async fn flux_takes_nothing_in_the_place_of_a_manifest() -> Result<()> {
 )]
 async fn flux_keeps_the_objects_of_a_secret_that_vanished() -> Result<()> {
     let story = Story::begin("flux-secret").await?;
-    let _flux = controllers(&story).await?;
-    let stage = SecretStage::set(&story).await?;
+    let _flux = story.flux_controllers(&[]).await?;
+    let stage = MissingSecretDisasterSetup::set(&story).await?;
     stage.happen().await?;
     ensure_none_is_lost(&story, &stage.before).await?;
     stage.heal().await?;

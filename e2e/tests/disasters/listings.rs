@@ -8,10 +8,10 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::fault_proxy::FaultProxy;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
+use e2e::http_fault_proxy::HttpFaultProxy;
 use e2e::response_fault::ResponseFault;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use serde_json::json;
@@ -31,11 +31,11 @@ const LISTING: &str = "list-type=2";
 pub(super) const CONSEQUENCES: Duration = Duration::from_secs(3);
 
 /// The objects that are applied from a bucket, all of them Ready.
-pub(super) struct ListingStage<'s> {
+pub(super) struct BucketListingDisasterSetup<'s> {
     story: &'s Story,
     server: S3Server,
     /// The proxy between the bucket and the program that fetches.
-    faults: FaultProxy,
+    faults: HttpFaultProxy,
     /// The value in the manifest that changes.
     changes: Cell<usize>,
     /// The objects.
@@ -47,7 +47,7 @@ pub(super) fn bucket() -> StoryObject {
     StoryObject::new("source.toolkit.fluxcd.io/v1", "Bucket", NAME)
 }
 
-impl<'s> ListingStage<'s> {
+impl<'s> BucketListingDisasterSetup<'s> {
     /// Lets the operator in the story's namespace apply everything.
     pub(super) async fn set(story: &'s Story) -> Result<Self> {
         let server = S3Server::start().await?;
@@ -55,7 +55,7 @@ impl<'s> ListingStage<'s> {
         for (key, text) in files("") {
             server.put(NAME, &key, text).await?;
         }
-        let faults = FaultProxy::start(server.endpoint().parse()?).await?;
+        let faults = HttpFaultProxy::start(server.endpoint().parse()?).await?;
         let data = json!({"accesskey": ACCESS, "secretkey": SECRET});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME}, "stringData": data});
         story.apply_value(secret).await?;
@@ -114,7 +114,7 @@ impl<'s> ListingStage<'s> {
 async fn a_bucket_whose_listing_is_wrong_loses_no_object() -> Result<()> {
     let story = Story::begin("lost-listing").await?;
     let (proxy, _windlass) = windlass(&story).await?;
-    let mut stage = ListingStage::set(&story).await?;
+    let mut stage = BucketListingDisasterSetup::set(&story).await?;
     let first = stage.before.clone();
     for fault in ResponseFault::ALL {
         stage.list_wrongly(fault).await?;
@@ -143,7 +143,7 @@ async fn a_bucket_whose_listing_is_wrong_loses_no_object() -> Result<()> {
 async fn a_page_for_browsers_in_place_of_a_manifest_loses_no_object() -> Result<()> {
     let story = Story::begin("lost-html").await?;
     let (proxy, _windlass) = windlass(&story).await?;
-    let mut stage = ListingStage::set(&story).await?;
+    let mut stage = BucketListingDisasterSetup::set(&story).await?;
     let first = stage.before.clone();
     for fault in [ResponseFault::HtmlPage, ResponseFault::EmptyBody, ResponseFault::Truncated] {
         stage.download_wrongly(fault).await?;

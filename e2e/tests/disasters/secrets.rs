@@ -4,7 +4,7 @@
 //! (`releases/values_from.rs`, `stories/substitution.rs`).
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository};
 use e2e::harness::release::StoryChartRepository;
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
@@ -22,7 +22,7 @@ const CHOSEN: &str = "{{ if .Values.enabled }}\napiVersion: v1\nkind: ConfigMap\
 const NAMED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${prefix}-named\n";
 
 /// The objects that need the Secret, all of them Ready.
-pub(super) struct SecretStage<'s> {
+pub(super) struct MissingSecretDisasterSetup<'s> {
     story: &'s Story,
     /// The servers end when this is dropped.
     _upstream: FollowedGitRepository<'s>,
@@ -32,7 +32,7 @@ pub(super) struct SecretStage<'s> {
     pub(super) before: ConfigMapUids,
 }
 
-impl<'s> SecretStage<'s> {
+impl<'s> MissingSecretDisasterSetup<'s> {
     /// Lets the operator in the story's namespace apply everything.
     pub(super) async fn set(story: &'s Story) -> Result<Self> {
         give(story).await?;
@@ -86,7 +86,7 @@ async fn give(story: &Story) -> Result<()> {
 async fn a_secret_of_values_that_vanishes_loses_no_object() -> Result<()> {
     let story = Story::begin("lost-secret").await?;
     let (proxy, _windlass) = windlass(&story).await?;
-    let stage = SecretStage::set(&story).await?;
+    let stage = MissingSecretDisasterSetup::set(&story).await?;
     stage.happen().await?;
     ensure_nothing_is_lost(&story, &proxy, &story.namespace, &stage.before).await?;
     stage.heal().await?;

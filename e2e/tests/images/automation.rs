@@ -4,14 +4,16 @@
 //! If the spec names a branch, windlass pushes to that branch and opens one pull request. If another writer was faster, the
 //! commit is made again.
 //! Elsewhere: setting values (`engines/image`), the answers of servers to a push (`sources/git/tests/git_loopback`),
-//! repositories in other namespaces (`references.rs`).
+//! repositories in other namespaces (`object_references.rs`).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::StoryGitRepository;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, revision};
+use e2e::harness::flux_objects::{
+    DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, revision,
+};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::gitea::{GiteaServer, USER};
 use e2e::servers::registry::RegistryServer;
@@ -19,7 +21,7 @@ use kube::api::DynamicObject;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::forge::{Forge, TOKEN};
+use super::fake_gitea::{FakeGitea, TOKEN};
 use super::{GROUP_VERSION, await_latest, policy, push, repository, repository_target};
 use crate::cli::windlass;
 
@@ -162,7 +164,10 @@ async fn a_freeze_holds_commits_until_a_user_lets_one_begin_or_it_ends() -> Resu
     automation(&story, json!({})).await?;
     let first = await_pushed(&story, None).await?;
     let freeze = story.freeze(json!({"kinds": ["ImageUpdateAutomation"]})).await?;
-    let made = story.enforce_freezes().await?;
+    let mut made = story.enforce_freezes().await?;
+    made.extend(story.bypass_users().await?);
+    let (robot, binding) = story.robot().await?;
+    made.push(binding);
     images.release("1.1.0").await?;
     let message = story.await_failure(&target(), "Frozen").await?;
     ensure!(message.starts_with("a commit of the latest images waits: Freeze"), "{message}");
@@ -175,6 +180,8 @@ async fn a_freeze_holds_commits_until_a_user_lets_one_begin_or_it_ends() -> Resu
         object.data["status"]["artifact"]["revision"] == revision(&first).as_str()
     };
     story.await_object(&source, DEFAULT_WAIT_TIMEOUT, at_first).await?;
+    story.refuse_bypasses(&robot, &target()).await?;
+    ensure!(images.upstream.repository.hash("main")? == first, "something was pushed");
     story.bypass("imageupdateautomation/app")?;
     let second = await_pushed(&story, Some(&first)).await?;
     images.has_tag("main", "1.1.0")?;
@@ -441,7 +448,7 @@ async fn provider(story: &Story, address: &str, token: &str) -> Result<()> {
 }
 
 /// Waits until the title of the newest pull request contains a text, and returns it.
-async fn await_proposed(story: &Story, forge: &Forge, text: &str) -> Result<Value> {
+async fn await_proposed(story: &Story, forge: &FakeGitea, text: &str) -> Result<Value> {
     let what = format!("a pull request with `{text}` in its title");
     let newest = || forge.pulls().pop();
     let has = |pull: &Value| pull["title"].as_str().is_some_and(|title| title.contains(text));
@@ -461,7 +468,7 @@ async fn a_push_branch_has_one_pull_request_and_a_failure_of_the_forge_repeats_n
     ensure!(message.contains(&text), "{message}");
     ensure!(images.git(&["branch", "--list", "auto"])?.is_empty(), "nothing is pushed before");
 
-    let forge = Forge::start().await?;
+    let forge = FakeGitea::start().await?;
     forge.fail(true);
     provider(&story, &forge.url(), TOKEN).await?;
     let message = story.await_failure(&target(), "PullRequestFailed").await?;

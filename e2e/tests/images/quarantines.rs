@@ -1,10 +1,10 @@
 //! A policy skips a tag with which an applier of its namespace failed. So no automation commits it again.
 //!
-//! Elsewhere: lasting rollbacks (`stories::quarantine`), policies that refuse lower versions (`guards.rs`).
+//! Elsewhere: lasting rollbacks (`stories::quarantine`), policies that refuse lower versions (`downgrades_and_too_new_tags.rs`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::Story;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;

@@ -116,8 +116,9 @@ const READS_NO_STATUS: &[&str] = &[
     "migrate from-flux",
     "migrate from-helm-operator",
     "migrate from-helmfile-operator",
+    "silence",
     "suspend",
-    // The pages of `ui` say how old statuses may be (`cli::pages`).
+    // The pages of `ui` say how old statuses may be (`cli::windlass_ui`).
     "ui",
     "uninstall",
     "values",
@@ -261,7 +262,12 @@ async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<
     story.apply_value(workload(1)).await?;
     let deployment = StoryObject::new("apps/v1", "Deployment", "windlass-controller");
     story
-        .await_condition(&deployment, "Available", "True", e2e::harness::flux::DEFAULT_WAIT_TIMEOUT)
+        .await_condition(
+            &deployment,
+            "Available",
+            "True",
+            e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT,
+        )
         .await?;
     let ready = [row("check", 1, &["windlass-controller ready", VACANT], &[])];
     sweep.check(&ready, ALL_WELL).await?;

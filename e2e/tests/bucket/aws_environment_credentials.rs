@@ -10,7 +10,7 @@ use e2e::harness::run_in_subprocess;
 use e2e::servers::aws_identity::{AwsIdentityServer, POD_TOKEN, WEB_IDENTITY};
 use e2e::servers::s3::{ACCESS, SECRET};
 use e2e::tcp_relay::TcpRelay;
-use sources::bucket::{BucketArtifactNote, BucketClientCache, BucketIdentity, list};
+use sources::bucket::{BucketClientCache, BucketCredentialSource, BucketFetchState, list};
 use tempfile::TempDir;
 use url::Url;
 
@@ -21,13 +21,14 @@ use super::{BUCKET, remote, server};
 #[ignore = "run by the tests below, with an environment of its own"]
 async fn as_the_environment_says() -> Result<()> {
     let sts = std::env::var("TEST_STS").ok().map(|url| Url::parse(&url)).transpose()?;
-    let mut remote = remote(&std::env::var("TEST_ENDPOINT")?, BucketIdentity::Environment { sts })?;
+    let mut remote =
+        remote(&std::env::var("TEST_ENDPOINT")?, BucketCredentialSource::Environment { sts })?;
     if let Ok(seconds) = std::env::var("TEST_TIMEOUT") {
         remote.timeout = Duration::from_secs(seconds.parse()?);
     }
     let known = BucketClientCache::default();
     for _again in 0..2 {
-        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await;
+        let listed = list(&remote, None, &BucketFetchState::default(), &known).await;
         // The error in the form that users read, instead of its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
@@ -94,7 +95,7 @@ fn run(
     let home = folder.path().display().to_string();
     let always = [("HOME", home), ("TEST_ENDPOINT", endpoint.to_owned())];
     run_in_subprocess(
-        "bucket::environment::as_the_environment_says",
+        "bucket::aws_environment_credentials::as_the_environment_says",
         always.into_iter().chain(variables),
     )
 }

@@ -25,34 +25,34 @@ pub(super) const TOKEN: &str = "f0rge-t0ken";
 const PULLS: &str = "/api/v1/repos/team/app/pulls";
 
 #[derive(Default)]
-struct ForgeState {
+struct FakeGiteaState {
     pulls: Vec<Value>,
     /// How many requests changed something.
     writes: usize,
     is_failing: bool,
 }
 
-type SharedForge = Arc<Mutex<ForgeState>>;
+type SharedFakeGiteaState = Arc<Mutex<FakeGiteaState>>;
 
 /// A running server. It ends when it is dropped.
-pub(super) struct Forge {
+pub(super) struct FakeGitea {
     address: SocketAddr,
-    state: SharedForge,
+    state: SharedFakeGiteaState,
     stop: AbortHandle,
 }
 
-impl Drop for Forge {
+impl Drop for FakeGitea {
     fn drop(&mut self) {
         self.stop.abort();
     }
 }
 
-impl Forge {
+impl FakeGitea {
     /// Starts a server without pull requests on the current runtime.
     pub(super) async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a forge")?;
         let address = listener.local_addr()?;
-        let state = SharedForge::default();
+        let state = SharedFakeGiteaState::default();
         let router = Router::new()
             .route(PULLS, get(list).post(create))
             .route(&format!("{PULLS}/{{number}}"), patch(edit))
@@ -93,7 +93,11 @@ impl Forge {
     }
 }
 
-async fn admit(State(state): State<SharedForge>, request: Request, next: Next) -> Response {
+async fn admit(
+    State(state): State<SharedFakeGiteaState>,
+    request: Request,
+    next: Next,
+) -> Response {
     if state.lock().is_failing {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
@@ -106,7 +110,7 @@ async fn admit(State(state): State<SharedForge>, request: Request, next: Next) -
 }
 
 async fn list(
-    State(state): State<SharedForge>,
+    State(state): State<SharedFakeGiteaState>,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Json<Vec<Value>> {
     let mut pulls = state.lock().pulls.clone();
@@ -115,7 +119,10 @@ async fn list(
     Json(pulls)
 }
 
-async fn create(State(state): State<SharedForge>, Json(new): Json<Value>) -> impl IntoResponse {
+async fn create(
+    State(state): State<SharedFakeGiteaState>,
+    Json(new): Json<Value>,
+) -> impl IntoResponse {
     let mut state = state.lock();
     state.writes += 1;
     let number = state.pulls.len() + 1;
@@ -132,7 +139,7 @@ async fn create(State(state): State<SharedForge>, Json(new): Json<Value>) -> imp
 }
 
 async fn edit(
-    State(state): State<SharedForge>,
+    State(state): State<SharedFakeGiteaState>,
     Path(number): Path<usize>,
     Json(change): Json<Value>,
 ) -> Response {

@@ -6,7 +6,7 @@ use e2e::harness::{Story, StoryObject};
 use e2e::servers::kms::{OTHER_TOKEN, VAULT_TOKEN};
 use serde_json::{Value, json};
 
-use super::decryption::FakeKeyClouds;
+use super::decryption::FakeCloudKmsServices;
 use super::encrypted_secrets::{
     CANARY, await_message, ensure_plain, ensure_silent, of_aws, of_vault, put_keys, spec,
 };
@@ -15,7 +15,7 @@ use super::encrypted_secrets::{
 async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
     let story = Story::begin("decryption-tenant").await?;
     let other = Story::begin("decryption-other").await?;
-    let clouds = FakeKeyClouds::start().await?;
+    let clouds = FakeCloudKmsServices::start().await?;
     let flags = ["--no-cross-namespace-refs=true"];
     let environment = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
     let windlass = clouds.windlass(&story, &flags, &environment).await?;
@@ -75,7 +75,7 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_text_is_in_no_output_whatever_fails_after_decryption() -> Result<()> {
     let story = Story::begin("decryption-canary").await?;
-    let clouds = FakeKeyClouds::start().await?;
+    let clouds = FakeCloudKmsServices::start().await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     let vault = of_vault(&clouds.server.url(), "shop", "vault");
     clouds.know(&vault);

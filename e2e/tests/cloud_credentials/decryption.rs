@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
-use e2e::server_names::ServerHostNames;
+use e2e::public_host_names::PublicHostNames;
 use e2e::servers::kms::{
-    AZURE_SECRET, AZURE_TENANT, KeyServer, MACHINE_TOKEN, NAMES, OTHER_TOKEN, ROLE, VAULT_TOKEN,
+    AZURE_SECRET, AZURE_TENANT, KmsServer, MACHINE_TOKEN, NAMES, OTHER_TOKEN, ROLE, VAULT_TOKEN,
 };
 use e2e::servers::s3::{ACCESS, SECRET};
 use serde_json::{Value, json};
@@ -20,15 +20,15 @@ use super::encrypted_secrets::{
 };
 
 /// The fake services under the host names of the clouds, through a proxy and with certificates that windlass trusts.
-pub(crate) struct FakeKeyClouds {
-    pub(crate) server: KeyServer,
-    names: ServerHostNames,
+pub(crate) struct FakeCloudKmsServices {
+    pub(crate) server: KmsServer,
+    names: PublicHostNames,
 }
 
-impl FakeKeyClouds {
+impl FakeCloudKmsServices {
     pub(crate) async fn start() -> Result<Self> {
-        let server = KeyServer::start().await?;
-        let names = ServerHostNames::give(server.address(), &NAMES).await?;
+        let server = KmsServer::start().await?;
+        let names = PublicHostNames::give(server.address(), &NAMES).await?;
         Ok(Self { server, names })
     }
 
@@ -91,7 +91,8 @@ const SECRETS: [&str; 6] = [CANARY, VAULT_TOKEN, OTHER_TOKEN, SECRET, AZURE_SECR
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_each_service_encrypted_is_plain_and_a_build_asks_for_it_once() -> Result<()> {
-    let (clouds, story) = (FakeKeyClouds::start().await?, Story::begin("decryption-clouds").await?);
+    let (clouds, story) =
+        (FakeCloudKmsServices::start().await?, Story::begin("decryption-clouds").await?);
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     let vault = of_vault(&clouds.server.url(), "shop", "vault");
     let mut files = vec![
@@ -129,7 +130,7 @@ async fn what_each_service_encrypted_is_plain_and_a_build_asks_for_it_once() -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()> {
-    let clouds = FakeKeyClouds::start().await?;
+    let clouds = FakeCloudKmsServices::start().await?;
     let story = Story::begin("decryption-vault").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     let address = clouds.server.url();
@@ -182,7 +183,7 @@ async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_service_of_a_cloud_is_named_that_rejects_a_request() -> Result<()> {
-    let clouds = FakeKeyClouds::start().await?;
+    let clouds = FakeCloudKmsServices::start().await?;
     let story = Story::begin("decryption-refused").await?;
     let windlass = clouds.windlass(&story, &[], &[]).await?;
     for (_, sealed) in of_clouds() {
@@ -246,7 +247,7 @@ async fn the_service_of_a_cloud_is_named_that_rejects_a_request() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_secret_the_machine_decrypts_unless_tenants_are_separated() -> Result<()> {
-    let clouds = FakeKeyClouds::start().await?;
+    let clouds = FakeCloudKmsServices::start().await?;
     let story = Story::begin("decryption-machine").await?;
     let machine = clouds.server.address().to_string();
     let environment = [

@@ -4,7 +4,7 @@
 //! Elsewhere: valid signatures (`engines/signatures`), tags that are too low or too young (`guards`).
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;

@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::api_proxy::ApiProxy;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition};
+use e2e::api_server_fault_proxy::ApiServerFaultProxy;
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
@@ -31,9 +31,9 @@ const REPETITIONS: Duration = Duration::from_secs(1);
 const ROUND: &str = "round";
 
 /// windlass behind a proxy, with a Kustomization, a HelmRelease, and the Secrets that both need.
-struct RequestStage<'s> {
+struct ApiRequestDisasterSetup<'s> {
     story: &'s Story,
-    proxy: ApiProxy,
+    proxy: ApiServerFaultProxy,
     windlass: WindlassProcess,
     upstream: FollowedGitRepository<'s>,
     /// The charts are fetched after each start.
@@ -43,7 +43,7 @@ struct RequestStage<'s> {
     rounds: usize,
 }
 
-impl<'s> RequestStage<'s> {
+impl<'s> ApiRequestDisasterSetup<'s> {
     async fn set(story: &'s Story) -> Result<Self> {
         let (proxy, windlass) = windlass(story).await?;
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given"},
@@ -118,7 +118,7 @@ async fn survives(name: &str, sample: Option<usize>) -> Result<()> {
         std::env::var("WINDLASS_FAULT_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(0_usize);
     eprintln!("seed {seed}");
     let story = Story::begin(name).await?;
-    let mut stage = RequestStage::set(&story).await?;
+    let mut stage = ApiRequestDisasterSetup::set(&story).await?;
     // No request has this number.
     let requests = stage.play(usize::MAX, ResponseFault::EmptyBody).await?.len();
     ensure!(requests > COUNT, "{requests} requests");

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::Story;
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use crds::release::AuditOperation;
-use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
-use e2e::harness::flux::{FollowedGitRepository, condition, inventory};
+use crds::windlass_release::AuditOperation;
+use e2e::api_server_fault_proxy::{ApiFault, ApiServerFaultProxy, ConnectionCutMoment};
+use e2e::harness::flux_objects::{FollowedGitRepository, condition, inventory};
 use e2e::harness::freezes::calendar_of_days;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release_audits::audits;
@@ -42,7 +42,7 @@ fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
 /// windlass behind a proxy, with all objects applied before the faults.
 struct FaultTestSetup<'a> {
     story: &'a Story,
-    proxy: ApiProxy,
+    proxy: ApiServerFaultProxy,
     windlass: WindlassProcess,
     upstream: FollowedGitRepository<'a>,
     uids: BTreeMap<String, String>,
@@ -50,7 +50,7 @@ struct FaultTestSetup<'a> {
 
 impl<'a> FaultTestSetup<'a> {
     async fn set(story: &'a Story) -> Result<Self> {
-        let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+        let proxy = ApiServerFaultProxy::start(story.bed.operator_kubeconfig())?;
         let windlass = WindlassProcess::start_for(story, &[&proxy.flag()]).await?;
         let upstream = story.follow("app", &borrowed(&config_maps("1"))).await?;
         story.kustomization("app", "app", json!({})).await?;
@@ -263,7 +263,7 @@ async fn token(story: &Story) -> Result<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
     let story = Story::begin("token").await?;
-    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let proxy = ApiServerFaultProxy::start(story.bed.operator_kubeconfig())?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("token");
     let first = token(&story).await?;

@@ -5,11 +5,11 @@
 
 mod decryption;
 mod encrypted_secrets;
-mod tenants;
+mod tenant_decryption;
 
 use anyhow::{Result, ensure};
 use e2e::forward_proxy::TestForwardProxy;
-use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::aws_identity::AwsIdentityServer;
 use e2e::servers::registry::{PushedLayer, RegistryServer};

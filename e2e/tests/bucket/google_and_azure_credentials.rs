@@ -20,7 +20,7 @@ use e2e::tls_proxy::TlsProxyListener;
 use objects::RedactedValue;
 use parking_lot::Mutex;
 use serde_json::json;
-use sources::bucket::{BucketArtifactNote, BucketClientCache, azure, google, list};
+use sources::bucket::{BucketClientCache, BucketFetchState, azure, google, list};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use url::Url;
@@ -85,13 +85,13 @@ async fn as_the_cloud_says() -> Result<()> {
     let given = |name: &str| std::env::var(name).with_context(|| format!("there is no {name}"));
     let store = given("TEST_ENDPOINT")?;
     let mut remote = match given("TEST_IDENTITY")?.as_str() {
-        "google" => to_google(&store, google::GoogleIdentity::Environment)?,
+        "google" => to_google(&store, google::GoogleCredentialSource::Environment)?,
         "azure" => to_azure(
             &format!("http://{store}/shop"),
-            azure::AzureIdentity::Environment { client: None },
+            azure::AzureCredentialSource::Environment { client: None },
         )?,
         "application" => {
-            let identity = azure::AzureIdentity::Application {
+            let identity = azure::AzureCredentialSource::Application {
                 tenant: given("TEST_TENANT")?,
                 client: "c".to_owned(),
                 secret: RedactedValue::new(given("TEST_SECRET")?),
@@ -106,7 +106,7 @@ async fn as_the_cloud_says() -> Result<()> {
     }
     let known = BucketClientCache::default();
     for _again in 0..2 {
-        let listed = list(&remote, None, &BucketArtifactNote::default(), &known).await;
+        let listed = list(&remote, None, &BucketFetchState::default(), &known).await;
         // The error in the form that users read, instead of its `Debug` form.
         let listed = listed.map_err(|error| anyhow::anyhow!("told: {error}"))?;
         ensure!(listed.len() == 1, "{listed:?}");
@@ -163,7 +163,10 @@ impl FakeCloudLogins {
             ("TEST_IDENTITY", who.to_owned()),
         ];
         let variables = always.iter().chain(variables).cloned();
-        let (is_fine, said) = run_in_subprocess("bucket::logins::as_the_cloud_says", variables)?;
+        let (is_fine, said) = run_in_subprocess(
+            "bucket::google_and_azure_credentials::as_the_cloud_says",
+            variables,
+        )?;
         let asked = seen().clone();
         Ok((is_fine, said, asked))
     }
