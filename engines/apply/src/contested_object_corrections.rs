@@ -3,43 +3,50 @@
 //! The owner of a contested object is not Ready until the contest has ended, even while the object matches its
 //! manifest. Otherwise incidents and other results of conditions would end and begin with each correction.
 //!
+//! A contest ends after a whole pause without a correction. It ends at once by these facts: the owner does not apply the
+//! contested fields or the object any more ([`ContestedObjectCorrections::retain_applied`]), or another client itself
+//! made the object match its manifest ([`ContestedObjectCorrections::end`]). A restart of the process forgets all contests.
+//!
 //! Elsewhere: the rate of corrections (`reconcile::CorrectionBudget`), finding the other field manager
-//! (`field_conflict`), and how a contested object stops waking its owner (`ObjectWatcher::hush`).
+//! (`field_conflict`), the contested fields (`object_contest`), and how a contested object stops waking its owner
+//! (`ObjectWatcher::hush`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use objects::ObjectId;
+use objects::{Object, ObjectId};
 use reconcile::{CorrectionBudget, Time};
 
+use crate::drift_ignore_rules::DriftIgnoreRules;
 use crate::object_changes::ObjectChange;
+use crate::object_contest::ObjectContest;
 
 /// The corrections of one owner, with the objects that another field manager keeps changing.
 #[derive(Default)]
 pub struct ContestedObjectCorrections {
     corrections: CorrectionBudget<ObjectId>,
-    /// The messages about objects that are contested, or were contested at their last correction.
-    strings: BTreeMap<ObjectId, String>,
+    /// The objects that are contested, or were contested at their last correction.
+    contests: BTreeMap<ObjectId, ObjectContest>,
     /// The objects whose correction was audited, each with the stretch of time in which that happened.
     audited: BTreeMap<ObjectId, i64>,
 }
 
 impl ContestedObjectCorrections {
-    /// Whether a drifted object may be corrected now. `digest` names its manifest. `text` makes the message that is
-    /// kept while the object is contested.
+    /// Whether a drifted object may be corrected now. `digest` names its manifest. `contest` makes what is kept while the
+    /// object is contested.
     pub fn allows(
         &mut self,
         id: &ObjectId,
         digest: &str,
         now: Time,
         pause: Duration,
-        text: impl FnOnce() -> String,
+        contest: impl FnOnce() -> ObjectContest,
     ) -> bool {
         let is_allowed = self.corrections.take(id, digest, now, pause).is_ok();
-        self.strings.retain(|id, _| self.corrections.has(id));
+        self.contests.retain(|id, _| self.corrections.has(id));
         match self.corrections.contested_until(id, now) {
-            Some(_) => drop(self.strings.insert(id.clone(), text())),
-            None => drop(self.strings.remove(id)),
+            Some(_) => drop(self.contests.insert(id.clone(), contest())),
+            None => drop(self.contests.remove(id)),
         }
         is_allowed
     }
@@ -50,17 +57,44 @@ impl ContestedObjectCorrections {
         self.corrections.corrected(id, now, pause);
     }
 
-    /// Ends the contest for an object that matches its manifest again although another client changed it. This happens,
-    /// for example, when the spec now ignores the fields of that client.
+    /// Ends the contest about an object. The caller has found that another client made it match its manifest, or that its
+    /// owner skips it.
     pub fn end(&mut self, id: &ObjectId) {
-        if self.strings.remove(id).is_some() {
+        if self.contests.remove(id).is_some() {
             self.corrections.end_contest(id);
         }
     }
 
-    /// Drops the messages about objects that `is_kept` does not choose.
-    pub fn retain(&mut self, is_kept: impl Fn(&ObjectId) -> bool) {
-        self.strings.retain(|id, _| is_kept(id));
+    /// Ends all contests, because the owner corrects nothing any more. The corrections before that still count.
+    pub fn end_all(&mut self) {
+        for id in std::mem::take(&mut self.contests).into_keys() {
+            self.corrections.end_contest(&id);
+        }
+    }
+
+    /// Ends the contests about what the owner does not apply any more: fields that their manifest does not have or that
+    /// `rules` leave to other clients, and objects without a manifest. A run calls it before it compares its objects, so
+    /// that the end does not depend on the state in which it finds them. All corrections of objects without a manifest are
+    /// forgotten.
+    pub fn retain_applied<'m>(
+        &mut self,
+        manifest: impl Fn(&ObjectId) -> Option<&'m Object>,
+        rules: &DriftIgnoreRules,
+    ) {
+        self.corrections.retain(|id| manifest(id).is_some());
+        let is_ended = |&(id, contest): &(&ObjectId, &ObjectContest)| {
+            manifest(id).is_none_or(|manifest| contest.has_ended(manifest, rules))
+        };
+        let ended: Vec<ObjectId> =
+            self.contests.iter().filter(is_ended).map(|(id, _)| id.clone()).collect();
+        for id in &ended {
+            self.end(id);
+        }
+    }
+
+    /// Whether no correction is remembered, and so no contest.
+    pub fn is_empty(&self) -> bool {
+        self.corrections.is_empty()
     }
 
     /// The changes of objects whose correction was not audited in this stretch of time. They count as audited from now
@@ -74,9 +108,9 @@ impl ContestedObjectCorrections {
 
     /// The objects that are contested now, each with its message and the time at which it may be corrected again.
     pub fn standing(&self, now: Time) -> BTreeMap<ObjectId, (String, Time)> {
-        let standing = self.strings.iter().filter_map(|(id, text)| {
+        let standing = self.contests.iter().filter_map(|(id, contest)| {
             let until = self.corrections.contested_until(id, now)?;
-            Some((id.clone(), (text.clone(), until)))
+            Some((id.clone(), (contest.text.clone(), until)))
         });
         standing.collect()
     }
@@ -84,7 +118,22 @@ impl ContestedObjectCorrections {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::drift_ignore_rules::DriftIgnoreTarget;
+
+    /// A contest about `/data/value`.
+    fn by_a_rival() -> ObjectContest {
+        let field = ["f:data", "f:value"].map(str::to_owned).to_vec();
+        ObjectContest { text: "by a rival".to_owned(), fields: vec![field] }
+    }
+
+    fn config_map(name: &str, data: Value) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": name, "namespace": "shop"}}))
+        .unwrap()
+    }
 
     #[test]
     fn a_correction_is_audited_once_in_a_stretch_of_time() {
@@ -107,7 +156,7 @@ mod tests {
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
         let mut contests = ContestedObjectCorrections::default();
         let allows = |contests: &mut ContestedObjectCorrections, second: i64| {
-            contests.allows(&id, "d", at(second), pause, || "by a rival".to_owned())
+            contests.allows(&id, "d", at(second), pause, by_a_rival)
         };
         for second in 0..10 {
             assert!(allows(&mut contests, second));
@@ -128,7 +177,7 @@ mod tests {
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
         let mut contests = ContestedObjectCorrections::default();
         let allows = |contests: &mut ContestedObjectCorrections, digest: &str, second: i64| {
-            contests.allows(&id, digest, at(second), pause, || "by a rival".to_owned())
+            contests.allows(&id, digest, at(second), pause, by_a_rival)
         };
         while allows(&mut contests, "d", 0) {}
         // The interval comes round when the pause is over, as it does where both are as long.
@@ -145,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn a_contest_ends_at_once_where_its_fields_are_left_to_the_rival() {
+    fn a_contest_ends_at_once_where_the_rival_gives_in() {
         let now = Time::from_second(1_800_000_000).unwrap();
         let pause = Duration::from_secs(60);
         let [a, b] = ["a", "b"].map(|name| ObjectId::new("shop", name, "", "ConfigMap"));
         let mut contests = ContestedObjectCorrections::default();
         let allows = |contests: &mut ContestedObjectCorrections, id: &ObjectId| {
-            contests.allows(id, "d", now, pause, || "by a rival".to_owned())
+            contests.allows(id, "d", now, pause, by_a_rival)
         };
         while allows(&mut contests, &a) {}
         while allows(&mut contests, &b) {}
@@ -162,8 +211,43 @@ mod tests {
         );
         // Where the rival only seemed to give in, ten further corrections are not due.
         assert!(!allows(&mut contests, &a));
-        contests.retain(|id| *id == a);
-        assert_eq!(contests.standing(now).into_keys().collect::<Vec<_>>(), [a]);
+        contests.end_all();
+        assert!(contests.standing(now).is_empty());
+        assert!(!allows(&mut contests, &a));
+    }
+
+    #[test]
+    fn a_contest_ends_with_the_first_run_that_does_not_apply_its_fields_whatever_it_finds() {
+        let now = Time::from_second(1_800_000_000).unwrap();
+        let pause = Duration::from_secs(60);
+        let manifest = config_map("a", json!({"value": "1", "other": "1"}));
+        let id = manifest.id();
+        let paths = vec!["/data/value".to_owned()];
+        let ignoring = DriftIgnoreRules::new(&[(DriftIgnoreTarget::default(), paths)]).unwrap();
+        let nothing_ignored = DriftIgnoreRules::default();
+        let contested = || {
+            let mut contests = ContestedObjectCorrections::default();
+            while contests.allows(&id, "d", now, pause, by_a_rival) {}
+            contests
+        };
+        let mut contests = contested();
+        contests.retain_applied(|_| Some(&manifest), &nothing_ignored);
+        assert!(contests.standing(now).contains_key(&id), "the field is applied as before");
+        contests.retain_applied(|_| Some(&manifest), &ignoring);
+        assert!(contests.standing(now).is_empty(), "a rule leaves the field to the rival");
+        // The write of a new manifest, which follows, does not prolong what has ended.
+        contests.corrected(&id, now, pause);
+        assert!(contests.standing(now).is_empty());
+
+        let mut contests = contested();
+        let without = config_map("a", json!({"other": "1"}));
+        contests.retain_applied(|_| Some(&without), &nothing_ignored);
+        assert!(contests.standing(now).is_empty(), "the manifest does not have the field");
+
+        let mut contests = contested();
+        contests.retain_applied(|_| None, &nothing_ignored);
+        assert!(contests.is_empty(), "the owner does not have the object");
+        assert!(contests.allows(&id, "d", now, pause, by_a_rival), "it came back");
     }
 
     #[test]
@@ -173,7 +257,7 @@ mod tests {
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
         let mut contests = ContestedObjectCorrections::default();
         let mut allows = || {
-            let is_allowed = contests.allows(&id, "d", now, pause, String::new);
+            let is_allowed = contests.allows(&id, "d", now, pause, by_a_rival);
             contests.end(&id);
             is_allowed
         };

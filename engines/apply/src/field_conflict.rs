@@ -1,9 +1,9 @@
 //! Field managers that took over fields which windlass applies, according to `managedFields`.
 //!
 //! Here: finding these managers in a live object and the answer to a dry-run, and the message about them. The message
-//! proposes the ignore rule that leaves the fields to the other manager. Elsewhere: how often a field is corrected
-//! (`reconcile::CorrectionBudget`), taking fields over for good ([`crate::field_takeover`]), and the effect of rules
-//! ([`crate::ignore`]).
+//! proposes the ignore rule that leaves the fields to the other manager. Elsewhere: when the conflict is over
+//! ([`crate::object_contest`]), how often a field is corrected (`reconcile::CorrectionBudget`), taking fields over for
+//! good ([`crate::field_takeover`]), and the effect of rules ([`crate::drift_ignore_rules`]).
 
 use std::time::Duration;
 
@@ -38,19 +38,42 @@ pub struct ConflictingFieldManager {
 ///
 /// `dry_run` is the API server's answer to that apply, including `managedFields`.
 pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<ConflictingFieldManager> {
-    let empty = Value::Object(Map::new());
-    let (Some(wanted), held) = (ours(dry_run, manager), ours(live, manager).unwrap_or(&empty))
-    else {
-        return Vec::new();
-    };
     let value = Value::Object(live.fields().clone());
+    let shown = |taken: TakenFields<'_>| {
+        let fields = shown_fields(&value, &taken.paths);
+        let manager = taken.manager.to_owned();
+        (!fields.is_empty()).then_some(ConflictingFieldManager { manager, fields })
+    };
+    taken_fields(live, dry_run, manager).into_iter().filter_map(shown).collect()
+}
+
+/// The fields of the manifest that only other field managers own. Each is a path in the notation of `managedFields`.
+pub(crate) fn taken_paths(live: &Object, dry_run: &Object, manager: &str) -> Vec<Vec<String>> {
+    let paths = taken_fields(live, dry_run, manager).into_iter().flat_map(|taken| taken.paths);
+    let mut owned: Vec<Vec<String>> =
+        paths.map(|path| path.into_iter().map(str::to_owned).collect()).collect();
+    owned.sort_unstable();
+    owned.dedup();
+    owned
+}
+
+/// The fields of the manifest that a field manager took.
+struct TakenFields<'a> {
+    manager: &'a str,
+    /// The paths of the fields, in the notation of `managedFields`.
+    paths: Vec<Vec<&'a str>>,
+}
+
+fn taken_fields<'a>(live: &'a Object, dry_run: &'a Object, manager: &str) -> Vec<TakenFields<'a>> {
+    let Some(wanted) = ours(dry_run, manager) else { return Vec::new() };
+    let held = ours(live, manager);
     let others = entries(live).filter(|entry| !is_ours(entry, manager));
-    let rivals = others.filter_map(|entry| {
-        let fields = taken(&value, wanted, held, entry.get("fieldsV1")?);
-        let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
-        (!fields.is_empty()).then(|| ConflictingFieldManager { manager: name.to_owned(), fields })
+    let taken = others.filter_map(|entry| {
+        let paths = paths_of(wanted, held, entry.get("fieldsV1")?);
+        let manager = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
+        (!paths.is_empty()).then_some(TakenFields { manager, paths })
     });
-    rivals.collect()
+    taken.collect()
 }
 
 fn entries(object: &Object) -> impl Iterator<Item = &Value> {
@@ -76,26 +99,37 @@ struct ManagedFieldSets<'a> {
     theirs: &'a Value,
 }
 
-/// Fields of the manifest that only other field managers own, in document order, at most [`MAX_SHOWN_FIELDS`].
-fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
+/// The JSON pointers of the first of these fields, at most [`MAX_SHOWN_FIELDS`].
+fn shown_fields(live: &Value, paths: &[Vec<&str>]) -> Vec<String> {
     let mut fields = Vec::new();
-    let mut resolved = 0;
-    let mut work = vec![ManagedFieldSets { parts: Vec::new(), wanted, held: Some(held), theirs }];
-    while let Some(ManagedFieldSets { parts, wanted, held, theirs }) = work.pop() {
-        if fields.len() == MAX_SHOWN_FIELDS || resolved == MAX_RESOLVED_FIELDS {
+    for parts in paths.iter().take(MAX_RESOLVED_FIELDS) {
+        if fields.len() == MAX_SHOWN_FIELDS {
             break;
         }
+        let path = pointer(live, parts);
+        if !path.is_empty() && !fields.contains(&path) {
+            fields.push(path);
+        }
+    }
+    fields
+}
+
+/// The paths of the fields of the manifest that one other field manager owns and windlass does not, in document order.
+fn paths_of<'a>(
+    wanted: &'a Value,
+    held: Option<&'a Value>,
+    theirs: &'a Value,
+) -> Vec<Vec<&'a str>> {
+    let mut paths = Vec::new();
+    let mut work = vec![ManagedFieldSets { parts: Vec::new(), wanted, held, theirs }];
+    while let Some(ManagedFieldSets { parts, wanted, held, theirs }) = work.pop() {
         let (Some(wanted), Some(theirs)) = (wanted.as_object(), theirs.as_object()) else {
             continue;
         };
         if wanted.is_empty() || theirs.is_empty() {
             // The one holds the whole of what the other holds, or a part of it.
-            if held.is_none() {
-                resolved += 1;
-                let path = pointer(live, &parts);
-                if !path.is_empty() && !fields.contains(&path) {
-                    fields.push(path);
-                }
+            if held.is_none() && !parts.is_empty() {
+                paths.push(parts);
             }
             continue;
         }
@@ -106,7 +140,7 @@ fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<Stri
             work.push(ManagedFieldSets { parts, wanted, held, theirs });
         }
     }
-    fields
+    paths
 }
 
 /// The JSON pointer to a field of an object. For a missing item of a list, it is the pointer to the list.
@@ -126,7 +160,7 @@ fn pointer(live: &Value, parts: &[&str]) -> String {
 ///
 /// `ignore` is the field of the spec that lists fields which others may set. `found` has the live object and the answer
 /// to the dry-run. It is `None` if the other client deletes the object each time.
-pub fn contested_text(
+pub(crate) fn contested_text(
     id: &ObjectId,
     found: Option<(&Object, &Object)>,
     manager: &str,

@@ -5,7 +5,7 @@
 //! * Drift: comparing objects ([`drift_comparison`], [`mod@fingerprint`]), ignored fields ([`drift_ignore_rules`]), and
 //!   the changed objects that an audit lists ([`object_changes`]).
 //! * Other field managers: taking over their fields ([`field_takeover`]), and controllers that revert applied objects
-//!   ([`field_conflict`], [`contested_object_corrections`]).
+//!   ([`field_conflict`], [`object_contest`], [`contested_object_corrections`]).
 //! * Deletions: their order ([`deletion_order`]), their limits ([`deletion_budget`], [`recent_deletions`],
 //!   [`generated_config_maps_and_secrets`]), and the objects that left the manifests ([`prune_candidates`]).
 //! * Manifests: their form ([`manifest_normalization`]), namespaces of cluster-scoped objects
@@ -39,6 +39,7 @@ pub mod managed_fields_fingerprint;
 mod managed_fields_path;
 pub mod manifest_normalization;
 pub mod object_changes;
+pub mod object_contest;
 pub mod owner_labels_and_apply_annotations;
 pub mod planned_changes;
 pub mod prune_candidates;

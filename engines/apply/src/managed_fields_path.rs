@@ -49,6 +49,20 @@ impl<'p> ManagedFieldsPathElement<'p> {
         is_meant.then_some(Self::Item(at))
     }
 
+    /// Finds the field or item of a manifest that the part `key` names. A manifest may leave out keys of an item that have
+    /// a default. If no item has all the keys, the first item that has none of them with another value is found.
+    pub(crate) fn in_manifest(value: &Value, key: &'p str) -> Option<Self> {
+        let with_defaults = || {
+            let wanted: Value = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
+            let keys = wanted.as_object()?;
+            let is_meant = |item: &Value| {
+                keys.iter().all(|(key, it)| item.get(key).is_none_or(|found| found == it))
+            };
+            value.as_array()?.iter().position(is_meant).map(Self::Item)
+        };
+        Self::of(value, key).or_else(with_defaults)
+    }
+
     /// The value of this field or item in `value`. `None` if it does not exist.
     pub(crate) fn child(self, value: &Value) -> Option<&Value> {
         match self {
@@ -100,5 +114,17 @@ mod tests {
             }
             assert_eq!(at(key, "name"), None, "{key}");
         }
+    }
+
+    #[test]
+    fn an_item_of_a_manifest_may_leave_out_keys_that_have_a_default() {
+        let list = json!([{"port": 1, "protocol": "UDP"}, {"port": 1}, {"port": 2}]);
+        let at = |key: &'static str| ManagedFieldsPathElement::in_manifest(&list, key);
+        let item = |at| Some(ManagedFieldsPathElement::Item(at));
+        assert_eq!(at(r#"k:{"port":1,"protocol":"TCP"}"#), item(1));
+        assert_eq!(at(r#"k:{"port":1,"protocol":"UDP"}"#), item(0));
+        assert_eq!(at(r#"k:{"port":2,"protocol":"TCP"}"#), item(2));
+        assert_eq!(at(r#"k:{"port":3,"protocol":"TCP"}"#), None);
+        assert_eq!(at("f:spec"), Some(ManagedFieldsPathElement::Field("spec")));
     }
 }

@@ -76,6 +76,14 @@ impl TokenBucket {
         self.contested_until.is_some_and(|until| now < later(until, pause))
     }
 
+    /// Ends a pause no later than one that begins now, since pauses may have become shorter, or the clock may have been set
+    /// back.
+    fn limit(&mut self, now: Time, pause: Duration) {
+        let latest = later(now, pause);
+        self.contested_until = self.contested_until.map(|until| until.min(latest));
+        self.filling_since = self.filling_since.min(now);
+    }
+
     /// Records a correction of a contested thing. A whole pause follows.
     fn pause(&mut self, now: Time, pause: Duration) {
         self.contested_until = Some(later(now, pause));
@@ -105,6 +113,7 @@ impl<K: Ord + Clone> CorrectionBudget<K> {
         if !bucket.is_contested(now, pause) {
             bucket.contested_until = None;
         }
+        bucket.limit(now, pause);
         if bucket.desired != desired {
             let contested_until = bucket.contested_until.map(|until| until.min(now));
             *bucket = TokenBucket { contested_until, ..TokenBucket::full(desired, now) };
@@ -143,6 +152,16 @@ impl<K: Ord + Clone> CorrectionBudget<K> {
         if let Some(bucket) = self.buckets.get_mut(key) {
             bucket.contested_until = None;
         }
+    }
+
+    /// Forgets the corrections of things that `is_kept` does not choose.
+    pub fn retain(&mut self, is_kept: impl Fn(&K) -> bool) {
+        self.buckets.retain(|key, _| is_kept(key));
+    }
+
+    /// Whether no correction is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
     }
 
     /// Whether a bucket exists for a thing.
@@ -251,6 +270,29 @@ mod tests {
         corrections.end_contest(&1);
         assert_eq!(corrections.contested_until(&1, at(1)), None);
         assert_eq!(take(&mut corrections, 1), Err(at(60_001)));
+    }
+
+    #[test]
+    fn a_pause_ends_no_later_than_one_that_begins_now() {
+        let short = PAUSE / 6;
+        let mut corrections = CorrectionBudget::default();
+        while take(&mut corrections, 0).is_ok() {}
+        assert_eq!(corrections.take(&1, "a", at(1), short), Err(at(10_001)), "pauses are shorter");
+        let mut corrections = CorrectionBudget::default();
+        while take(&mut corrections, 3_600_000).is_ok() {}
+        assert_eq!(take(&mut corrections, 0), Err(at(60_000)), "the clock was set back");
+        assert_eq!(take(&mut corrections, 60_000), Ok(()));
+    }
+
+    #[test]
+    fn corrections_of_what_is_not_kept_are_forgotten() {
+        let mut corrections = CorrectionBudget::default();
+        while take(&mut corrections, 0).is_ok() {}
+        corrections.retain(|key| *key == 1);
+        assert_eq!(take(&mut corrections, 1), Err(at(60_000)));
+        corrections.retain(|_| false);
+        assert!(corrections.is_empty());
+        assert_eq!(take(&mut corrections, 1), Ok(()));
     }
 
     #[test]

@@ -206,9 +206,12 @@ impl ObjectWatcher {
         self.state().tracked.get(id).is_some_and(is_it)
     }
 
-    /// Whether a watch has seen that an applied object drifted from what its owner applied.
-    pub fn has_moved(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
-        self.state().tracked.get(id).is_some_and(|it| *it.owner == *owner && it.dirty)
+    /// Whether another client took over applied fields of an object, or created it anew, since its owner applied or compared
+    /// it. `live` is the object as the owner has read it now, which no watch may have seen yet.
+    pub fn is_changed_since_applied(&self, owner: &ObjectKey, live: &Object) -> bool {
+        let metadata = live.get("metadata").cloned().unwrap_or_default();
+        let seen = self.marks.sighting_of(&metadata);
+        self.state().has_drifted_to(owner, &live.id(), seen)
     }
 
     /// Whether no object of an owner has drifted or is being written, as far as the watches have seen.
@@ -295,12 +298,20 @@ impl ObjectWatcher {
         seen.is_some_and(|seen| !is_later(seen.version, version)) && state.is_watched(tracked)
     }
 
-    /// Stops waking an owner for the drift of an object until the object is applied again, because a run of the owner is
-    /// already planned.
+    /// Stops waking an owner for the drift of an object until the object is applied again or the owner calls
+    /// [`Self::end_hush`], because a run of the owner is already planned.
     pub fn hush(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         if state.tracked.get(id).is_some_and(|it| *it.owner == *owner) {
             state.hushed.insert(id.clone());
+        }
+    }
+
+    /// Wakes an owner for the drift of an object again. The owner found drift, and plans no run because of it.
+    pub fn end_hush(&self, owner: &ObjectKey, id: &ObjectId) {
+        let mut state = self.state();
+        if state.tracked.get(id).is_some_and(|it| *it.owner == *owner) {
+            state.hushed.remove(id);
         }
     }
 

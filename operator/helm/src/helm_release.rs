@@ -253,6 +253,7 @@ impl ApplierKind for HelmReleaseController {
 
     fn waits_no_more(own: &mut HelmReleaseState) {
         own.release.waits_no_more();
+        own.release.end_contests();
     }
 
     async fn read(

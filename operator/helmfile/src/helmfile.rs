@@ -243,6 +243,10 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         }
     }
 
+    fn waits_no_more(own: &mut HelmfileState) {
+        own.releases.values().for_each(|release| release.drive.end_contests());
+    }
+
     async fn read(
         session: &applier_run::ApplierSession<Self>,
         object: &K,

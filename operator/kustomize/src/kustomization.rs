@@ -357,6 +357,10 @@ impl ApplierKind for KustomizationController {
         paused_run::where_stopped(object)
     }
 
+    fn waits_no_more(own: &mut KustomizationState) {
+        own.contests.lock().end_all();
+    }
+
     async fn read(
         session: &applier_run::ApplierSession<Self>,
         object: &Kustomization,

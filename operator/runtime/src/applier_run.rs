@@ -162,7 +162,7 @@ pub trait ApplierKind: Sized + 'static {
     /// The step at which the object stopped when it was suspended.
     fn where_stopped(object: &Self::Object) -> String;
 
-    /// Ends the waits of an object because it was suspended.
+    /// Ends the waits and the contests of an object because it was suspended.
     fn waits_no_more(_own: &mut Self::Own) {}
 
     /// Reads the objects that the spec names, except the kubeconfig and the ServiceAccount.

@@ -283,6 +283,18 @@ impl ObjectWatcherState {
         (!self.hushed.contains(id)).then_some(woken)
     }
 
+    /// Whether a version of an object, which was read now, has drifted from the one that this applier applied or compared.
+    pub(super) fn has_drifted_to(
+        &self,
+        owner: &ObjectKey,
+        id: &ObjectId,
+        seen: SeenObjectVersion,
+    ) -> bool {
+        let is_applied = |it: &&TrackedObject| *it.owner == *owner && it.manifest.is_some();
+        let tracked = self.tracked.get(id).filter(is_applied);
+        tracked.is_some_and(|it| seen.is_drift_from(it.applied))
+    }
+
     /// Whether an object has drifted for this applier, and another applier applied it before. Its drift then wakes only this
     /// applier.
     pub(super) fn hides_drift(&self, owner: &ObjectKey, id: &ObjectId) -> bool {

@@ -3,12 +3,12 @@
 //! Source of the semantics: helm-controller 1.6 `internal/action/diff.go`, fluxcd/pkg/ssa `jsondiff`.
 //! Elsewhere: what a run does about drift (engine `release`), correcting it (`object_writes`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use apply::field_conflict::contested_text;
 use apply::object_changes::masked;
+use apply::object_contest::ObjectContest;
 use apply::owner_labels_and_apply_annotations::has;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
@@ -35,8 +35,14 @@ const MAX_NAMED_FIELDS: usize = 8;
 /// The result of comparing one object.
 enum DriftComparisonResult {
     Same,
+    /// The object is excluded from the comparison or from corrections.
+    Excluded,
     Missing,
-    Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
+    Changed {
+        payload: Object,
+        paths: Vec<String>,
+        counts: [usize; 3],
+    },
 }
 
 /// The field with the paths that other managers may set.
@@ -51,11 +57,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 return Ok(ReleaseDrift::Error(self.desired_release.masked(&error.text()?)));
             }
         };
-        let ids: BTreeSet<&ObjectId> = members.iter().map(|member| &member.id).collect();
-        self.contests().retain(|id| ids.contains(id));
-        self.unanswered().retain(|id| ids.contains(id));
+        let manifests: BTreeMap<&ObjectId, &Object> =
+            members.iter().map(|member| (&member.id, &member.object)).collect();
+        let rules = &self.desired_release.spec.ignore;
+        self.contests().retain_applied(|id| manifests.get(id).copied(), rules);
+        self.unanswered().retain(|id| manifests.contains_key(id));
         // Objects that left the release count as changed no more.
-        self.target.watcher().release_unwanted(&self.node, |id| ids.contains(id));
+        self.target.watcher().release_unwanted(&self.node, |id| manifests.contains_key(id));
         let action = self.journal(record.version).map(|it| it.action);
         let is_rollback = action == Some(OperationKind::Rollback);
         let observations: Vec<_> =
@@ -70,7 +78,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         for (member, found) in members.iter().zip(found) {
             let subject = member.id.subject();
             match found {
-                Ok(DriftComparisonResult::Same) => {}
+                Ok(DriftComparisonResult::Same | DriftComparisonResult::Excluded) => {}
                 Ok(DriftComparisonResult::Missing | DriftComparisonResult::Changed { .. })
                     if !self.is_within_measure(member) => {}
                 Ok(DriftComparisonResult::Missing) => {
@@ -126,6 +134,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let digest = self.manifest_digest(&member.object);
         let rival = self.known().rivals.remove(id);
         if self.desired().spec.drift != DriftMode::Enabled {
+            // No run is planned for the end of a pause, so each further change has to wake the owner.
+            watcher.end_hush(&self.node, id);
             return true;
         }
         let pause = self.contested_pause();
@@ -139,8 +149,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             self.contests().corrected(id, now, pause);
             return true;
         }
-        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, IGNORE, pause));
-        let is_allowed = self.contests().allows(id, &digest, now, pause, text);
+        let contest =
+            || rival.unwrap_or_else(|| ObjectContest::new(id, None, MANAGER, IGNORE, pause));
+        let is_allowed = self.contests().allows(id, &digest, now, pause, contest);
         if !is_allowed {
             watcher.hush(&self.node, id);
         }
@@ -158,10 +169,12 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         reconcile::contested_pause(interval)
     }
 
-    /// The message about contested objects, and the time until which windlass leaves them alone. `None` if drift detection is
-    /// not enabled.
+    /// The message about contested objects, and the time until which windlass leaves them alone. `None` if windlass does not
+    /// correct drift of the release, which ends all contests.
     pub(super) fn contested(&self) -> Option<(String, Time)> {
-        if self.desired().spec.drift != DriftMode::Enabled {
+        let desired = self.desired();
+        if desired.spec.drift != DriftMode::Enabled || desired.deleted || desired.suspended {
+            self.contests().end_all();
             return None;
         }
         let standing = self.contests().standing(jiff::Timestamp::now());
@@ -170,15 +183,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Some((self.desired_release.masked(&strings.join("; ")), until))
     }
 
-    /// Compares an object with the cluster. One that a rival changed and that has not drifted is no longer contested.
+    /// Compares an object with the cluster. An excluded object is not contested.
     async fn compared(
         &self,
         member: &ManifestObject,
         is_rollback: bool,
     ) -> Result<DriftComparisonResult, ClusterError> {
-        let has_moved = self.target.watcher().has_moved(&self.node, &member.id);
         let found = self.compared_with_live(member, is_rollback).await?;
-        if has_moved && matches!(found, DriftComparisonResult::Same) {
+        if matches!(found, DriftComparisonResult::Excluded) {
             self.contests().end(&member.id);
         }
         Ok(found)
@@ -191,11 +203,11 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     ) -> Result<DriftComparisonResult, ClusterError> {
         let ManifestObject { id, object, resource } = member;
         if has(object, SWITCH, "disabled") {
-            return Ok(DriftComparisonResult::Same);
+            return Ok(DriftComparisonResult::Excluded);
         }
         if self.guard().skips(object) {
             self.known().is_partly_compared = true;
-            return Ok(DriftComparisonResult::Same);
+            return Ok(DriftComparisonResult::Excluded);
         }
         let watcher = self.target.watcher();
         let digest = self.manifest_digest(object);
@@ -215,7 +227,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if has(&live, SWITCH, "disabled") {
             watcher.released(&self.node, id);
             self.known().is_partly_compared = true;
-            return Ok(DriftComparisonResult::Same);
+            return Ok(DriftComparisonResult::Excluded);
         }
         let rules = &self.desired_release.spec.ignore;
         let payload = match rules.leave_alone(object) {
@@ -226,17 +238,21 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if !rules.have_drifted(&live, &dry) {
             let write = self.unanswered().take_applied(id, &digest);
             self.known().answered_late.extend(write.map(|write| (id.clone(), write)));
+            // Another client set what the manifest says, or may set what it set. A watch may not have seen that yet.
+            if watcher.is_changed_since_applied(&self.node, &live) {
+                self.contests().end(id);
+            }
             watcher.applied(&self.node, resource, &digest, &live, since);
             return Ok(DriftComparisonResult::Same);
         }
         self.unanswered().forget(id);
         if is_rollback && self.is_left_alone(&payload).await? {
             self.known().is_partly_compared = true;
-            return Ok(DriftComparisonResult::Same);
+            return Ok(DriftComparisonResult::Excluded);
         }
         let pause = self.contested_pause();
-        let text = contested_text(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
-        self.known().rivals.insert(id.clone(), text);
+        let contest = ObjectContest::new(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
+        self.known().rivals.insert(id.clone(), contest);
         let paths = apply::drift_comparison::diff_paths(&live, &dry, usize::MAX);
         let counts = apply::drift_comparison::change_counts(&live, &dry, &paths);
         let paths = paths.into_iter().take(MAX_NAMED_FIELDS).collect();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use apply::contested_object_corrections::ContestedObjectCorrections;
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
+use apply::object_contest::ObjectContest;
 use apply::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
@@ -78,8 +79,8 @@ pub(super) struct ObservedReleaseState {
     pub(super) under_way: Option<bool>,
     /// The watch of the hook that is due.
     pub(super) hook_watch: Option<Arc<HookWatch>>,
-    /// The managers of fields of objects that drifted, as text for messages.
-    pub(super) rivals: BTreeMap<ObjectId, String>,
+    /// The fields of drifted objects that other field managers own.
+    pub(super) rivals: BTreeMap<ObjectId, ObjectContest>,
     /// Drifted objects, in the form in which they are applied.
     pub(super) drifted: Vec<DriftedObject>,
     /// Whether the run compared less than all objects of the release. A later run may compare more without a change of the

@@ -99,6 +99,11 @@ impl ReleaseRunnerState {
         }
     }
 
+    /// Ends the contests about objects of a suspended release.
+    pub fn end_contests(&self) {
+        self.of().contests.lock().end_all();
+    }
+
     /// Ends the watch of a hook, because the release does not wait any more.
     pub(crate) fn waits_no_more(&self) {
         self.of().hook_watch = None;

@@ -107,6 +107,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         remembered.target().watcher().release_objects(remembered.node());
         remembered.changes();
+        remembered.drive.end_contests();
         run.book.update(key, |row| {
             row.state = ReleaseState::Suspended;
             row.message = Some(suspension_text(entry));

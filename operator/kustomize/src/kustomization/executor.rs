@@ -23,6 +23,7 @@ use apply::kustomization_apply_planner::{
     AWAITING_TERMINATION, health_text, is_passed, stage_reason,
 };
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
+use apply::object_contest::ObjectContest;
 use apply::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 use apply::{
     Action, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedHealthWait, HealthWaitScope,
@@ -73,8 +74,8 @@ struct ObservedKustomizationState {
     tried: BTreeMap<ObjectId, String>,
     /// Objects that were healthy when last read, with their resourceVersions at that time.
     healthy: BTreeMap<ObjectId, u64>,
-    /// The field managers that own fields of drifted objects, as text for messages.
-    rivals: BTreeMap<ObjectId, String>,
+    /// The fields of drifted objects that other field managers own.
+    rivals: BTreeMap<ObjectId, ObjectContest>,
     /// Whether a request failed because of the API server and not because of the spec.
     is_transient: bool,
     /// Whether an object was refused and will be until something changes.
@@ -221,6 +222,15 @@ impl KustomizationExecutor {
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
         settings.unanswered.lock().retain(|id| versions.contains_key(id));
+        {
+            let mut contests = settings.contests.lock();
+            if !contests.is_empty() {
+                let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+                let manifests: BTreeMap<&ObjectId, &Object> =
+                    manifests.map(|manifest| (&manifest.id, &manifest.object)).collect();
+                contests.retain_applied(|id| manifests.get(id).copied(), &settings.ignore);
+            }
+        }
         let known = ObservedKustomizationState {
             recorded,
             healthy: settings.healthy.clone(),

@@ -256,6 +256,26 @@ fn a_write_that_fails_does_not_hide_drift_from_another_node() {
 }
 
 #[test]
+fn what_a_run_read_has_drifted_although_no_watch_has_seen_it() {
+    let mut state = ObjectWatcherState::default();
+    state.track(&id(1), applied_by(0));
+    let applied = state.tracked[&id(1)].applied;
+    let by_another = SeenObjectVersion {
+        version: applied.version + 1,
+        fingerprint: applied.fingerprint + 1,
+        ..applied
+    };
+    assert!(state.has_drifted_to(&node(0), &id(1), by_another));
+    assert!(
+        !state.has_drifted_to(&node(1), &id(1), by_another),
+        "it is not that of the other node"
+    );
+    // A loss may have been before the answer, so the object is compared, but nothing says that it changed.
+    state.tracked.get_mut(&id(1)).unwrap().dirty = true;
+    assert!(!state.has_drifted_to(&node(0), &id(1), applied));
+}
+
+#[test]
 fn drift_that_a_node_cannot_correct_is_that_of_the_node_before() {
     let mut state = ObjectWatcherState::default();
     state.track(&id(1), applied_by(0));

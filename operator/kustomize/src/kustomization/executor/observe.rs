@@ -1,8 +1,8 @@
 //! Observes one object: its difference from its manifest, its health, and whether it may be deleted.
 
 use apply::dry_run_refusal::{describe, may_be_immutable};
-use apply::field_conflict::contested_text;
 use apply::health::third_party_kind_rules::{self, HealthLibraryUse};
+use apply::object_contest::ObjectContest;
 use apply::owner_labels_and_apply_annotations::switches_for_apply;
 use apply::{LiveObjectDriftState, ManifestToApply, ObjectHealth, health};
 use futures::stream::{self, StreamExt as _};
@@ -56,7 +56,6 @@ impl KustomizationExecutor {
         if self.known().seen.contains_key(&manifest.id) {
             return Ok(());
         }
-        let has_moved = self.target.watcher().has_moved(&self.node, &manifest.id);
         let compared = match self.compare(manifest).await {
             Ok(state) => {
                 self.judge_unanswered(manifest, &state);
@@ -79,13 +78,7 @@ impl KustomizationExecutor {
             }
             state => state?,
         };
-        let is_right = matches!(
-            state,
-            LiveObjectDriftState::InSync
-                | LiveObjectDriftState::Skipped
-                | LiveObjectDriftState::Finished
-        );
-        if has_moved && is_right {
+        if matches!(state, LiveObjectDriftState::Skipped | LiveObjectDriftState::Finished) {
             self.contests().end(&manifest.id);
         }
         let state = match state {
@@ -217,8 +210,9 @@ impl KustomizationExecutor {
             return state;
         }
         let rival = self.known().rivals.remove(id);
-        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, IGNORE, pause));
-        if self.contests().allows(id, digest, now, pause, text) {
+        let contest =
+            || rival.unwrap_or_else(|| ObjectContest::new(id, None, MANAGER, IGNORE, pause));
+        if self.contests().allows(id, digest, now, pause, contest) {
             return state;
         }
         watcher.hush(&self.node, id);
@@ -371,11 +365,15 @@ impl KustomizationExecutor {
         let drifted = self.take_over_patch(manifest, &live).is_some()
             || self.settings.ignore.have_drifted(&live, dry);
         if !drifted {
+            // Another client set what the manifest says, or may set what it set. A watch may not have seen that yet.
+            if watcher.is_changed_since_applied(&self.node, &live) {
+                self.contests().end(id);
+            }
             watcher.applied(&self.node, resource, &manifest.digest, &live, since);
         } else if watcher.had_applied(&self.node, id, &manifest.digest) {
             let pause = reconcile::contested_pause(self.desired.retry);
-            let text = contested_text(id, Some((&live, dry)), MANAGER, IGNORE, pause);
-            self.known().rivals.insert(id.clone(), text);
+            let contest = ObjectContest::new(id, Some((&live, dry)), MANAGER, IGNORE, pause);
+            self.known().rivals.insert(id.clone(), contest);
         }
         self.known().live.insert(id.clone(), live);
         if drifted { LiveObjectDriftState::Differs } else { LiveObjectDriftState::InSync }
