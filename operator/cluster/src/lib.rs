@@ -13,7 +13,7 @@
 //! Namespaces ([`namespace_policies`]), CRDs ([`crd_watch`]) and their fields ([`dependency_schema`]), and RBAC
 //! ([`rbac_watch`]).
 //!
-//! Runs: the [`work_queue`] that wakes objects, how often it does (`wake_interval`), and the permits for runs
+//! Runs: the [`work_queue`] that wakes objects, how often it does (`wake_interval`, `paced_wakes`), and the permits for runs
 //! ([`run_permits`]) and their preparation ([`preparing_permit`]).
 //!
 //! Also here: leader election ([`election`], [`lease`], [`leadership`]), [`events`] and Kubernetes Events
@@ -47,6 +47,7 @@ mod object_existence;
 pub mod object_pages;
 pub mod object_store;
 pub mod object_watcher;
+mod paced_wakes;
 pub mod preparing_permit;
 pub mod rbac_watch;
 mod request_retry;

@@ -83,6 +83,14 @@ impl KindOwnershipMarks {
         self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
+    /// The owner that the labels of a live object name, among the owners of the kind whose objects have this label.
+    fn owner_of(&self, label: &str, metadata: &Value) -> Option<ObjectKey> {
+        let (names, marks) = self.all.iter().find(|(_, marks)| marks.name == label)?;
+        let [group, kind] = names;
+        let value = |name: &str| metadata.get("labels").and_then(|it| it.get(name)?.as_str());
+        Some(ObjectKey::new(group, kind, value(marks.namespace)?, value(marks.name)?))
+    }
+
     /// Whether the observed metadata is older than a write by another owner of the same kind. That write replaces the owner
     /// labels, so labels that still name the first owner show an older version.
     fn is_before_write(&self, owner: &ObjectKey, writer: &ObjectKey, metadata: &Value) -> bool {
@@ -584,7 +592,12 @@ impl ObjectWatcher {
             tracked.dirty = true;
             drifted = Some(ObjectKey::clone(&tracked.owner));
         }
-        let drifted = drifted.filter(|_| !state.hushed.contains(id));
+        let drifted = drifted.filter(|_| !state.hushed.contains(id)).or_else(|| {
+            state.take_uncompared(key, id, |label| {
+                let is_of_others = self.marks.is_changed_by_others(metadata);
+                is_of_others.then(|| self.marks.owner_of(label, metadata)).flatten()
+            })
+        });
         let waiting = state.waiting_for(id);
         drop(state);
         self.tell(drifted, waiting);
@@ -603,8 +616,8 @@ impl ObjectWatcher {
         }
     }
 
-    /// Handles an object that is gone, or that lost the label of its watch.
-    fn lost(&self, key: &WatchKey, id: &ObjectId) {
+    /// Handles an object that is gone, or that lost the label of its watch. `last` is its last metadata, if an event has it.
+    fn lost(&self, key: &WatchKey, id: &ObjectId, last: Option<&Value>) {
         let mut state = self.state();
         let mut drifted = None;
         if let WatchSelection::Labelled(label) = key.selection {
@@ -618,7 +631,9 @@ impl ObjectWatcher {
                 drifted = Some(ObjectKey::clone(&tracked.owner));
             }
         }
-        let drifted = drifted.filter(|_| !state.hushed.contains(id));
+        let drifted = drifted
+            .filter(|_| !state.hushed.contains(id))
+            .or_else(|| state.take_uncompared(key, id, |label| self.marks.owner_of(label, last?)));
         let waiting = state.waiting_for(id);
         drop(state);
         self.tell(drifted, waiting);
@@ -670,7 +685,7 @@ impl ObjectWatcher {
             if key.is_for_references() {
                 self.saw_reference(key, &id, None);
             } else {
-                self.lost(key, &id);
+                self.lost(key, &id, None);
             }
         }
     }

@@ -42,7 +42,7 @@ use source_controller::artifact_generator::ArtifactGeneratorController;
 use source_controller::external_artifact::ExternalArtifactController;
 use source_controller::freeze_calendar;
 use source_controller::pull_request_approval::{self, RemovalReviewCheck};
-use source_controller::source::SourceController;
+use source_controller::source::{SourceController, standby_artifacts};
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::crd_watch::follow_crds;
 use windlass_cluster::depends_on_crd_fields::warn_of_missing_fields;
@@ -345,6 +345,7 @@ pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: C
         notify(&context, webhooks, &stop),
         until(&stop, tell_ready(&context, readiness)),
         until(&stop, egress_policy.follow()),
+        until(&stop, standby_artifacts::follow(&context)),
         until(&stop, follow_crds(context.cluster.clone(), context.work_queue.clone())),
         until(&stop, warn_of_missing_fields(&context.cluster)),
         until(

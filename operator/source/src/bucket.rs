@@ -38,6 +38,7 @@ fn bundle(object: &Bucket) -> Option<&str> {
 
 impl SourceKind for Bucket {
     const FOLDER: &'static str = "bucket";
+    const LATEST_LINK: Option<&'static str> = Some(LATEST_ARCHIVE);
     const ANNOTATIONS: &'static [&'static str] = &[BUNDLE];
     const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],

@@ -59,6 +59,7 @@ fn shape(generation: Option<i64>) -> ArtifactInputs {
 
 impl SourceKind for HelmChart {
     const FOLDER: &'static str = "helmchart";
+    const LATEST_LINK: Option<&'static str> = Some(LATEST);
     const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[
             FETCH_FAILED,

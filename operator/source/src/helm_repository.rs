@@ -39,6 +39,7 @@ fn failure(why: ConditionReason) -> &'static str {
 
 impl SourceKind for HelmRepository {
     const FOLDER: &'static str = "helmrepository";
+    const LATEST_LINK: Option<&'static str> = Some(LATEST);
     const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
         of_failure: failure,

@@ -42,6 +42,7 @@ fn failure(why: ConditionReason) -> &'static str {
 
 impl SourceKind for OCIRepository {
     const FOLDER: &'static str = "ocirepository";
+    const LATEST_LINK: Option<&'static str> = Some(LATEST_ARCHIVE);
     const CONDITIONS: FailureConditions = FailureConditions {
         owned: &[
             FETCH_FAILED,

@@ -3,14 +3,16 @@
 //! Here: the trait that each kind implements (`SourceKind`), and the run.
 //! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts that
 //! the store has lost (`lost_artifact`), artifacts of earlier revisions that other objects need (`needed_artifact`), how
-//! artifacts were verified (`artifact_verification_record`). Elsewhere: every source by kind and name (`catalog`), the kinds
-//! (a folder each beside this one), protocols and the decision whether to fetch (`sources`).
+//! artifacts were verified (`artifact_verification_record`), copies of artifacts in a standby ([`standby_artifacts`]).
+//! Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision
+//! whether to fetch (`sources`).
 
 pub(crate) mod artifact_verification_record;
 pub(crate) mod executor;
 mod lost_artifact;
 pub(crate) mod needed_artifact_refetch;
 pub(crate) mod report;
+pub mod standby_artifacts;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -49,6 +51,8 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
     const FOLDER: &'static str;
     /// The conditions that report its failures.
     const CONDITIONS: FailureConditions;
+    /// The second name of its newest artifact in the store, which never changes.
+    const LATEST_LINK: Option<&'static str> = None;
     /// Annotations that only change runs of this kind.
     const ANNOTATIONS: &'static [&'static str] = &[];
 

@@ -5,7 +5,8 @@
 //! status has changed: everything else is compared as after a start without files.
 //!
 //! A process without files, such as a standby that takes over, sees in the same lists which objects are missing or were changed
-//! by another client last. Their owners come first, so that drift does not wait for the comparison of thousands of objects.
+//! by another client last. Their owners come first, so that drift does not wait for the comparison of thousands of objects. The
+//! same holds for changes that watches show later, as long as the first comparison of an owner is still to come.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -213,6 +214,7 @@ impl ObjectWatcher {
         let urgent = owners.iter().filter(|owner| state.may_have_drifted(label, owner));
         let urgent: BTreeSet<ObjectKey> = urgent.map(|owner| owner.node.clone()).collect();
         state.changed_by_others.insert(label, None);
+        state.await_comparisons(owners);
         if urgent.len() > MAX_URGENT_OWNERS { BTreeSet::new() } else { urgent }
     }
 
@@ -509,6 +511,35 @@ impl ObjectWatcherState {
                 changed.remove(&id);
             }
         }
+    }
+
+    /// Notes that these owners are compared later. Owners all of whose objects are tracked already are left out, because their
+    /// objects show drift by themselves.
+    fn await_comparisons(&mut self, owners: &[AppliedOwner]) {
+        for owner in owners {
+            if self.tracked_of(&owner.node).count() < owner.inventory.ids().count() {
+                let node = self.shared_node(&owner.node);
+                self.uncompared.insert(node);
+            }
+        }
+    }
+
+    /// The owner of an untracked object that has just changed, if the first comparison of this owner is still to come. `owner`
+    /// finds it by the label of the watch. It is returned once, because its next run compares all of its objects.
+    pub(super) fn take_uncompared(
+        &mut self,
+        key: &WatchKey,
+        id: &ObjectId,
+        owner: impl FnOnce(&'static str) -> Option<ObjectKey>,
+    ) -> Option<ObjectKey> {
+        let WatchSelection::Labelled(label) = key.selection else { return None };
+        // A list does not say which objects have just changed.
+        let is_event = self.watches.get(key).is_some_and(|watch| watch.live);
+        if self.uncompared.is_empty() || !is_event || self.tracked.contains_key(id) {
+            return None;
+        }
+        let owner = owner(label)?;
+        self.uncompared.remove(&owner).then_some(owner)
     }
 
     /// Whether an object in the inventory of an owner is missing, or was changed by another client last. An object whose watch

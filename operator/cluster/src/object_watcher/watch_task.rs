@@ -46,7 +46,7 @@ pub(super) async fn follow(
                 if key.is_for_references() {
                     watcher.saw_reference(&key, &id, None);
                 } else {
-                    watcher.lost(&key, &id);
+                    watcher.lost(&key, &id, Some(&object.metadata));
                 }
             }
             Ok(WatcherEvent::Live) => watcher.set_live(&key, true),

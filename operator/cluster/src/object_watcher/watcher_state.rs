@@ -197,6 +197,8 @@ pub(super) struct ObjectWatcherState {
     /// The objects that another client was the last to change, by the label of their watch. `None` once the first runs of the
     /// owners with this label are ordered.
     pub(super) changed_by_others: BTreeMap<&'static str, Option<BTreeSet<Arc<ObjectId>>>>,
+    /// The owners whose first comparison after the start is still to come, and which have untracked objects.
+    pub(super) uncompared: BTreeSet<Arc<ObjectKey>>,
     marks: Arc<KindOwnershipMarks>,
 }
 
@@ -232,6 +234,7 @@ impl ObjectWatcherState {
         let owner = tracked.owner.clone();
         let id = self.shared_id(self.marks.label_of(&owner), id);
         self.hushed.remove(&*id);
+        self.uncompared.remove(&owner);
         self.drop_superseded(&owner, &id);
         if let Some(before) = self.tracked.insert(id.clone(), tracked) {
             self.disown(&before.owner, &id);
@@ -343,6 +346,7 @@ impl ObjectWatcherState {
         owner: &ObjectKey,
         is_kept: impl Fn(&ObjectId) -> bool,
     ) {
+        self.uncompared.remove(owner);
         let superseded = self.superseded_of.get(owner).into_iter().flatten();
         let all = superseded.chain(self.owned.get(owner).into_iter().flatten());
         let left: Vec<Arc<ObjectId>> = all.filter(|id| !is_kept(id)).cloned().collect();

@@ -18,8 +18,9 @@ use crate::{hold_conditions, object_hold};
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How many unchanged objects of a kind are compared per second, if that needs requests.
-const A_SECOND: usize = 100;
+/// How long the paced runs of a kind wait for the order of the urgent ones. The lists of a standby are there already, so at its
+/// takeover drift is corrected before anything else is compared.
+const URGENT_HEAD_START: Duration = Duration::from_millis(500);
 
 /// Starts the watches of what these objects have applied, so that the process knows it when it leads.
 pub(super) async fn observe<K: ControllerKind>(
@@ -72,25 +73,27 @@ async fn wake_unchanged<K: ControllerKind>(context: Arc<RunContext>, objects: Ve
         let changed = comparable.into_iter().filter(|it| !first.contains(&node_of(&**it)));
         changed.collect::<Vec<_>>()
     };
-    // Objects of which nothing is kept have nothing to wait for.
-    let (changed, ()) = tokio::join!(confirm, wake_paced(&context, &others));
+    let mut confirm = std::pin::pin!(confirm);
+    let changed = match tokio::time::timeout(URGENT_HEAD_START, &mut confirm).await {
+        Ok(changed) => {
+            wake_paced(&context, &others).await;
+            changed
+        }
+        // Objects of which nothing is kept do not wait for lists.
+        Err(_) => tokio::join!(confirm, wake_paced(&context, &others)).0,
+    };
     wake_paced(&context, &changed).await;
 }
 
-/// Wakes objects whose comparison needs requests: at once if they are few.
+/// Wakes objects whose comparison needs requests.
 async fn wake_paced<K: WindlassKind>(context: &RunContext, objects: &[Arc<K>]) {
-    if objects.len() <= A_SECOND {
-        return wake_now(context, objects);
-    }
-    tracing::info!(
+    tracing::debug!(
         controller_kind = %K::kind(&()),
         objects = objects.len(),
-        "reconciling objects that did not change, {A_SECOND} per second"
+        "reconciling objects that did not change"
     );
-    for some in objects.chunks(A_SECOND) {
-        wake_now(context, some);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
+    let nodes: Vec<_> = objects.iter().map(|object| node_of(&**object)).collect();
+    context.work_queue.wake_paced(&nodes, WakeReason::Spec).await;
 }
 
 /// Whether an object was ready after its last run, and nothing was requested since.

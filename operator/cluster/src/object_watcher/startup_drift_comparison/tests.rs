@@ -5,15 +5,31 @@ use serde_json::{Value, json};
 
 use super::super::{KindOwnershipMarks, OwnershipMarks};
 use super::*;
+use crate::fake_cluster;
+use crate::metrics::MetricsRegistry;
 use crate::object_watcher::stored_drift_comparisons::OwnerVersion;
+use crate::work_queue::WorkQueue;
 
 const LABEL: &str = "example.com/name";
 
-fn marks() -> Arc<KindOwnershipMarks> {
+fn ownership() -> BTreeMap<[String; 2], OwnershipMarks> {
     let marks =
         OwnershipMarks { name: LABEL, namespace: "example.com/namespace", manager: "windlass" };
-    let kind = ["g".to_owned(), "Kustomization".to_owned()];
-    Arc::new(KindOwnershipMarks::new(BTreeMap::from([(kind, marks)])))
+    BTreeMap::from([(["g".to_owned(), "Kustomization".to_owned()], marks)])
+}
+
+fn marks() -> Arc<KindOwnershipMarks> {
+    Arc::new(KindOwnershipMarks::new(ownership()))
+}
+
+/// The owner `app` with these objects in its inventory.
+fn owner_of(names: &[&str]) -> AppliedOwner {
+    let mut inventory = ObjectInventory::default();
+    for name in names {
+        inventory.add(id(name), "v1");
+    }
+    let version = OwnerVersion { uid: "u".to_owned(), generation: 1 };
+    AppliedOwner { node: node("app"), version, inventory }
 }
 
 fn node(name: &str) -> ObjectKey {
@@ -170,29 +186,21 @@ fn a_small_installation_waits_shortly_for_lists() {
 
 #[tokio::test]
 async fn an_object_that_is_missing_or_was_changed_by_others_makes_its_owner_urgent() {
-    let owner = |names: &[&str]| {
-        let mut inventory = ObjectInventory::default();
-        for name in names {
-            inventory.add(id(name), "v1");
-        }
-        let version = OwnerVersion { uid: "u".to_owned(), generation: 1 };
-        AppliedOwner { node: node("app"), version, inventory }
-    };
     let mut state = state_with("settings");
     state.sight(LABEL, &id("settings"), sighting(5, 70));
     state.note_last_change(LABEL, &id("settings"), || true);
-    assert!(!state.may_have_drifted(LABEL, &owner(&["gone"])), "nothing is noted by now");
+    assert!(!state.may_have_drifted(LABEL, &owner_of(&["gone"])), "nothing is noted by now");
     state.changed_by_others.insert(LABEL, Some(BTreeSet::new()));
-    assert!(!state.may_have_drifted(LABEL, &owner(&["settings"])));
-    assert!(state.may_have_drifted(LABEL, &owner(&["settings", "gone"])));
+    assert!(!state.may_have_drifted(LABEL, &owner_of(&["settings"])));
+    assert!(state.may_have_drifted(LABEL, &owner_of(&["settings", "gone"])));
     state.note_last_change(LABEL, &id("settings"), || true);
-    assert!(state.may_have_drifted(LABEL, &owner(&["settings"])));
+    assert!(state.may_have_drifted(LABEL, &owner_of(&["settings"])));
     state.note_last_change(LABEL, &id("settings"), || false);
-    assert!(!state.may_have_drifted(LABEL, &owner(&["settings"])));
+    assert!(!state.may_have_drifted(LABEL, &owner_of(&["settings"])));
     if let Some(watch) = state.watches.get_mut(&key()) {
         watch.live = false;
     }
-    assert!(!state.may_have_drifted(LABEL, &owner(&["gone"])), "the watch does not know");
+    assert!(!state.may_have_drifted(LABEL, &owner_of(&["gone"])), "the watch does not know");
 }
 
 #[test]
@@ -213,4 +221,71 @@ fn the_newest_change_says_who_changed_an_object_last() {
     for (entries, expected) in cases {
         assert_eq!(marks().is_changed_by_others(&metadata(&entries)), expected, "{entries:?}");
     }
+}
+
+#[tokio::test]
+async fn what_others_change_before_the_first_comparison_of_an_owner_wakes_it_once() {
+    let (cluster, _writes) = fake_cluster::with_objects(Vec::new()).await;
+    let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
+    let mut woken = work_queue.open(["g", "Kustomization"]);
+    let watcher = ObjectWatcher::new(cluster, work_queue, ownership());
+    let task = tokio::spawn(std::future::pending::<()>());
+    {
+        let mut state = watcher.state();
+        state.need(&node("app"), key(), || task.abort_handle());
+        state.changed_by_others.insert(LABEL, Some(BTreeSet::new()));
+    }
+    let last_changed_by = |manager: &str| {
+        json!({"name": "settings", "namespace": "shop", "resourceVersion": "9",
+            "labels": {LABEL: "app", "example.com/namespace": "shop"}, "managedFields": [
+                {"manager": "windlass", "time": "2026-01-01T00:00:01Z"},
+                {"manager": manager, "time": "2026-01-01T00:00:02Z"}]})
+    };
+    let settings = id("settings");
+    let owners = [owner_of(&["settings"])];
+    let see = |manager: &str| watcher.saw(&key(), &settings, &last_changed_by(manager));
+    see("windlass");
+    watcher.set_live(&key(), true);
+    see("kubectl");
+    assert!(woken.try_recv().is_err(), "a standby starts no run");
+    assert_eq!(watcher.urgent("Kustomization", &owners), BTreeSet::from([node("app")]));
+    see("windlass");
+    assert!(woken.try_recv().is_err(), "windlass changed it");
+    watcher.set_live(&key(), false);
+    see("kubectl");
+    assert!(woken.try_recv().is_err(), "it is only listed");
+    watcher.set_live(&key(), true);
+    see("kubectl");
+    assert_eq!(woken.try_recv().ok(), Some(node("app")));
+    see("kubectl");
+    assert!(woken.try_recv().is_err(), "the run compares all objects");
+    watcher.state().await_comparisons(&owners);
+    watcher.lost(&key(), &settings, Some(&last_changed_by("windlass")));
+    assert_eq!(woken.try_recv().ok(), Some(node("app")), "it was deleted");
+}
+
+#[tokio::test]
+async fn an_owner_that_was_compared_or_is_gone_is_woken_by_its_tracked_objects_only() {
+    let state_before = || {
+        let mut state = state_with("settings");
+        state.await_comparisons(&[owner_of(&["settings"])]);
+        assert!(state.uncompared.is_empty(), "all of its objects are tracked");
+        state.await_comparisons(&[owner_of(&["settings", "other"])]);
+        assert_eq!(state.uncompared.len(), 1);
+        state
+    };
+    let mut compared = state_before();
+    let tracked = TrackedObject {
+        owner: compared.shared_node(&node("app")),
+        watch: Some(compared.shared_watch(key())),
+        manifest: Some(ManifestDigest::of("manifest")),
+        applied: sighting(5, 70),
+        writer: None,
+        dirty: false,
+    };
+    compared.track(&id("other"), tracked);
+    assert!(compared.uncompared.is_empty());
+    let mut gone = state_before();
+    gone.untrack_all(&node("app"));
+    assert!(gone.uncompared.is_empty());
 }

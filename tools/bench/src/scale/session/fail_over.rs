@@ -1,7 +1,7 @@
 //! Ends the leader while a standby watches, and measures how soon the standby acts.
 //!
-//! An object is edited by hand after the leader has ended. The time until it is put back is counted from the moment at which the
-//! standby holds the Lease.
+//! An object is edited by hand after the leader has ended, and another one once the standby leads. The time until one is put
+//! back is counted from its edit, but not before the standby holds the Lease.
 
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,10 @@ const LEASE: &str = "windlass-leader-election";
 pub(crate) struct FailOverTimes {
     /// From the signal to the old leader until the standby holds the Lease.
     pub(crate) lead: Duration,
-    /// From then until the edited object is put back.
+    /// Until the object is put back that was edited before or while the standby took over.
     pub(crate) drift: Duration,
+    /// Until the object is put back that was edited afterwards, while the new leader compares all others.
+    pub(crate) later_drift: Duration,
 }
 
 fn identity(process: usize) -> String {
@@ -62,7 +64,7 @@ impl ScaleSession<'_> {
         Duration::from_secs(5 + (self.workload.objects / 5_000) as u64)
     }
 
-    /// Ends the leader, and waits until the standby leads, has put an edited object back, and has compared everything. The
+    /// Ends the leader, and waits until the standby leads, has put two edited objects back, and has compared everything. The
     /// standby has the number `process`.
     ///
     /// # Errors
@@ -76,6 +78,7 @@ impl ScaleSession<'_> {
         let number = self.workload.kustomizations / 3 + 1;
         let object = self.object(number, 1);
         let name = object_name(number, 1);
+        let edited_later = (number * 2).min(self.workload.kustomizations);
         let lease = WatchSelection::of("coordination.k8s.io/v1", "Lease").within(LEASE_NAMESPACE);
         let lease = lease.named(LEASE);
         let client = self.bed.client().clone();
@@ -99,21 +102,25 @@ impl ScaleSession<'_> {
                 seen.exists && seen.value("/data/round") == value
             };
             let edited = json!("edited");
-            objects.until("the edit", OBJECT_TIMEOUT, |seen| has(seen, &edited)).await?;
+            let edit = objects.until("the edit", OBJECT_TIMEOUT, |seen| has(seen, &edited)).await?;
             let is_leader =
                 |seen: &WatchedObject| seen.value("/spec/holderIdentity") == leader.as_str();
             let leads = leases.until("the standby to lead", OBJECT_TIMEOUT, is_leader).await?;
             let what = format!("{name} to be put back");
             let back = objects.until(&what, OBJECT_TIMEOUT, |seen| has(seen, &before)).await?;
             times.lead = leads.at.saturating_duration_since(begun);
-            times.drift = back.at.saturating_duration_since(leads.at);
+            // The old process may end some time after it released the Lease, and the edit comes after its end.
+            times.drift = back.at.saturating_duration_since(leads.at.max(edit.at));
+            times.later_drift = self.edit(edited_later).await?;
             self.until_quiet(begun, all).await
         })?;
         let peak = process_usage::peak_mebibytes(&[id])?;
         let note = format!(
-            "the leader ended after {:.1} s; drift was seen {:.1} s after the standby led; peak of VmRSS {peak:.0} MiB",
+            "the leader ended after {:.1} s; the standby put an edit back {:.1} s after it led, and a later one after {:.1} s; \
+             peak of VmRSS {peak:.0} MiB",
             ended.as_secs_f64(),
-            times.drift.as_secs_f64()
+            times.drift.as_secs_f64(),
+            times.later_drift.as_secs_f64()
         );
         Ok(StepOutcome { done: times.lead, quiet: Some(quiet), note })
     }
