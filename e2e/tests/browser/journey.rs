@@ -248,10 +248,11 @@ impl JourneySite<'_> {
         let message = story.await_failure(&base, "Quarantined").await?;
         ensure!(message.contains("sales stopped"), "{message}");
         self.show(&format!("/c/{commit}")).await?;
-        // `web` went back as well, but waits for `base`, which is not ready on a revision that is rolled back.
+        // `web` goes back as well, although `base`, on which it depends, is not ready any more once it went back.
         await_until("the commit to be rolled back", DEFAULT_WAIT_TIMEOUT, async || {
             let heading = chromium.text("main h1").await?;
-            Ok(heading.contains("1 went back").then_some(()))
+            let is_back = heading.contains("was rolled back") && heading.contains("2 went back");
+            Ok(is_back.then_some(()))
         })
         .await
     }

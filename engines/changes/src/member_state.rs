@@ -76,8 +76,13 @@ pub struct ObservedReadyCondition<'o> {
 /// The effect of a Quarantine of the change's revision on a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuarantineEffect<'o> {
-    /// The member is rolled back to this revision, which was applied before.
-    RollsBack(&'o str),
+    /// The member is rolled back to an earlier result.
+    RollsBack {
+        /// The revision of the earlier result.
+        revision: &'o str,
+        /// Whether the status records that the earlier result is the last one that was applied to its end.
+        is_applied: bool,
+    },
     /// The member keeps its present result, and no result is applied.
     Held,
 }
@@ -173,8 +178,12 @@ fn state(observed: &ObservedMember<'_>, target: MemberNewVersion<'_>) -> MemberS
     let ended = ready.filter(|_| !observed.is_reconciling && !waits);
     let end = match observed.quarantine {
         Some(QuarantineEffect::Held) => Some(MemberState::Failed),
-        Some(QuarantineEffect::RollsBack(to)) => {
-            ended.and_then(|it| end_of_way_back(&it, observed.attempted == Some(to)))
+        // What such a member waits for, such as a dependency that was rolled back as well, comes after the way back.
+        Some(QuarantineEffect::RollsBack { is_applied: true, .. }) if waits => {
+            Some(MemberState::RolledBack)
+        }
+        Some(QuarantineEffect::RollsBack { revision, .. }) => {
+            ended.and_then(|it| end_of_way_back(&it, observed.attempted == Some(revision)))
         }
         None => match ended.filter(|_| is_at(observed, target)).map(|it| it.status) {
             Some("True") if has_applied(observed, target) => Some(MemberState::Succeeded),
@@ -297,10 +306,13 @@ mod tests {
         assert_eq!(state(&suspended_after, NEW), MemberState::Succeeded);
     }
 
+    const WAY_BACK: QuarantineEffect<'static> =
+        QuarantineEffect::RollsBack { revision: "main@sha1:1", is_applied: false };
+
     #[test]
     fn what_is_quarantined_went_back_only_once_it_is_at_the_revision_before() {
         let back = ObservedMember {
-            quarantine: Some(QuarantineEffect::RollsBack("main@sha1:1")),
+            quarantine: Some(WAY_BACK),
             attempted: Some("main@sha1:1"),
             ..ready("False", QUARANTINED)
         };
@@ -319,9 +331,26 @@ mod tests {
     }
 
     #[test]
+    fn what_has_applied_the_earlier_result_is_back_although_it_waits_for_another_object() {
+        let effect = QuarantineEffect::RollsBack { revision: "main@sha1:1", is_applied: true };
+        let back = ObservedMember {
+            quarantine: Some(effect),
+            attempted: Some("main@sha1:1"),
+            applied: Some("main@sha1:1"),
+            ..ready("False", "DependencyNotReady")
+        };
+        assert_eq!(state(&back, NEW), MemberState::RolledBack);
+        // A revision that failed never was the last one that was applied.
+        let begins = ObservedMember { quarantine: Some(WAY_BACK), ..back };
+        assert_eq!(state(&begins, NEW), MemberState::Waiting);
+        let unhealthy = ObservedMember { ready: ready("False", "HealthCheckFailed").ready, ..back };
+        assert_eq!(state(&unhealthy, NEW), MemberState::Failed);
+    }
+
+    #[test]
     fn what_succeeded_or_failed_goes_back() {
         let pinned = ObservedMember {
-            quarantine: Some(QuarantineEffect::RollsBack("main@sha1:1")),
+            quarantine: Some(WAY_BACK),
             ..ready("True", "ReconciliationSucceeded")
         };
         for before in [MemberState::Succeeded, MemberState::Failed] {

@@ -13,7 +13,7 @@ use crds::ReconciledObject;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, mumoshu_helmfile};
 use crds::kustomize::Kustomization;
-use crds::windlass_release::{Quarantine, QuarantineAction};
+use crds::windlass_release::{Quarantine, QuarantineAction, QuarantinedResult};
 use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Time, condition_reason};
 
@@ -74,7 +74,7 @@ impl SourceConsumer {
                     let is_pinned = earlier.age >= PINNED_PATIENCE;
                     own.iter().find(|it| is_pinned && has_gone_back(object, it))
                 });
-                let effect = pinned.map(|it| effect_of(it));
+                let effect = pinned.map(|it| effect_of(object, it));
                 let observed = observed(&**object, revisions, effect, now);
                 member_state::next_state(earlier.state, &observed, target)
             }
@@ -128,20 +128,38 @@ fn quarantine_of<'q>(
 }
 
 /// The effect of a Quarantine on its applier.
-fn effect_of(quarantine: &Quarantine) -> QuarantineEffect<'_> {
+fn effect_of<'q>(object: &Kustomization, quarantine: &'q Quarantine) -> QuarantineEffect<'q> {
     match (quarantine.spec.action, &quarantine.spec.last_good) {
-        (QuarantineAction::RollBack, Some(good)) => QuarantineEffect::RollsBack(&good.revision),
+        (QuarantineAction::RollBack, Some(good)) => QuarantineEffect::RollsBack {
+            revision: &good.revision,
+            is_applied: has_applied_last(object, good),
+        },
         (QuarantineAction::RollBack | QuarantineAction::Hold, _) => QuarantineEffect::Held,
     }
 }
 
-/// Whether a Kustomization reports that a Quarantine pins it, and has the revision that the Quarantine goes back to.
+/// Whether a result is the last one that a Kustomization applied to its end, and no other result failed since. The applied
+/// revision alone does not say it, because it stays in the status while a later revision fails.
+fn has_applied_last(object: &Kustomization, result: &QuarantinedResult) -> bool {
+    let Some(status) = object.status.as_ref() else { return false };
+    let is_newest = status.history.first().is_some_and(|it| {
+        it.digest == result.digest
+            && it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str()
+    });
+    is_newest && status.last_applied_revision.as_ref() == Some(&result.revision)
+}
+
+/// Whether a Kustomization reports that a Quarantine pins it, and has the revision that the Quarantine goes back to. A pinned
+/// Kustomization may also report that it waits for a dependency, since it has attempted that revision.
 fn has_gone_back(object: &Kustomization, quarantine: &Quarantine) -> bool {
-    let ready = object.condition(reconcile::READY);
-    let is_pinned = ready.is_some_and(|it| it.reason == condition_reason::QUARANTINED.as_str());
-    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
-    let good = quarantine.spec.last_good.as_ref().map(|it| it.revision.as_str());
-    is_pinned && good.is_some() && attempted == good
+    let Some(good) = quarantine.spec.last_good.as_ref() else { return false };
+    let is_pinned = object.condition(reconcile::READY).is_some_and(|it| {
+        it.reason == condition_reason::QUARANTINED.as_str()
+            || it.reason == condition_reason::DEPENDENCY_NOT_READY.as_str()
+                && has_applied_last(object, good)
+    });
+    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_ref());
+    is_pinned && attempted == Some(&good.revision)
 }
 
 /// The facts about an object that its state depends on.
@@ -229,6 +247,7 @@ pub(crate) async fn generation_of(
 
 #[cfg(test)]
 mod tests {
+    use crds::kustomize::HistoryEntry;
     use serde_json::{Value, json};
 
     use super::*;
@@ -260,6 +279,14 @@ mod tests {
         assert_eq!(of(json!(["Unknown", "Progressing"]), running), MemberState::Progressing);
     }
 
+    fn succeeded(digest: &str, revision: &str) -> HistoryEntry {
+        let entry = json!({"digest": digest, "firstReconciled": "2026-11-30T09:00:00Z",
+            "lastReconciled": "2026-11-30T09:00:00Z", "lastReconciledDuration": "1s",
+            "lastReconciledStatus": "ReconciliationSucceeded", "totalReconciliations": 1,
+            "metadata": {"revision": revision}});
+        serde_json::from_value(entry).unwrap()
+    }
+
     fn quarantine(digest: &str) -> Arc<Quarantine> {
         let spec = json!({"subject": {"kind": "Kustomization", "name": "shop"}, "action": "RollBack",
             "result": {"digest": digest, "revision": "2"}, "lastGood": {"digest": "b1", "revision": "1"}});
@@ -275,16 +302,35 @@ mod tests {
         let own = [quarantine("b2")];
         assert!(quarantine_of(&own, &object, "2").is_some(), "its history does not say");
         assert!(quarantine_of(&own, &object, "3").is_none());
-        let entry = json!({"digest": "c2", "firstReconciled": "2026-11-30T09:00:00Z",
-            "lastReconciled": "2026-11-30T09:00:00Z", "lastReconciledDuration": "1s",
-            "lastReconciledStatus": "ReconciliationSucceeded", "totalReconciliations": 1,
-            "metadata": {"revision": "2"}});
         let status = object.status.as_mut().unwrap();
-        status.history = vec![serde_json::from_value(entry).unwrap()];
+        status.history = vec![succeeded("c2", "2")];
         assert_eq!(built_of(&object, "2"), Some("c2"));
         assert_eq!(built_of(&object, "3"), None);
         assert!(quarantine_of(&own, &object, "2").is_none(), "a variable was mended");
-        assert_eq!(effect_of(&own[0]), QuarantineEffect::RollsBack("1"));
+        let effect = QuarantineEffect::RollsBack { revision: "1", is_applied: false };
+        assert_eq!(effect_of(&object, &own[0]), effect);
+    }
+
+    #[test]
+    fn what_went_back_and_waits_for_a_dependency_that_did_too_is_back() {
+        let retried = json!(["True", "ProgressingWithRetry"]);
+        let mut object = kustomization(&json!(["False", "DependencyNotReady"]), &retried);
+        let quarantine = quarantine("b2");
+        let status = object.status.as_mut().unwrap();
+        status.last_attempted_revision = Some("1".to_owned());
+        status.history = vec![succeeded("b2", "2"), succeeded("b1", "1")];
+        let state = |object: &Kustomization| {
+            let revisions = StatusRevisions { attempted: Some("1"), applied: Some("1") };
+            let effect = Some(effect_of(object, &quarantine));
+            let observed = observed(object, revisions, effect, Time::UNIX_EPOCH);
+            let before = Some(MemberState::Succeeded);
+            member_state::next_state(before, &observed, MemberNewVersion::Revision("2"))
+        };
+        assert_eq!(state(&object), MemberState::Waiting);
+        assert!(!has_gone_back(&object, &quarantine));
+        object.status.as_mut().unwrap().history.reverse();
+        assert_eq!(state(&object), MemberState::RolledBack);
+        assert!(has_gone_back(&object, &quarantine));
     }
 
     #[test]

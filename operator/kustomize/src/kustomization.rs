@@ -1,10 +1,10 @@
 //! The kind Kustomization: windlass keeps the manifests of an artifact applied.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`), pauses
-//! of a run (`paused_run`), results that failed (`quarantined_results`), waves of rollouts (`wave_pin`), what outlives the
-//! process (`kept_comparison`), observing and writing (`executor`), deletions that are held (`deletion_hold`), whether a
-//! reviewed pull request showed them ([`reviewed_removal`]) or all changes (`reviewed_changes`), deletion of the
-//! Kustomization (`finalize`).
+//! of a run (`paused_run`), results that failed (`quarantined_results`), dependencies that went back
+//! (`dependencies_on_way_back`), waves of rollouts (`wave_pin`), what outlives the process (`kept_comparison`), observing
+//! and writing (`executor`), deletions that are held (`deletion_hold`), whether a reviewed pull request showed them
+//! ([`reviewed_removal`]) or all changes (`reviewed_changes`), deletion of the Kustomization (`finalize`).
 
 mod audit;
 mod build;
@@ -14,6 +14,7 @@ pub mod cluster_scoped_namespace_removal;
 mod crd_ca_bundle;
 mod deletion_counts;
 mod deletion_hold;
+mod dependencies_on_way_back;
 mod executor;
 mod failure_cause;
 mod finalize;
@@ -57,6 +58,7 @@ use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
 use self::build_inputs::KustomizationInputs;
 use self::deletion_hold::{DeletionJudgement, DeletionReport};
+use self::dependencies_on_way_back::SourceBuildRules;
 use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
@@ -474,6 +476,7 @@ impl KustomizationSession<'_> {
             Ok(artifact) => artifact,
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
+        let since = artifact.last_update_time.0;
         let (artifact, text) = match self.wave(object, &artifact, retry_at).await {
             Ok(WaveGate::Open) => (artifact, None),
             Ok(WaveGate::Pinned { artifact, text }) => (*artifact, Some(text)),
@@ -486,7 +489,7 @@ impl KustomizationSession<'_> {
             artifact_files::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
         }
         if let Some(text) = text {
-            wave_pin::say(object, &mut ended, text);
+            wave_pin::say(object, &mut ended, text, since);
         }
         ended
     }
@@ -513,11 +516,16 @@ impl KustomizationSession<'_> {
         let revision = good.as_ref().map_or(&artifact.revision, |good| &good.revision);
         let generation = object.meta().generation.unwrap_or_default();
         self.audit_superseded(object, generation, revision).await;
-        // A dependency in an earlier wave has a newer revision already.
-        let awaited = if is_pinned { "" } else { revision.as_str() };
-        if let Some(outcome) = self.gate(object, facts, awaited).await {
-            return early(object, revision, outcome);
-        }
+        // A dependency in an earlier wave, or one that did not go back, has a newer revision already.
+        let awaited = if is_pinned || good.is_some() { "" } else { revision.as_str() };
+        let goes_back =
+            good.is_some() || dependencies_on_way_back::goes_back(object, artifact, &own);
+        let held = match self.gate(object, facts, awaited).await {
+            Some(outcome) if !(goes_back && self.is_held_by_rollbacks(&outcome)) => {
+                return early(object, revision, outcome);
+            }
+            held => held,
+        };
         let (target, inputs) = match self.named(object).await {
             Ok(named) => named,
             Err(outcome) => return early(object, revision, outcome),
@@ -533,7 +541,8 @@ impl KustomizationSession<'_> {
             // rolled back the applied result, it is built again, and so found to be quarantined.
             self.memory().settled = None;
         }
-        let followed = self.follow_source(object, timeouts, artifact, &target, inputs, &own);
+        let rules = SourceBuildRules { own: &own, held };
+        let followed = self.follow_source(object, timeouts, artifact, &target, inputs, rules);
         // On the heap, only those runs take the memory of it that read what their specs name.
         let mut ended = Box::pin(followed).await;
         self.record_facts(object, artifact, &read, &mut ended).await;
@@ -548,7 +557,7 @@ impl KustomizationSession<'_> {
         artifact: &Artifact,
         target: &Arc<ClusterTarget>,
         inputs: KustomizationInputs,
-        own: &[Arc<Quarantine>],
+        SourceBuildRules { own, held }: SourceBuildRules<'_>,
     ) -> KustomizationRunReport {
         let revision = &artifact.revision;
         let desired_kustomization = match self
@@ -557,6 +566,9 @@ impl KustomizationSession<'_> {
         {
             Ok(BuildOutcome::DesiredKustomization(desired_kustomization)) => desired_kustomization,
             Ok(BuildOutcome::Unchanged(ended)) => {
+                if let Some(outcome) = held {
+                    return early(object, revision, outcome);
+                }
                 self.dismiss_events(object, None).await;
                 return *ended;
             }
@@ -572,6 +584,9 @@ impl KustomizationSession<'_> {
                 Err(outcome) => return early(object, revision, outcome),
             };
             return self.go_back(object, timeouts, artifact, target, inputs, quarantine).await;
+        }
+        if let Some(outcome) = held {
+            return early(object, revision, outcome);
         }
         let desired_kustomization = match self.scoped(desired_kustomization, target).await {
             Ok(desired_kustomization) => desired_kustomization,

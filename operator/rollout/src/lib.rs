@@ -5,14 +5,15 @@
 //! it takes a new artifact, and otherwise stays at its present one ([`gate`]).
 //!
 //! Below: parsed rollouts (`rollout_definition`), appliers (`observed_appliers`), clusters that do not respond
-//! (`offline_clusters`), the status (`rollout_status`), and when passes are frequent (`recent_progress`). Elsewhere: the
-//! decision (engine `rollout`).
+//! (`offline_clusters`), the status (`rollout_status`), when passes are frequent (`recent_progress`), and when the next one does
+//! not wait for its turn (`wave_end`). Elsewhere: the decision (engine `rollout`).
 
 mod observed_appliers;
 mod offline_clusters;
 mod recent_progress;
 mod rollout_definition;
 mod rollout_status;
+mod wave_end;
 mod wave_gate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +44,7 @@ use offline_clusters::{ClusterAccess, OfflineClusters};
 use recent_progress::RecentProgress;
 use rollout_definition::{Rollout, RolloutWaves};
 use rollout_status::{RolloutReport, SourceRollout};
+use wave_end::AppliersTakingArtifact;
 use wave_gate::{DecidedApplier, RolloutDecisions};
 pub use wave_gate::{GatedApplier, WaveGate, gate, is_selected};
 
@@ -61,6 +63,10 @@ const PASS_REST_FACTOR: u32 = 20;
 
 /// The longest rest after a pass.
 const LONGEST_REST: Duration = Duration::from_secs(10);
+
+/// The shortest rest before a pass that follows the end of a wave, as a multiple of the last pass's duration. It limits the
+/// passes to a tenth of a core.
+const WAVE_END_REST_FACTOR: u32 = 9;
 
 /// How often a status is written if only its counts change.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
@@ -114,6 +120,7 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
             written: BTreeMap::new(),
             paused: BTreeMap::new(),
             soaks: BTreeMap::new(),
+            taking: Vec::new(),
             recent: RecentProgress::new(Instant::now()),
             writes_left: 0,
             waited: Duration::ZERO,
@@ -124,8 +131,15 @@ pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
             // Waits for the API server use no processor.
             let worked = began.elapsed().saturating_sub(run.waited);
             let rest = worked.saturating_mul(PASS_REST_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
-            tokio::time::sleep(rest).await;
-            if !moves_on {
+            if moves_on {
+                // The end of a wave ends the rest after this part.
+                let least = worked.saturating_mul(WAVE_END_REST_FACTOR).min(rest);
+                tokio::time::sleep(least).await;
+                let more = rest.saturating_sub(least);
+                let ended = wave_end::ended(&run.context, &run.taking);
+                drop(tokio::time::timeout(more, ended).await);
+            } else {
+                tokio::time::sleep(rest).await;
                 // An applier that asks about a new artifact ends this part of the rest.
                 let decisions = run.context.shared::<RolloutDecisions>();
                 let more = PASS_INTERVAL.saturating_sub(rest);
@@ -167,6 +181,8 @@ struct RolloutReconcileLoop {
     /// The soak times, by the uid of the rollout and the source. A status does not list all sources, and without this record
     /// the missing ones would soak forever.
     soaks: BTreeMap<(String, ObjectKey), SourceSoak>,
+    /// The appliers that took the artifacts of their sources and had not come to their end in the last pass.
+    taking: Vec<AppliersTakingArtifact>,
     /// The last decisions, and when they changed.
     recent: RecentProgress,
     /// How many more statuses this pass may write.
@@ -199,6 +215,7 @@ struct DecidedRollout {
     appliers: BTreeMap<ObjectKey, DecidedApplier>,
     /// The clusters that the rollout waits for or has skipped.
     awaited: BTreeMap<String, ClusterAccess>,
+    taking: Vec<AppliersTakingArtifact>,
 }
 
 impl RolloutReconcileLoop {
@@ -218,6 +235,7 @@ impl RolloutReconcileLoop {
         let mut decided = BTreeMap::new();
         let mut awaited = BTreeMap::new();
         let mut soaks = BTreeMap::new();
+        let mut taking = Vec::new();
         let mut recent = Vec::new();
         for (rollout, selected) in rollouts.iter().zip(selected) {
             let of_rollout = self.decide(rollout, &selected, &decisions, now);
@@ -229,6 +247,7 @@ impl RolloutReconcileLoop {
                 decided.insert(applier, DecidedApplier { is_released, ..it });
             }
             awaited.extend(of_rollout.awaited);
+            taking.extend(of_rollout.taking);
             for it in of_rollout.report.sources {
                 let soak = SourceSoak {
                     generation: rollout.generation,
@@ -241,6 +260,7 @@ impl RolloutReconcileLoop {
             }
         }
         self.soaks = soaks;
+        self.taking = taking;
         let uids: BTreeSet<&str> = rollouts.iter().map(|it| it.uid.as_str()).collect();
         self.written.retain(|uid, _| uids.contains(uid.as_str()));
         self.paused.retain(|_, until| *until > Instant::now());
@@ -334,6 +354,7 @@ impl RolloutReconcileLoop {
         let decision_of_all = decide(&waves.rules, &members, waves.offline, &since, now);
         let mut failed = Vec::new();
         let mut awaited = Vec::new();
+        let mut taking = Vec::new();
         let mut offline = BTreeSet::new();
         for ((applier, member), released) in
             appliers.iter().zip(&members).zip(&decision_of_all.released)
@@ -349,6 +370,7 @@ impl RolloutReconcileLoop {
             );
             if is_present && *released && is_on_the_way {
                 awaited.push(key.to_string());
+                taking.push(applier.clone());
             }
             if member.is_offline && member.progress != MemberProgress::Updated {
                 offline.insert(member.cluster.clone());
@@ -362,6 +384,8 @@ impl RolloutReconcileLoop {
             let text = rollout.waiting_text(&artifact.revision, Some(member.wave));
             decided.appliers.insert(key, decision(rollout, artifact, *released, text));
         }
+        let taking = AppliersTakingArtifact { artifact: artifact.clone(), appliers: taking };
+        decided.taking.push(taking);
         decided.report.sources.push(SourceRollout {
             source: (*source).clone(),
             revision: artifact.revision.clone(),

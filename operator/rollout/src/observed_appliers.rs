@@ -67,6 +67,17 @@ impl ObservedApplier {
         all
     }
 
+    /// The applier as its watch saw it last. `None` if it is gone.
+    pub(crate) fn newest(&self, context: &RunContext) -> Option<Self> {
+        let ObjectKey { namespace, name, .. } = self.key();
+        match self {
+            Self::Kustomization(_) => {
+                context.seen::<Kustomization>(&namespace, &name).map(Self::Kustomization)
+            }
+            Self::Helmfile(_) => context.seen::<Helmfile>(&namespace, &name).map(Self::Helmfile),
+        }
+    }
+
     /// The key by which the appliers of a rollout are sorted. The watches have no order, and a restart would change it. In a
     /// fixed order, the first decision after a restart releases the appliers that were released before it, unless appliers were
     /// added or became unhealthy meanwhile.
@@ -218,14 +229,14 @@ fn progress<K: WindlassKind + ReconciledObject>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn artifact(revision: &str) -> Artifact {
+    pub(crate) fn artifact(revision: &str) -> Artifact {
         Artifact {
             digest: format!("sha256:{revision}"),
             last_update_time: crds::Time(Time::UNIX_EPOCH),
@@ -237,7 +248,12 @@ mod tests {
         }
     }
 
-    fn applier(attempted: &str, ready: &str, suspend: bool, digest: &str) -> ObservedApplier {
+    pub(crate) fn applier(
+        attempted: &str,
+        ready: &str,
+        suspend: bool,
+        digest: &str,
+    ) -> ObservedApplier {
         let condition = json!({"type": "Ready", "status": ready, "reason": "R", "message": "",
             "observedGeneration": 2, "lastTransitionTime": "2026-11-30T09:00:00Z"});
         let metadata = json!({"revision": "2", "windlass.dev/ArtifactPath": "p",

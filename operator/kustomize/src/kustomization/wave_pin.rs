@@ -4,16 +4,22 @@
 //! Elsewhere: whether its wave is open (`windlass_rollout`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use artifacts::store::NeededArtifact;
-use crds::Artifact;
 use crds::kustomize::Kustomization;
-use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, Time};
+use crds::{Artifact, ReconciledObject as _};
+use kube_core::{Resource as _, ResourceExt as _};
+use reconcile::{READY, RunOutcome, Time};
 
+use super::deletion_hold::DeletionReport;
 use super::quarantined_results::needed;
 use super::{KustomizationRunReport, KustomizationSession, report};
 use windlass_rollout::{GatedApplier, WaveGate, facts_of_revision};
+use windlass_runtime::hold_conditions;
+
+/// How long a revision may wait for its wave before the status reports that.
+const SHORT_WAVE_WAIT: Duration = Duration::from_secs(10);
 
 impl KustomizationSession<'_> {
     /// Decides which artifact may be applied, if `artifact` is the newest one of the source.
@@ -61,8 +67,18 @@ impl KustomizationSession<'_> {
     }
 }
 
-/// Adds to the report of a pinned Kustomization what the newest revision waits for.
-pub(super) fn say(object: &Arc<Kustomization>, ended: &mut KustomizationRunReport, text: String) {
+/// Adds to the report of a pinned Kustomization what the newest revision waits for. `since` is the time at which the source
+/// got that revision. The status does not report a short wait, because most waits of a rollout that goes well are short, and
+/// each report costs a write.
+pub(super) fn say(
+    object: &Arc<Kustomization>,
+    ended: &mut KustomizationRunReport,
+    text: String,
+    since: Time,
+) {
+    if !has_news(object, ended) {
+        ended.unsaid_for = unsaid_for(since, jiff::Timestamp::now());
+    }
     if let RunOutcome::Settled(_, said) = &mut ended.outcome {
         *said = format!("{said}; {text}");
         // The revision is the same as before, and so is its origin.
@@ -73,7 +89,82 @@ pub(super) fn say(object: &Arc<Kustomization>, ended: &mut KustomizationRunRepor
     ended.came.wave = Some(text);
 }
 
+/// Whether a run has to report anything except that the newest revision waits. A request is answered at once. A status that
+/// says already that a revision waits names the newest one at once.
+fn has_news(object: &Kustomization, ended: &KustomizationRunReport) -> bool {
+    let is_reported = object.condition(READY).is_some_and(|it| {
+        it.status == "True"
+            && it.observed_generation == object.meta().generation
+            && it.message == ended.outcome.text()
+    });
+    let came = &ended.came;
+    !is_reported
+        || !ended.outcome.is_settled()
+        || !came.changes.is_empty()
+        || came.deletion != DeletionReport::AsBefore
+        || hold_conditions::is_asked(object)
+}
+
+/// How much longer the status does not report that a revision waits which the source got at `since`. `None` if it reports that
+/// now.
+fn unsaid_for(since: Time, now: Time) -> Option<Duration> {
+    // The clock of another process that wrote the source may be ahead.
+    let waited = Duration::try_from(now.duration_since(since)).ok()?;
+    SHORT_WAVE_WAIT.checked_sub(waited).filter(|left| !left.is_zero())
+}
+
 /// The artifact of the last good result of a Kustomization that a rollout may pin to it.
 pub(crate) fn pinned_artifact(object: &Kustomization) -> Option<NeededArtifact> {
     report::last_good(object).and_then(needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use reconcile::condition_reason;
+    use serde_json::{Value, json};
+
+    use super::super::early;
+    use super::*;
+
+    fn kustomization(ready: &Value, requested: &str) -> Arc<Kustomization> {
+        let condition = json!({"type": "Ready", "status": ready[0], "reason": "R", "message": ready[1],
+            "observedGeneration": 2, "lastTransitionTime": "2026-11-30T09:00:00Z"});
+        let object = json!({"metadata": {"name": "web", "namespace": "shop", "generation": 2,
+                "annotations": {"reconcile.fluxcd.io/requestedAt": requested}},
+            "spec": {"interval": "1h", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "shop"}},
+            "status": {"lastAppliedRevision": "1", "lastHandledReconcileAt": "a", "conditions": [condition]}});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    /// Until when the status of a Kustomization that is pinned to revision 1 says nothing about revision 2.
+    fn unsaid(ready: &Value, requested: &str, since: Time) -> Option<Duration> {
+        let object = kustomization(ready, requested);
+        let reason = condition_reason::RECONCILIATION_SUCCEEDED;
+        let outcome = RunOutcome::Settled(reason, "Applied revision: 1".to_owned());
+        let mut ended = early(&object, "1", outcome);
+        say(&object, &mut ended, "revision 2 waits for wave 2 of 2".to_owned(), since);
+        assert!(ended.outcome.text().ends_with("; revision 2 waits for wave 2 of 2"));
+        ended.unsaid_for
+    }
+
+    #[test]
+    fn only_a_short_wait_without_other_news_is_not_reported() {
+        let now = jiff::Timestamp::now();
+        let applied = json!(["True", "Applied revision: 1"]);
+        assert!(unsaid(&applied, "a", now).is_some());
+        assert_eq!(unsaid(&applied, "b", now), None, "a user requested the run");
+        assert_eq!(unsaid(&json!(["False", "timeout"]), "a", now), None, "it recovered");
+        let waits = json!(["True", "Applied revision: 1; revision 1a waits for wave 2 of 2"]);
+        assert_eq!(unsaid(&waits, "a", now), None, "it names an older revision");
+        assert_eq!(unsaid(&applied, "a", Time::UNIX_EPOCH), None, "it waits for long");
+    }
+
+    #[test]
+    fn the_time_until_the_report_ends_with_the_short_wait() {
+        let since: Time = "2026-11-30T09:00:00Z".parse().unwrap();
+        let after = |seconds: u64| since.checked_add(Duration::from_secs(seconds)).unwrap();
+        assert_eq!(unsaid_for(since, after(4)), Some(Duration::from_secs(6)));
+        assert_eq!(unsaid_for(since, after(10)), None);
+        assert_eq!(unsaid_for(after(60), since), None, "the clock was set back");
+    }
 }
