@@ -9,7 +9,7 @@ mod plan_approval;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
-use crds::lifecycle::LifecycleEvent;
+use crds::operation_lifecycle::LifecycleEvent;
 use kube_core::ResourceExt;
 
 use super::command_scope::{ClusterScope, CommandScope, say_left_out};

@@ -1,8 +1,8 @@
 //! `windlass build`: works like `kustomize build`, with the same flags, messages and exit status. It can also build an object
 //! of the cluster.
 //!
-//! Below: charts (`build/charts.rs`), objects of the cluster (`build/object.rs`). Elsewhere: building (`kustomize`), reading
-//! the disk (`sources::workstation_build_files`).
+//! Below: charts (`build/charts.rs`), objects of the cluster (`build/cluster_object.rs`). Elsewhere: building (`kustomize`),
+//! reading the disk (`sources::workstation_build_files`).
 
 mod charts;
 mod cluster_object;

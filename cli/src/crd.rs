@@ -289,7 +289,7 @@ impl CrdUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::goldens::at_both_widths;
+    use crate::golden_file_comparison::at_both_widths;
     use crdguard::{CrdChangeFinding, GuardedObjectKey};
     use expect_test::expect_file;
     use serde_json::json;

@@ -165,7 +165,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::goldens::at_both_widths;
+    use crate::golden_file_comparison::at_both_widths;
 
     #[test]
     fn the_screen_fits_terminals_of_both_widths() {

@@ -2,7 +2,7 @@
 //! to use instead.
 //!
 //! Here: flags before the verb, types of sources, and verbs that windlass does not have. Below: flags that it does not have
-//! (`command_syntax/flags.rs`).
+//! (`flux_and_kubectl_syntax/flux_flags.rs`).
 //! Elsewhere: other names of kinds (`kind_argument.rs`), flags with the same meaning (beside each command).
 
 mod flux_flags;

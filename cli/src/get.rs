@@ -382,7 +382,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::goldens::at_both_widths;
+    use crate::golden_file_comparison::at_both_widths;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {
         let resource = fake_cluster::examples::resource(version, kind);

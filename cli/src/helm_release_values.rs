@@ -122,7 +122,7 @@ mod tests {
             leaf("database.password", json!("****"), "Secret/shop:values.yaml", &[]),
             leaf("ingress.hosts[0]", json!("a very long name ".repeat(6)), "chart shop", &[]),
         ];
-        let text = crate::goldens::at_both_widths(|on| table(&shown, on));
+        let text = crate::golden_file_comparison::at_both_widths(|on| table(&shown, on));
         expect_test::expect_file!["goldens/values.txt"].assert_eq(&text);
     }
 }

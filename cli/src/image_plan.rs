@@ -1,7 +1,7 @@
 //! `windlass image plan`: predicts what ImageUpdateAutomations would commit, without writing anything.
 //!
-//! Here: the command, objects from the cluster or from files, the exit code. Below: the work tree (`image/work_tree.rs`), the
-//! predicted update (`image/update_plan.rs`), the output (`image/format.rs`).
+//! Here: the command, objects from the cluster or from files, the exit code. Below: the work tree
+//! (`image_plan/work_tree.rs`), the predicted update (`image_plan/update_plan.rs`), the output (`image_plan/format.rs`).
 //! Elsewhere: why a tag is not chosen (`why/image_tags.rs`).
 
 mod format;

@@ -151,7 +151,8 @@ mod tests {
             incident("shop", "Open", "2026-11-24T11:00:00Z"),
         ]);
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        let text = crate::goldens::at_both_widths(|on| table(&incidents, true, now, on));
+        let text =
+            crate::golden_file_comparison::at_both_widths(|on| table(&incidents, true, now, on));
         expect_test::expect_file!["goldens/incidents.txt"].assert_eq(&text);
     }
 

@@ -19,7 +19,7 @@ mod flux_and_kubectl_syntax;
 mod freeze_bypass;
 mod get;
 #[cfg(test)]
-mod goldens;
+mod golden_file_comparison;
 mod helm_release_values;
 mod helmfile_release_suspension;
 mod history;
@@ -37,7 +37,7 @@ mod resume;
 mod rollback;
 mod serve;
 mod silence;
-mod source_changes;
+mod source_change_results;
 mod stats;
 mod suspend;
 mod trace;
@@ -82,7 +82,12 @@ fn command() -> Command {
         declared!("build", BUILD, build::BuildArgs, build::EXAMPLES),
         declared!("bundle", BUNDLE, helmfile_bundle::BundleArgs, helmfile_bundle::EXAMPLES),
         declared!("bypass", BYPASS, freeze_bypass::BypassArgs, freeze_bypass::EXAMPLES),
-        declared!("changes", CHANGES, source_changes::ChangesArgs, source_changes::EXAMPLES),
+        declared!(
+            "changes",
+            CHANGES,
+            source_change_results::ChangesArgs,
+            source_change_results::EXAMPLES
+        ),
         declared!("check", CHECK, check::CheckArgs, check::EXAMPLES),
         declared!("completion", COMPLETION, completion_and_man::CompletionArgs),
         declared!("crd", CRD, crd::CrdArgs, crd::EXAMPLES),
@@ -208,7 +213,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "build" => build::run(&mut flags(given)?)?,
         "bundle" => helmfile_bundle::run(&flags(given)?)?.into(),
         "bypass" => freeze_bypass::run(&flags(given)?)?,
-        "changes" => source_changes::run(&flags(given)?)?,
+        "changes" => source_change_results::run(&flags(given)?)?,
         "check" => check::run(&flags(given)?)?,
         "completion" => completion_and_man::complete(flags(given)?)?.into(),
         "crd" => crd::run(&flags(given)?)?,

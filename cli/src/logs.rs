@@ -1,10 +1,10 @@
 //! `windlass logs`: prints log lines of windlass about objects, or log lines of an object's Pods.
 //!
-//! Here: the command. Below: the log lines of windlass (`logs/entry.rs`). Elsewhere: finding containers
+//! Here: the command. Below: the log lines of windlass (`logs/windlass_log_lines.rs`). Elsewhere: finding containers
 //! (`windlass_answers::logged_containers`), merging the lines of several containers (`windlass_answers::container_logs`),
 //! reading logs (`windlass_cluster::container_logs`).
 
-mod entry;
+mod windlass_log_lines;
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use futures::stream::{StreamExt as _, select_all};
 use objects::clean_line;
 
-use self::entry::{LogEntry, LogLevel, LogLineSelection};
+use self::windlass_log_lines::{LogEntry, LogLevel, LogLineSelection};
 use super::command_scope::{ClusterScope, CommandScope, say_left_out};
 use super::complete;
 use super::kind_argument;

@@ -206,7 +206,7 @@ mod tests {
             audit("apps", "Kustomization", "2026-01-04T00:00:00Z"),
         ];
         let audits = audits(found);
-        let text = crate::goldens::at_both_widths(|on| table(&audits, true, on));
+        let text = crate::golden_file_comparison::at_both_widths(|on| table(&audits, true, on));
         expect_test::expect_file!["goldens/audit.txt"].assert_eq(&text);
     }
 

@@ -162,7 +162,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::goldens::at_both_widths;
+    use crate::golden_file_comparison::at_both_widths;
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {

@@ -125,7 +125,7 @@ mod tests {
                 ..of("GitRepository/apps/shop", "from")
             },
         ];
-        let text = crate::goldens::at_both_widths(|on| text(&stops, on));
+        let text = crate::golden_file_comparison::at_both_widths(|on| text(&stops, on));
         expect_test::expect_file!["goldens/trace.txt"].assert_eq(&text);
     }
 }

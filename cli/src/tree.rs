@@ -125,7 +125,7 @@ mod tests {
             branch("Kustomization/apps/shop", "NotReady", "HealthCheckFailed", vec![web, map]);
         shop.revision = "main@sha1:01234567".to_owned();
         let top = branch("GitRepository/apps/shop", "Ready", "", vec![shop]);
-        let text = crate::goldens::at_both_widths(|on| {
+        let text = crate::golden_file_comparison::at_both_widths(|on| {
             let mut out = String::new();
             draw(&top, "", "", on, &mut out);
             out

@@ -1,9 +1,10 @@
 //! The contract: the Flux v2 APIs and groups of our own as Rust types, and the CustomResourceDefinitions made from them.
 //!
 //! Here: one folder per API group with one file per kind, and the structs that several kinds share. A folder has the first
-//! word of its group: `source` is `source.toolkit.fluxcd.io`, `lifecycle` is `lifecycle.windlass.dev`. Exceptions:
-//! `extensions` is `source.extensions.fluxcd.io`, `windlass_source` is `source.windlass.dev`, `windlass_notification` is
-//! `notification.windlass.dev`, and `helmfile` also has the kind of helmfile-operator (`apps.mumoshu.github.io`).
+//! word of its group: `source` is `source.toolkit.fluxcd.io`. Exceptions: `source_extensions` is
+//! `source.extensions.fluxcd.io`, `windlass_notification`, `windlass_release` and `windlass_source` are `notification`,
+//! `release` and `source` of `windlass.dev`, `operation_lifecycle` is `lifecycle.windlass.dev`, and `helmfile` also has the
+//! kind of helmfile-operator (`apps.mumoshu.github.io`).
 //! Elsewhere: what the fields do (`operator`), how YAML text is written (`engines/goyaml`).
 //! This crate uses nothing of ours, so a field can be read here without knowing the program.
 //!
@@ -23,10 +24,10 @@ pub mod helmfile;
 pub mod image;
 mod inventory;
 pub mod kustomize;
-pub mod lifecycle;
 pub mod notification;
 mod object_reference;
 mod omit_empty;
+pub mod operation_lifecycle;
 mod patches_and_images;
 mod reconciled_object;
 mod schema;
@@ -102,9 +103,9 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<image::ImageUpdateAutomation>(),
     KindDefinition::of::<windlass_notification::Incident>(),
     KindDefinition::of::<kustomize::Kustomization>(),
-    KindDefinition::of::<lifecycle::LifecycleBinding>(),
-    KindDefinition::of::<lifecycle::LifecycleEvent>(),
-    KindDefinition::of::<lifecycle::Lifecycle>(),
+    KindDefinition::of::<operation_lifecycle::LifecycleBinding>(),
+    KindDefinition::of::<operation_lifecycle::LifecycleEvent>(),
+    KindDefinition::of::<operation_lifecycle::Lifecycle>(),
     KindDefinition::of::<source::OCIRepository>(),
     KindDefinition::of::<windlass_release::PlanPolicy>(),
     KindDefinition::of::<windlass_release::Plan>(),

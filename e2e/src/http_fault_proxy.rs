@@ -2,7 +2,7 @@
 //!
 //! The server receives requests with the host name that the client used, so signatures stay valid.
 //! Elsewhere: the kinds of wrong answers (`crate::response_fault`), bytes and connections (`crate::tcp_relay`), the API server
-//! (`crate::api_proxy`).
+//! (`crate::api_server_fault_proxy`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

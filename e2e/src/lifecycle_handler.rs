@@ -6,7 +6,7 @@
 //! twice.
 
 use anyhow::{Context as _, Result};
-use crds::lifecycle::{KEY_LABEL, LifecycleEvent, LifecycleEventSpec, LifecycleState};
+use crds::operation_lifecycle::{KEY_LABEL, LifecycleEvent, LifecycleEventSpec, LifecycleState};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, Patch, PatchParams, PostParams};

@@ -1,6 +1,6 @@
 //! Random numbers that can be repeated from a seed (splitmix64), for random faults and random work.
 //!
-//! Elsewhere: the users of the numbers (`crate::api_proxy`, `cargo xtask crash`, `cargo xtask soak`).
+//! Elsewhere: the users of the numbers (`crate::api_server_fault_proxy`, `cargo xtask crash`, `cargo xtask soak`).
 
 /// A sequence of numbers that depends on its seed alone.
 #[derive(Debug, Clone)]

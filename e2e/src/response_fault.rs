@@ -1,7 +1,7 @@
 //! Wrong answers of a server, or of a proxy between the server and its client: errors, HTML pages, and incomplete lists.
 //!
 //! Here: the kinds of faults, and how they change a right answer. Elsewhere: the requests that get wrong answers
-//! (`crate::api_proxy`, `crate::fault_proxy`).
+//! (`crate::api_server_fault_proxy`, `crate::http_fault_proxy`).
 
 use anyhow::Result;
 use axum::body::{Body, to_bytes};

@@ -3,7 +3,7 @@
 //!
 //! The relay does not read the bytes that it passes on, so they may be encrypted.
 //! Elsewhere: proxies that clients address by name (`crate::forward_proxy`), faults between the program and the API server
-//! (`crate::api_proxy`).
+//! (`crate::api_server_fault_proxy`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! `windlass ui` and Chromium, each as a program of its own. The demo and measurements open a page this way.
 //!
-//! Elsewhere: pages for users who log in (`team_pages`), the requests of stories to `windlass ui` (`tests/cli/pages.rs`).
+//! Elsewhere: pages for users who log in (`multi_user_web_pages`), the requests of stories to `windlass ui`
+//! (`tests/cli/windlass_ui.rs`).
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;

@@ -2,7 +2,7 @@
 //! nothing.
 //!
 //! The stories have their own process, because CRDs and ClusterRoles are cluster-scoped.
-//! Elsewhere: other Git servers (`bootstrap.rs`), notifications to Gitea (`services/gitea.rs`).
+//! Elsewhere: other Git servers (`bootstrap.rs`), notifications to Gitea (`notification_services/gitea.rs`).
 
 use std::time::Duration;
 

@@ -1,12 +1,13 @@
 //! Pages in a real Chromium: everything that depends on what a browser does.
 //!
-//! One browser, one `windlass ui` and the same objects for all steps of a story, because starting them takes most of the time.
-//! Elsewhere: the content of pages, and refused requests (`cli/pages.rs`, `cli/team_pages.rs`, the unit tests of `web`).
+//! One browser, one `windlass ui` and the same objects for all steps of a story, because starting them takes most of the
+//! time. Elsewhere: the content of pages, and refused requests (`cli/windlass_ui.rs`, `cli/multi_user_web_pages.rs`, the
+//! unit tests of `web`).
 
 mod browser_fixture;
 mod chromium;
+mod commit_journey;
 mod hostile_content;
-mod journey;
 mod keyboard;
 mod layout;
 mod live_pages;

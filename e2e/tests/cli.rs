@@ -5,9 +5,9 @@
 
 pub(crate) mod all_commands;
 mod build_and_diff;
+mod command_arguments;
 mod diff;
 mod diff_predictions;
-mod grammar;
 mod logs;
 pub(crate) mod multi_user_web_pages;
 mod plan_facts;

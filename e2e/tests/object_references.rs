@@ -2,7 +2,7 @@
 //! deleted meanwhile, forged status.
 //!
 //! The fields are read from the CRD schemas, so a new field without a row fails the first test.
-//! Elsewhere: impersonation when applying objects (`tenancy.rs`), nonsense in every field (`poison.rs`).
+//! Elsewhere: impersonation when applying objects (`tenancy.rs`), nonsense in every field (`nonsense_in_all_fields.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +40,9 @@ enum ReferenceFieldKind {
     Unread,
     /// windlass reads the field when it sends an event or receives a webhook. `notifications.rs` tests this.
     Later,
-    /// Cluster administrators write this kind and may name any object, and no tenant writes it. `releases/lifecycle_checks.rs`,
-    /// `services/pull_request_approval.rs` and `stories/freeze_calendars.rs` test this.
+    /// Cluster administrators write this kind and may name any object, and no tenant writes it.
+    /// `releases/lifecycle_checks.rs`, `notification_services/pull_request_approval.rs` and `stories/freeze_calendars.rs`
+    /// test this.
     OfPlatform,
     /// The field names an ImageRepository, which decides who may use its tags. `images.rs` tests this.
     OfImages,

@@ -2,10 +2,10 @@
 //!
 //! Elsewhere: what HelmReleases do for users (`tests/releases`).
 
+mod api_server_refusals;
 mod audit_retention;
-mod deep_values;
+mod deeply_nested_values;
 mod dependency_matrix;
-mod faults;
 mod freeze_matrix;
 mod helm_controller_feature_gates;
 mod helm_controller_handover;

@@ -1,7 +1,7 @@
 //! windlass is killed, stopped and started again without any effect for users. Also tests of its flags.
 //!
 //! The stories have their own process, because each has its own windlass that watches only the story's namespace.
-//! Below: Freezes (`freezes`). Elsewhere: stories that share one windlass (`stories/main.rs`).
+//! Below: Freezes (`freezes`). Elsewhere: stories that share one windlass (`stories.rs`).
 
 mod freezes;
 
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use crds::lifecycle::LifecyclePhase;
+use crds::operation_lifecycle::LifecyclePhase;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::quarantines::web_and_map;

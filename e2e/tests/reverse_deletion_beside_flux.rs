@@ -4,9 +4,11 @@
 //! windlass keeps the order and leaves nothing, also if one commit removes several scenes. What Flux does has to match the table
 //! in `docs/dependencies.md`: after an update of Flux, the failed story prints the rows that the page needs.
 //!
-//! The stories have their own process, because each has its own windlass or Flux's controllers. Elsewhere: what delays a deletion
-//! (`stories/reverse_deletion.rs`), dependents of other namespaces (`tenant_dependents_delay_deletion.rs`), each pair of kinds
-//! (`releases_with_own_windlass/dependency_matrix.rs`), kills at every write (`cargo xtask crash --scenario reverse-delete`).
+//! The stories have their own process, because each has its own windlass or Flux's controllers. Elsewhere: what delays a
+//! deletion (`stories/reverse_deletion.rs`), dependents of other namespaces
+//! (`tenant_dependents_delay_platform_deletions.rs`), each pair of kinds
+//! (`releases_with_own_windlass/dependency_matrix.rs`), kills at every write
+//! (`cargo xtask crash --scenario reverse-delete`).
 
 mod custom_resources;
 mod deletion_scenario;

@@ -10,4 +10,4 @@ mod crash_during_fetch;
 mod hostile_servers;
 mod lost_artifacts;
 mod rate_limits;
-pub(crate) mod upstream;
+pub(crate) mod remote_servers;

@@ -1,8 +1,8 @@
 //! Tenants: windlass applies objects with the rights of the ServiceAccount in the spec and in the namespace of the spec, and
 //! nowhere else.
 //!
-//! The stories have their own process, because each has a windlass with its own flags that watches only the story's namespace.
-//! Elsewhere: stories that share one windlass (`stories/main.rs`).
+//! The stories have their own process, because each has a windlass with its own flags that watches only the story's
+//! namespace. Elsewhere: stories that share one windlass (`stories.rs`).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The CRDs of windlass's own kinds are removed while windlass is running, and then created again.
 //!
-//! The story has its own process, because it removes the kinds from the whole control plane. Elsewhere: other faults of the API
-//! server (`faults.rs`).
+//! The story has its own process, because it removes the kinds from the whole control plane. Elsewhere: other faults of the
+//! API server (`api_server_refusals.rs`).
 
 use std::time::Duration;
 

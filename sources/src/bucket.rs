@@ -3,7 +3,7 @@
 //! Here: the bucket and its settings ([`RemoteBucket`]), its objects and their names in an artifact ([`BucketListing`]),
 //! downloading changed objects ([`fetch`]), one archive for everything ([`bucket_archive`]).
 //! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter), pending
-//! requests for credentials (`credential_requests`), errors ([`Error`]).
+//! requests for credentials (`credential_request_tracker`), errors ([`Error`]).
 //! Elsewhere: storing the artifact and its note ([`artifacts::store`]).
 
 pub mod azure;

@@ -1,11 +1,11 @@
 //! OCI registries: resolves and lists tags, and fetches manifests and layers. It never pushes.
 //!
 //! Here: the registry and the credentials ([`RemoteOciRepository`]), the requests ([`RegistrySession`]).
-//! In the folder: names of repositories and digests (`oci_names`), credentials of a docker config (`keyring`), certificates
-//! (`certificates`), logins of AWS (`ecr`), challenges and tokens (`auth_challenge`, `token`), one request with its answers to
-//! them (`http_request`), parsing manifests (`manifest`), the platforms of an image (`platforms`), the tag that is the newest
-//! version (`tag_selection`), artifacts that are attached to an image (`referrers`), Helm charts ([`chart`]), the cache
-//! (`registry_cache`).
+//! In the folder: names of repositories and digests (`oci_names`), credentials of a docker config (`docker_config`),
+//! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`auth_challenge`, `token`), one request with
+//! its answers to them (`http_request`), parsing manifests (`manifest`), the platforms of an image (`platforms`), the tag
+//! that is the newest version (`tag_selection`), artifacts that are attached to an image (`referrers`), Helm charts
+//! ([`chart`]), the cache (`registry_session_cache`).
 //! Elsewhere: the HTTP client itself ([`http_client`]), unpacking a layer ([`artifacts::archive`], the program).
 //!
 //! The semantics are those of the OCI distribution specification 1.1, and Flux's where that leaves a choice.
@@ -13,10 +13,10 @@
 mod auth_challenge;
 mod certificates;
 pub mod chart;
+mod docker_config;
 mod ecr;
 mod error;
 mod http_request;
-mod keyring;
 mod manifest;
 mod oci_names;
 mod platforms;
@@ -44,8 +44,8 @@ use registry_response::read;
 use registry_session_cache::RegistryAuthState;
 
 pub use certificates::tls_from_secret;
+pub use docker_config::RegistryKeyring;
 pub use error::Error;
-pub use keyring::RegistryKeyring;
 pub use manifest::{LayerDescriptor, OciManifest};
 pub use oci_names::{ManifestReference, OciDigest, OciRepositoryName};
 pub use platforms::{OciPlatform, PlatformSupport};

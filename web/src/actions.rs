@@ -13,7 +13,7 @@ mod perform;
 mod rights;
 
 use cause::object_references;
-use crds::lifecycle::LifecycleEvent;
+use crds::operation_lifecycle::LifecycleEvent;
 use crds::windlass_notification::Incident;
 use jiff::Timestamp;
 use objects::Object;

@@ -6,9 +6,9 @@ mod approvals;
 mod audits;
 mod change_calendar;
 mod changes;
+mod current_user;
 mod incident;
 mod incidents;
-mod me;
 mod object;
 mod objects;
 mod overview;
@@ -75,7 +75,7 @@ pub(crate) async fn make(
         Route::Approvals => approvals::page(reader, request).await,
         Route::Calendar => change_calendar::page(reader, request).await,
         Route::Audits => audits::page(reader, request).await,
-        Route::Me => me::page(reader, request).await,
+        Route::Me => current_user::page(reader, request).await,
     }
 }
 

@@ -1,8 +1,8 @@
 //! The board: a short row for each reconciled object. Lists and counts on pages are made from these rows.
 //!
 //! A row contains no spec, no full status and no value.
-//! Below: rows that follow the objects by watches (`board/board_watcher.rs`), the rows of one kind (`board/followed_kind.rs`).
-//! Elsewhere: the content of a row (`windlass_answers::object_row`).
+//! Below: rows that follow the objects by watches (`reconciled_object_rows/reconciled_objects_watcher.rs`), the rows of one
+//! kind (`reconciled_object_rows/watched_kind_rows.rs`). Elsewhere: the content of a row (`windlass_answers::object_row`).
 
 pub(crate) mod reconciled_objects_watcher;
 #[cfg(test)]

@@ -7,8 +7,8 @@
 //! This module has the steps. `image` builds the program and lists its components. The program itself prints
 //! completions and manual pages.
 
-mod notes;
 mod pack;
+mod release_notes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ fn make(program: &Path, out: &Path) -> anyhow::Result<Vec<String>> {
     let list = image::sbom::list(&said.version, ImagePlatform::of_machine())?;
     fs::write(out.join("windlass.cdx.json"), serde_json::to_vec_pretty(&list)?)?;
     let changelog = fs::read_to_string(testbed::root().join("CHANGELOG.md"))?;
-    fs::write(out.join("notes.md"), notes::of(&changelog, version)?)?;
+    fs::write(out.join("notes.md"), release_notes::of(&changelog, version)?)?;
     checksums(out)
 }
 

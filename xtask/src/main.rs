@@ -12,7 +12,7 @@ mod demo;
 mod developer_tool;
 mod dist;
 mod image;
-mod rights;
+mod rbac_rights;
 mod test;
 mod tidy;
 mod upstream_programs;
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         XtaskCommand::Crds(arguments) => CRD_MANIFESTS.run(arguments.as_slice()),
         XtaskCommand::Dist(options) => dist::run(&options),
         XtaskCommand::Image(options) => image::run(&options),
-        XtaskCommand::Rights { folder, thorough } => rights::check(&folder, thorough),
+        XtaskCommand::Rights { folder, thorough } => rbac_rights::check(&folder, thorough),
         XtaskCommand::Crash(arguments) => named(STRESS, "crash", &arguments),
         XtaskCommand::Soak(arguments) => named(STRESS, "soak", &arguments),
         XtaskCommand::Replay(arguments) => named(STRESS, "replay", &arguments),

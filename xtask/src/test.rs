@@ -18,7 +18,7 @@ use testbed::binaries::TestbedBinaries;
 use testbed::machine_requirements;
 use testbed::progress;
 
-use crate::rights;
+use crate::rbac_rights;
 use build::TestBuild;
 use jobs::{TestCounts, TestJobs};
 use timings::TestTimings;
@@ -121,7 +121,7 @@ fn steps(options: &TestOptions, timings: &mut TestTimings) -> anyhow::Result<()>
         timings.jobs(&name, |done| jobs::run(stories, at_once, done))?;
     }
     if has_stories && options.filter.is_none() && selection.is_everything() {
-        let check = || rights::check(recorded.path(), options.thorough);
+        let check = || rbac_rights::check(recorded.path(), options.thorough);
         timings.step("rights that the stories used", check)?;
     }
     Ok(())

@@ -1,29 +1,31 @@
 //! Tests of the project's rules that no compiler checks. `cargo test -p xtask` runs them.
 //!
 //! This module finds files, and fails with a list of faults. The submodules have the rules:
-//! * which crate may depend on which, and what may enter the tree (`dependencies`, `layers`, `licence`, `features`);
-//! * sizes, names and words of crates and files (`crate_sizes`, `source_file`, `names`, `words`, `leftovers`);
-//! * code that no lint checks (`dead_code`, `removals`, `kinds`, `annotations`, `markup`), lints (`lints`) and pages
-//!   (`pages`).
+//! * which crate may depend on which, and what may enter the tree (`dependencies`, `layers`, `licence`,
+//!   `third_party_crate_features`);
+//! * sizes, names and words of crates and files (`crate_sizes`, `source_file`, `names`, `words`,
+//!   `editor_and_merge_leftovers`);
+//! * code that no lint checks (`dead_code`, `ungated_deletions`, `kind_field_tests`, `annotations_known_to_why`, `markup`),
+//!   lints (`lints`) and pages (`documentation_pages`).
 //!
 //! `tools/crd-manifests` checks the CRDs, and `tools/conformance` the recorded answers. Every check is a function
 //! over text or names that returns faults, so a bad example can show that it finds some.
 #![cfg(test)]
 
-mod annotations;
+mod annotations_known_to_why;
 mod crate_sizes;
 mod dead_code;
 mod dependencies;
 mod documentation_pages;
-mod features;
+mod editor_and_merge_leftovers;
 mod kind_field_tests;
 mod layers;
-mod leftovers;
 mod licence;
 mod lints;
 mod markup;
 mod names;
 mod source_file;
+mod third_party_crate_features;
 mod ungated_deletions;
 mod words;
 

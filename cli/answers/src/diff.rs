@@ -2,18 +2,19 @@
 //! from a local folder or chart.
 //!
 //! Below: comparing the objects of each kind (`diff/kustomization.rs`, `diff/helm_release.rs`), changes by field
-//! (`diff/change.rs`), quarantined results (`diff/quarantine_effect.rs`). Elsewhere: building and rendering (`render.rs`).
+//! (`diff/predicted_changes.rs`), quarantined results (`diff/quarantine_effect.rs`). Elsewhere: building and rendering
+//! (`render.rs`).
 
-mod change;
 mod helm_release;
 mod kustomization;
+mod predicted_changes;
 mod quarantine_effect;
 
 use std::path::PathBuf;
 
 use objects::Object;
 
-pub use self::change::{DiffAction, DiffChange, DiffObjectReference, DiffReport};
+pub use self::predicted_changes::{DiffAction, DiffChange, DiffObjectReference, DiffReport};
 use super::command_scope::CommandScope;
 use super::render::{self, BuildFilesOrigin, BuildableKind};
 use windlass_serve::settings::OperatorSettings;

@@ -28,7 +28,7 @@ pub mod logged_containers;
 pub mod object_row;
 pub mod owned_pods;
 pub mod render;
-pub mod returning_commits;
+pub mod rolled_back_commit_warning;
 pub mod rollout_waves;
 pub mod statusless_object_readiness;
 pub mod trace;

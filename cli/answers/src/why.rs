@@ -2,7 +2,7 @@
 //!
 //! Here: one object. Below: everything that is not ready (`why/all.rs`), Quarantines that are one cause
 //! (`why/shared_quarantines.rs`), tags that an ImagePolicy does not choose (`why/image_tags.rs`), unknown annotations
-//! (`why/annotations.rs`).
+//! (`why/unknown_annotations.rs`).
 //! Elsewhere: the walk to the cause (engine `cause`), fetching the facts (`cause_facts.rs`).
 
 mod image_tags;
@@ -22,7 +22,7 @@ use super::cause_facts::ClusterFactReader;
 use super::command_scope::CommandScope;
 use super::failed_change_hints;
 use super::kind_argument::{self, ResourceArgument};
-use super::returning_commits;
+use super::rolled_back_commit_warning;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::table::clean;
 
@@ -84,7 +84,8 @@ pub async fn explain(
     if why.is_finding() {
         why.remarks.extend(failed_change_hints::of_member(site, &id).await);
         if let Some(applier) = facts.known().object(&id) {
-            why.remarks.extend(returning_commits::of_applier(site, applier, facts.known()).await);
+            why.remarks
+                .extend(rolled_back_commit_warning::of_applier(site, applier, facts.known()).await);
         }
     }
     let tags = match policy {

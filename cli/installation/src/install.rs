@@ -1,8 +1,9 @@
 //! `windlass install`: applies the manifests that are embedded in the program, waits until windlass is ready, and prints the
 //! next steps. If windlass is already installed, the command upgrades it.
 //!
-//! Below: the manifests and their flags (`install/manifests.rs`), replacing CRDs (`install/definitions.rs`), Flux manifests
-//! that windlass does not replace (`install/unreplaced_flux_manifests.rs`), waiting for the leader (`install/leader.rs`).
+//! Below: the manifests and their flags (`install/manifests.rs`), replacing CRDs (`install/crd_replacement.rs`), Flux
+//! manifests that windlass does not replace (`install/unreplaced_flux_manifests.rs`), waiting for the leader
+//! (`install/leader_wait.rs`).
 
 pub(super) mod crd_replacement;
 pub(super) mod leader_wait;

@@ -21,7 +21,7 @@ use tree::RelPath;
 
 use super::applier_search_root::ApplierSearchRoot;
 use super::cluster_facts_file::{ClusterFacts, ReferenceFromApplier, references_of};
-use super::declared_helmfile::HELMFILE_OPERATOR_GROUP;
+use super::helmfile_plan_without_cluster::HELMFILE_OPERATOR_GROUP;
 use super::helmfile_releases::{HelmfilePathsByRelease, HelmfileReleaseInputs};
 use super::kustomization_build::{
     KustomizationFiles, ReusableKustomizationBuilds, kustomization_applier, target_cluster,

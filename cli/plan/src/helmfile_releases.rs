@@ -1,7 +1,7 @@
 //! Adds the releases of Helmfiles to a plan as appliers. It finds the helmfile, its releases, and the inputs of each release.
 //! It fetches no charts from other hosts.
 //!
-//! Elsewhere: planning (`declared_helmfile.rs`), rendering releases that differ (`helmfile_rendering.rs`).
+//! Elsewhere: planning (`helmfile_plan_without_cluster.rs`), rendering releases that differ (`helmfile_rendering.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::applier_discovery::{
     DeclaredApplier, DeferredRendering, MAX_APPLIERS, RenderingTask, RepositoryDeclarations,
     Revision, source_of,
 };
-use super::declared_helmfile::{
+use super::helmfile_plan_without_cluster::{
     DeclaredHelmfile, HelmfileLocation, HelmfilePlanEnvironment, HelmfilePlanResult,
 };
 use super::helmfile_request_sender::HelmfileRequestSender;

@@ -4,14 +4,15 @@
 //! Here: the command, its output formats and its exit code. Below: reading both revisions (`revision_files.rs`), finding the
 //! entry point (`applier_search_root.rs`), finding and building appliers (`applier_discovery.rs`, `kustomization_build.rs`,
 //! `repository_sources.rs`, `source_files.rs`). Releases: `release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`,
-//! `chart_download_folder.rs`, `release_rendering.rs`, `nondeterministic_values.rs`. Helmfiles: `declared_helmfile.rs`,
-//! `helmfile_releases.rs`, `helmfile_request_sender.rs`, `helmfile_rendering.rs`. Other servers: `remote_file_fetcher.rs`.
-//! Rendering both sides: `comparison_rendering.rs`, `render_failure.rs`. `windlass plan facts`: `cluster_facts_command.rs`,
-//! `cluster_facts_reading.rs`, `cluster_facts_file.rs`. `windlass plan check`, which posts a plan: `pull_request_check.rs`, `pull_request_commit.rs`.
-//! `windlass plan show`, which prints a Plan of a cluster: `plan_show.rs`. `windlass plan --live`: `live_plan.rs`,
-//! `live_render_inputs.rs`, `live_appliers.rs`, `live_comparison.rs`, `live_deletion_budgets.rs`. Predicting one object, also for `windlass
-//! diff`: [`object_prediction`]. Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing
-//! (engine `plan`).
+//! `chart_download_folder.rs`, `release_rendering.rs`, `nondeterministic_values.rs`. Helmfiles:
+//! `helmfile_plan_without_cluster.rs`, `helmfile_releases.rs`, `helmfile_request_sender.rs`, `helmfile_rendering.rs`. Other
+//! servers: `remote_file_fetcher.rs`. Rendering both sides: `comparison_rendering.rs`, `render_failure.rs`.
+//! `windlass plan facts`: `cluster_facts_command.rs`, `cluster_facts_reading.rs`, `cluster_facts_file.rs`.
+//! `windlass plan check`, which posts a plan: `pull_request_check.rs`, `pull_request_commit.rs`. `windlass plan show`, which
+//! prints a Plan of a cluster: `plan_show.rs`. `windlass plan --live`: `live_plan.rs`, `live_render_inputs.rs`,
+//! `live_appliers.rs`, `live_comparison.rs`, `live_deletion_budgets.rs`. Predicting one object, also for `windlass diff`:
+//! [`object_prediction`]. Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine
+//! `plan`).
 
 mod applier_discovery;
 mod applier_search_root;
@@ -21,7 +22,7 @@ mod cluster_facts_command;
 mod cluster_facts_file;
 mod cluster_facts_reading;
 mod comparison_rendering;
-mod declared_helmfile;
+mod helmfile_plan_without_cluster;
 mod helmfile_releases;
 mod helmfile_rendering;
 mod helmfile_request_sender;

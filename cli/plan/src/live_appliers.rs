@@ -32,7 +32,7 @@ use super::applier_discovery::{
 };
 use super::cluster_facts_file::references_of;
 use super::cluster_facts_reading::MAX_CONCURRENT_REQUESTS;
-use super::declared_helmfile::DeclaredHelmfile;
+use super::helmfile_plan_without_cluster::DeclaredHelmfile;
 use super::helmfile_releases::release_id;
 use super::kustomization_build::kustomization_applier;
 use super::object_prediction::helm_release::LiveReleaseObjects;

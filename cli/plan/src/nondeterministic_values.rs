@@ -1,9 +1,9 @@
 //! Finds values that a chart generates randomly or from the current time. In a cluster, each upgrade generates others. So a
 //! plan names these values, and compares only the rest.
 //!
-//! A release with such values is rendered twice, with other random numbers and another time. The words that differ are masked.
-//! The rest of each text is compared, because a generated word must not hide another change. Elsewhere: rendering
-//! (`release_rendering.rs`), generated values of helmfiles (`declared_helmfile.rs`).
+//! A release with such values is rendered twice, with other random numbers and another time. The words that differ are
+//! masked. The rest of each text is compared, because a generated word must not hide another change. Elsewhere: rendering
+//! (`release_rendering.rs`), generated values of helmfiles (`helmfile_plan_without_cluster.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! Tests that plan changes of small repositories from commit to commit.
 //!
-//! Below: facts of the cluster (`facts`), releases of Helmfiles (`helmfiles`), charts and files that are not fetched
+//! Below: facts of the cluster (`cluster_facts`), releases of Helmfiles (`helmfiles`), charts and files that are not fetched
 //! (`unfetched`), bare repositories and entry points (`repositories`).
 
-mod facts;
+mod cluster_facts;
 mod helmfiles;
 mod refused_fetches;
 mod repositories;

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_report_fits_terminals_of_both_widths() {
-        let text = crate::goldens::at_both_widths(|on| text(&difference(), on));
+        let text = crate::golden_file_comparison::at_both_widths(|on| text(&difference(), on));
         expect_test::expect_file!["../goldens/diff.txt"].assert_eq(&text);
     }
 

@@ -14,7 +14,7 @@ use windlass_answers::change_sets::{find, newer};
 
 use crate::command_scope::CommandScope;
 use crate::kind_argument::{self, ResourceArgument};
-use crate::source_changes::details;
+use crate::source_change_results::details;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;

@@ -1,7 +1,7 @@
 //! The folder with the files of one control plane. Through it, later commands find and end a detached control plane.
 //!
 //! Here: the place of each file, the credentials, and the record of processes.
-//! Elsewhere: starting (`crate::control_plane`), the command line (`crate::cluster_command`).
+//! Elsewhere: starting (`crate::control_plane`), the command line (`crate::control_plane_command`).
 
 use std::collections::BTreeMap;
 use std::io::Write;

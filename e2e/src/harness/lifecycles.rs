@@ -3,7 +3,7 @@
 //! Elsewhere: the operations that Lifecycles hold (`release`, `flux`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent, LifecyclePhase};
+use crds::operation_lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent, LifecyclePhase};
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Where the programs of the test bed are, and how they get there.
 //!
 //! Here: looking them up, building them from the Go modules in `testbed/`, and installing what is a package of npm.
-//! Elsewhere: running them (`e2e::control_plane`), the programs whose answers ours are compared with (`oracle_programs`).
+//! Elsewhere: running them (`e2e::control_plane`), the programs whose answers ours are compared with (`upstream_programs`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Runs every command that reads a cluster in an empty namespace, and as users without the right to read.
 //!
-//! Here: running a table of commands, and checking that no command is missing. Below: the tables (`all_commands/tables.rs`).
-//! Elsewhere: the same commands while no operator is active (`leader::without_operator`), the texts of each command (its own
-//! tests).
+//! Here: running a table of commands, and checking that no command is missing. Below: the tables
+//! (`all_commands/expected_outputs.rs`). Elsewhere: the same commands while no operator is active
+//! (`leader::without_operator`), the texts of each command (its own tests).
 
 mod expected_outputs;
 

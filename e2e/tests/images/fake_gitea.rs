@@ -1,6 +1,6 @@
 //! A fake Gitea with the pull requests of one repository, for automations.
 //!
-//! Elsewhere: the requests to forges (`engines/notify`), a real Gitea (`services/gitea.rs`).
+//! Elsewhere: the requests to forges (`engines/notify`), a real Gitea (`notification_services/gitea.rs`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

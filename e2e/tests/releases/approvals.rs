@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use crds::lifecycle::{LifecycleEvent, LifecyclePhase};
+use crds::operation_lifecycle::{LifecycleEvent, LifecyclePhase};
 use crds::windlass_release::ReleaseAudit;
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository};

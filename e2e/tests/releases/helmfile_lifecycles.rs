@@ -3,7 +3,7 @@
 //! Elsewhere: the phases and outcomes, which are the same as for a HelmRelease (`lifecycles.rs`).
 
 use anyhow::{Result, ensure};
-use crds::lifecycle::{LifecycleBinding, LifecyclePhase};
+use crds::operation_lifecycle::{LifecycleBinding, LifecyclePhase};
 use crds::windlass_release::AuditOutcome;
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release_audits::audits;

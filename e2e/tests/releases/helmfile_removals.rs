@@ -1,7 +1,7 @@
 //! What uninstalls releases of a Helmfile and what does not: narrower selectors, suspensions, and lifecycles of hooks.
 
 use anyhow::{Result, ensure};
-use crds::lifecycle::LifecyclePhase;
+use crds::operation_lifecycle::LifecyclePhase;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};

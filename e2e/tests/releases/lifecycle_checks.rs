@@ -4,7 +4,7 @@
 //! Elsewhere: answers of other controllers (`lifecycles.rs`, `lifecycle_handlers.rs`), users (`approvals.rs`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
+use crds::operation_lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
 use crds::windlass_release::{AuditOperation, ReleaseAuditSpec};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use crds::lifecycle::{LifecycleEventSpec, LifecyclePhase};
+use crds::operation_lifecycle::{LifecycleEventSpec, LifecyclePhase};
 use e2e::harness::Story;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;

@@ -3,7 +3,7 @@
 //! Elsewhere: users who approve (`approvals.rs`), killing windlass meanwhile (`e2e/tests/restarts.rs`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
+use crds::operation_lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
 use crds::windlass_release::{AuditLifecycleAnswer, AuditOperation, AuditOutcome};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository};

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use crds::lifecycle::LifecycleEvent;
+use crds::operation_lifecycle::LifecycleEvent;
 use crds::windlass_release::Plan;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use crds::lifecycle::{LifecycleBinding, LifecycleEvent};
+use crds::operation_lifecycle::{LifecycleBinding, LifecycleEvent};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;

@@ -3,7 +3,7 @@
 //!
 //! One windlass for all cases is killed while Plans wait, after their approval, and when it begins to write.
 //! Elsewhere: the content of Plans, and what replaces a Plan (`stories/plans.rs`, `releases/plans.rs`), who may approve
-//! (`stories/plan_rights.rs`).
+//! (`stories/plan_approval_rights.rs`).
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Freezes while windlass is killed: between the record of a FreezeBypass and its operation, and without the calendar file.
 //!
-//! Elsewhere: Freezes while windlass is running (`stories::freezes`), an interrupted watch and a deleted CRD (`faults`).
+//! Elsewhere: Freezes while windlass is running (`stories::freezes`), an interrupted watch and a deleted CRD
+//! (`api_server_refusals`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::windlass_release::FreezeBypass;

@@ -9,7 +9,7 @@ use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::{Story, WindlassProcess};
 use e2e::operator_process::OperatorProcess;
 
-use super::upstream::{RelayedUpstream, SourceFetchMethod};
+use super::remote_servers::{RelayedUpstream, SourceFetchMethod};
 
 /// The size of a version's contents, in bytes. Packing them has to take long enough to be noticed.
 const BYTES: usize = 4 << 20;

@@ -2,7 +2,7 @@
 //! are not affected, and memory and disk use stay limited.
 //!
 //! Elsewhere: the limits themselves, and answers that need a special server (`sources`), manifests (`stories/bad_input.rs`),
-//! fields (`poison.rs`), references across tenants (`tenancy.rs`).
+//! fields (`nonsense_in_all_fields.rs`), references across tenants (`tenancy.rs`).
 
 mod addresses;
 mod archives;

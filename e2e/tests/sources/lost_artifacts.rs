@@ -7,7 +7,7 @@ use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, WindlassProcess};
 use kube::api::DynamicObject;
 
-use super::upstream::{RelayedUpstream, SourceFetchMethod};
+use super::remote_servers::{RelayedUpstream, SourceFetchMethod};
 
 /// The file of the artifact in the status.
 async fn file(upstream: &RelayedUpstream, story: &Story, storage: &Path) -> Result<PathBuf> {

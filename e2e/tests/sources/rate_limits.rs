@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::{Story, WindlassProcess};
 
-use super::upstream::{RelayedUpstream, SourceFetchMethod};
+use super::remote_servers::{RelayedUpstream, SourceFetchMethod};
 
 /// How many requests are rejected. Libraries with their own retries give up earlier.
 const REQUESTS: u64 = 6;

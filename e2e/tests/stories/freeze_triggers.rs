@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use crds::lifecycle::LifecyclePhase;
+use crds::operation_lifecycle::LifecyclePhase;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::widgets::crd;

@@ -3,7 +3,7 @@
 //! Elsewhere: releases (`releases/lifecycles.rs`).
 
 use anyhow::{Result, ensure};
-use crds::lifecycle::LifecyclePhase;
+use crds::operation_lifecycle::LifecyclePhase;
 use crds::windlass_release::{AuditOperation, AuditOutcome};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;

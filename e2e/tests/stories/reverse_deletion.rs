@@ -2,8 +2,8 @@
 //! order.
 //!
 //! Every wait is shorter than `--requeue-dependency`, so each step was triggered by the previous one.
-//! Elsewhere: dependents in other namespaces that do not end (`tenant_dependents_delay_deletion.rs`), kills at every write (`cargo xtask
-//! crash`).
+//! Elsewhere: dependents in other namespaces that do not end (`tenant_dependents_delay_platform_deletions.rs`), kills at
+//! every write (`cargo xtask crash`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

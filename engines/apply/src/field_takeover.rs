@@ -2,7 +2,7 @@
 //! have.
 //!
 //! Here: the JSON patch that changes the field manager. Elsewhere: which objects are exempt (`ssa: Merge`,
-//! [`crate::managed_metadata`]), and sending the patch (the program).
+//! [`crate::owner_labels_and_apply_annotations`]), and sending the patch (the program).
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;

@@ -10,8 +10,8 @@
 //! Where a result that fails is rolled back, health comes first: the result before it may need what would be pruned.
 //!
 //! Here: the desired state, the run, the steps, [`KustomizationApplyPlanner`]. Waiting for health is in
-//! `plan/health_wait.rs`. Elsewhere: dry-runs, writes and status (the program), judging one object's health
-//! ([`crate::health`]).
+//! `kustomization_apply_planner/health_wait.rs`. Elsewhere: dry-runs, writes and status (the program), judging one object's
+//! health ([`crate::health`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! applies.
 //!
 //! Here: fields that would make an apply fail or cause drift forever, and the rules for ports, Secrets and metrics.
-//! Below: reading and writing objects by the types of their kinds (`typed_object`), quantities, and the types.
-//! Elsewhere: owner labels ([`crate::managed_metadata`]).
+//! Below: reading and writing objects by the types of their kinds (`typed_round_trip`), quantities, and the types.
+//! Elsewhere: owner labels ([`crate::owner_labels_and_apply_annotations`]).
 //!
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `normalize`.
 

@@ -1,13 +1,13 @@
 //! Advice for a cause: one sentence, and one command if a command helps.
 //!
 //! Here: each kind of problem. Below: objects that could not be applied (`advice/apply.rs`), remotes
-//! (`advice/fetch.rs`), missing objects (`advice/missing.rs`), rights (`advice/rights.rs`), and objects with two owners
-//! (`advice/ownership.rs`). Messages of other programs are read for advice only, and no decision depends on them.
-//! Elsewhere: the keys that a Secret needs (`required_secret_keys.rs`).
+//! (`advice/fetch.rs`), missing objects (`advice/missing_objects_and_keys.rs`), rights (`advice/rights.rs`), and objects
+//! with two owners (`advice/ownership.rs`). Messages of other programs are read for advice only, and no decision depends on
+//! them. Elsewhere: the keys that a Secret needs (`required_secret_keys.rs`).
 
 mod apply;
 mod fetch;
-mod missing;
+mod missing_objects_and_keys;
 mod ownership;
 mod rights;
 
@@ -57,7 +57,7 @@ pub(crate) fn advice(
     let id = &cause.object;
     let namespace = &id.namespace;
     let (text, command) = match cause.problem {
-        CauseKind::Missing => missing::missing(id, about),
+        CauseKind::Missing => missing_objects_and_keys::missing(id, about),
         CauseKind::Suspension => suspended(id, held, now),
         CauseKind::ExpiredHold => {
             ("remove spec.suspend where its manifest is kept, such as in Git".to_owned(), None)

@@ -1,7 +1,7 @@
 //! The small languages of Go libraries that specs contain. Users wrote these texts for Go's libraries, so they mean the
 //! same here.
 //!
-//! Here: versions and version ranges ([`semver`]), the highest version in a range ([`version_choice`]), regular
+//! Here: versions and version ranges ([`semver`]), the highest version in a range ([`highest_version_selection`]), regular
 //! expressions ([`regexp`]), times ([`time`]), globs ([`glob`]), Go's values as templates see them ([`value`]), their
 //! text ([`fmt`], [`strconv`]), JSON ([`json`]), URLs ([`url`]), paths ([`path`]), classes of characters ([`unicode`]),
 //! and limits for the work on a text ([`work_meter`]). Elsewhere: YAML as Go reads and writes it (`goyaml`), templates

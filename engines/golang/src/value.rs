@@ -4,7 +4,7 @@
 //! A map is shared, and can be changed through every holder, as in Go. All other values never change. Cloning is cheap,
 //! because large values are shared.
 //!
-//! Here: the value. Elsewhere: byte strings (`value/text.rs`), types (`value/reflect_kind.rs`), lists and maps
+//! Here: the value. Elsewhere: byte strings (`value/go_string.rs`), types (`value/reflect_kind.rs`), lists and maps
 //! (`value/slice_and_map.rs`), JSON (`value/json.rs`), values with fields or methods (`value/go_object.rs`), deep
 //! equality (`value/deep_equal.rs`), and text (`crate::fmt`).
 

@@ -4,9 +4,9 @@
 //! text is recognized here, and only if every YAML reader gives it the same valid meaning. It needs no tokens, events
 //! or nodes. The full reader handles any other text, so this reader has no errors of its own.
 //!
-//! Here: the lines, and the collections to which they belong. Below: scalars (`plain/scalar.rs`), and lists and maps
-//! within a line (`plain/flow.rs`). Elsewhere: the full reader (the crate's root), and the meaning of a scalar
-//! (`scalar_resolve`).
+//! Here: the lines, and the collections to which they belong. Below: scalars (`simple_document_fast_path/scalar.rs`), and
+//! lists and maps within a line (`simple_document_fast_path/flow.rs`). Elsewhere: the full reader (the crate's root), and
+//! the meaning of a scalar (`scalar_resolve`).
 
 mod flow;
 mod scalar;

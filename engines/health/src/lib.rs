@@ -1,7 +1,7 @@
 //! The health of objects of many third-party kinds, judged by what their controllers write into the status.
 //!
 //! Here: finding the rules of a kind and trying them in order. Below: the rules, one file for a group of projects
-//! (`rules/*.yaml`), reading these files (`rule_file`), the tests of a rule (`status_test`), paths into objects
+//! (`rules/*.yaml`), reading these files (`rule_file`), the tests of a rule (`status_predicate`), paths into objects
 //! (`field_path`), and the reason of a judgement (`reason_text`). Elsewhere: kstatus, and when this library is used
 //! (engine `apply`, `health`).
 //!

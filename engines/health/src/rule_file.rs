@@ -11,7 +11,7 @@
 //! The first rule whose tests hold counts. The last rule has no tests. `Failed` means `Degraded` for good: the
 //! controller does not retry, and only a change of the object helps. A rule may say `Failed` of an object that runs
 //! once. It may also say so if a generation shows that the failure is not one of an earlier spec. Elsewhere: the tests
-//! (`status_test`).
+//! (`status_predicate`).
 
 use serde_json::Value;
 

@@ -4,8 +4,8 @@
 //! any thread, each time with other values, another release and another environment ([`RenderEnvironment`]). Rendering
 //! needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
 //!
-//! Here: the types, and the order of files. Elsewhere: the data of templates (`render/scope.rs`), the functions that
-//! need the chart (`render/functions.rs`), errors in Helm's words (`render/template_error.rs`), and manifests
+//! Here: the types, and the order of files. Elsewhere: the data of templates (`render/root_template_data.rs`), the functions
+//! that need the chart (`render/functions.rs`), errors in Helm's words (`render/template_error.rs`), and manifests
 //! (`crate::manifests`).
 
 mod capabilities;
@@ -15,7 +15,7 @@ mod error_trace;
 mod functions;
 mod parallel_files;
 mod render_function_context;
-mod scope;
+mod root_template_data;
 mod template_error;
 #[cfg(test)]
 mod tests;
@@ -125,7 +125,7 @@ pub struct ChartTemplates {
 struct ChartTemplateFile {
     name: String,
     text: Arc<[u8]>,
-    /// The index of the chart to which the file belongs, in the order of [`scope::walk`].
+    /// The index of the chart to which the file belongs, in the order of [`root_template_data::walk`].
     chart: usize,
 }
 
@@ -235,7 +235,7 @@ impl ChartTemplates {
             if host.mode.strict { MissingKeyPolicy::Error } else { MissingKeyPolicy::Zero };
         let set = self.set.clone().with_missing_key(missing);
         let RenderInput { chart, values, release } = input;
-        let scopes = scope::all(chart, values, release, &host.env.capabilities);
+        let scopes = root_template_data::all(chart, values, release, &host.env.capabilities);
         let mut rendered = BTreeMap::new();
         let files: Vec<&ChartTemplateFile> =
             self.files.iter().filter(|file| !file.is_partial()).collect();
@@ -301,7 +301,7 @@ pub(crate) fn text(name: &str, text: &str, env: &RenderEnvironment) -> Result<St
 /// The template files of a chart and its sub-charts. Of a library chart, only partials count.
 fn files(chart: &Chart) -> Vec<ChartTemplateFile> {
     let mut files = BTreeMap::new();
-    for (index, (chart, path)) in scope::walk(chart).into_iter().enumerate() {
+    for (index, (chart, path)) in root_template_data::walk(chart).into_iter().enumerate() {
         let is_library = chart.metadata.kind.eq_ignore_ascii_case("library");
         for template in &chart.templates {
             let base = template.name.rsplit('/').next().unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Here: the limits and errors. Elsewhere: coalescing (`values/coalesce.rs`), dependencies and imported values
 //! (`values/dependencies.rs`), finding and copying values (`values/table.rs`), a HelmRelease's `valuesFrom`
-//! (`values/references.rs`), the source of each value (`values/value_origin.rs`), and JSON (`values/json.rs`).
+//! (`values/values_from.rs`), the source of each value (`values/value_origin.rs`), and JSON (`values/json.rs`).
 
 mod coalesce;
 mod dependencies;

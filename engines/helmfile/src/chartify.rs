@@ -2,7 +2,7 @@
 //! another namespace, or with patches.
 //!
 //! Here: the steps. Below: patches (`chartify/patch.rs`), dependencies (`chartify/dependencies.rs`), added files
-//! (`chartify/overlay.rs`). Elsewhere: rendering templates (the caller, by [`HelmChartRenderer`]).
+//! (`chartify/file_tree_with_chart.rs`). Elsewhere: rendering templates (the caller, by [`HelmChartRenderer`]).
 
 mod dependencies;
 mod file_tree_with_chart;

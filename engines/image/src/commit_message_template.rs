@@ -1,7 +1,7 @@
 //! The message of the commit that an update makes.
 //!
-//! Here: templates, their limits and errors. Below: the data of an update for templates (`commit/data.rs`). Elsewhere: Go's
-//! templates (`gotemplate`), their functions (`sprig`), the commit (the sources).
+//! Here: templates, their limits and errors. Below: the data of an update for templates (`commit_message_template/data.rs`).
+//! Elsewhere: Go's templates (`gotemplate`), their functions (`sprig`), the commit (the sources).
 
 mod data;
 #[cfg(test)]

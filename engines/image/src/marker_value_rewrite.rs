@@ -1,8 +1,9 @@
 //! Sets values in files. Either only the bytes of the values change, or the whole file is rewritten as Flux does.
 //!
-//! Here: updating files one after the other, limits, unreadable files. Below: text and documents (`rewrite/document.rs`),
-//! values with markers (`rewrite/setter_markers.rs`), the two ways of writing (`rewrite/value_replacement.rs`,
-//! `rewrite/flux.rs`). Elsewhere: markers (`image_setter.rs`), the list of files (`git_checkout_files.rs`).
+//! Here: updating files one after the other, limits, unreadable files. Below: text and documents
+//! (`marker_value_rewrite/document.rs`), values with markers (`marker_value_rewrite/setter_markers.rs`), the two ways of
+//! writing (`marker_value_rewrite/value_replacement.rs`, `marker_value_rewrite/whole_file_like_flux.rs`). Elsewhere: markers
+//! (`image_setter.rs`), the list of files (`git_checkout_files.rs`).
 
 mod document;
 mod setter_markers;

@@ -1,6 +1,6 @@
 //! Reads entries of `generators`, `transformers` and `validators`: the configurations of built-in plugins.
 //!
-//! Elsewhere: the same plugins as fields of a kustomization (`kustomization_target/builtin.rs`).
+//! Elsewhere: the same plugins as fields of a kustomization (`kustomization_target/builtin_generators_and_transformers.rs`).
 
 use std::collections::BTreeMap;
 

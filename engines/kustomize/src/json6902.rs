@@ -1,8 +1,8 @@
 //! Applies JSON patches (RFC 6902) like kustomize. The object is converted to JSON, patched as by evanphx's json-patch v4, and
 //! converted back to YAML. This loses comments, the order of keys, and digits of large integers beyond a `float64`.
 //!
-//! Here: reading a patch and applying it. Below: JSON that keeps the text of scalars (`json6902/json.rs`), the operations
-//! (`json6902/operation.rs`), converting JSON to nodes (`json6902/nodes.rs`).
+//! Here: reading a patch and applying it. Below: JSON that keeps the text of scalars (`json6902/text_preserving_json.rs`),
+//! the operations (`json6902/operation.rs`), converting JSON to nodes (`json6902/json_to_yaml_nodes.rs`).
 
 mod json_to_yaml_nodes;
 mod operation;

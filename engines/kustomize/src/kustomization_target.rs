@@ -1,7 +1,8 @@
 //! Accumulates one kustomization: loads and transforms all its content in kustomize's order.
 //!
 //! Here: resources, components, generators, transformers, validators. Below: the transformers that its fields stand for
-//! (`kustomization_target/builtin.rs`). Elsewhere: the steps that happen once in a build (`build.rs`).
+//! (`kustomization_target/builtin_generators_and_transformers.rs`). Elsewhere: the steps that happen once in a build
+//! (`build.rs`).
 
 mod builtin_generators_and_transformers;
 

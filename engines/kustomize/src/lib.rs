@@ -19,7 +19,8 @@
 //! 2. `kustomization.rs` reads its file (`json_struct_decode.rs` decodes as Go does), `loader.rs` decides which files it may read.
 //! 3. `manifest.rs` reads objects from files; `resource.rs` is one object, `resources.rs` all of them.
 //! 4. `transform/`, `config_map_secret_generator.rs`, `chart_inflation.rs` and `builtin_plugin.rs` change and generate objects.
-//! 5. `merge`, `json6902`, `fieldspec`, `yaml_path`, `plain_pattern`, `selector` and `schema` have the operations on nodes.
+//! 5. `strategic_merge`, `json6902`, `fieldspec`, `yaml_path`, `simple_regex_matcher`, `selector` and `openapi_schema` have
+//!    the operations on nodes.
 //! 6. `name_hash.rs`, `name_reference_update.rs`, `variable.rs`, `sort.rs` and `yaml_output.rs` finish the build.
 //! 7. `common_metadata.rs` uses some of these parts without a build.
 //! 8. `budget.rs` limits the time and memory of all steps.

@@ -1,7 +1,7 @@
 //! The schemas that kustomize takes from OpenAPI: which lists of which kinds are merged, and which kinds are namespaced.
 //!
-//! Here: reading schemas. Below: built-in schemas (`schema/builtin.rs`), OpenAPI documents and comments
-//! (`schema/openapi_document.rs`). Elsewhere: merging (`strategic_merge.rs`).
+//! Here: reading schemas. Below: built-in schemas (`openapi_schema/builtin.rs`), OpenAPI documents and comments
+//! (`openapi_schema/openapi_document.rs`). Elsewhere: merging (`strategic_merge.rs`).
 
 mod builtin;
 mod openapi_document;

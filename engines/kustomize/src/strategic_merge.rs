@@ -1,8 +1,8 @@
 //! Applies strategic merge patches like kustomize: as kyaml's merge of two trees, guided by a schema. This differs slightly
 //! from Kubernetes' own merge.
 //!
-//! Here: walking both trees, maps, and directives. Below: nodes with several parents (`merge/arena.rs`), lists whose items are
-//! merged (`merge/list.rs`), the keys of items (`merge/merge_keys.rs`).
+//! Here: walking both trees, maps, and directives. Below: nodes with several parents (`strategic_merge/arena.rs`), lists
+//! whose items are merged (`strategic_merge/list.rs`), the keys of items (`strategic_merge/merge_keys.rs`).
 //! Elsewhere: which lists are merged (`openapi_schema.rs`), and the target objects of a patch.
 
 mod arena;

@@ -1,6 +1,6 @@
 //! Which fields each transformer changes: kustomize's built-in configuration, and additions to it.
 //!
-//! Below: the defaults (`config/defaults.rs`), additions from `crds` (`config/crds.rs`).
+//! Below: the defaults (`transformer_config/defaults.rs`), additions from `crds` (`transformer_config/crds.rs`).
 
 mod crds;
 mod defaults;

@@ -1,8 +1,8 @@
 //! Paths through a document: `spec`, `[name=web]`, `2`, `*`.
 //!
 //! Here: the one node at the end of a path ([`lookup`]), and all nodes that a path with patterns leads to ([`matches`]).
-//! Strings are split into the parts of a path in `path/split.rs`. The paths of field specs, which enter lists automatically,
-//! are in `fieldspec.rs`.
+//! Strings are split into the parts of a path in `yaml_path/split.rs`. The paths of field specs, which enter lists
+//! automatically, are in `fieldspec.rs`.
 
 mod lookup;
 mod matches;

@@ -3,9 +3,11 @@
 use reconcile::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::lifecycle_event::{LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent};
 use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 use crate::lifecycle_selection::{HoldingLifecycle, LifecycleTimeoutPolicy};
+use crate::observed_lifecycle_event::{
+    LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent,
+};
 
 /// The longest message in an answer, in bytes.
 const MAX_TEXT: usize = 512;

@@ -1,6 +1,6 @@
 //! A message for the driver to send: an HTTP request, or a message for a service with another protocol.
 //!
-//! Here: subject, payload and login of such messages. Elsewhere: requests (`provider_request`), the protocols (the program). No
+//! Here: subject, payload and login of such messages. Elsewhere: requests (`event_delivery`), the protocols (the program). No
 //! `Debug` shows credentials or payloads.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The messages for each type of Provider, with one file for each type. Forges also have pull requests (`pull_request`).
 //!
-//! Here: the list of types, and functions that several types share. Elsewhere: retrying requests (`provider_request`).
+//! Here: the list of types, and functions that several types share. Elsewhere: retrying requests (`event_delivery`).
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/notifier`.
 

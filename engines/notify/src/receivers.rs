@@ -2,8 +2,8 @@
 //!
 //! Here: what a Receiver is, its path, and the order of the checks. Below: authentication (`receivers/authenticate.rs`,
 //! `receivers/oidc_token.rs`), the format of bodies (`receivers/payload.rs`, `receivers/cdevents.rs`), checks of the spec
-//! (`receivers/spec.rs`), which objects are reconciled (`receivers/select.rs`). The caller of a [`WebhookAuthentication`] fetches
-//! keys of issuers.
+//! (`receivers/spec_validation.rs`), which objects are reconciled (`receivers/resource_selection.rs`). The caller of a
+//! [`WebhookAuthentication`] fetches keys of issuers.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/server/receiver_*.go`.
 

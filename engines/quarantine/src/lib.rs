@@ -1,13 +1,14 @@
-//! Quarantine: how windlass reacts to a result that failed. Without I/O.
+//! Decides what windlass does after a failed apply or release: whether it returns to the last good revision, and
+//! quarantines the failed one, which then is not applied again. Without I/O.
 //!
-//! Here: the user's choice by annotation ([`on_failure`]), which inputs results were built from and which result was good
-//! ([`build_inputs_record`]), whether a rollback helps ([`rollback_decision`]), which objects a rollback keeps
+//! Here: the user's choice by annotation ([`on_failure_annotation`]), which inputs results were built from and which result
+//! was good ([`build_inputs_record`]), whether a rollback helps ([`rollback_decision`]), which objects a rollback keeps
 //! ([`rollback_protected_objects`]).
 //! Elsewhere: Quarantines as objects (`operator/quarantine`), health (engine `apply`), remediation of releases (engine
 //! `release`).
 
 pub mod build_inputs_record;
-pub mod on_failure;
+pub mod on_failure_annotation;
 pub mod rollback_decision;
 pub mod rollback_protected_objects;
 

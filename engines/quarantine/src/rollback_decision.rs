@@ -4,7 +4,7 @@
 //! revision together with it would be a combination that was never tested. It would also hide the cause of the failure.
 
 use crate::build_inputs_record::BuildInputsRecord;
-use crate::on_failure::OnFailurePolicy;
+use crate::on_failure_annotation::OnFailurePolicy;
 
 /// Why there is no rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]

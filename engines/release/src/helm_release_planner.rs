@@ -1,9 +1,9 @@
 //! Decides the next step of a run of a HelmRelease, or the outcome of the run.
 //!
 //! Here: combining the desired state with the state of the run, one step at a time. Below: beginning an operation
-//! (`plan/operation_start.rs`).
+//! (`helm_release_planner/operation_start.rs`).
 //! Elsewhere: the state of a release and the next operation ([`crate::release_decision`]), an operation under way
-//! ([`crate::operation`]), the status ([`crate::operation_status`]).
+//! ([`crate::operation`]), the status ([`crate::operation_status_changes`]).
 
 mod operation_start;
 #[cfg(test)]

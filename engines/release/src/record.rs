@@ -1,8 +1,8 @@
 //! The record of a release: the data that Helm 4.2 stores for each revision (`pkg/release/v1`).
 //!
-//! Here: the record and how an operation changes it. Below: its JSON, written (`record/json.rs`) and read (`record/decode.rs`).
-//! Elsewhere: the Secret that holds it ([`crate::storage`]), which revisions there are ([`crate::revisions`]), its digest
-//! ([`crate::release_snapshot`]).
+//! Here: the record and how an operation changes it. Below: its JSON, written (`record/encode.rs`) and read
+//! (`record/decode.rs`). Elsewhere: the Secret that holds it ([`crate::storage`]), which revisions there are
+//! ([`crate::revisions`]), its digest ([`crate::release_snapshot`]).
 
 mod decode;
 mod encode;

@@ -2,7 +2,7 @@
 //! record.
 //!
 //! Semantics: helm-controller 1.6 `internal/release` and `api/v2 Snapshots`.
-//! Elsewhere: the JSON of the parts ([`crate::record`]), when a snapshot is taken ([`crate::operation_status`]).
+//! Elsewhere: the JSON of the parts ([`crate::record`]), when a snapshot is taken ([`crate::operation_status_changes`]).
 
 use std::collections::BTreeMap;
 

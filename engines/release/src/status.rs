@@ -1,8 +1,8 @@
 //! The part of a HelmRelease's status about its release, and how `Ready` is derived from it.
 //!
 //! Here: the status fields that decisions read and operations change, reasons, events, the summary.
-//! Elsewhere: how an operation changes them ([`crate::operation_status`]), the other conditions (`reconcile`), the object
-//! itself (the program).
+//! Elsewhere: how an operation changes them ([`crate::operation_status_changes`]), the other conditions (`reconcile`), the
+//! object itself (the program).
 
 use std::time::Duration;
 

@@ -13,9 +13,9 @@
 //! The references are source-controller 1.9 and Helm 4.2; where this differs, a comment says so.
 //! 1. `git.rs` extracts the signature of a commit or tag, and decides which of them is verified in each mode.
 //! 2. `chart_provenance.rs` compares a chart with its signed provenance file.
-//! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys, `pgp/policy.rs` decides
-//!    which keys and signatures are valid now, `pgp/key.rs` and `pgp/brainpool.rs` verify signatures that rPGP does not
-//!    support.
+//! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys,
+//!    `pgp/signature_validity.rs` decides which keys and signatures are valid now, `pgp/verifying_key.rs` and
+//!    `pgp/brainpool.rs` verify signatures that rPGP does not support.
 //! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `commit_signing.rs` signs commits;
 //!    `pgp/signing_key.rs` signs with OpenPGP keys, `pgp/secret_key_bounds.rs` limits the cost of using one.
 //! 5. `image_verification.rs` knows the required signers of an image, `referrers.rs` the requests that find its signatures.

@@ -1,7 +1,7 @@
 //! The metadata of an encrypted file, under the key `sops`.
 //!
-//! Here: removing it from a tree, and its members. Elsewhere: its flat form (`store/flat_metadata.rs`), weakly typed members
-//! (`metadata/weak_decoding.rs`).
+//! Here: removing it from a tree, and its members. Elsewhere: its flat form (`file_codec/flat_metadata.rs`), weakly typed
+//! members (`metadata/weak_decoding.rs`).
 
 mod weak_decoding;
 

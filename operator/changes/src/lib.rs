@@ -5,7 +5,7 @@
 //! objects, so a process that takes over gets the same result.
 //!
 //! Here: one pass over all sources. Below: sources and their users (`observed_sources`), states of members
-//! (`observed_members`), applied objects (`applied_children`), one change (`followed_change`), and writing
+//! (`observed_members`), applied objects (`applied_changes_from_audits`), one change (`followed_change`), and writing
 //! (`change_set_writer`). Also rollbacks (`requested_rollback`), replaced events ([`withheld_events`]), failed changes
 //! ([`failed_changes`]), and why a change failed (`first_failure`).
 //! Elsewhere: the decisions (engine `changes`), and Quarantines (`windlass_quarantine`).

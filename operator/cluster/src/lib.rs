@@ -10,7 +10,7 @@
 //! ([`workload_pods`]). The known objects of a kind, and what else kinds keep, are in [`object_store`].
 //!
 //! Watches: [`watch`], applied and awaited objects ([`object_watcher`]), objects that specs name ([`spec_references`]),
-//! Namespaces ([`namespace_policies`]), CRDs ([`crd_watch`]) and their fields ([`dependency_schema`]), and RBAC
+//! Namespaces ([`namespace_policies`]), CRDs ([`crd_watch`]) and their fields ([`depends_on_crd_fields`]), and RBAC
 //! ([`rbac_watch`]).
 //!
 //! Runs: the [`work_queue`] that wakes objects, how often it does (`wake_interval`, `paced_wakes`), and the permits for runs

@@ -4,8 +4,8 @@
 //! There is one metadata-only watch for each ownership label of a kind. Objects without such a label are watched by name. The
 //! watcher remembers a digest of each applied manifest and a fingerprint of the live object.
 //!
-//! Each owner verifies its objects once after a start. What is kept for that in the storage folder is in `kept_comparisons`, and
-//! what is concluded from it in `first_comparison`.
+//! Each owner verifies its objects once after a start. What is kept for that in the storage folder is in `kept_comparisons`,
+//! and what is concluded from it in `startup_drift_comparison`.
 
 mod referenced_object_cache;
 mod startup_drift_comparison;

@@ -1,16 +1,16 @@
 //! The kind HelmRelease: windlass keeps a chart with its values released, as Helm releases it.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart (`chart_source`,
-//! `chart_template`), the Helm release (`release_runner`), the HelmRelease as owner of the release (`release_owner`), deletion
-//! (`finalize`), quarantined charts and values (`quarantined_release`), releases that are unchanged after a restart
-//! (`confirmed_release`).
+//! `chart_template`), the Helm release (`release_runner`), the HelmRelease as owner of the release
+//! (`release_status_writer`), deletion (`finalize`), quarantined charts and values (`quarantined_release`), releases that
+//! are unchanged after a restart (`unchanged_release_after_restart`).
 
 mod chart_source;
 pub mod chart_template;
 mod finalize;
 mod quarantined_release;
-mod release_owner;
 mod release_pause;
+mod release_status_writer;
 pub mod report;
 mod required_releases;
 pub mod status;
@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 
 use crds::helm::HelmRelease;
 use kube_core::{Resource as _, ResourceExt as _};
-use quarantine::on_failure::ON_FAILURE;
+use quarantine::on_failure_annotation::ON_FAILURE;
 use reconcile::{ObjectKey, ROLLBACK, ReleaseRollback, RunGateFacts, RunOutcome};
 use release::{OperationOrigin, ReleaseDesiredState};
 
 use self::quarantined_release::DesiredStateWithFailurePolicy;
-use self::release_owner::{DeferredStatusWrite, HelmReleaseOwner};
 pub use self::release_pause::released_parts;
+use self::release_status_writer::{DeferredStatusWrite, HelmReleaseOwner};
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
 use super::release_runner::quarantined_releases::{OwnerQuarantines, ReleaseQuarantineInputs};
 use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};

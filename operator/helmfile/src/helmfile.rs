@@ -3,8 +3,8 @@
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_custom_resource`,
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`,
 //! `plan`, `remote_fetch`, `decryption`, `charts`, `chart_folder`), the releases (`release_reconciler`, `release_order`,
-//! `prune`, `suspended_releases`, `release_request`, `release_status_writer`, `status_limits`, `hooks`,
-//! `hooks_without_operation`, `hook_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters
+//! `prune`, `suspended_releases`, `release_specification`, `release_status_writer`, `status_limits`, `hooks`,
+//! `hooks_without_operation`, `hook_approval_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters
 //! (`release_clusters`), deletion (`finalize`).
 
 pub mod chart_fetch;

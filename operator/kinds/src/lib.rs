@@ -9,7 +9,7 @@ mod quarantine_watch;
 use std::sync::Arc;
 
 use crds::helmfile::{Helmfile, mumoshu_helmfile};
-use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use crds::operation_lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass_notification::Incident;
 use crds::windlass_release::{
@@ -29,7 +29,7 @@ use helmfile_controller::helmfile::{self, HelmfileController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
 use image_controller::image_update_automation::ImageUpdateAutomationController;
-use kustomize_controller::kustomization::reviewed_removal::check_removal;
+use kustomize_controller::kustomization::removals_in_reviewed_pull_request::check_removal;
 use kustomize_controller::kustomization::{self, KustomizationController};
 use kustomize_controller::last_good_artifacts::LastGoodArtifacts;
 use notification_controller::alert::AlertController;

@@ -2,14 +2,16 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`), pauses
 //! of a run (`paused_run`), results that failed (`quarantined_results`), dependencies that went back
-//! (`dependencies_on_way_back`), waves of rollouts (`wave_pin`), what outlives the process (`kept_comparison`), observing
-//! and writing (`executor`), deletions that are held (`deletion_hold`), whether a reviewed pull request showed them
-//! ([`reviewed_removal`]) or all changes (`reviewed_changes`), deletion of the Kustomization (`finalize`).
+//! (`dependencies_on_way_back`), waves of rollouts (`rollout_wave_pin`), what outlives the process
+//! (`stored_drift_comparison`), observing and writing (`executor`), deletions that are held (`deletion_hold`), whether a
+//! reviewed pull request showed them ([`removals_in_reviewed_pull_request`]) or all changes
+//! (`changes_in_reviewed_pull_request`), deletion of the Kustomization (`finalize`).
 
 mod audit;
 mod build;
 pub mod build_inputs;
 mod build_manifests;
+mod changes_in_reviewed_pull_request;
 pub mod cluster_scoped_namespace_removal;
 mod crd_ca_bundle;
 mod deletion_counts;
@@ -23,14 +25,13 @@ mod last_attempts;
 mod lifecycle_holds;
 mod paused_run;
 mod quarantined_results;
+pub mod removals_in_reviewed_pull_request;
 mod report;
-mod reviewed_changes;
-pub mod reviewed_removal;
+mod rollout_wave_pin;
 mod stale_dependency;
 mod stored_drift_comparison;
 mod substitution;
 pub mod validated_spec;
-mod wave_pin;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -47,7 +48,7 @@ use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use parking_lot::Mutex;
 use quarantine::build_inputs_record::BuildInputsRecord;
-use quarantine::on_failure::ON_FAILURE;
+use quarantine::on_failure_annotation::ON_FAILURE;
 use reconcile::{
     DependencyEdge, DependencyState, ObjectKey, READY, RefusedAttempts, RemovalCause, RunGateFacts,
     RunOutcome, Time, condition_reason,
@@ -87,7 +88,7 @@ use windlass_runtime::{
 use windlass_serve::settings::OperatorSettings;
 
 pub(crate) use quarantined_results::{last_good_artifact, rolled_back_artifact};
-pub(crate) use wave_pin::pinned_artifact;
+pub(crate) use rollout_wave_pin::pinned_artifact;
 
 /// The field manager of the objects that Kustomizations apply.
 pub const MANAGER: &str = Kustomization::CONTROLLER;
@@ -489,7 +490,7 @@ impl KustomizationSession<'_> {
             artifact_files::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
         }
         if let Some(text) = text {
-            wave_pin::say(object, &mut ended, text, since);
+            rollout_wave_pin::say(object, &mut ended, text, since);
         }
         ended
     }

@@ -10,7 +10,7 @@
 //!   `sending_pace`). Notifications about the same object are sent in their order (`delivery_order`). An attempt
 //!   (`delivery_attempt`) sends requests (`transport`, `nats`), and its result is recorded (`last_deliveries`).
 //!
-//! Beside that: events that the verdict about a change replaces (`change_set_events`), notifications about incidents
+//! Beside that: events that the verdict about a change replaces (`withheld_change_events`), notifications about incidents
 //! (`incident_notifications`), warnings on Alerts (`alert_warnings`).
 //! Elsewhere: the decisions (`engines/notify`), the queue of events (`windlass_cluster::events`), requests
 //! (`windlass_runtime::http_request`).

@@ -15,7 +15,7 @@ use crds::windlass_release::{
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::Gvk;
 use quarantine::build_inputs_record::{BuildInputsRecord, is_of_same_source};
-use quarantine::on_failure::{ON_FAILURE, OnFailurePolicy};
+use quarantine::on_failure_annotation::{ON_FAILURE, OnFailurePolicy};
 use quarantine::quarantine_name;
 use quarantine::rollback_decision::{FailureConsequence, NoRollbackReason};
 use reconcile::{ConditionReason, ObjectKey, RunOutcome};

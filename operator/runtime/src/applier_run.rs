@@ -2,9 +2,9 @@
 //! run that all of them share.
 //!
 //! Here: what each kind has to implement ([`ApplierKind`]), and the common run: gate, dependencies, target, state, report. In
-//! the folder: runs that may not continue (`paused_run`), the interval of observations (`wait_observation`), throttled runs
-//! (`throttled_run`), objects that must outlive an applier (`finalization_needs`), and deletion (`finalize`). Elsewhere: the
-//! kinds (crates of their own), and their decisions (engines `apply`, `release`).
+//! the folder: runs that may not continue (`paused_run`), the interval of observations (`wait_observation_interval`), throttled
+//! runs (`throttled_run`), objects that must outlive an applier (`finalization_needs`), and deletion (`finalize`). Elsewhere:
+//! the kinds (crates of their own), and their decisions (engines `apply`, `release`).
 
 mod finalization_needs;
 pub mod finalize;

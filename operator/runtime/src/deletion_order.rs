@@ -2,7 +2,7 @@
 //! even if they are of another kind.
 //!
 //! Here: which dependents an object waits for, reads of dependents, and going on without them. Elsewhere: the dependencies
-//! (`applier/finalization_needs.rs`, `reconcile::deletion_order`), and the order within one Kustomization (crate
+//! (`applier_run/finalization_needs.rs`, `reconcile::deletion_order`), and the order within one Kustomization (crate
 //! `kustomize-controller`).
 //!
 //! Differs(flux): Flux finalizes objects in any order, so that a ServiceAccount or an operator is gone before what needs it.

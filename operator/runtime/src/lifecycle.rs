@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::Time as When;
-use crds::lifecycle::{
+use crds::operation_lifecycle::{
     KEY_LABEL, Lifecycle, LifecycleBinding, LifecycleEvent, LifecycleEventSpec,
     LifecycleEventSubject, LifecycleHelmRelease, LifecyclePhase, LifecycleReleaseRevision,
     LifecycleState, SUBJECT_UID_LABEL,
@@ -254,9 +254,9 @@ fn definition(object: &Lifecycle) -> lifecycle::Lifecycle {
         phases: spec.phases.iter().copied().map(phase).collect(),
         timeout: timeout.unwrap_or(DEFAULT_EVENT_TIMEOUT),
         on_timeout: match spec.on_timeout.unwrap_or_default() {
-            crds::lifecycle::OnTimeout::Fail => LifecycleTimeoutPolicy::Fail,
-            crds::lifecycle::OnTimeout::Continue => LifecycleTimeoutPolicy::Continue,
-            crds::lifecycle::OnTimeout::Hold => LifecycleTimeoutPolicy::Hold,
+            crds::operation_lifecycle::OnTimeout::Fail => LifecycleTimeoutPolicy::Fail,
+            crds::operation_lifecycle::OnTimeout::Continue => LifecycleTimeoutPolicy::Continue,
+            crds::operation_lifecycle::OnTimeout::Hold => LifecycleTimeoutPolicy::Hold,
         },
         approvals: approvals.unwrap_or_default(),
         required: spec.required.as_ref().map(|it| selector(&it.namespace_selector)),
@@ -280,7 +280,7 @@ fn approvals(object: &Lifecycle) -> Result<u16, String> {
 
 fn binding(object: &LifecycleBinding) -> ObservedLifecycleBinding {
     let spec = &object.spec;
-    let subject = |it: &crds::lifecycle::LifecycleSubject| SubjectSelector {
+    let subject = |it: &crds::operation_lifecycle::LifecycleSubject| SubjectSelector {
         kind: it.kind.as_str().to_owned(),
         name: it.name.clone(),
         labels: it.labels.clone(),
@@ -331,7 +331,7 @@ pub async fn dismiss_all(
 
 fn event(object: &LifecycleEvent) -> ObservedLifecycleEvent {
     let status = object.status.clone().unwrap_or_default();
-    let approval = |it: crds::lifecycle::LifecycleApproval| LifecycleApproval {
+    let approval = |it: crds::operation_lifecycle::LifecycleApproval| LifecycleApproval {
         user: it.user,
         at: it.at.map(|at| at.0),
         comment: it.comment.unwrap_or_default(),

@@ -2,8 +2,8 @@
 //!
 //! Here: the trait that each kind implements (`SourceKind`), and the run.
 //! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts that
-//! the store has lost (`lost_artifact`), artifacts of earlier revisions that other objects need (`needed_artifact`), how
-//! artifacts were verified (`artifact_verification_record`), copies of artifacts in a standby ([`standby_artifacts`]).
+//! the store has lost (`lost_artifact`), artifacts of earlier revisions that other objects need (`needed_artifact_refetch`),
+//! how artifacts were verified (`artifact_verification_record`), copies of artifacts in a standby ([`standby_artifacts`]).
 //! Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision
 //! whether to fetch (`sources`).
 

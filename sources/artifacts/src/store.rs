@@ -2,7 +2,7 @@
 //!
 //! Here: writing so that a crash leaves the old or the new file, checking digests, serving, loading trees.
 //! Elsewhere: names of folders ([`ObjectFolder`]), deleting files (`garbage_collection`), trees in memory
-//! (`extracted_tree_cache`), notes about artifacts (`artifact_note`), temporary files of fetches (`scratch`), archives
+//! (`extracted_tree_cache`), notes about artifacts (`fetch_state_file`), temporary files of fetches (`scratch`), archives
 //! ([`crate::archive`]), HTTP itself (the program's `serve` room).
 //!
 //! ```text

@@ -2,7 +2,7 @@
 //!
 //! Here: layout, crashes, escapes, garbage, shared trees.
 //! Elsewhere: which artifacts are garbage (inline in `store/garbage_collection.rs`), the cache alone (inline in
-//! `store/cache.rs`).
+//! `store/extracted_tree_cache.rs`).
 
 use std::{
     convert::Infallible,

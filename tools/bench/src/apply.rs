@@ -2,7 +2,7 @@
 //! for comparison.
 //!
 //! This module has the rounds. `super::workload` makes the objects, `super::test_bed` reads the costs, and
-//! `super::measurements` gives the verdict.
+//! `super::raw_client_comparison` gives the verdict.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Reads the API server's audit log, which counts the requests of every client in the same way.
 //!
 //! This module reads the log from a position on, and counts requests by verb and resource. It also finds the requests
-//! that keep watches alive. `audit_tail` follows a log that the API server rotates during a measurement.
+//! that keep watches alive. `audit_log_tail` follows a log that the API server rotates during a measurement.
 //! `e2e::control_plane` turns the log on, and `super::idle` says which requests are allowed.
 
 pub(super) mod audit_log_tail;

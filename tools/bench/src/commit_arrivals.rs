@@ -1,6 +1,6 @@
 //! The arrival of a commit: when the source had it, and when each Kustomization had applied it.
 //!
-//! `super::wake`, `super::apply` and `super::kustomizations` use these times.
+//! `super::change_reaction_time`, `super::apply` and `super::kustomizations` use these times.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //!
 //! Both make another version the storage version, and wait until the API servers have learned of it. Then they write
 //! each object back, shorten `storedVersions` and drop the old version. This module has the rounds. `super::test_bed`
-//! reads the costs, and `super::measurements` gives the verdict. `cargo xtask crash --scenario crds` tests that an
+//! reads the costs, and `super::raw_client_comparison` gives the verdict. `cargo xtask crash --scenario crds` tests that an
 //! interrupted migration is resumed.
 
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //!
 //! Each release is in its own namespace, and has a ConfigMap, a Service and a Deployment with one Pod. This module
 //! has the rounds: an install, and with `--update` a new version of the chart for all. `chart` has the chart and its
-//! source, and `super::workload` the objects. `super::test_bed` reads the costs, and `super::measurements` gives the
+//! source, and `super::workload` the objects. `super::test_bed` reads the costs, and `super::raw_client_comparison` gives the
 //! verdict.
 
 pub(super) mod chart;

@@ -1,7 +1,7 @@
 //! Measures the costs of settled Kustomizations when nothing changes.
 //!
 //! This module settles them, counts requests, and has the table and the verdict. `super::workload` makes the objects,
-//! and `super::audit` reads the requests.
+//! and `super::audit_log` reads the requests.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A chain of Kustomizations of one GitRepository, each of which depends on the previous one.
 //!
-//! This module creates the chain, commits changes, and edits and deletes objects by hand. `super::wake` and
-//! `super::versus` measure with it, and `super::commit_arrivals` watches commits arrive.
+//! This module creates the chain, commits changes, and edits and deletes objects by hand. `super::change_reaction_time` and
+//! `super::flux_comparison` measure with it, and `super::commit_arrivals` watches commits arrive.
 //!
 //! All times are taken in this process when a watch delivers an object. An edit begins just before its request is
 //! sent. So the times include the API server's share, and are an upper limit of the operator's own times.

@@ -2,7 +2,7 @@
 //!
 //! Each Kustomization has a ConfigMap and a Deployment with one Pod in its own namespace. This module has the rounds:
 //! an install, and with `--update` a commit that changes everything. `super::workload` makes the objects,
-//! `super::test_bed` reads the costs, and `super::measurements` gives the verdict.
+//! `super::test_bed` reads the costs, and `super::raw_client_comparison` gives the verdict.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

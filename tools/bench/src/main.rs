@@ -2,14 +2,15 @@
 //! limits.
 //!
 //! This module has the command line.
-//! * Measurements with a control plane: `wake`, `mixed_chain`, `push_chain`, `apply`, `kustomizations`,
-//!   `helm_releases`, `helmfile_releases`, `idle`, `notice`, `settle`, `scale`, `herd`, `rollout`, `sources`, `crds`,
-//!   `get`, `images`, `notify`, `receive`, `versus`, `web`.
-//! * Measurements of single processes: `template`, `build`, `helmfile`, `trust`.
+//! * Measurements with a control plane: `change_reaction_time`, `mixed_chain`, `push_chain`, `apply`, `kustomizations`,
+//!   `helm_releases`, `helmfile_releases`, `idle`, `change_detection`, `restart_and_single_change`, `scale`,
+//!   `thundering_herd`, `staged_rollout`, `sources`, `crd_version_drop`, `get`, `images`, `notify`, `webhook_receive`,
+//!   `flux_comparison`, `web`.
+//! * Measurements of single processes: `template`, `build`, `helmfile`, `decryption_and_verification`.
 //! * The means: `test_bed`, `raw_client`, `round_options`, `workload`, `kustomization_chain`,
 //!   `unreconciled_objects`.
-//! * Counting: `commit_arrivals`, `audit`, `memory_samples`, `metrics_page`, `process_comparison`.
-//! * Results: `time_samples`, `measurements`.
+//! * Counting: `commit_arrivals`, `audit_log`, `memory_samples`, `metrics_page`, `process_comparison`.
+//! * Results: `time_samples`, `raw_client_comparison`.
 
 mod apply;
 mod audit_log;
@@ -24,7 +25,6 @@ mod get;
 mod helm_releases;
 mod helmfile;
 mod helmfile_releases;
-mod herd;
 mod idle;
 mod images;
 mod kustomization_chain;
@@ -44,6 +44,7 @@ mod sources;
 mod staged_rollout;
 mod template;
 mod test_bed;
+mod thundering_herd;
 mod time_samples;
 mod unreconciled_objects;
 mod web;
@@ -100,7 +101,7 @@ enum BenchKind {
     /// What ten thousand Kustomizations cost: their start, pushes, drift, a crash, idle time
     Scale(scale::ScaleBenchOptions),
     /// What a push costs that thousands of objects with one ConfigMap of variables wait for
-    Herd(herd::HerdBenchOptions),
+    Herd(thundering_herd::HerdBenchOptions),
     /// What a StagedRollout adds to a push that reaches many Kustomizations in many clusters: time, CPU, requests
     Rollout(staged_rollout::StagedRolloutBenchOptions),
     /// What settled Kustomizations ask of the API server: nothing
@@ -149,7 +150,7 @@ fn run(command: &BenchKind) -> anyhow::Result<()> {
         BenchKind::Notice(options) => as_shipped(|| change_detection::run(options)),
         BenchKind::Settle(options) => as_shipped(|| restart_and_single_change::run(options)),
         BenchKind::Scale(options) => as_shipped(|| scale::run(options)),
-        BenchKind::Herd(options) => as_shipped(|| herd::run(options)),
+        BenchKind::Herd(options) => as_shipped(|| thundering_herd::run(options)),
         BenchKind::Rollout(options) => as_shipped(|| staged_rollout::run(options)),
         BenchKind::Sources(options) => sources::run(options),
         BenchKind::Template(options) => as_shipped(|| template::run(options)),

@@ -1,7 +1,7 @@
 //! Measures a chain of a hundred objects of mixed kinds. Each waits for the previous one by `spec.dependsOn`.
 //!
 //! The objects are Kustomizations, HelmReleases, and ConfigMaps that these apply. This module creates the chain, and
-//! measures how long each hop takes. `super::wake` has a chain of Kustomizations with commits and drift, and
+//! measures how long each hop takes. `super::change_reaction_time` has a chain of Kustomizations with commits and drift, and
 //! `super::push_chain` a long one for Flux's controllers, too. `e2e::cluster_with_operator` starts everything, and
 //! `super::time_samples` judges the times.
 

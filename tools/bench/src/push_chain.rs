@@ -2,7 +2,7 @@
 //! Ready.
 //!
 //! Flux's controllers can do the same on the same control plane, after windlass. This module has the order of both
-//! and the tables. `super::kustomization_chain` has the chain, `super::versus` Flux's controllers, and
+//! and the tables. `super::kustomization_chain` has the chain, `super::flux_comparison` Flux's controllers, and
 //! `super::mixed_chain` a chain of mixed kinds.
 
 use std::time::Duration;

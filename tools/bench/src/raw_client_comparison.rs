@@ -1,6 +1,6 @@
 //! Compares the figures of the operator with those of the raw client, and with the promised limits.
 //!
-//! This module has the medians, ratios, tables and the verdict. `super::test_bed` measures, and `super::audit` counts
+//! This module has the medians, ratios, tables and the verdict. `super::test_bed` measures, and `super::audit_log` counts
 //! requests.
 
 use clap::ValueEnum;

@@ -2,7 +2,7 @@
 //!
 //! The costs of one change must not depend on the size of the cluster. All other costs must grow only as the number
 //! of objects does. This module has the sizes, steps, table and verdict. `e2e::cluster_with_operator` starts everything,
-//! `super::time_samples` judges the times, and `super::audit` counts requests.
+//! `super::time_samples` judges the times, and `super::audit_log` counts requests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@
 //! Leader election is on, so that a standby can take over at the end.
 //!
 //! This module has the command line, the order of steps and the promised limits. `tenant_workload` makes the objects,
-//! `session` and `operator_activity` perform the steps, and `step_costs` has the figures. `super::herd` measures one
-//! push to objects that share a ConfigMap.
+//! `session` and `operator_activity` perform the steps, and `step_costs` has the figures. `super::thundering_herd` measures
+//! one push to objects that share a ConfigMap.
 
 pub(super) mod operator_activity;
 pub(super) mod session;

@@ -1,7 +1,7 @@
 //! Measures a push that reaches many clusters in waves, compared with the same push without a StagedRollout.
 //!
 //! This module has the command line, the rounds and the promised limits. `fleet` has the Kustomizations and the
-//! rollout, `super::test_bed` reads the costs, and `super::measurements` gives the verdict.
+//! rollout, `super::test_bed` reads the costs, and `super::raw_client_comparison` gives the verdict.
 //!
 //! Both sides are windlass with the same Kustomizations, one after the other in each round. A push that is measured
 //! follows one that is not, so that neither side pays for what the creation or the deletion of the rollout causes.

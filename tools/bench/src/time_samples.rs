@@ -1,6 +1,6 @@
 //! Samples of times, with percentiles, a table and a verdict.
 //!
-//! `wake` and other modules measure the times.
+//! `change_reaction_time` and other modules measure the times.
 
 use std::time::Duration;
 

@@ -20,9 +20,9 @@ mod envsubst;
 mod helmfile;
 mod icalendar;
 mod image_policy;
+mod image_policy_markers;
 mod mutate;
 mod rounds;
-mod setters;
 mod signature;
 mod spec;
 mod yaml;
@@ -63,7 +63,7 @@ const TARGETS: [&FuzzTarget; 12] = [
     &chart_repository_index::TARGET,
     &image_policy::TARGET,
     &chart_values_schema::TARGET,
-    &setters::TARGET,
+    &image_policy_markers::TARGET,
     &signature::TARGET,
     &yaml::TARGET,
 ];
@@ -101,7 +101,7 @@ pub(crate) enum FuzzCommand {
     Setters(FuzzOptions),
     /// Signed commits, tags and provenance files, with their keys
     Signature(FuzzOptions),
-    /// Every field of every kind, on a control plane: the story `poison` with other seeds
+    /// Every field of every kind, on a control plane: the story `nonsense_in_all_fields` with other seeds
     Spec(FuzzOptions),
     /// Our own charts: templates, values, CRDs, schemas
     Template(charts_and_overlays::CaseFuzzOptions),
@@ -148,7 +148,7 @@ pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
         FuzzCommand::Overlay(options) => charts_and_overlays::run(CorpusKind::Overlays, options),
         FuzzCommand::Policy(options) => of(&image_policy::TARGET, options),
         FuzzCommand::Schema(options) => of(&chart_values_schema::TARGET, options),
-        FuzzCommand::Setters(options) => of(&setters::TARGET, options),
+        FuzzCommand::Setters(options) => of(&image_policy_markers::TARGET, options),
         FuzzCommand::Signature(options) => of(&signature::TARGET, options),
         FuzzCommand::Spec(options) => spec::run(options),
         FuzzCommand::Template(options) => charts_and_overlays::run(CorpusKind::Charts, options),

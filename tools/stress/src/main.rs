@@ -1,7 +1,7 @@
 //! `cargo xtask crash`, `soak`, `fuzz` and `replay` try to break windlass, or to find a wrong prediction.
 //!
 //! This module has the command line. The submodules kill windlass at every write (`crash`), run random operations
-//! (`soak`), change inputs at random (`fuzz`) and replay commits of public repositories (`replay`). `ownership`
+//! (`soak`), change inputs at random (`fuzz`) and replay commits of public repositories (`replay`). `inventory_ownership`
 //! checks that every live object is in an inventory.
 #![expect(
     clippy::print_stderr,
@@ -10,7 +10,7 @@
 
 mod crash;
 mod fuzz;
-mod ownership;
+mod inventory_ownership;
 mod plan_replay;
 mod soak;
 

@@ -7,15 +7,15 @@
 //! At the end, every write to a managed object has to be in exactly one ReleaseAudit.
 //!
 //! This module has the command line, the rounds and the verdict. Submodules have the desired state (`soak_model`),
-//! choose operations (`operations`), perform them (`soak_environment`) and check the audits (`audits`). With `--chaos`, `chaos`
-//! has other rounds, and `unready` notes which objects were not ready.
+//! choose operations (`operations`), perform them (`soak_environment`) and check the audits (`audits`). With `--chaos`,
+//! `chaos` has other rounds, and `not_ready_statuses` notes which objects were not ready.
 
 mod audits;
 mod chaos;
+mod not_ready_statuses;
 mod operations;
 mod soak_environment;
 mod soak_model;
-mod unready;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

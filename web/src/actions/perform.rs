@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use axum::http::StatusCode;
-use crds::lifecycle::LifecycleEvent;
+use crds::operation_lifecycle::LifecycleEvent;
 use crds::windlass_notification::Incident;
 use crds::windlass_release::{ChangeSet, Plan};
 use jiff::Timestamp;

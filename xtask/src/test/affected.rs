@@ -86,7 +86,7 @@ const PLACES: [(&str, &[&str]); 82] = [
     ),
     (
         "operator/source/src/bucket",
-        &["bucket::", "disasters::", "stories::bucket", "stories::git_sources"],
+        &["bucket::", "data_loss_incidents::", "stories::bucket", "stories::git_sources"],
     ),
     ("operator/runtime/src/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("operator/notification/src/delivery", &["notifications::", "notification_services::"]),
@@ -97,7 +97,7 @@ const PLACES: [(&str, &[&str]); 82] = [
     (
         "operator/source/src/git_repository",
         &[
-            "disasters::",
+            "data_loss_incidents::",
             "stories::git",
             "stories::git_sources",
             "stories::signed_commits",
@@ -108,7 +108,7 @@ const PLACES: [(&str, &[&str]); 82] = [
         "operator/source/src/helm_chart",
         &[
             "charts::",
-            "disasters::fetches",
+            "data_loss_incidents::wrong_fetch_answers",
             "stories::helm_chart",
             "stories::verified_charts",
             "stories::chart_repositories",
@@ -123,7 +123,7 @@ const PLACES: [(&str, &[&str]); 82] = [
         "operator/source/src/helm_repository",
         &[
             "charts::",
-            "disasters::fetches",
+            "data_loss_incidents::wrong_fetch_answers",
             "stories::helm_chart",
             "stories::chart_repositories",
             "sources::",
@@ -140,7 +140,7 @@ const PLACES: [(&str, &[&str]); 82] = [
     ),
     (
         "operator/source/src/http_archive",
-        &["disasters::fetches", "stories::http_archive", "sources::"],
+        &["data_loss_incidents::wrong_fetch_answers", "stories::http_archive", "sources::"],
     ),
     (
         "operator/notification/src/incident",
@@ -149,12 +149,12 @@ const PLACES: [(&str, &[&str]); 82] = [
     ("operator/image/", &["images::"]),
     (
         "operator/kustomize/src/kustomization",
-        &["disasters::", "stories::", "tenancy::", "restarts::"],
+        &["data_loss_incidents::", "stories::", "tenancy::", "restarts::"],
     ),
     (
         "operator/runtime/src/approval_plan",
         &[
-            "disasters::",
+            "data_loss_incidents::",
             "stories::deletion_budget",
             "stories::plan",
             "releases::deletion_budget",
@@ -169,7 +169,7 @@ const PLACES: [(&str, &[&str]); 82] = [
         &[
             "stories::reverse_deletion",
             "stories::deletion_policies",
-            "tenant_dependents_delay_deletion::",
+            "tenant_dependents_delay_platform_deletions::",
             "releases_with_own_windlass::dependency_matrix",
             "reverse_deletion_beside_flux::",
         ],
@@ -200,11 +200,11 @@ const PLACES: [(&str, &[&str]); 82] = [
         &["notification_services::pull_request_approval"],
     ),
     (
-        "operator/kustomize/src/kustomization/reviewed_changes",
+        "operator/kustomize/src/kustomization/changes_in_reviewed_pull_request",
         &["notification_services::pull_request_approval"],
     ),
     (
-        "operator/kustomize/src/kustomization/reviewed_removal",
+        "operator/kustomize/src/kustomization/removals_in_reviewed_pull_request",
         &["notification_services::pull_request_approval"],
     ),
     (
@@ -241,7 +241,12 @@ const PLACES: [(&str, &[&str]); 82] = [
     ),
     (
         "operator/source/src/oci_repository",
-        &["disasters::fetches", "oci::", "stories::oci", "stories::image_signatures"],
+        &[
+            "data_loss_incidents::wrong_fetch_answers",
+            "oci::",
+            "stories::oci",
+            "stories::image_signatures",
+        ],
     ),
     ("operator/notification/src/provider", &["notifications::", "notification_services::"]),
     (
@@ -505,17 +510,17 @@ pub(super) const MODULES: [&str; 31] = [
     "cli::",
     "cloud_credentials::",
     "crd_exports::",
-    "disasters::",
+    "data_loss_incidents::",
     "images::",
     "installation::",
     "leader::",
     "migration::",
     "migration_of_flux::",
+    "nonsense_in_all_fields::",
     "notification_services::",
     "notifications::",
     "object_references::",
     "oci::",
-    "poison::",
     "releases::",
     "releases_with_own_windlass::",
     "restarts::",
@@ -524,7 +529,7 @@ pub(super) const MODULES: [&str; 31] = [
     "sources::",
     "stories::",
     "tenancy::",
-    "tenant_dependents_delay_deletion::",
+    "tenant_dependents_delay_platform_deletions::",
     "test_bed::",
     "windlass_crds_removed::",
 ];

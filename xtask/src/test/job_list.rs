@@ -43,12 +43,12 @@ const LONGEST: [&str; 14] = [
     "stories stories",
     "stories releases_with_own_windlass",
     "stories notifications",
-    "stories disasters",
+    "stories data_loss_incidents",
     "stories reverse_deletion_beside_flux",
     "stories api_server_faults",
     "stories installation",
     "stories windlass_crds_removed",
-    "stories poison",
+    "stories nonsense_in_all_fields",
     "stories leader",
 ];
 

@@ -1,4 +1,5 @@
-//! Checks each source file by itself. It says what it is, is not too long, and has a name with a meaning.
+//! Checks each source file by itself. It says what it is, is not too long, and has a name with a meaning. Its comments name
+//! only files that exist.
 //!
 //! rustfmt and clippy check format, lints and the length of functions.
 
@@ -50,6 +51,33 @@ fn text_faults(path: &str, text: &str) -> Vec<String> {
         }
     }
     faults
+}
+
+/// The files that comments name in backticks and that no path in `paths` ends with. A comment may leave out folders.
+fn reference_faults(path: &str, text: &str, paths: &[String]) -> Vec<String> {
+    let comments = text.lines().map(str::trim).enumerate().filter(|(_, it)| it.starts_with("//"));
+    let mut faults = Vec::new();
+    for (number, comment) in comments {
+        let quoted = comment.split('`').skip(1).step_by(2).filter(|it| it.ends_with(".rs"));
+        for name in quoted.filter(|it| !it.contains(' ')).map(|it| it.trim_start_matches("../")) {
+            let end = format!("/{name}");
+            if !paths.iter().any(|it| it == name || it.ends_with(&end)) {
+                faults.push(format!("{path}:{}: there is no file `{name}`", number + 1));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn files_that_comments_name_exist() {
+    let paths = files("", ".rs");
+    let faults = paths.iter().flat_map(|path| reference_faults(path, &read(path), &paths));
+    assert_none(&faults.collect::<Vec<_>>());
+    let text =
+        "//! See `git/push.rs` and `../push.rs`.\n    // Not `sh.rs`.\nlet text = \"`gone.rs`\";\n";
+    let faults = reference_faults("a.rs", text, &["sources/git/push.rs".to_owned()]);
+    assert_eq!(faults, ["a.rs:2: there is no file `sh.rs`"]);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! (`deploy/policies/lifecycles.yaml`).
 
 use anyhow::ensure;
-use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, LifecycleState};
+use crds::operation_lifecycle::{
+    LifecycleApproval, LifecycleEvent, LifecycleEventStatus, LifecycleState,
+};
 use kube_core::ResourceExt as _;
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use objects::{Gvk, Object, ObjectId};
 use release::OperationKind as Operation;
 use serde_json::json;
 
-use super::change::{DiffAction, DiffChange, DiffReport};
+use super::predicted_changes::{DiffAction, DiffChange, DiffReport};
 use crate::render::helm_release::RenderedHelmRelease;
 use helm_controller::release_runner::manifest_objects::POLICY;
 use windlass_cli_plan::object_prediction::PlannedCrdsAndNamespaces;

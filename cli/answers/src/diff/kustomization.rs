@@ -8,7 +8,7 @@ use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::Object;
 
-use super::change::DiffReport;
+use super::predicted_changes::DiffReport;
 use crate::render::kustomization::KustomizationBuild;
 use windlass_cli_plan::object_prediction::PlannedCrdsAndNamespaces;
 use windlass_cli_plan::object_prediction::kustomization::KustomizationObjectPredictor;

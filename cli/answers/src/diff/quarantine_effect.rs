@@ -10,8 +10,8 @@ use objects::{Object, ObjectId};
 use quarantine::build_inputs_record::is_of_same_source;
 use quarantine::rollback_protected_objects::is_kept;
 
-use super::change::{DiffAction, DiffChange, DiffReport};
 use super::kustomization;
+use super::predicted_changes::{DiffAction, DiffChange, DiffReport};
 use crate::render::{self, BuildFilesOrigin, EarlierArtifact};
 use windlass_cli_runtime::quarantine_lift;
 use windlass_cluster::ClusterConnection;

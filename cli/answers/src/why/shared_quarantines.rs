@@ -14,7 +14,7 @@ use objects::{Object, ObjectId};
 use crate::applier_quarantines::{in_effect, is_quarantined};
 use crate::command_scope::CommandScope;
 use crate::kind_argument::ResourceArgument;
-use crate::returning_commits;
+use crate::rolled_back_commit_warning;
 use windlass_cli_runtime::quarantine_lift::is_lifted;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
@@ -138,7 +138,7 @@ fn shared(applier: &Object, quarantine: &Quarantine) -> Option<SharedQuarantine>
         revision: spec.result.revision.clone(),
         reason: spec.reason.clone(),
         message: spec.message.split_whitespace().collect::<Vec<_>>().join(" "),
-        warning: returning_commits::of_quarantine(quarantine),
+        warning: rolled_back_commit_warning::of_quarantine(quarantine),
     })
 }
 

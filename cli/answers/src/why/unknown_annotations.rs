@@ -1,8 +1,8 @@
 //! Finds annotations with the prefix of windlass that windlass does not know, for example because of a typing error. They have
 //! no effect.
 //!
-//! Here: the known names. A tidy test (`xtask/src/tidy/annotations.rs`) compares them with the constants of the program.
-//! Elsewhere: unknown kinds (`kind_argument.rs`).
+//! Here: the known names. A tidy test (`xtask/src/tidy/annotations_known_to_why.rs`) compares them with the constants of the
+//! program. Elsewhere: unknown kinds (`kind_argument.rs`).
 
 use objects::Object;
 use serde_json::Value;

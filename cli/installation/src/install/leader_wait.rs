@@ -2,8 +2,8 @@
 //! hold its own Lease.
 //!
 //! Ready Pods are not enough, because a standby is ready, too.
-//! Elsewhere: whether objects are ready ([`super`]), whether the holder of a Lease is alive (`cluster_operators/renewal.rs`),
-//! the order in which a process takes Leases (`windlass_cluster::election`).
+//! Elsewhere: whether objects are ready ([`super`]), whether the holder of a Lease is alive
+//! (`cluster_operators/lease_renewal.rs`), the order in which a process takes Leases (`windlass_cluster::election`).
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;

@@ -18,7 +18,7 @@ use clap::Args as ClapArgs;
 use objects::{Gvk, Object};
 use serde_json::{Map, Value, json};
 
-use self::helm_operator::flux_daemon::{FluxDaemon, automations};
+use self::helm_operator::flux_v1_image_automation::{FluxDaemon, automations};
 use self::image_policy_markers::ImagePolicyMarker;
 use super::super::install::name;
 use windlass_cli_runtime::connection::{

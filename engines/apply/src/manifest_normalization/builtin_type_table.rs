@@ -1,6 +1,6 @@
 //! The API types of Kubernetes 1.36, as Go's client knows them.
 //!
-//! Here: reading the table. Elsewhere: the use of the types ([`super::typed_object`]), and the program that writes the
+//! Here: reading the table. Elsewhere: the use of the types ([`super::typed_round_trip`]), and the program that writes the
 //! table (`e2e/testbed/types`, which says how to run it).
 
 use std::collections::BTreeMap;

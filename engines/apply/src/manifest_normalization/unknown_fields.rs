@@ -1,6 +1,6 @@
 //! Fields of an object that the type of its kind does not know, such as a misspelt one.
 //!
-//! An object is decoded into its type and encoded again ([`super::typed_object`]). Fields that are missing after that
+//! An object is decoded into its type and encoded again ([`super::typed_round_trip`]). Fields that are missing after that
 //! are unknown.
 
 use serde_json::{Map, Value};

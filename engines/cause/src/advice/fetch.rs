@@ -2,7 +2,7 @@
 //! service does not accept notifications.
 //!
 //! The error messages of remotes (`sources`) are read for advice only. Elsewhere: Secrets that do not exist
-//! (`missing.rs`).
+//! (`missing_objects_and_keys.rs`).
 
 use objects::{Object, ObjectId};
 use serde_json::Value;

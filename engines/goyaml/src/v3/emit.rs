@@ -1,7 +1,8 @@
 //! Writes nodes byte for byte as go-yaml v3 encodes them.
 //!
 //! Here: walking the tree, and the tag and style that each node requests. Elsewhere: the output of a step of the walk
-//! (`emit/node_emitter.rs`), the text itself (`emit/writer.rs`), and the styles that a scalar may have (`emit/scalar.rs`).
+//! (`emit/node_emitter.rs`), the text itself (`emit/writer.rs`), and the styles that a scalar may have
+//! (`emit/scalar_style.rs`).
 
 mod event;
 mod node_emitter;

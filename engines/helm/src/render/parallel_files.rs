@@ -15,7 +15,7 @@ use gotemplate::{TemplateBudget, TemplateFunctionError, TemplateLimitError, Temp
 use parking_lot::Mutex;
 
 use super::render_function_context::RenderFunctionContext;
-use super::scope::RenderScope;
+use super::root_template_data::RenderScope;
 use super::{ChartTemplateFile, rendered_file};
 use crate::parallel_work;
 

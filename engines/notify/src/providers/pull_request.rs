@@ -3,7 +3,7 @@
 //! Here: the order of requests, and the reaction to responses. In the folder: comment and commit status of a check (`check`),
 //! the reviews of a merged pull request (`review`), differences between GitHub, GitLab, Gitea and Forgejo (`forge`), the
 //! driver of each conversation (`conversation`), failed responses (`forge_failure`). Elsewhere: logins and addresses
-//! (`github`, `gitlab`, `gitea`), redirects (`provider_request`), connections and further attempts (the program).
+//! (`github`, `gitlab`, `gitea`), redirects (`event_delivery`), connections and further attempts (the program).
 //!
 //! A merge request of GitLab counts as a pull request here.
 

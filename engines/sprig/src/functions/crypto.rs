@@ -1,6 +1,6 @@
 //! The template functions for keys, certificates and passwords.
 //!
-//! Below: private keys (`key.rs`, `dsa.rs`), certificates (`certificate.rs`), PEM (`pem.rs`), passwords (`password_case.rs`)
+//! Below: private keys (`key.rs`, `dsa.rs`), certificates (`certificate.rs`), PEM (`pem.rs`), passwords (`passwords.rs`)
 //! and encryption with passwords (`aes.rs`).
 
 pub(super) mod aes;

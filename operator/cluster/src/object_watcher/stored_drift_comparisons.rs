@@ -6,7 +6,7 @@
 //! compared.
 //!
 //! Here: the folder and its files. Elsewhere: which objects are written, and what is concluded after a start
-//! ([`super::first_comparison`]).
+//! ([`super::startup_drift_comparison`]).
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};

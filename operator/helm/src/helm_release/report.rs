@@ -1,6 +1,7 @@
 //! Turns the outcome of a HelmRelease, or of a release of a Helmfile, into its status and its events. Pure.
 //!
-//! Elsewhere: how decisions change the status (engine `release`, `operation_status`), the fields of the status (`status`).
+//! Elsewhere: how decisions change the status (engine `release`, `operation_status_changes`), the fields of the status
+//! (`status`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -15,7 +15,7 @@ use crds::windlass_release::{Quarantine, QuarantineAction};
 use kube_core::ResourceExt as _;
 use objects::container_images::images_of;
 use quarantine::build_inputs_record::{BuildInputsRecord, known_images};
-use quarantine::on_failure::{ON_FAILURE, OnFailurePolicy};
+use quarantine::on_failure_annotation::{ON_FAILURE, OnFailurePolicy};
 use quarantine::rollback_decision::{FailureConsequence, NoRollbackReason};
 use reconcile::{ConditionStatus, NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 use release::failure_policy::{FailurePolicy, ReleaseQuarantine};

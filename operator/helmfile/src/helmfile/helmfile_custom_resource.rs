@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crds::ReconciledObject;
 use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
-use quarantine::on_failure::ON_FAILURE;
+use quarantine::on_failure_annotation::ON_FAILURE;
 use reconcile::{ROLLBACK, RunOutcome};
 
 use super::{HelmfileController, OWNERSHIP, report, validated_spec};

@@ -10,7 +10,7 @@ use crds::helmfile::{Dialect, EnvironmentVariable, HelmfileSpec};
 use crds::kustomize::DeletionPolicy;
 use helmfile::RemoteAddress;
 use kube_core::ResourceExt as _;
-use quarantine::on_failure::ON_FAILURE;
+use quarantine::on_failure_annotation::ON_FAILURE;
 use reconcile::{ROLLBACK, RunOutcome};
 use sources::source_condition_reasons::URL_INVALID;
 

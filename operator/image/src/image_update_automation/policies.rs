@@ -1,6 +1,6 @@
 //! The ImagePolicies of an automation and their results. They are the policies of its namespace that its selector chooses.
 //!
-//! Elsewhere: which of their versions were verified (`crate::verification_notes`), the keys that count now
+//! Elsewhere: which of their versions were verified (`crate::verified_image_versions`), the keys that count now
 //! (`policy_verification_keys`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,8 @@
 //! The verification keys that are in the Secrets of verified policies now. Each Secret is read once for all automations that
 //! need it.
 //!
-//! Elsewhere: which Secrets a policy names (`policies`), with which keys a version was verified (`crate::verification_notes`).
+//! Elsewhere: which Secrets a policy names (`policies`), with which keys a version was verified
+//! (`crate::verified_image_versions`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use crds::{Artifact, GoDuration};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::container_images::images_of;
 use quarantine::build_inputs_record::{BuildInputsRecord, known_images};
-use quarantine::on_failure::OnFailurePolicy;
+use quarantine::on_failure_annotation::OnFailurePolicy;
 use quarantine::rollback_decision::consequence;
 use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use release::status::LIFECYCLE_FAILED;
@@ -528,7 +528,7 @@ fn lost(text: &str, good: &BuildInputsRecord, outcome: RunOutcome) -> RunOutcome
 #[cfg(test)]
 mod tests {
     use fake_cluster::spec_field_check;
-    use quarantine::on_failure::ON_FAILURE;
+    use quarantine::on_failure_annotation::ON_FAILURE;
     use serde_json::{Value, json};
     use windlass_quarantine::INVALID_ON_FAILURE;
 

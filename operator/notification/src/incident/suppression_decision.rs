@@ -4,7 +4,7 @@
 //! patterns decline it or the status of the Incident has no place for the Alert. If the failure ended before it was an
 //! incident, the notification is dropped.
 //!
-//! Elsewhere: the notifications that wait (`delivery::incident_suppression`).
+//! Elsewhere: the notifications that wait (`delivery::suppressed_notifications`).
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::lifecycle::{
+use crds::operation_lifecycle::{
     Lifecycle, LifecycleEvent, LifecycleEventHandlerSpec, LifecycleHttpCheckHandler,
     LifecycleJobHandler, LifecycleState, LifecycleWaitForHandler,
 };

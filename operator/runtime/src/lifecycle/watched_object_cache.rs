@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use crds::operation_lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
 use crds::windlass_notification::Incident;
 use crds::windlass_release::{
     ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine,

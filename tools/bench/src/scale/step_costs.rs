@@ -1,6 +1,6 @@
 //! The costs of the steps in a large cluster, compared with the promised limits.
 //!
-//! This module has the figures, the tables and the JSON. `super::session` measures, and `crate::audit` counts
+//! This module has the figures, the tables and the JSON. `super::session` measures, and `crate::audit_log` counts
 //! requests.
 
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! recorded events.
 //!
 //! The crate `fake-cluster` is the API server, and the crate `windlass-runtime` has the parts of the environment.
-//! `controller_answer` compares runs.
+//! `controller_run_comparison` compares runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Replays what Flux's own packages decrypt and verify.
 //!
-//! This module has the topics, and the files of a case. The judges are in `trust/sops.rs`, `trust/git.rs`,
-//! `trust/helm.rs` and `trust/oci.rs`. The README of the cases describes their format.
+//! This module has the topics, and the files of a case. The judges are in `decryption_and_verification/sops.rs`,
+//! `decryption_and_verification/git.rs`, `decryption_and_verification/helm.rs` and `decryption_and_verification/oci.rs`. The
+//! README of the cases describes their format.
 
 mod git;
 mod helm;

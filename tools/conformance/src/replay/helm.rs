@@ -1,7 +1,7 @@
 //! Replays cases about Helm: values, templates, manifests, ignore files and names of releases.
 //!
 //! This module has `--set`. Submodules have values (`helm/values.rs`), templates (`helm/render.rs`), the whole
-//! command (`helm/template_command.rs`), and rendered texts and ignore files (`helm/release.rs`).
+//! command (`helm/template_command.rs`), and rendered texts and ignore files (`helm/manifests_and_helmignore.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Replays cases about stored releases and names. `release/lifecycle.rs` has the operations.
+//! Replays cases about stored releases and names. `release/release_operations.rs` has the operations.
 
 mod release_operations;
 

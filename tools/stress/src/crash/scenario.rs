@@ -20,7 +20,7 @@ use e2e::harness::{Story, StoryObject};
 use kube::core::ApiResource;
 use serde_json::json;
 
-use crate::ownership::OwnerKind;
+use crate::inventory_ownership::OwnerKind;
 
 /// The GitRepository of every scenario.
 pub(super) const SOURCE_NAME: &str = "work";

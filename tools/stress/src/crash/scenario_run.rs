@@ -14,7 +14,7 @@ use kube::api::DynamicObject;
 use super::crash_points::CrashPoint;
 use super::scenario::{CrashScenario, CrashScenarioSetup};
 use super::snapshot::{ClusterSnapshot, ReplacedNames};
-use crate::ownership::{absent, live, recorded, unrecorded};
+use crate::inventory_ownership::{absent, live, recorded, unrecorded};
 
 /// How long an act may take, from its beginning and again from a restart of windlass.
 const ACT_TIMEOUT: Duration = Duration::from_secs(30);

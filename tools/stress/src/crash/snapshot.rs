@@ -1,7 +1,7 @@
 //! The state of the cluster after an act, in a form that is equal for runs with the same result. The names and
 //! revisions of a run are replaced by fixed ones.
 //!
-//! `crate::ownership` has the law about owners.
+//! `crate::inventory_ownership` has the law about owners.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::ownership::{helm_releases, kind, kustomizations};
+use crate::inventory_ownership::{helm_releases, kind, kustomizations};
 
 /// The objects of a run and the statuses of windlass's own ones, by their ids.
 #[derive(Debug, Clone, PartialEq)]

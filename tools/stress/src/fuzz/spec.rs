@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz spec` makes random fields of every kind from the schemas, on a real API server.
 //!
-//! This module runs one seed after the other, for a given time. `e2e/tests/poison.rs` makes the random objects, and
-//! checks that other objects are not affected. `cargo xtask test` runs that story once with a fixed seed.
+//! This module runs one seed after the other, for a given time. `e2e/tests/nonsense_in_all_fields.rs` makes the random
+//! objects, and checks that other objects are not affected. `cargo xtask test` runs that story once with a fixed seed.
 
 use std::process::Command;
 use std::time::Instant;
@@ -39,7 +39,7 @@ pub(super) fn run(options: &FuzzOptions) -> anyhow::Result<()> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             .args(["test", "--quiet", "--workspace", "--features", "e2e/stories"])
-            .args(["--test", "poison", STORY])
+            .args(["--test", "stories", STORY])
             .env(SEED, seed.to_string())
             .current_dir(root())
             .status()

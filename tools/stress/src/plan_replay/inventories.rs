@@ -13,7 +13,7 @@ use kube::discovery::Discovery;
 use objects::ObjectId;
 use serde_json::{Value, json};
 
-use crate::ownership::{helm_releases, kustomizations, served_kind};
+use crate::inventory_ownership::{helm_releases, kustomizations, served_kind};
 
 /// How many objects a page of a list has.
 const LIST_PAGE_OBJECTS: u32 = 500;

@@ -20,7 +20,7 @@ use super::inventories::{ApplierInCluster, all_objects, appliers};
 use super::manifest_rewriting::{KUSTOMIZE_GROUP, ManifestKinds, SOURCE_GROUP};
 use super::replayed_history::serve;
 use super::verdict::id_of;
-use crate::ownership::{kind, served_kind};
+use crate::inventory_ownership::{kind, served_kind};
 
 /// The value of each variable that no ConfigMap or Secret of the repository defines.
 const VARIABLE_VALUE: &str = "replayed";

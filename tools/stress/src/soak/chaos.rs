@@ -4,7 +4,7 @@
 //! `Ready=False` has to lie in the time of a fault or shortly after it. Memory has to stay the same.
 //!
 //! This module has the order of the faults and the verdict. `super::soak_environment` makes the faults, and
-//! `super::unready` notes which objects were not ready.
+//! `super::not_ready_statuses` notes which objects were not ready.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use anyhow::{Context as _, bail};
 use e2e::random_sequence::RandomSequence;
 use testbed::progress::{dim, green, spell};
 
+use super::not_ready_statuses::{FaultInterval, UnreadyObjects};
 use super::operations::{OperationCounts, SoakOperation};
 use super::soak_environment::SoakEnvironment;
 use super::soak_model::{OBJECTS_PER_KUSTOMIZATION, SoakModel};
-use super::unready::{FaultInterval, UnreadyObjects};
 use super::{SoakOptions, settle};
 
 /// The longest time of a fault.

@@ -23,10 +23,10 @@ use serde_json::json;
 
 use super::audits::{AuditExcuses, AuditTally, AuditViolation, ObjectWrite, judge};
 use super::chaos::ChaosFault;
+use super::not_ready_statuses::UnreadyObjects;
 use super::operations::{CommitChange, SoakOperation};
 use super::soak_model::{KustomizationState, SoakModel};
-use super::unready::UnreadyObjects;
-use crate::ownership::{OWNER_NAME, kustomizations};
+use crate::inventory_ownership::{OWNER_NAME, kustomizations};
 
 /// The GitRepository of all Kustomizations.
 const SOURCE: &str = "fleet";

@@ -13,7 +13,7 @@ use objects::{ObjectId, clean_line};
 use windlass_answers::audited_revisions::started;
 use windlass_answers::change_sets::{self, ChangeSetMemberLine, ListedChangeSets};
 use windlass_answers::command_scope::is_absent_kind;
-use windlass_answers::returning_commits;
+use windlass_answers::rolled_back_commit_warning;
 
 use super::{
     CommitFacts, MAX_LISTED_OBJECTS, MAX_LISTED_SOURCES, commit_heading, revision_link,
@@ -144,7 +144,7 @@ fn panel(
                     code { (rollback_command(change)) }
                 }
             }
-            @if let Some(warning) = returning_commits::of_change(change, of_commit.known) {
+            @if let Some(warning) = rolled_back_commit_warning::of_change(change, of_commit.known) {
                 div class="note advice" { (text(&warning)) }
             }
         }

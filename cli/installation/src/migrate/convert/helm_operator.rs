@@ -1,9 +1,9 @@
 //! Converts HelmReleases of the Helm operator (`helm.fluxcd.io/v1`) to HelmReleases that adopt the existing Helm releases.
 //!
-//! Here: the release. Below: the annotations with which Flux v1 updated images (`images`, `images_in_values`, `tag_pattern`),
-//! and Flux v1 itself (`flux_daemon`).
+//! Here: the release. Below: the annotations with which Flux v1 updated images (`image_annotations`, `images_in_values`,
+//! `tag_pattern`), and Flux v1 itself (`flux_v1_image_automation`).
 
-pub(super) mod flux_daemon;
+pub(super) mod flux_v1_image_automation;
 mod image_annotations;
 mod images_in_values;
 mod tag_pattern;

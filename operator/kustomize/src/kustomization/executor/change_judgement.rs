@@ -5,8 +5,8 @@
 //! yet, and changes that this cannot find out are unverified. If a later step recreates or deletes more than was approved,
 //! windlass asks for approval then. Corrections of drift need no approval.
 //! Elsewhere: which changes wait and which an approval covers (`apply::planned_changes`), Plans
-//! (`windlass_runtime::approval_plan`), reviewed pull requests (`../reviewed_removal.rs`), deletions beyond a budget
-//! (`deletion_judgement.rs`).
+//! (`windlass_runtime::approval_plan`), reviewed pull requests (`../removals_in_reviewed_pull_request.rs`), deletions beyond
+//! a budget (`deletion_judgement.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,7 +11,7 @@ use crds::Applier;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, SuspendedRelease, mumoshu_helmfile};
 use crds::kustomize::Kustomization;
-use crds::lifecycle::{
+use crds::operation_lifecycle::{
     HttpMethod, LifecycleEvent, LifecycleHttpCheckHandler, LifecycleJobHandler,
     LifecycleReleaseRevision, LifecycleWaitForHandler,
 };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::lifecycle::{LifecycleEvent, LifecycleEventProgressStep, LifecycleJobHandler};
+use crds::operation_lifecycle::{LifecycleEvent, LifecycleEventProgressStep, LifecycleJobHandler};
 use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::{EventJobStep, HandlerOutcome, job_task};
 use objects::{Gvk, Object};

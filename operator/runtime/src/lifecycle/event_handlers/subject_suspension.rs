@@ -5,7 +5,7 @@
 
 use crds::Applier;
 use crds::helmfile::SuspendedRelease;
-use crds::lifecycle::{LifecycleEvent, LifecyclePhase};
+use crds::operation_lifecycle::{LifecycleEvent, LifecyclePhase};
 use kube_core::ResourceExt as _;
 use reconcile::{ROLLBACK, ReleaseRollback, Time};
 

@@ -1,6 +1,6 @@
 //! Replays runs of ImageUpdateAutomations, and compares their commits, pushes and statuses.
 //!
-//! This module has the runs of a case. `git_repository` has its repository, `controller_answer` compares statuses and
+//! This module has the runs of a case. `git_repository` has its repository, `controller_run_comparison` compares statuses and
 //! events, and `automation_differences` has results that differ on purpose.
 //!
 //! Commits are compared by their parents, authors, messages, files and kinds of signatures. Signatures must be valid.

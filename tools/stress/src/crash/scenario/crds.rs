@@ -16,7 +16,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario with a CustomResourceDefinition of which a user has objects. Its acts drop a stored version, delete the
 /// definition after a confirmation, and restore the definition with its objects.

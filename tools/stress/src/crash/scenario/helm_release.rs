@@ -12,7 +12,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario of a HelmRelease. Its acts install it, upgrade it, roll it back after a failed hook, repair it and
 /// uninstall it.

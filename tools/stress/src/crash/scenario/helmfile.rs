@@ -13,7 +13,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario of a Helmfile with three releases. Its acts install them in the order of their needs, upgrade one,
 /// remove one from the file, and uninstall all.

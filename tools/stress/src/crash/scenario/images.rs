@@ -23,7 +23,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario of an image whose new tags reach the cluster. An ImagePolicy chooses a tag, an ImageUpdateAutomation
 /// pushes it to the GitRepository, and a Kustomization applies the commit.

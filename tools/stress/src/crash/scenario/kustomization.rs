@@ -13,7 +13,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario of two Kustomizations. One applies fifteen objects in three stages. The API server rejects an object of
 /// the other one until the third revision.

@@ -5,7 +5,7 @@
 //! without a Lifecycle.
 
 use anyhow::{Context as _, bail};
-use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecyclePhase, LifecycleState};
+use crds::operation_lifecycle::{Lifecycle, LifecycleBinding, LifecyclePhase, LifecycleState};
 use e2e::harness::StoryObject;
 use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::config_map;
@@ -14,7 +14,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario of a HelmRelease that a Lifecycle holds at every phase. Its acts install it, upgrade it, roll it back
 /// after a refused promotion, and uninstall it.

@@ -19,7 +19,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// How many acts wait for approval.
 const APPROVED_ACTS: usize = 2;

@@ -11,7 +11,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// The name of the Job that makes the second revision fail.
 const FAILING_JOB: &str = "failing";

@@ -13,7 +13,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario of Kustomizations that depend on each other. windlass deletes them from the last to the first.
 #[derive(Default)]

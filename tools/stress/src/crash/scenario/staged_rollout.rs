@@ -13,7 +13,7 @@ use kube::core::ApiResource;
 use serde_json::json;
 
 use super::{CrashScenario, CrashScenarioSetup, SOURCE_NAME};
-use crate::ownership::{OwnerKind, kind};
+use crate::inventory_ownership::{OwnerKind, kind};
 
 /// A scenario of commits in two waves, one of which breaks the canary.
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! Converts annotations of Flux v1 on a HelmRelease to ImageRepositories, ImagePolicies, and markers behind the values of
 //! images.
 //!
-//! Here: the meaning of the annotations, and the objects. Below: values that are images (`images_in_values.rs`), tag patterns
-//! (`tag_pattern.rs`). Elsewhere: ImageUpdateAutomations (`flux_daemon.rs`), writing the markers
+//! Here: the meaning of the annotations, and the objects. Below: values that are images (`images_in_values.rs`), tag
+//! patterns (`tag_pattern.rs`). Elsewhere: ImageUpdateAutomations (`flux_v1_image_automation.rs`), writing the markers
 //! (`convert/image_policy_markers.rs`).
 //! Source of the semantics: Flux 1.25, `pkg/cluster/kubernetes/resource/resource.go`, `pkg/policy` and `pkg/daemon/images.go`.
 

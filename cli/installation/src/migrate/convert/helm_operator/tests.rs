@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::tests::{check, convert, is_read};
 use super::super::{ConversionResult, ObjectConversion};
 use super::OPERATOR;
-use super::flux_daemon::{FluxDaemon, automations};
+use super::flux_v1_image_automation::{FluxDaemon, automations};
 use super::image_annotations::{object_name, unique};
 use super::tag_pattern::ConvertedTagPolicy;
 

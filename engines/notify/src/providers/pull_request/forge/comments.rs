@@ -1,6 +1,6 @@
 //! Comments on pull requests and commit statuses at GitHub, GitLab, Gitea and Forgejo.
 //!
-//! Elsewhere: the order of requests (`pull_request/check.rs`). A note of GitLab counts as a comment here.
+//! Elsewhere: the order of requests (`pull_request/check_report.rs`). A note of GitLab counts as a comment here.
 
 use serde_json::{Map, Value, json};
 

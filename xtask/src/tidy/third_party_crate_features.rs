@@ -2,7 +2,7 @@
 //! cargo would compile the crate several times.
 //!
 //! The check compares the crates of each program with the crates of all tests. If the features differ,
-//! `third-party/Cargo.toml` gets the missing ones.
+//! `workspace-hack/Cargo.toml` gets the missing ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,18 +1,18 @@
-//! Disasters that are known from GitOps clusters. Objects that are missing for a moment, or leave the repository by mistake,
-//! are not deleted.
+//! Incidents of data loss that are known from GitOps clusters. Objects that are missing for a moment, or leave the
+//! repository by mistake, are not deleted.
 //!
 //! At its end, each story compares the UIDs of the objects, and checks that windlass sent no deletion.
-//! Here: the objects, and finding lost ones. Elsewhere: the deletion budget itself (`stories/deletion_budget.rs`), charts that
-//! lose objects (`releases`), an unreachable or slow API server (`faults.rs`).
+//! Here: the objects, and finding lost ones. Elsewhere: the deletion budget itself (`stories/deletion_budget.rs`), charts
+//! that lose objects (`releases`), an unreachable or slow API server (`api_server_refusals.rs`).
 //!
 //! The stories have their own process, because each has its own windlass or Flux's controllers.
 
-mod api_server_requests;
-mod commits;
-mod fetches;
-mod flux;
-mod listings;
-mod secrets;
+mod commits_removing_objects;
+mod missing_secrets;
+mod objects_lost_with_flux;
+mod wrong_api_server_answers;
+mod wrong_bucket_listings;
+mod wrong_fetch_answers;
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! The same disasters with the real controllers of Flux. The lost objects match the table in `docs/deletion-budget.md`.
+//! The same incidents with the real controllers of Flux. The lost objects match the table in `docs/deletion-budget.md`.
 //!
-//! If a story fails after an update of Flux, the table has to change, too. Here: the lost objects. Elsewhere: the disasters
-//! (`super::commits`, `super::listings`, `super::secrets`), starting the controllers (`e2e::harness`).
+//! If a story fails after an update of Flux, the table has to change, too. Here: the lost objects. Elsewhere: the incidents
+//! (`super::commits_removing_objects`, `super::wrong_bucket_listings`, `super::missing_secrets`), starting the controllers
+//! (`e2e::harness`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
@@ -9,9 +10,9 @@ use e2e::harness::{Story, StoryObject};
 use e2e::response_fault::ResponseFault;
 use kube::api::DynamicObject;
 
-use super::commits::{CommitDisaster, CommitDisasterSetup};
-use super::listings::{BucketListingDisasterSetup, CONSEQUENCES, bucket};
-use super::secrets::MissingSecretDisasterSetup;
+use super::commits_removing_objects::{CommitDisaster, CommitDisasterSetup};
+use super::missing_secrets::MissingSecretDisasterSetup;
+use super::wrong_bucket_listings::{BucketListingDisasterSetup, CONSEQUENCES, bucket};
 use super::{COUNT, ConfigMapUids, lost};
 
 /// Waits until the expected number of objects is lost, and checks that no more are lost afterwards.

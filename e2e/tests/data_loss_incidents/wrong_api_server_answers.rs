@@ -5,7 +5,8 @@
 //! The requests of a start are first counted without faults. Then the request with each number, and its repetitions, get one
 //! wrong answer.
 //! `WINDLASS_FAULT_SEED` chooses the answer. Seven seeds cover all answers to all requests.
-//! Elsewhere: an API server that fails for a while (`faults.rs`), killing windlass at each write (`cargo xtask crash`).
+//! Elsewhere: an API server that fails for a while (`api_server_refusals.rs`), killing windlass at each write
+//! (`cargo xtask crash`).
 #![expect(clippy::print_stderr, reason = "the seed that repeats a failure is printed")]
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The Secret with the values of a HelmRelease and the variables of a Kustomization disappears.
 //!
-//! Here: the objects, and how windlass reacts. Elsewhere: how Flux reacts (`super::flux`), values and variables in general
-//! (`releases/values_from.rs`, `stories/substitution.rs`).
+//! Here: the objects, and how windlass reacts. Elsewhere: how Flux reacts (`super::objects_lost_with_flux`), values and
+//! variables in general (`releases/values_from.rs`, `stories/substitution.rs`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository};

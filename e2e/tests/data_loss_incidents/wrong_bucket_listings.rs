@@ -1,8 +1,8 @@
 //! A bucket whose listing is wrong: an HTML page, an error, no objects, half of the objects, or half of the text. Also a
 //! manifest that is replaced by an HTML page.
 //!
-//! Here: the bucket, and how windlass reacts. Elsewhere: how Flux reacts (`super::flux`), every request of a fetch of every
-//! source (`super::fetches`).
+//! Here: the bucket, and how windlass reacts. Elsewhere: how Flux reacts (`super::objects_lost_with_flux`), every request of
+//! a fetch of every source (`super::wrong_fetch_answers`).
 
 use std::cell::Cell;
 use std::time::Duration;

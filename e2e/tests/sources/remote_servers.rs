@@ -1,5 +1,5 @@
-//! A remote server of each kind behind a relay, the objects that follow it, and the served versions. `disasters` uses the same
-//! servers.
+//! A remote server of each kind behind a relay, the objects that follow it, and the served versions. `data_loss_incidents`
+//! uses the same servers.
 //!
 //! The contents of a version are mostly random, so compression does not shorten the transfer.
 

@@ -1,8 +1,8 @@
 //! Every request of a fetch, for every kind of source, gets every wrong answer. windlass deletes no applied object, and
 //! recovers with the next right answers.
 //!
-//! Here: the requests and the answers. Elsewhere: the remote servers (`crate::sources::upstream`), listings of buckets in
-//! detail (`super::listings`), requests to the API server (`super::requests`).
+//! Here: the requests and the answers. Elsewhere: the remote servers (`crate::sources::remote_servers`), listings of buckets
+//! in detail (`super::wrong_bucket_listings`), requests to the API server (`super::wrong_api_server_answers`).
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::{COUNT, ConfigMapUids, ROOT, ensure_nothing_is_lost, files, reconcile, uids, windlass};
-use crate::sources::upstream::{RelayedUpstream, SourceFetchMethod};
+use crate::sources::remote_servers::{RelayedUpstream, SourceFetchMethod};
 
 /// The name of every source.
 const NAME: &str = "app";

@@ -1,7 +1,7 @@
 //! The journey of a commit in an open page: from the push to what it did to each object, and back by the keyboard.
 //!
 //! Journeys are ChangeSets and audits of the cluster, so a server that is killed loses none.
-//! Elsewhere: the verdict about a commit (`stories/change_sets.rs`), commits that are not known (`cli/pages.rs`).
+//! Elsewhere: the verdict about a commit (`stories/change_sets.rs`), commits that are not known (`cli/windlass_ui.rs`).
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Commits that remove objects from the manifests: a Kustomization is renamed, a folder is emptied, or a Namespace is removed.
 //!
-//! Here: the commits, and how windlass reacts. Elsewhere: how Flux reacts (`super::flux`).
+//! Here: the commits, and how windlass reacts. Elsewhere: how Flux reacts (`super::objects_lost_with_flux`).
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux_objects::FollowedGitRepository;

@@ -3,9 +3,9 @@
 
 use reconcile::Time;
 
-use crate::lifecycle_event::{ObservedLifecycleEvent, event_name};
 use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 use crate::lifecycle_selection::HoldingLifecycle;
+use crate::observed_lifecycle_event::{ObservedLifecycleEvent, event_name};
 use crate::operation_verdict::{LifecycleEventAnswer, LifecycleEventVerdict, judge};
 
 /// A revision of a release or of a source, as an event names it.
@@ -141,8 +141,8 @@ pub fn dismissed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle_event::LifecycleEventState;
     use crate::lifecycle_selection::LifecycleTimeoutPolicy;
+    use crate::observed_lifecycle_event::LifecycleEventState;
     use crate::operation_verdict::LifecyclePhaseOutcome;
 
     fn hold() -> HoldingLifecycle {

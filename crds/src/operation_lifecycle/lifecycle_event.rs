@@ -1,4 +1,4 @@
-//! LifecycleEvent: the question of one operation at one phase to one Lifecycle, and the answer.
+//! LifecycleEvent: asks one Lifecycle whether one operation may pass one phase, and has the answer.
 
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 //! Windlass builds the Kustomization at the commits of the pull request to find that out.
 //!
 //! All builds use the present spec, variables and keys, so that each difference between them comes from the commits.
-//! Here: the builds, and comparing those of a removal. Elsewhere: comparing those of all changes (`reviewed_changes`), finding
-//! the pull request, its reviews and commits (crate `source-controller`).
+//! Here: the builds, and comparing those of a removal. Elsewhere: comparing those of all changes
+//! (`changes_in_reviewed_pull_request`), finding the pull request, its reviews and commits (crate `source-controller`).
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use tree::{MemoryTree, RelPath, TreeAccessTrace};
 
 use super::build::on_large_stack;
 use super::build_inputs::KustomizationInputs;
+use super::changes_in_reviewed_pull_request::compare_changes;
 use super::report;
-use super::reviewed_changes::compare_changes;
 use super::validated_spec::{
     self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
 };
@@ -37,7 +37,7 @@ use windlass_runtime::shared_build_parts::remote_base_access::{
 const REMOTE_BASES: &str = "reviews of a pull request do not show what other servers have";
 
 /// Checks that the reviewers of a pull request saw the removal of these objects, or all of these changes. Returns the result
-/// that they saw, if it is about all changes: see `reviewed_changes`. Of a removal:
+/// that they saw, if it is about all changes: see `changes_in_reviewed_pull_request`. Of a removal:
 ///
 /// * The merged commit does not have the objects.
 /// * Every file that the build of the merged commit reads is the same in the last reviewed commit. So the result is the same,
@@ -210,7 +210,7 @@ pub(super) fn built_plain(
     })
 }
 
-/// Compares the builds of the commits. See `reviewed_changes` for `plain`.
+/// Compares the builds of the commits. See `changes_in_reviewed_pull_request` for `plain`.
 fn compare(
     removal: &RemovalReviewCheckInput,
     build: impl Fn(&MemoryTree) -> Result<CommitBuild, String>,

@@ -1,7 +1,8 @@
 //! Whether a reviewed pull request showed everything that a run of a Kustomization would change.
 //!
-//! Here: which builds of the commits have to be equal. Elsewhere: the builds (`reviewed_removal`), comparing the objects of two
-//! builds (`apply::pull_request_review_coverage`), and the run that has to make this result (`executor/change_judgement.rs`).
+//! Here: which builds of the commits have to be equal. Elsewhere: the builds (`removals_in_reviewed_pull_request`),
+//! comparing the objects of two builds (`apply::pull_request_review_coverage`), and the run that has to make this result
+//! (`executor/change_judgement.rs`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crds::windlass_release::PlanAction;
 use objects::ObjectId;
 use tree::{MemoryTree, RelPath};
 
-use super::reviewed_removal::{CommitBuild, built, built_plain};
+use super::removals_in_reviewed_pull_request::{CommitBuild, built, built_plain};
 use windlass_runtime::pull_request_approval_cache::{
     RemovalReviewCheckFailure, RemovalReviewCheckInput, ReviewedResult,
 };

@@ -13,7 +13,7 @@ use windlass_answers::change_sets::{
     verdict,
 };
 use windlass_answers::failed_change_hints::way_back;
-use windlass_answers::returning_commits;
+use windlass_answers::rolled_back_commit_warning;
 use windlass_answers::rollout_waves::{self, ListedRollout};
 
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
@@ -303,7 +303,7 @@ pub(super) fn details(change: &ChangeSet, known: &[ChangeSet], on: TerminalScree
     }
     let command = way_back(change).filter(|_| newer(known, change).is_none());
     lines.extend(command.map(|command| format!("to take it back: {}", clean(&command))));
-    let warning = returning_commits::of_change(change, known);
+    let warning = rolled_back_commit_warning::of_change(change, known);
     lines.extend(warning.map(|text| format!("note: {}", clean(&text))));
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }

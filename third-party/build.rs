@@ -1,3 +1,0 @@
-//! Nothing to do: only packages with a build script can say which features build scripts get.
-
-fn main() {}

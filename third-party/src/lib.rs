@@ -1,1 +1,0 @@
-//! Nothing but features of crates that are not ours: see `Cargo.toml`.
