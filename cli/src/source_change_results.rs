@@ -87,20 +87,19 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
             watch(&site, args).await
         });
     }
-    let (found, rollouts, place) = args.scope.place.run(async |site| {
+    let (found, facts, place) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         if args.output == ChangesFormat::Table {
             cluster_operators::say_doubt(&site.cluster).await;
         }
         let found = find(&site, &args.scope.labels).await?;
-        let rollouts = match &args.revision {
+        let facts = match &args.revision {
             Some(word) if args.output == ChangesFormat::Table => {
-                let named = found.changes.iter().filter(|it| is_named(it, word));
-                listed_rollouts(&site, &named.cloned().collect::<Vec<_>>()).await
+                NamedChangeFacts::read(&site, &found.changes, word).await
             }
-            Some(_) | None => Vec::new(),
+            Some(_) | None => NamedChangeFacts::default(),
         };
-        anyhow::Ok((found, rollouts, site.in_words()))
+        anyhow::Ok((found, facts, site.in_words()))
     })?;
     let ListedChangeSets { changes: known, left_out } = found;
     let is_chosen = |it: &&ChangeSet| args.revision.as_ref().is_none_or(|word| is_named(it, word));
@@ -116,10 +115,11 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
         print(&text)?;
     } else if args.revision.is_some() {
         let screen = TerminalScreen::of_stdout();
-        for change in &changes {
-            print(&details(change, &known, screen))?;
+        for (at, change) in changes.iter().enumerate() {
+            let warning = facts.warnings.get(at).and_then(Option::as_deref);
+            print(&details(change, &known, warning, screen))?;
         }
-        print(&wave_lines(&rollouts, &changes))?;
+        print(&wave_lines(&facts.rollouts, &changes))?;
     } else if !changes.is_empty() {
         let screen = TerminalScreen::of_stdout();
         let now = jiff::Timestamp::now();
@@ -139,6 +139,26 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
         (_, _, false) => Ok(ExitCode::Failed),
         (Some(_), false, true) => Ok(exit_code(&changes)),
         (None, false, true) => Ok(ExitCode::Success),
+    }
+}
+
+/// What is read in addition to the changes that the user named.
+#[derive(Default)]
+struct NamedChangeFacts {
+    /// For each named change, in their order, the warning that a later revision applies it again.
+    warnings: Vec<Option<String>>,
+    /// The rollouts that are about the named changes.
+    rollouts: Vec<ListedRollout>,
+}
+
+impl NamedChangeFacts {
+    async fn read(site: &CommandScope, known: &[ChangeSet], word: &str) -> Self {
+        let named: Vec<ChangeSet> = known.iter().filter(|it| is_named(it, word)).cloned().collect();
+        let mut warnings = Vec::new();
+        for change in &named {
+            warnings.push(rolled_back_commit_warning::of_change(site, change, known).await);
+        }
+        Self { warnings, rollouts: listed_rollouts(site, &named).await }
     }
 }
 
@@ -167,7 +187,8 @@ async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCo
                 chosen = change.metadata.name.clone();
                 let asked = std::slice::from_ref(change);
                 let waves = wave_lines(&listed_rollouts(site, asked).await, asked);
-                let text = format!("{}{waves}", details(change, &known, screen));
+                let warning = rolled_back_commit_warning::of_change(site, change, &known).await;
+                let text = details(change, &known, warning.as_deref(), screen) + &waves;
                 if text != printed {
                     print(&text)?;
                     printed = text;
@@ -263,8 +284,14 @@ fn wave_lines(rollouts: &[ListedRollout], changes: &[ChangeSet]) -> String {
     lines.map(|it| format!("{}\n", clean(&it))).collect()
 }
 
-/// The details of a change. `known` are the changes of its source, because only the newest one can be rolled back.
-pub(super) fn details(change: &ChangeSet, known: &[ChangeSet], on: TerminalScreen) -> String {
+/// The details of a change. `known` are the changes of its source, because only the newest one can be rolled back. `warning`
+/// says that a later revision applies it again.
+pub(super) fn details(
+    change: &ChangeSet,
+    known: &[ChangeSet],
+    warning: Option<&str>,
+    on: TerminalScreen,
+) -> String {
     let spec = &change.spec;
     let name = change.metadata.name.as_deref().unwrap_or_default();
     let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
@@ -303,8 +330,7 @@ pub(super) fn details(change: &ChangeSet, known: &[ChangeSet], on: TerminalScree
     }
     let command = way_back(change).filter(|_| newer(known, change).is_none());
     lines.extend(command.map(|command| format!("to take it back: {}", clean(&command))));
-    let warning = rolled_back_commit_warning::of_change(change, known);
-    lines.extend(warning.map(|text| format!("note: {}", clean(&text))));
+    lines.extend(warning.map(|text| format!("note: {}", clean(text))));
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -347,7 +373,7 @@ mod tests {
             not rolled back: hf/db: it stays
             to take it back: windlass rollback change/fleet-17-1a2b3c4d -n flux-system
         "#]]
-        .assert_eq(&details(&change(), &[], PLAIN));
+        .assert_eq(&details(&change(), &[], None, PLAIN));
     }
 
     #[test]
@@ -358,17 +384,10 @@ mod tests {
         let expected = "change fleet-17-1a2b3c4d of GitRepository/fleet is Failed; to take it back: windlass rollback \
                         change/fleet-17-1a2b3c4d -n flux-system";
         assert_eq!(ways_back(&[change(), older.clone()]), [expected]);
-        let text = details(&older, &[change()], PLAIN);
+        let text = details(&older, &[change()], None, PLAIN);
         assert!(!text.contains("to take it back"), "a newer one is applied: {text}");
-        let back = serde_json::from_value(json!({"verdict": "RolledBack",
-            "counts": {"members": 1, "rolledBack": 1}}));
-        older.status = back.unwrap();
-        let text = details(&older, &[], PLAIN);
-        assert!(
-            text.contains("\nnote: commit 5f0c9d0c") && text.contains("`git revert 5f0c"),
-            "{text}"
-        );
-        assert!(!details(&older, &[change()], PLAIN).contains("git revert"), "the source moved on");
+        let text = details(&older, &[], Some("it\u{1b} comes back"), PLAIN);
+        assert!(text.ends_with("\nnote: it\\u{1b} comes back\n"), "{text}");
         let mut asked = change();
         let rollback = crds::windlass_release::ChangeSetRollbackRequest {
             user: "alice".to_owned(),
@@ -377,7 +396,7 @@ mod tests {
         };
         asked.status.as_mut().unwrap().rollback = Some(rollback);
         assert!(ways_back(std::slice::from_ref(&asked)).is_empty());
-        let text = details(&asked, &[], PLAIN);
+        let text = details(&asked, &[], None, PLAIN);
         assert!(
             text.ends_with("rollback: alice asked for it (incident-1), not carried out yet\n"),
             "{text}"

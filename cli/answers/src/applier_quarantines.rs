@@ -3,7 +3,7 @@
 //! Elsewhere: listing and lifting the Quarantines of an applier (`windlass_cli_runtime::quarantine_lift`), Quarantines of several
 //! appliers that are one cause (`why/shared_quarantines.rs`).
 
-use cause::{FactAnswers, condition, object_references};
+use cause::condition;
 use crds::windlass_release::Quarantine;
 use objects::Object;
 use reconcile::condition_reason;
@@ -17,14 +17,12 @@ pub(crate) fn is_quarantined(applier: &Object) -> bool {
 }
 
 /// The Quarantine in effect, of all Quarantines of an applier that are in force. It is that of the present revision of the
-/// source. Otherwise it is the newest one, because a later revision may build the same result.
+/// source. Otherwise it is the newest one, because a later revision may build the same result. `source` is `None` if the source
+/// is not known.
 pub(crate) fn in_effect<'q>(
     own: &'q [Quarantine],
-    applier: &Object,
-    known: &FactAnswers,
+    source: Option<&Object>,
 ) -> Option<&'q Quarantine> {
-    let source = object_references::sources(applier).into_iter().next();
-    let source = source.and_then(|source| known.object(&source));
     let artifact = source.and_then(|it| it.get("status")?.get("artifact"));
     let revision = artifact.and_then(|it| it.get("revision")?.as_str());
     own.iter().max_by_key(|it| {
@@ -35,8 +33,7 @@ pub(crate) fn in_effect<'q>(
 
 #[cfg(test)]
 mod tests {
-    use cause::{FactAnswer, FactQuery};
-    use kube_core::ResourceExt as _;
+    use kube_core::ResourceExt;
     use serde_json::{Value, json};
 
     use super::*;
@@ -56,14 +53,11 @@ mod tests {
         .unwrap()
     }
 
-    fn with_source(revision: &str) -> FactAnswers {
+    fn source(revision: &str) -> Object {
         let source: Value = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": {"name": "fleet", "namespace": "apps"},
             "status": {"artifact": {"revision": revision}}});
-        let source = Object::new(source).unwrap();
-        let mut known = FactAnswers::default();
-        known.insert(FactQuery::Object(source.id()), FactAnswer::Objects(vec![source]));
-        known
+        Object::new(source).unwrap()
     }
 
     #[test]
@@ -79,11 +73,11 @@ mod tests {
             quarantine("3", "2026-11-30T09:20:00Z"),
             quarantine("2", "2026-11-30T09:10:00Z"),
         ];
-        let object = applier("Quarantined");
-        let named = |known: &FactAnswers| in_effect(&own, &object, known).map(|it| it.name_any());
-        assert_eq!(named(&with_source("1")).as_deref(), Some("1"), "the branch was reset to it");
-        assert_eq!(named(&with_source("4")).as_deref(), Some("3"), "it builds the same");
-        assert_eq!(named(&FactAnswers::default()).as_deref(), Some("3"));
-        assert!(in_effect(&[], &object, &with_source("1")).is_none());
+        let named = |source: Option<&Object>| in_effect(&own, source).map(ResourceExt::name_any);
+        let of = |revision: &str| named(Some(&source(revision)));
+        assert_eq!(of("1").as_deref(), Some("1"), "the branch was reset to it");
+        assert_eq!(of("4").as_deref(), Some("3"), "it builds the same");
+        assert_eq!(named(None).as_deref(), Some("3"));
+        assert!(in_effect(&[], Some(&source("1"))).is_none());
     }
 }

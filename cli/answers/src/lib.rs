@@ -30,6 +30,7 @@ pub mod owned_pods;
 pub mod render;
 pub mod rolled_back_commit_warning;
 pub mod rollout_waves;
+mod source_correction;
 pub mod statusless_object_readiness;
 pub mod trace;
 pub mod tree;

@@ -6,6 +6,7 @@
 //! Elsewhere: the walk to the cause (engine `cause`), fetching the facts (`cause_facts.rs`).
 
 mod image_tags;
+mod listed_quarantines;
 mod shared_quarantines;
 mod unknown_annotations;
 pub mod unready_objects;

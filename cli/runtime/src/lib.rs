@@ -7,6 +7,7 @@ pub mod connection;
 pub mod exit_code;
 pub mod incidents;
 pub mod quarantine_lift;
+pub mod status_request;
 pub mod table;
 pub mod time_limit;
 pub mod trailing_serve_flags;

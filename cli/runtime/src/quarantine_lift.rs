@@ -10,6 +10,7 @@ use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
+use crate::status_request;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
@@ -55,7 +56,7 @@ pub async fn lift(
     let chosen = chosen(&own, request)?;
     let patch = patch(chosen, &user, request);
     let name = chosen.name_any();
-    cluster.merge_patch_status(&resource, namespace, &name, &patch, request.manager).await?;
+    status_request::write(cluster, &resource, namespace, &name, &patch, request.manager).await?;
     Ok(chosen.spec.result.revision.clone())
 }
 

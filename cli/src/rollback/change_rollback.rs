@@ -11,6 +11,7 @@ use crds::windlass_release::ChangeSet;
 use kube_core::ResourceExt as _;
 use windlass_answers::actions::change_rollback::ChangeRollbackRequest;
 use windlass_answers::change_sets::{find, newer};
+use windlass_answers::rolled_back_commit_warning;
 
 use crate::command_scope::CommandScope;
 use crate::kind_argument::{self, ResourceArgument};
@@ -50,7 +51,7 @@ pub(super) async fn roll_back(
         let change = read(site, target).await?;
         // The verdict is not enough, because a member may have gone back by itself before.
         if change.status.as_ref().is_some_and(|it| it.rolled_back_at.is_some()) {
-            return say_outcome(&change);
+            return say_outcome(site, &change).await;
         }
         ensure!(
             change.status.as_ref().is_some_and(|it| it.rollback.is_some()),
@@ -73,8 +74,9 @@ async fn read(site: &CommandScope, target: &ResourceArgument) -> anyhow::Result<
 }
 
 /// Prints the result of a rollback.
-fn say_outcome(change: &ChangeSet) -> anyhow::Result<ExitCode> {
-    print(&details(change, &[], TerminalScreen::of_stdout()))?;
+async fn say_outcome(site: &CommandScope, change: &ChangeSet) -> anyhow::Result<ExitCode> {
+    let warning = rolled_back_commit_warning::of_change(site, change, &[]).await;
+    print(&details(change, &[], warning.as_deref(), TerminalScreen::of_stdout()))?;
     let left = change.status.as_ref().map_or(0, |it| it.not_rolled_back.len());
     if left > 0 {
         let text = "some members were not rolled back: what is said of each is above";

@@ -199,6 +199,8 @@ pub struct MetricsRegistry {
     notifications: Family<NotificationMetricLabels, Counter>,
     /// Notifications that wait for their Providers.
     pub waiting_notifications: Gauge<i64, AtomicI64>,
+    /// 1 while notifications wait in memory only, because the disk does not take them.
+    pub unsaved_notifications: Gauge<i64, AtomicI64>,
     stores: StoreSizes,
 }
 
@@ -290,6 +292,11 @@ impl MetricsRegistry {
             "windlass_notifications_waiting",
             "Notifications that wait until the service of their Provider takes them",
         );
+        let unsaved_notifications = added(
+            &mut registry,
+            "windlass_notifications_unsaved",
+            "1 while notifications wait in memory only, because the disk does not take them",
+        );
         let stores = StoreSizes::added(&mut registry);
         Arc::new(Self {
             registry,
@@ -311,6 +318,7 @@ impl MetricsRegistry {
             dropped_events,
             notifications,
             waiting_notifications,
+            unsaved_notifications,
             stores,
         })
     }

@@ -554,6 +554,23 @@ impl ClusterConnection {
             .map(drop)
     }
 
+    /// As [`ClusterConnection::merge_patch_status`], but the API server refuses unknown fields. Returns the object as it is stored.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub async fn merge_patch_status_strictly(
+        &self,
+        resource: &ApiResourceLocation,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(namespace, Some(name))?;
+        let path = format!("{path}/status?fieldManager={manager}{STRICT}");
+        self.send_patch(MERGE, &path, patch).await
+    }
+
     /// Changes the status of an object by a JSON patch (RFC 6902). The API server refuses unknown fields.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use windlass_answers::audited_revisions::{
 };
 use windlass_answers::change_sets::{self as listed_change_sets, ListedChangeSets};
 use windlass_answers::object_row::short;
+use windlass_answers::rolled_back_commit_warning;
 use windlass_answers::rollout_waves::{self as listed_rollouts, ListedRollout};
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
@@ -127,11 +128,15 @@ pub(super) async fn of_commit(
             Vec::new()
         }
     };
+    let mut warnings = Vec::new();
+    for change in named.iter().take(MAX_LISTED_SOURCES) {
+        warnings.push(rolled_back_commit_warning::of_change(&reader.site, change, &known).await);
+    }
     let board = reader.board().await;
     let facts = CommitFacts {
         wanted,
         changes: &named,
-        known: &known,
+        warnings: &warnings,
         rollouts: &rollouts,
         found: &found,
         now: read_at,
@@ -227,8 +232,8 @@ struct CommitFacts<'a> {
     wanted: &'a str,
     /// The ChangeSets of the commit.
     changes: &'a [ChangeSet],
-    /// All ChangeSets that the user may list. A newer one of the same source decides what is said about rollbacks.
-    known: &'a [ChangeSet],
+    /// For each of the first ChangeSets, the warning that a later revision applies it again.
+    warnings: &'a [Option<String>],
     /// The staged rollouts that the user may list.
     rollouts: &'a [ListedRollout],
     /// The audits of operations that the commit caused.
@@ -447,7 +452,7 @@ mod tests {
         let facts = CommitFacts {
             wanted: "0123456",
             changes: &[],
-            known: &[],
+            warnings: &[],
             rollouts: &[],
             found,
             now: now(),

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{MANAGER, SERVICE_ACCOUNT_PREFIX};
 use crate::change_sets::{find, newer};
 use crate::command_scope::CommandScope;
+use windlass_cli_runtime::status_request;
 use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
@@ -31,7 +32,7 @@ impl ChangeRollbackRequest<'_> {
     ///
     /// # Errors
     /// The user is a ServiceAccount or may not list ChangeSets, or the change is not the newest of its source. Another user
-    /// requested the rollback before, or the API server refuses.
+    /// requested the rollback before, the API server refuses, or the definitions in the cluster are older.
     pub async fn make(&self, site: &CommandScope) -> anyhow::Result<()> {
         let change = self.change;
         let user = site.cluster.own_name().await.context("cannot tell who rolls back")?;
@@ -53,8 +54,8 @@ impl ChangeRollbackRequest<'_> {
         let patch = self.patch(&user, &now);
         let resource = resource::<ChangeSet>();
         let name = change.name_any();
-        site.cluster.merge_patch_status(&resource, &namespace, &name, &patch, MANAGER).await?;
-        Ok(())
+        let cluster = &site.cluster;
+        status_request::write(cluster, &resource, &namespace, &name, &patch, MANAGER).await
     }
 
     /// The patch with the request. It contains the UID, so it applies only to the object that was read.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::suspension::end_of;
 use super::{MANAGER, SERVICE_ACCOUNT_PREFIX};
 use crate::command_scope::CommandScope;
+use windlass_cli_runtime::status_request;
 use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
@@ -53,7 +54,8 @@ impl IncidentSilenceRequest<'_> {
         let namespace = incident.namespace().unwrap_or_default();
         let name = incident.name_any();
         let resource = resource::<Incident>();
-        site.cluster.merge_patch_status(&resource, &namespace, &name, &patch, MANAGER).await?;
+        let cluster = &site.cluster;
+        status_request::write(cluster, &resource, &namespace, &name, &patch, MANAGER).await?;
         let end = time(until);
         let reason = self.reason.trim();
         Ok(clean(&format!(

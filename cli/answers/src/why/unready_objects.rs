@@ -150,7 +150,8 @@ pub async fn find(
     for id in suspects.iter().take(MOST_EXPLAINED) {
         whys.push(facts.explain(id).await?);
     }
-    let quarantines = SharedQuarantines::read(site, &whys, facts.known()).await;
+    let mut quarantines = SharedQuarantines::read(site, &whys, facts.known()).await;
+    overview.warn(&std::mem::take(&mut quarantines.not_known));
     let doubt = cluster_operators::doubt(&site.cluster, now).await;
     let is_unattended = doubt.as_ref().is_some_and(|doubt| doubt.is_absent);
     // If no operator has ever run, no reconciliation is about to begin.
@@ -507,12 +508,11 @@ fn group(whys: Vec<StateExplanation>, facts: &CauseGroupFacts) -> Option<CauseGr
     let mut objects: Vec<String> = whys.iter().map(|it| it.object.subject()).collect();
     objects.sort();
     let since = whys.iter().filter_map(|it| it.cause.as_ref()?.since).min();
-    let quarantine = facts.quarantines.of_several(&whys);
-    let first = whys.into_iter().next()?;
-    if let (Some(quarantine), Some(cause)) = (quarantine, &first.cause) {
-        let text = quarantine.line(&cause.object);
+    if let Some(quarantine) = facts.quarantines.of_several(&whys) {
+        let text = quarantine.line();
         return Some(CauseGroup { cause: text, since, objects, advice: Some(quarantine.advice()) });
     }
+    let first = whys.into_iter().next()?;
     let text = cause_text(&first, objects.len());
     Some(CauseGroup { cause: text, since, objects, advice: advice(first) })
 }

@@ -14,7 +14,9 @@ use tokio_util::task::TaskTracker;
 use super::alert_warnings::AlertWarnings;
 use super::incident_notifications::IncidentNotificationOutcomes;
 use super::last_deliveries::LastDeliveries;
-use super::notification_spool::{DroppedNotification, NotificationSpool, SpoolBounds};
+use super::notification_spool::{
+    DroppedNotification, NotificationSpool, SpoolBounds, SpoolOpenResult,
+};
 use super::provider_queues::ProviderQueues;
 use super::provider_worker::{ProviderHealth, ProviderWorker};
 use super::queued_notification::{QueuedNotification, WaitingNotification};
@@ -32,6 +34,9 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long records wait until they are flushed to the disk, so that many of them share one flush.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the disk is retried while it does not take notifications.
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// While the spool is nearly full, a namespace gets no further notifications as long as more than this number wait for
 /// services that accept them.
@@ -105,6 +110,7 @@ impl NotificationQueue {
     pub(super) async fn run(self: &Arc<Self>) {
         if self.stop.run_until_cancelled(wait_for_alerts(&self.context)).await == Some(true) {
             self.start();
+            self.stop.run_until_cancelled(self.recover_spool()).await;
         }
         self.stop.cancelled().await;
         self.workers.close();
@@ -127,6 +133,25 @@ impl NotificationQueue {
             self.enqueue(&waiting);
         }
         self.unflushed.notify_one();
+        self.count();
+    }
+
+    /// Tries the disk again from time to time, while notifications wait in memory only. What the file has from before the start
+    /// of the process is sent then.
+    async fn recover_spool(self: &Arc<Self>) {
+        loop {
+            tokio::time::sleep(RECOVERY_INTERVAL).await;
+            if self.spool.is_unsaved() {
+                let opened = self.on_disk(NotificationSpool::recover).await;
+                let SpoolOpenResult { found, dropped } = opened;
+                self.forget_dropped(dropped);
+                for waiting in &found {
+                    self.enqueue(waiting);
+                }
+                self.unflushed.notify_one();
+                self.count();
+            }
+        }
     }
 
     /// Writes records while the process runs. Those that come during a write are written together by the next one.
@@ -160,12 +185,17 @@ impl NotificationQueue {
         if put.number.is_none() {
             self.context.metrics.notified(NotificationOutcomeLabel::Dropped);
         }
-        for DroppedNotification { number, provider } in put.dropped {
+        self.forget_dropped(put.dropped);
+        self.unwritten.notify_one();
+        self.count();
+    }
+
+    /// Removes notifications that were dropped from the queues of their Providers.
+    fn forget_dropped(&self, dropped: Vec<DroppedNotification>) {
+        for DroppedNotification { number, provider } in dropped {
             self.context.metrics.notified(NotificationOutcomeLabel::Dropped);
             self.providers.remove_dropped(&provider, number);
         }
-        self.unwritten.notify_one();
-        self.count();
     }
 
     /// Waits while further notifications of a namespace would drive others out, although its services accept them: events are
@@ -217,6 +247,8 @@ impl NotificationQueue {
 
     fn count(&self) {
         let waiting = i64::try_from(self.spool.len()).unwrap_or(i64::MAX);
-        self.context.metrics.waiting_notifications.set(waiting);
+        let metrics = &self.context.metrics;
+        metrics.waiting_notifications.set(waiting);
+        metrics.unsaved_notifications.set(i64::from(self.spool.is_unsaved()));
     }
 }

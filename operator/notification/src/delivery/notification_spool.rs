@@ -10,20 +10,22 @@
 //!
 //! If the spool is full, the namespace with the most waiting notifications makes room, so that no tenant drives out the
 //! notifications of others.
-//! Here: which notifications wait, and in which form. Below: the file (`spool_file`) and its records (`spool_records`), files
-//! of earlier versions (`earlier_layout`), which namespace makes room (`quota`). Elsewhere: when records are written
-//! (`notification_queue`), in which order notifications are sent (`provider_queues`).
+//! Here: which notifications wait, and in which form. Below: the file (`spool_file`) and its records (`spool_records`), opening
+//! it and trying again (`spool_recovery`), files of earlier versions (`earlier_layout`), which namespace makes room (`quota`).
+//! Elsewhere: when records are written (`notification_queue`), in which order notifications are sent (`provider_queues`).
 
 mod earlier_layout;
 mod quota;
 mod spool_file;
 mod spool_records;
+mod spool_recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
@@ -31,6 +33,7 @@ use self::earlier_layout::EarlierNotifications;
 use self::quota::SpoolUsageByNamespace;
 use self::spool_file::{SpoolFile, read_content};
 use self::spool_records::{RecordPlace, SpoolFilePart, SpoolRecord};
+pub(super) use self::spool_recovery::SpoolOpenResult;
 use super::incident_notifications::IncidentNotificationKey;
 use super::provider_queues::ProviderKey;
 use super::queued_notification::{QueuedNotification, WaitingNotification};
@@ -56,6 +59,7 @@ const ALSO_KEPT: u64 = 1 << 20;
 
 struct SpoolEntry {
     provider: ProviderKey,
+    is_error: bool,
     bytes: u64,
     step: Option<IncidentNotificationKey>,
     /// The notification, if it has no record or is short enough to be in memory as well.
@@ -84,6 +88,8 @@ struct SpoolState {
     entries: BTreeMap<u64, SpoolEntry>,
     shares: SpoolUsageByNamespace,
     next: u64,
+    /// The number of the first notification of this process, if its file could not be opened at the start.
+    first: u64,
     /// The bytes of the notifications in memory.
     kept: u64,
     changes: SpoolChanges,
@@ -121,9 +127,14 @@ impl RecordSource {
 #[derive(Default)]
 pub(super) struct NotificationSpool {
     bounds: SpoolBounds,
+    folder: PathBuf,
     state: Mutex<SpoolState>,
     /// The file, if it can be used. It is locked before `state`.
     file: Mutex<Option<SpoolFile>>,
+    /// The files of an earlier version, until their notifications have records.
+    earlier: Mutex<EarlierNotifications>,
+    /// Whether notifications wait in memory only, because the disk does not take them.
+    is_unsaved: AtomicBool,
 }
 
 /// Whether a notification was put into the spool, and which others were dropped for it.
@@ -143,31 +154,19 @@ pub(super) struct DroppedNotification {
 }
 
 impl NotificationSpool {
-    /// Opens the spool in the storage folder, and returns the waiting notifications in the order in which they came. It
-    /// blocks.
+    /// Opens the spool in the storage folder, and returns the waiting notifications in the order in which they came. If that is
+    /// not possible, notifications wait in memory until [`Self::recover`] succeeds. It blocks.
     pub(super) fn open(storage: &Path, bounds: SpoolBounds) -> (Self, Vec<WaitingNotification>) {
-        let folder = storage.join(FOLDER);
-        let spool = Self { bounds, ..Self::default() };
-        let opened = SpoolFile::open(&folder);
-        let opened = opened.inspect_err(|error| {
-            tracing::error!(folder = %folder.display(), error = %error, "cannot keep notifications on the disk; they wait in memory");
-        });
-        let Ok(mut file) = opened else { return (spool, Vec::new()) };
-        let mut found = BTreeMap::new();
-        let is_intact = spool.state.lock().load(&file, &mut found);
-        let earlier = EarlierNotifications::read(&folder);
-        spool.state.lock().import(&earlier, &mut found);
-        let live = spool.state.lock().live;
-        if !is_intact || !earlier.notifications.is_empty() || file.is_mostly_dead(live) {
-            match spool.rewrite(&mut file) {
-                Ok(()) => earlier.remove_files(),
-                Err(error) => {
-                    tracing::error!(folder = %folder.display(), error = %error, "failed to write the file of waiting notifications anew");
-                }
+        let spool = Self { bounds, folder: storage.join(FOLDER), ..Self::default() };
+        match spool.open_file() {
+            Ok(opened) => (spool, opened.found),
+            Err(error) => {
+                spool.report_failure(&error);
+                let first = spool_recovery::first_number_without_file();
+                *spool.state.lock() = SpoolState { first, next: first, ..SpoolState::default() };
+                (spool, Vec::new())
             }
         }
-        *spool.file.lock() = Some(file);
-        (spool, found.into_values().collect())
     }
 
     /// The notifications about incidents that wait.
@@ -195,17 +194,10 @@ impl NotificationSpool {
         let is_error = notification.is_error();
         let mut put = SpoolPutResult::default();
         let mut state = self.state.lock();
-        loop {
-            let is_full = state.shares.count >= self.bounds.notifications;
-            if !is_full && state.shares.bytes + bytes <= self.bounds.bytes {
-                break;
-            }
-            let own = &notification.namespace;
-            let dropped = state.shares.next(own, is_error, (!is_full).then_some(bytes));
-            // Without one, the new notification is dropped itself.
-            let Some(number) = dropped else { return put };
-            let provider = state.forget(number);
-            put.dropped.extend(provider.map(|provider| DroppedNotification { number, provider }));
+        let own = &notification.namespace;
+        // Without room, the new notification is dropped itself.
+        if !state.make_room(self.bounds, own, is_error, bytes, &mut put.dropped) {
+            return put;
         }
         let number = state.next;
         state.next = number.saturating_add(1);
@@ -214,7 +206,7 @@ impl NotificationSpool {
         let record = spool_records::added(number, &text);
         // Until the notification has a record, it is in memory.
         let entry = SpoolEntry::new(&notification, bytes);
-        state.insert(number, is_error, SpoolEntry { kept: Some(notification), ..entry });
+        state.insert(number, SpoolEntry { kept: Some(notification), ..entry });
         state.changes.added.insert(number, UnwrittenNotification { record, waiting });
         put.number = Some(number);
         put
@@ -230,9 +222,7 @@ impl NotificationSpool {
         drop(state);
         if let Some(file) = &mut *file {
             let written = if is_empty { file.clear() } else { self.append(file, &changes) };
-            if let Err(error) = written {
-                tracing::error!(error = %error, "failed to keep notifications on the disk; they wait in memory");
-            }
+            self.report(file, written);
         }
         changes.added.into_values().map(|added| added.waiting).collect()
     }
@@ -296,6 +286,8 @@ impl NotificationSpool {
             state.written(number, place);
         }
         state.reader = Some(file.reader());
+        drop(state);
+        std::mem::take(&mut *self.earlier.lock()).remove_files();
         Ok(())
     }
 
@@ -342,14 +334,22 @@ impl SpoolEntry {
     /// An entry for a notification that is neither in memory nor in the file.
     fn new(notification: &QueuedNotification, bytes: u64) -> Self {
         let provider = notification.provider_key();
-        Self { provider, bytes, step: notification.step(), kept: None, place: None }
+        let is_error = notification.is_error();
+        Self { provider, is_error, bytes, step: notification.step(), kept: None, place: None }
     }
 }
 
 impl SpoolState {
     /// Reads the file after it was opened, and collects the waiting notifications. Returns false if the file has to be written
     /// anew, because a part of it is damaged.
-    fn load(&mut self, file: &SpoolFile, found: &mut BTreeMap<u64, WaitingNotification>) -> bool {
+    ///
+    /// # Errors
+    /// The file cannot be read to its end. What was read until there is collected.
+    fn load(
+        &mut self,
+        file: &SpoolFile,
+        found: &mut BTreeMap<u64, WaitingNotification>,
+    ) -> io::Result<bool> {
         let mut is_intact = true;
         let read = file.scan(|part| {
             let is_read = match spool_records::parse(part.content) {
@@ -369,15 +369,10 @@ impl SpoolState {
                 report_damage(&part);
             }
         });
-        if let Err(error) = read {
-            tracing::error!(error = %error, "failed to read the file of waiting notifications to its end");
-            // The next start may be able to read what follows, so it stays.
-            is_intact = true;
-        }
         // The file has these changes.
         self.changes = SpoolChanges::default();
         self.reader = Some(file.reader());
-        is_intact
+        read.map(|()| is_intact)
     }
 
     /// Takes over the notification of a record. Returns false if it cannot be read.
@@ -394,7 +389,7 @@ impl SpoolState {
         };
         self.forget(number);
         let entry = SpoolEntry::new(&notification, text.len() as u64);
-        self.insert(number, notification.is_error(), SpoolEntry { place: Some(place), ..entry });
+        self.insert(number, SpoolEntry { place: Some(place), ..entry });
         found.insert(number, WaitingNotification::new(number, &notification));
         true
     }
@@ -402,22 +397,42 @@ impl SpoolState {
     /// Takes over the notifications of an earlier version, after all others. They have no records yet.
     fn import(
         &mut self,
-        earlier: &EarlierNotifications,
+        earlier: Vec<QueuedNotification>,
         found: &mut BTreeMap<u64, WaitingNotification>,
     ) {
-        for notification in &earlier.notifications {
+        for notification in earlier {
             let number = self.next;
             self.next = number.saturating_add(1);
-            let bytes = serde_json::to_vec(notification).map_or(0, |text| text.len() as u64);
-            let entry = SpoolEntry::new(notification, bytes);
-            let kept = Some(Arc::new(notification.clone()));
-            self.insert(number, notification.is_error(), SpoolEntry { kept, ..entry });
-            found.insert(number, WaitingNotification::new(number, notification));
+            let bytes = serde_json::to_vec(&notification).map_or(0, |text| text.len() as u64);
+            let entry = SpoolEntry::new(&notification, bytes);
+            found.insert(number, WaitingNotification::new(number, &notification));
+            self.insert(number, SpoolEntry { kept: Some(Arc::new(notification)), ..entry });
         }
     }
 
-    fn insert(&mut self, number: u64, is_error: bool, entry: SpoolEntry) {
-        self.shares.add(&entry.provider.namespace, number, is_error, entry.bytes);
+    /// Drops notifications until there is room for another one of a namespace. Returns false if there is none.
+    fn make_room(
+        &mut self,
+        bounds: SpoolBounds,
+        own: &str,
+        is_error: bool,
+        bytes: u64,
+        dropped: &mut Vec<DroppedNotification>,
+    ) -> bool {
+        loop {
+            let is_full = self.shares.count >= bounds.notifications;
+            if !is_full && self.shares.bytes + bytes <= bounds.bytes {
+                return true;
+            }
+            let next = self.shares.next(own, is_error, (!is_full).then_some(bytes));
+            let Some(number) = next else { return false };
+            let provider = self.forget(number);
+            dropped.extend(provider.map(|provider| DroppedNotification { number, provider }));
+        }
+    }
+
+    fn insert(&mut self, number: u64, entry: SpoolEntry) {
+        self.shares.add(&entry.provider.namespace, number, entry.is_error, entry.bytes);
         self.kept += if entry.kept.is_some() { entry.bytes } else { 0 };
         self.live += entry.place.map_or(0, RecordPlace::record_bytes);
         self.entries.insert(number, entry);

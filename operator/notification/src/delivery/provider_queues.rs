@@ -148,14 +148,16 @@ struct StoppedPlace<'q> {
 }
 
 impl ProviderQueues {
-    /// Adds a notification to the end of its queue. Returns true if the queue is new, so that the caller starts a task for it.
+    /// Adds a notification to its queue: to the end, or if it has a lower number than others that wait, before these. Returns
+    /// true if the queue is new, so that the caller starts a task for it.
     pub(super) fn push(&self, waiting: &WaitingNotification) -> bool {
         let WaitingNotification { number, provider, order } = waiting;
         let mut queues = self.0.lock();
         let is_new = !queues.of.contains_key(provider);
         let queue = queues.of.entry(provider.clone()).or_default();
         let place = QueuePlace { number: *number, order: *order, is_running: false };
-        queue.places.push_back(place);
+        let before = queue.places.iter().rposition(|it| it.number < *number || it.is_running);
+        queue.places.insert(before.map_or(0, |at| at + 1), place);
         queue.signals.added.notify_one();
         is_new
     }
@@ -298,6 +300,22 @@ mod tests {
         assert_eq!((next(&chat), queues.waiting(&chat)), (None, 0));
         assert!(queues.remove_empty(&chat));
         assert!(queues.push(&waiting(&chat, 4, "a", "")), "a task is started again");
+    }
+
+    #[test]
+    fn one_with_a_lower_number_goes_before_those_that_are_not_being_sent() {
+        let queues = ProviderQueues::default();
+        let chat = provider("chat");
+        for number in [7, 8, 3, 5] {
+            queues.push(&waiting(&chat, number, "a", ""));
+            if number == 7 {
+                assert_eq!(queues.begin(&chat, false), Some(7));
+            }
+        }
+        for (ended, next) in [(7, Some(3)), (3, Some(5)), (5, Some(8)), (8, None)] {
+            queues.end(&chat, ended);
+            assert_eq!(queues.begin(&chat, false), next);
+        }
     }
 
     #[test]

@@ -39,6 +39,42 @@ mod tests {
         silence_end(&status, at(now)).map(|end| end.to_string())
     }
 
+    /// The expression of an admission policy that compares all of a status but one field.
+    fn comparison(policy: &str) -> String {
+        let (_, rest) = policy.split_once("- name: isRestSame\n").unwrap();
+        let (_, rest) = rest.split_once("expression: >-\n").unwrap();
+        let (text, _) = rest.split_once("  validations:").unwrap();
+        text.replace("variables.isStatus && ", "")
+    }
+
+    #[test]
+    fn the_admission_policies_compare_every_field_of_a_status_but_the_request() {
+        let silences = include_str!("../../../../deploy/policies/incidents.yaml");
+        let rollbacks = include_str!("../../../../deploy/policies/change-sets.yaml");
+        for (policy, request) in [(silences, "silence"), (rollbacks, "rollback")] {
+            let variables = ["object", "oldObject"];
+            let expression = gocel::CelExpression::compile(&comparison(policy), &variables);
+            let expression = expression.unwrap();
+            let is_same = |new: Value, old: Value| {
+                let objects = [("object", &new), ("oldObject", &old)];
+                expression.evaluate_bool(&objects).unwrap()
+            };
+            let status = |of: Value| json!({"status": of});
+            let before = status(json!({"laterField": {"a": [1]}}));
+            let after = |value: i64| {
+                let mut object = status(json!({"laterField": {"a": [value]}}));
+                object["status"][request] = json!({"user": "alice"});
+                object
+            };
+            assert!(is_same(after(1), before.clone()), "{request}");
+            assert!(is_same(after(1), after(1)), "{request}");
+            assert!(!is_same(after(2), before.clone()), "{request}");
+            assert!(!is_same(before.clone(), status(json!({}))), "{request}");
+            assert!(!is_same(status(json!({})), before.clone()), "{request}");
+            assert!(!is_same(json!({}), before), "{request}");
+        }
+    }
+
     #[test]
     fn a_silence_counts_from_its_request_until_its_end_and_for_seven_days_at_most() {
         let silence = |user: &str, until: &str| json!({"user": user, "at": "2026-11-30T09:00:00Z", "until": until, "reason": "known"});

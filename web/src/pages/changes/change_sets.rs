@@ -13,7 +13,6 @@ use objects::{ObjectId, clean_line};
 use windlass_answers::audited_revisions::started;
 use windlass_answers::change_sets::{self, ChangeSetMemberLine, ListedChangeSets};
 use windlass_answers::command_scope::is_absent_kind;
-use windlass_answers::rolled_back_commit_warning;
 
 use super::{
     CommitFacts, MAX_LISTED_OBJECTS, MAX_LISTED_SOURCES, commit_heading, revision_link,
@@ -101,8 +100,8 @@ pub(super) fn panels(
     let rows = shown.map(rows_by_line).unwrap_or_default();
     let more = facts.changes.len().saturating_sub(MAX_LISTED_SOURCES);
     html! {
-        @for change in facts.changes.iter().take(MAX_LISTED_SOURCES) {
-            (panel(change, facts, &ChangeSetMemberFacts { rows: &rows, steps: &steps }))
+        @for (at, change) in facts.changes.iter().take(MAX_LISTED_SOURCES).enumerate() {
+            (panel(change, facts, &ChangeSetMemberFacts { rows: &rows, steps: &steps }, at))
         }
         @if more > 0 { p { (more) " more changes are of it; the command prints them." } }
     }
@@ -121,7 +120,9 @@ fn panel(
     change: &ChangeSet,
     of_commit: &CommitFacts<'_>,
     facts: &ChangeSetMemberFacts<'_>,
+    at: usize,
 ) -> Markup {
+    let warning = of_commit.warnings.get(at).and_then(Option::as_deref);
     let name = change.metadata.name.as_deref().unwrap_or_default();
     let members = change_sets::members(change);
     let more = members.len().saturating_sub(MAX_LISTED_OBJECTS);
@@ -144,8 +145,8 @@ fn panel(
                     code { (rollback_command(change)) }
                 }
             }
-            @if let Some(warning) = rolled_back_commit_warning::of_change(change, of_commit.known) {
-                div class="note advice" { (text(&warning)) }
+            @if let Some(warning) = warning {
+                div class="note advice" { (text(warning)) }
             }
         }
     }
@@ -331,17 +332,17 @@ mod tests {
     }
 
     fn html(board: &ReconciledObjectRows) -> String {
-        html_of(change(), &[], board)
+        html_of(change(), None, board)
     }
 
-    /// The page of a commit with one change. `others` are the other changes of its source.
-    fn html_of(change: ChangeSet, others: &[ChangeSet], board: &ReconciledObjectRows) -> String {
+    /// The page of a commit with one change and its warning.
+    fn html_of(change: ChangeSet, warning: Option<&str>, board: &ReconciledObjectRows) -> String {
         let found = audits();
         let changes = [change];
         let facts = CommitFacts {
             wanted: COMMIT_DIGITS,
             changes: &changes,
-            known: others,
+            warnings: &[warning.map(str::to_owned)],
             rollouts: &[],
             found: &found,
             now: now(),
@@ -379,18 +380,10 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_was_rolled_back_is_to_be_reverted_unless_the_source_moved_on() {
-        let mut back = change();
-        let status = json!({"verdict": "RolledBack", "counts": {"members": 1, "rolledBack": 1}});
-        back.status = serde_json::from_value(status).unwrap();
-        let warning = format!("run `git revert {COMMIT_DIGITS}` and push");
-        let html = html_of(back.clone(), &[], &board(&[]));
-        assert!(html.contains(&warning), "{html}");
-        let mut newer = change();
-        newer.spec.sequence += 1;
-        let html = html_of(back, &[newer], &board(&[]));
-        assert!(!html.contains("git revert"), "{html}");
-        assert!(!html_of(change(), &[], &board(&[])).contains("git revert"), "it is applied");
+    fn the_warning_about_a_change_that_comes_back_is_escaped() {
+        let html = html_of(change(), Some("it is <b>part\u{202e}"), &board(&[]));
+        let warning = "<div class=\"note advice\"><bdi>it is &lt;b&gt;part\\u{202e}</bdi></div>";
+        assert!(html.contains(warning), "{html}");
     }
 
     #[test]

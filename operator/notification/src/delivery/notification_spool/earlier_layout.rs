@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::super::queued_notification::QueuedNotification;
 use super::spool_file::SpoolFile;
 
-/// The notifications that an earlier version left, in the order in which they came, and their files.
+/// The notifications that an earlier version left, in the order in which they came, and their files, which are removed once
+/// the notifications have records.
 #[derive(Default)]
 pub(super) struct EarlierNotifications {
     pub(super) notifications: Vec<QueuedNotification>,

@@ -123,6 +123,11 @@ impl SpoolFile {
         self.lacks_records
     }
 
+    /// Notifications wait whose records are not in the file, so it has to be written anew.
+    pub(super) fn needs_records(&mut self) {
+        self.lacks_records = true;
+    }
+
     /// Whether the file may be written anew now. After a write that failed it may not for a while.
     pub(super) fn may_be_replaced(&self) -> bool {
         self.replaceable_at.is_none_or(|at| at <= Instant::now())

@@ -339,6 +339,79 @@ fn where_the_disk_takes_nothing_notifications_wait_in_memory() {
     assert!(state.changes.added.is_empty() && state.changes.ended.is_empty());
 }
 
+/// Makes the folder unusable, as long as a file is in its place.
+fn block(folder: &TempDir) {
+    fs::rename(folder.path().join(FOLDER), folder.path().join("aside")).unwrap();
+    fs::write(folder.path().join(FOLDER), "in the way").unwrap();
+}
+
+fn unblock(folder: &TempDir) {
+    fs::remove_file(folder.path().join(FOLDER)).unwrap();
+    fs::rename(folder.path().join("aside"), folder.path().join(FOLDER)).unwrap();
+}
+
+#[test]
+fn a_file_that_can_be_opened_later_gets_what_waits_in_memory_after_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spool, _) = open(&folder);
+    put(&spool, "before");
+    drop(spool);
+    block(&folder);
+    let (spool, found) = open(&folder);
+    assert!(found.is_empty() && spool.is_unsaved());
+    for message in ["first", "second"] {
+        put(&spool, message);
+    }
+    assert!(spool.recover().found.is_empty() && spool.is_unsaved());
+    unblock(&folder);
+    let opened = spool.recover();
+    assert_eq!(messages(&spool, &opened.found), ["before"]);
+    assert!(opened.dropped.is_empty() && !spool.is_unsaved());
+    put(&spool, "third");
+    drop(spool);
+    assert_eq!(messages_found(&folder), ["before", "first", "second", "third"]);
+}
+
+#[test]
+fn what_a_file_that_was_opened_later_has_counts_towards_the_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spool, _) = open(&folder);
+    for message in ["one", "two"] {
+        put(&spool, message);
+    }
+    drop(spool);
+    block(&folder);
+    let bounds = SpoolBounds { notifications: 3, bytes: 1 << 20 };
+    let (spool, _) = NotificationSpool::open(folder.path(), bounds);
+    for message in ["three", "four"] {
+        put(&spool, message);
+    }
+    unblock(&folder);
+    let opened = spool.recover();
+    assert_eq!(messages(&spool, &opened.found), ["two"]);
+    assert_eq!((opened.dropped.len(), spool.len()), (1, 3));
+    drop(spool);
+    assert_eq!(messages_found(&folder), ["two", "three", "four"]);
+}
+
+#[test]
+fn notifications_of_a_file_with_higher_numbers_get_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spool, _) = open(&folder);
+    // As if the clock had been set back since then.
+    spool.state.lock().next = u64::MAX / 2;
+    put(&spool, "before");
+    drop(spool);
+    block(&folder);
+    let (spool, _) = open(&folder);
+    put(&spool, "first");
+    unblock(&folder);
+    let opened = spool.recover();
+    assert_eq!(messages(&spool, &opened.found), ["before"]);
+    drop(spool);
+    assert_eq!(messages_found(&folder), ["first", "before"]);
+}
+
 #[test]
 fn what_could_not_be_written_is_written_when_the_file_is_written_anew() {
     let folder = tempfile::tempdir().unwrap();
