@@ -6,8 +6,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use crds::windlass_notification::{Incident, IncidentState};
 use reconcile::Time;
 use windlass_answers::incidents::{
-    IncidentGroup, ListedIncidents, find, first_line, groups, message, sent, silenced_until, since,
-    to_list,
+    IncidentGroup, ListedIncidents, find, first_line, groups, message, sent, silenced_until,
+    silences, since, to_list,
 };
 
 use super::command_scope::{NamespaceScope, say_left_out};
@@ -34,7 +34,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass incidents -A -o json                 for machines
 
 Incidents of a namespace that say the same are one row: `(+4)` behind a subject counts the others, AFFECTED counts for all of
-them, and SINCE is that of the oldest. `-o json` lists each.
+them, and SINCE is that of the oldest. `-o json` lists each. Below the table is who silenced which incident and why.
 
 Incidents are kept for Alerts with the annotation windlass.dev/incidents: \"true\", or for all Alerts with the flag
 --incidents of `windlass serve`; and for each Provider whose service does not accept notifications. Warnings count objects that
@@ -69,7 +69,8 @@ pub(super) fn run(args: &IncidentsArgs) -> anyhow::Result<ExitCode> {
         print(&shown(&incidents, args)?)?;
     }
     if args.output == IncidentFormat::Table {
-        for line in context.lines(&incidents, args.all) {
+        let silences = silences(&incidents, jiff::Timestamp::now());
+        for line in silences.into_iter().chain(context.lines(&incidents, args.all)) {
             say(line.mark, &clean(&line.text));
         }
     }
@@ -169,6 +170,13 @@ mod tests {
         };
         assert_eq!(lines("2026-11-24T12:00:00Z"), 1);
         assert_eq!(lines("2026-11-24T13:00:00Z"), 0);
+        let below = |now: &str| silences(&all, now.parse().unwrap());
+        let expected = "Incident/apps/gitrepository-shop-1 is silenced by alice until 2026-11-24T13:00:00Z, when the silence \
+                        ends by itself: known";
+        let texts: Vec<String> =
+            below("2026-11-24T12:00:00Z").into_iter().map(|line| line.text).collect();
+        assert_eq!(texts, [expected]);
+        assert!(below("2026-11-24T13:00:00Z").is_empty());
         assert_eq!(groups(&all).len(), 2);
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct SiteFacts {
     pub(crate) cluster: String,
     /// The address of the API server. It tells a user with several clusters which cluster the page is about.
     pub(crate) server: String,
-    /// The user's name according to the API server. Empty if the API server does not return a name.
+    /// The user's name according to the API server. Without a login, it is empty if the API server does not return a name.
     pub(crate) user: String,
     /// The flags that a command needs to reach the same cluster as the same user. Empty if it needs none.
     pub(crate) flags: String,
@@ -168,9 +168,7 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
                     footer {
                         (text(&site.user)) br;
                         "What you change here is changed with your rights."
-                        @if site.has_login {
-                            form action=(LOGOUT_PATH) method="post" { button class="btn" type="submit" { "Log out" } }
-                        }
+                        @if site.has_login { (logout_form()) }
                     }
                 }
                 div {
@@ -206,6 +204,24 @@ fn namespace_form() -> Markup {
             button class="btn" type="submit" { "Go" }
         }
     }
+}
+
+fn logout_form() -> Markup {
+    html! {
+        form action=(LOGOUT_PATH) method="post" { button class="btn" type="submit" { "Log out" } }
+    }
+}
+
+/// A page that says why no reader of a session answers. The user can reload it, or log out.
+pub(crate) fn session_refusal(title: &str, why: &str) -> String {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body { main id="main" { h1 { (title) } p { (text(why)) } (logout_form()) } }
+        }
+    };
+    markup.into_string()
 }
 
 /// A page that explains an error. It needs no cluster connection, so it says nothing about the cluster.
@@ -278,6 +294,7 @@ pub(crate) fn clock(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hostile_strings::assert_text_only;
     use crate::page_elements::remarks;
 
     #[test]
@@ -319,6 +336,32 @@ mod tests {
         assert!(html.contains("<a href=\"/objects\" aria-current=\"page\">Objects</a>"), "{html}");
         let command = "<code>windlass get &quot;&gt;&lt;script&gt; --context '&lt;prod&gt;'</code>";
         assert!(html.contains(command), "{html}");
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        assert_text_only(|hostile| {
+            let page = PageParts {
+                route: Route::Objects,
+                title: hostile.to_owned(),
+                command: hostile.to_owned(),
+                read_at: "2026-11-24T12:00:00Z".parse().unwrap(),
+                parts: vec![PagePart::whole("a", remarks(&[hostile.to_owned()]))],
+                renew_after: None,
+                version: String::new(),
+            };
+            let site = SiteFacts {
+                place: hostile.to_owned(),
+                cluster: hostile.to_owned(),
+                server: format!("https://{hostile}"),
+                user: hostile.to_owned(),
+                flags: hostile.to_owned(),
+                has_login: false,
+            };
+            let live = Href::live(hostile, hostile);
+            framed(&page, &site, Some(&live))
+        });
+        assert_text_only(|hostile| session_refusal("a", hostile));
     }
 
     #[test]

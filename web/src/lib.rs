@@ -12,6 +12,8 @@ mod action_limits;
 mod actions;
 mod assets;
 mod frame;
+#[cfg(test)]
+mod hostile_strings;
 mod href;
 mod live_updates;
 mod local_server;

@@ -47,8 +47,8 @@ const EVERYTHING_PAUSE: Duration = Duration::from_secs(10);
 /// time.
 const PAUSE_PER_MAKING_TIME: u32 = 4;
 
-/// How soon a browser reconnects after the server refused it because too many pages were open.
-const CROWDED_RECONNECT_DELAY_MILLISECONDS: u32 = 30_000;
+/// How soon a browser reconnects after the server refused it, such as when too many pages were open.
+const REFUSED_RECONNECT_DELAY_MILLISECONDS: u32 = 30_000;
 
 /// The data of a page, which decides which changes make the page outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,12 +237,11 @@ async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
     }
 }
 
-/// Ends the stream of a page at once, because too many pages are open. The browser tells the user, and reconnects later.
-pub(crate) fn refuse(open: &OpenPage) {
-    let retry = format!("retry: {CROWDED_RECONNECT_DELAY_MILLISECONDS}\n\n");
-    let why = failed("too many pages are open, so that this one is as it was read");
+/// Ends the stream of a page at once. The browser tells the user why, and reconnects later.
+pub(crate) fn refuse(open: &OpenPage, why: &str) {
+    let retry = format!("retry: {REFUSED_RECONNECT_DELAY_MILLISECONDS}\n\n");
     // The channel is still empty, so both events fit.
-    for event in [retry, why] {
+    for event in [retry, failed(why)] {
         drop(open.events.try_send(event));
     }
 }
@@ -523,9 +522,12 @@ mod tests {
     #[tokio::test]
     async fn a_page_beyond_the_bound_says_why_it_is_not_live() {
         let (events, mut received) = mpsc::channel(MAX_WAITING_EVENTS);
-        refuse(&OpenPage { page: request(Route::Objects), version: String::new(), events });
+        let open = OpenPage { page: request(Route::Objects), version: String::new(), events };
+        refuse(&open, "too many pages are open");
+        drop(open);
         assert_eq!(received.recv().await.unwrap(), "retry: 30000\n\n");
-        assert!(received.recv().await.unwrap().starts_with("event: failed\n"));
+        let failed = "event: failed\ndata: {\"text\":\"too many pages are open\"}\n\n";
+        assert_eq!(received.recv().await.unwrap(), failed);
         assert_eq!(received.recv().await, None);
     }
 

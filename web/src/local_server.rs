@@ -193,7 +193,8 @@ impl PageRenderer {
             }
             QueuedPageRequest::Open(open) => {
                 let Ok(place) = self.places.clone().try_acquire_owned() else {
-                    live_updates::refuse(&open);
+                    let why = "too many pages are open, so that this one is as it was read";
+                    live_updates::refuse(&open, why);
                     return;
                 };
                 let renewals = self.renewals.clone();

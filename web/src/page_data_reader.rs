@@ -1,16 +1,20 @@
 //! Reads a cluster for pages. Pages of one user share some results, and read the rest themselves.
 
+use axum::http::StatusCode;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use windlass_answers::command_scope::CommandScope;
 use windlass_answers::kind_argument::{self, ResourceArgument};
 use windlass_answers::why::unready_objects::{self, UnreadyObjectsOverview, in_words};
+use windlass_cluster::ClusterError;
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::actions::{ActionFormState, FormSeal};
 use super::frame::SiteFacts;
+use super::local_server::PAGE_TIME_LIMIT;
 use super::reconciled_object_rows::ReconciledObjectRows;
 use super::reconciled_object_rows::reconciled_objects_watcher::{
     ReconciledObjectsWatcher, WatchRightsOwner,
@@ -36,6 +40,43 @@ pub(crate) struct UnreadyObjectsSnapshot {
     pub(crate) read_at: Timestamp,
 }
 
+/// Why there is no reader for a logged-in user: the API server does not say who the user is. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnknownUser {
+    /// The API server does not accept the token.
+    #[error(
+        "the API server does not say who you are, because it does not accept your login ({0}): log out and in again; if that \
+         does not help, it does not trust the issuer or the client of windlass: check its flags --oidc-issuer-url, \
+         --oidc-client-id and --oidc-ca-file, or the issuers and audiences in the file of its --authentication-config"
+    )]
+    LoginRefused(ClusterError),
+    /// The API server refuses the request, or does not respond.
+    #[error("the API server does not say who you are: {0}; reload this page")]
+    RequestFailed(ClusterError),
+    /// The answer has an empty name.
+    #[error(
+        "the API server does not say who you are: its answer has no user name; reload this page"
+    )]
+    NameMissing,
+}
+
+impl UnknownUser {
+    fn of(error: ClusterError) -> Self {
+        match error.code() {
+            Some(401) => Self::LoginRefused(error),
+            _ => Self::RequestFailed(error),
+        }
+    }
+
+    /// The HTTP status of the answer to the user.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::LoginRefused(_) => StatusCode::UNAUTHORIZED,
+            Self::RequestFailed(_) | Self::NameMissing => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
 /// Reads a cluster with the rights of one user.
 pub(crate) struct PageDataReader {
     pub(crate) site: CommandScope,
@@ -53,22 +94,36 @@ impl PageDataReader {
     /// Makes a reader of one namespace, or of all namespaces. `access` are the flags that a command needs to reach the same
     /// cluster as the same user.
     pub(crate) async fn new(site: CommandScope, access: &[String]) -> Self {
-        Self::with(site, access, WatchRightsOwner::OfOwnUser, FormSeal::new()).await
+        // The name is only shown to the user of the kubeconfig. The API server knows the user and decides about rights.
+        let user = site.cluster.own_name().await.unwrap_or_default();
+        Self::with(site, user, access, WatchRightsOwner::OfOwnUser, FormSeal::new())
     }
 
     /// Makes a reader for a logged-in user, who may lose rights while pages are open. `seal` seals the forms of the session.
-    pub(crate) async fn for_login(site: CommandScope, seal: FormSeal) -> Self {
-        Self::with(site, &[], WatchRightsOwner::OfLogin, seal).await
+    ///
+    /// # Errors
+    /// The API server does not say who the user is.
+    pub(crate) async fn for_login(site: CommandScope, seal: FormSeal) -> Result<Self, UnknownUser> {
+        let user =
+            timeout(PAGE_TIME_LIMIT, site.cluster.own_name()).await.unwrap_or_else(|_elapsed| {
+                let seconds = PAGE_TIME_LIMIT.as_secs();
+                Err(ClusterError::NoAnswer(format!("no answer within {seconds} s")))
+            });
+        // Pages show the name, and the log names the user of each form by it.
+        let user = user.map_err(UnknownUser::of)?;
+        if user.is_empty() {
+            return Err(UnknownUser::NameMissing);
+        }
+        Ok(Self::with(site, user, &[], WatchRightsOwner::OfLogin, seal))
     }
 
-    async fn with(
+    fn with(
         site: CommandScope,
+        user: String,
         access: &[String],
         rights: WatchRightsOwner,
         seal: FormSeal,
     ) -> Self {
-        // The name is only shown. The API server knows the user and decides about rights.
-        let user = site.cluster.own_name().await.unwrap_or_default();
         let words: Vec<&str> = access.iter().map(String::as_str).collect();
         let server = site.cluster.address();
         let facts = SiteFacts {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use jiff::Timestamp;
+use objects::clean_line;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
@@ -22,10 +23,12 @@ use windlass_cluster::metrics::MetricsRegistry;
 
 use super::action_limits::ActionLimits;
 use super::actions::{ActionReply, FormSeal};
+use super::frame;
 use super::live_updates;
 use super::local_server::{MAX_WAITING_PAGES, PageRenderer, QueuedPageRequest, refused};
 use super::login::UserSession;
-use super::page_data_reader::PageDataReader;
+use super::page_data_reader::{PageDataReader, UnknownUser};
+use super::response::{HTML, PageAnswer};
 
 /// How many readers one user may have at once, for several browsers and namespaces. A further one ends the reader that was
 /// unused for the longest time.
@@ -201,7 +204,13 @@ async fn make_while_used(
     mut orders: mpsc::Receiver<QueuedPageRequest>,
     stop: CancellationToken,
 ) {
-    let reader = Rc::new(PageDataReader::for_login(site, seal).await);
+    let reader = match PageDataReader::for_login(site, seal).await {
+        Ok(reader) => Rc::new(reader),
+        Err(why) => {
+            refuse_waiting(orders, &why);
+            return;
+        }
+    };
     let renderer = PageRenderer::new(reader.clone(), stop);
     let making = async {
         loop {
@@ -219,30 +228,50 @@ async fn make_while_used(
     }
 }
 
+/// Answers the waiting orders of a reader that cannot begin. Its channel is closed, so the next request starts another reader.
+fn refuse_waiting(mut orders: mpsc::Receiver<QueuedPageRequest>, why: &UnknownUser) {
+    let text = why.to_string();
+    tracing::warn!(error = clean_line(&text), "a user who has logged in gets no page");
+    orders.close();
+    while let Ok(order) = orders.try_recv() {
+        refuse(order, why.status(), &text);
+    }
+}
+
 /// Answers an order with an error, because no reader takes it.
 fn refuse(order: QueuedPageRequest, status: StatusCode, why: &str) {
     match order {
         QueuedPageRequest::Once { page, reply } => {
-            drop(reply.send(refused(status, why, page.wants_json)));
+            drop(reply.send(answer(status, "Not shown", why, page.wants_json)));
         }
         QueuedPageRequest::Act { wants_json, reply, .. } => {
             let why = format!("nothing was done: {why}");
-            drop(reply.send(ActionReply::Refused(refused(status, &why, wants_json))));
+            let answer = answer(status, "Not done", &why, wants_json);
+            drop(reply.send(ActionReply::Refused(answer)));
         }
-        QueuedPageRequest::Open(open) => live_updates::refuse(&open),
+        QueuedPageRequest::Open(open) => live_updates::refuse(&open, why),
     }
+}
+
+fn answer(status: StatusCode, title: &str, why: &str, wants_json: bool) -> PageAnswer {
+    if wants_json {
+        return refused(status, why, true);
+    }
+    PageAnswer { status, content_type: HTML, text: frame::session_refusal(title, why) }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
     use objects::RedactedValue;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
     use tokio::sync::oneshot;
     use tokio::task::LocalSet;
 
     use super::*;
     use crate::page_query::PageQuery;
     use crate::pages::PageRequest;
-    use crate::response::PageAnswer;
     use crate::route::Route;
 
     fn session(id: &str, subject: &str) -> UserSession {
@@ -255,9 +284,12 @@ mod tests {
         }
     }
 
-    fn ordered(session: UserSession) -> (SessionReaderMessage, oneshot::Receiver<PageAnswer>) {
+    fn ordered(
+        session: UserSession,
+        wants_json: bool,
+    ) -> (SessionReaderMessage, oneshot::Receiver<PageAnswer>) {
         let (reply, answer) = oneshot::channel();
-        let page = PageRequest { route: Route::Me, query: PageQuery::default(), wants_json: true };
+        let page = PageRequest { route: Route::Me, query: PageQuery::default(), wants_json };
         let order = QueuedPageRequest::Once { page, reply };
         let page = SessionPageRequest { session, namespace: "apps".to_owned(), order };
         (SessionReaderMessage::Page(Box::new(page)), answer)
@@ -310,13 +342,83 @@ mod tests {
                 first.closed().await;
                 readers.reader(&key("b"), &session("b", "bob")).unwrap();
                 let (orders, received) = mpsc::channel(4);
-                let (order, answer) = ordered(session("c", "carol"));
+                let (order, answer) = ordered(session("c", "carol"), true);
                 assert!(orders.send(order).await.is_ok());
                 drop(orders);
                 readers.serve(received).await;
                 let answer = answer.await.unwrap();
                 assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
                 assert!(answer.text.contains("--web-max-users"), "{}", answer.text);
+            })
+            .await;
+    }
+
+    /// The readers of a cluster whose API server allows everything.
+    struct SampleReaders {
+        messages: mpsc::Sender<SessionReaderMessage>,
+        /// The answer of the API server to a SelfSubjectReview.
+        review: Arc<Mutex<(u16, Value)>>,
+    }
+
+    impl SampleReaders {
+        async fn start() -> Self {
+            let review = Arc::new(Mutex::new((200, Value::Null)));
+            let given = review.clone();
+            let cluster = fake_cluster::answering(move |(request, _)| {
+                if request.contains("selfsubjectreviews") {
+                    let (code, answer) = given.lock().clone();
+                    return (code, Body::from(answer.to_string()));
+                }
+                (200, Body::from(json!({"status": {"allowed": true}}).to_string()))
+            });
+            let stop = CancellationToken::new();
+            let sessions = SessionReaders::new(cluster.await, MetricsRegistry::new(), 8, stop);
+            let (messages, received) = mpsc::channel(4);
+            drop(spawn_local(sessions.serve(received)));
+            Self { messages, review }
+        }
+
+        async fn page(&self, review: (u16, Value), wants_json: bool) -> PageAnswer {
+            *self.review.lock() = review;
+            let (order, answer) = ordered(session("1", "alice"), wants_json);
+            assert!(self.messages.send(order).await.is_ok());
+            answer.await.unwrap()
+        }
+    }
+
+    fn failure(code: u16, message: &str) -> (u16, Value) {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+            "reason": "Failed", "message": message});
+        (code, status)
+    }
+
+    fn named(user: &str) -> (u16, Value) {
+        (201, json!({"status": {"userInfo": {"username": user}}}))
+    }
+
+    #[tokio::test]
+    async fn a_user_whom_the_api_server_does_not_name_gets_no_page_and_the_next_request_asks_again()
+    {
+        LocalSet::new()
+            .run_until(async {
+                let readers = SampleReaders::start().await;
+                let page = readers.page(failure(500, "etcd <b>is away"), false).await;
+                assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+                let said = "does not say who you are: etcd &lt;b&gt;is away; reload this page</bdi>";
+                assert!(page.text.contains(said), "{}", page.text);
+                assert!(page.text.contains("<form action=\"/logout\" method=\"post\">"));
+                let page = readers.page(named(""), true).await;
+                assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+                let said = "{\"error\":\"the API server does not say who you are: its answer has no user name";
+                assert!(page.text.starts_with(said), "{}", page.text);
+                let page = readers.page(failure(401, "Unauthorized"), true).await;
+                assert_eq!(page.status, StatusCode::UNAUTHORIZED);
+                assert!(page.text.contains("(Unauthorized): log out and in again"), "{}", page.text);
+                assert!(page.text.contains("--oidc-issuer-url"), "{}", page.text);
+                let page = readers.page(named("oidc:alice"), true).await;
+                assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+                let page = readers.page(named("oidc:alice"), false).await;
+                assert!(page.text.contains("<footer><bdi>oidc:alice</bdi>"), "{}", page.text);
             })
             .await;
     }

@@ -441,15 +441,40 @@ pub fn sent(incident: &Incident) -> String {
 
 /// When the silence of an Incident ends. Returns `None` if none is in force.
 pub fn silenced_until(incident: &Incident, now: Time) -> Option<String> {
-    let end = silence_end(incident.status.as_ref()?, now)?;
-    Some(end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    silence_end(incident.status.as_ref()?, now).map(in_seconds)
 }
 
 /// Describes the silence of an Incident: its user, its end and its reason. Returns `None` if none is in force.
 pub fn silence(incident: &Incident, now: Time) -> Option<String> {
-    let end = silenced_until(incident, now)?;
-    let silence = incident.status.as_ref()?.silence.as_ref()?;
-    Some(format!("silenced by {} until {end}: {}", silence.user, silence.reason))
+    let status = incident.status.as_ref()?;
+    let end = silence_end(status, now)?;
+    let silence = status.silence.as_ref()?;
+    Some(silence_words(&silence.user, end, &silence.reason))
+}
+
+/// The lines about the silences in force, for below a table that says only when each of them ends.
+pub fn silences(incidents: &[Incident], now: Time) -> Vec<IncidentTableLine> {
+    let silenced = incidents.iter().filter_map(|incident| {
+        let words = silence(incident, now)?;
+        let namespace = incident.metadata.namespace.as_deref().unwrap_or_default();
+        let name = incident.metadata.name.as_deref().unwrap_or_default();
+        let text = format!("Incident/{namespace}/{name} is {words}");
+        Some(IncidentTableLine { mark: ProgressGlyph::Action, text })
+    });
+    silenced.collect()
+}
+
+/// The words for a silence, after the name of its Incident and "is".
+pub(crate) fn silence_words(user: &str, end: Time, reason: &str) -> String {
+    format!(
+        "silenced by {user} until {}, when the silence ends by itself: {reason}",
+        in_seconds(end)
+    )
+}
+
+/// A time in whole seconds, as the API has it.
+pub(crate) fn in_seconds(at: Time) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A Provider. If it last received something other than the opening, the text says so.

@@ -26,7 +26,7 @@ const BESIDES: [&str; 7] =
 pub struct UserRight {
     /// The verb.
     pub verb: &'static str,
-    /// Whether the right is granted. `None` if the API server did not respond.
+    /// Whether the right is granted. `None` if the API server did not answer the question.
     pub allowed: Option<bool>,
     /// The rule that grants or denies the right, or why it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -122,6 +122,10 @@ mod tests {
                     "reason": "Forbidden", "message": "no reviews"});
                 return (403, Body::from(status.to_string()));
             }
+            if asked["resource"] == "configmaps" {
+                let status = json!({"allowed": false, "evaluationError": "webhook is away"});
+                return (201, Body::from(json!({"status": status}).to_string()));
+            }
             let allowed = asked["subresource"] == "log"
                 && asked["namespace"] == "apps"
                 && asked["verb"] == "get";
@@ -143,6 +147,8 @@ mod tests {
         assert_eq!(of("pods/log", 0), (Some(true), reason));
         assert_eq!(of("pods", 0), (Some(false), reason));
         assert_eq!(of("secrets", 1), (None, "no reviews"));
+        let failed = "request to the API server failed: the access review failed: webhook is away";
+        assert_eq!(of("configmaps", 0), (None, failed));
         assert_eq!(of("kustomizations.kustomize.toolkit.fluxcd.io", 3), (Some(false), reason));
     }
 }

@@ -26,7 +26,7 @@ pub enum ClusterError {
     /// windlass did not send the request, because it found that the request would do harm.
     #[error("{0}")]
     Withheld(String),
-    /// There was no answer, because of the network, TLS or a time limit.
+    /// There was no answer, because of the network, TLS, a time limit or a failed authorizer.
     #[error("request to the API server failed: {0}")]
     NoAnswer(String),
 }

@@ -55,6 +55,25 @@ pub struct AccessReviewAnswer {
     pub reason: String,
 }
 
+impl AccessReviewAnswer {
+    /// Reads the status of an access review.
+    ///
+    /// # Errors
+    /// The status does not answer the question, or an authorizer has failed that might have allowed the access.
+    fn of(status: &Value) -> Result<Self, ClusterError> {
+        let text = |key: &str| status[key].as_str().unwrap_or_default();
+        let Some(is_allowed) = status["allowed"].as_bool() else {
+            let error = "the access review has no status.allowed";
+            return Err(ClusterError::Unreadable(error.to_owned()));
+        };
+        let failure = text("evaluationError");
+        if !is_allowed && status["denied"] != true && !failure.is_empty() {
+            return Err(ClusterError::NoAnswer(format!("the access review failed: {failure}")));
+        }
+        Ok(Self { is_allowed, reason: text("reason").to_owned() })
+    }
+}
+
 /// An access of one verb to one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessToObject<'a> {
@@ -357,7 +376,7 @@ impl ClusterConnection {
     /// Whether this user may use a verb on all objects of a resource.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond.
+    /// The API server refuses the request, or does not decide.
     pub async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, ClusterError> {
         self.may_in("", verb, group, resource).await.map(|answer| answer.is_allowed)
     }
@@ -366,7 +385,7 @@ impl ClusterConnection {
     /// means all namespaces. `resource` may have a subresource, such as `pods/log`.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond.
+    /// The API server refuses the request, or does not decide.
     pub async fn may_in(
         &self,
         namespace: &str,
@@ -382,7 +401,7 @@ impl ClusterConnection {
     /// Without a name, it is about all objects.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond.
+    /// The API server refuses the request, or does not decide.
     pub async fn may_access(
         &self,
         namespace: &str,
@@ -405,9 +424,7 @@ impl ClusterConnection {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let body = review.to_string().into_bytes();
         let answer = self.send(Method::POST, path, "application/json", body).await?;
-        let status = &answer["status"];
-        let reason = status["reason"].as_str().unwrap_or_default().to_owned();
-        Ok(AccessReviewAnswer { is_allowed: status["allowed"] == true, reason })
+        AccessReviewAnswer::of(&answer["status"])
     }
 
     /// Whether another user may use a verb on an object. Only a clear "allowed" of the API server counts as yes.

@@ -86,7 +86,7 @@ const KINDS: [(&str, &str, bool); 16] = [
 pub type RecordedWrites = Arc<Mutex<Vec<String>>>;
 
 /// Starts a server with these objects. It serves their kinds in addition to those that every server has. A deletion removes
-/// the object, and all other writes change nothing.
+/// the object, and all other writes change nothing. Each user is named `user`, and may do everything.
 pub async fn with_objects(objects: Vec<Value>) -> (FakeApiServer, RecordedWrites) {
     with_shared_objects(Arc::new(Mutex::new(objects))).await
 }
@@ -102,6 +102,10 @@ pub async fn with_shared_objects(
         let mut objects = objects.lock();
         if path.ends_with("subjectaccessreviews") {
             return (200, Body::from(json!({"status": {"allowed": true}}).to_string()));
+        }
+        if path.ends_with("selfsubjectreviews") {
+            let answer = json!({"status": {"userInfo": {"username": "user"}}});
+            return (200, Body::from(answer.to_string()));
         }
         if method != "GET" {
             written.lock().push(request.clone());

@@ -33,33 +33,61 @@ pub(crate) async fn panel(
     target: &ResourceArgument,
     object: &Object,
 ) -> Markup {
-    let mut allowed = Vec::new();
-    let mut unknown = None;
-    for action in ObjectAction::of(object) {
-        let rights = required(action, target, object);
-        let review = reader.actions.rights.has_all(&reader.site.cluster, &rights);
-        match timeout(REVIEW_TIME_LIMIT, review).await {
-            Ok(Ok(true)) => allowed.push(action),
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => unknown = Some(error.to_string()),
-            // The page is useful without forms, too.
-            Err(_elapsed) => {
-                let seconds = REVIEW_TIME_LIMIT.as_secs();
-                unknown = Some(format!("no access review within {seconds} s"));
-                break;
-            }
-        }
-    }
+    let ActionReviews { allowed, unknown, failure } = reviews(reader, target, object).await;
     html! {
         @if !allowed.is_empty() {
             div class="acts" role="group" aria-label="Actions" {
                 @for action in allowed { (form(reader, action, place, object)) }
             }
         }
-        @if let Some(error) = unknown {
-            p class="dim" { "Which actions you may ask for is not known: " (message(&error)) }
+        @if !unknown.is_empty() {
+            p class="dim" {
+                "Which actions you may ask for is not known; no answer about "
+                (unknown.iter().map(|action| action.title()).collect::<Vec<_>>().join(", "))
+                ": " (message(&failure))
+            }
         }
     }
+}
+
+/// What the API server says of the actions of an object. Actions that it denies are left out.
+#[derive(Default)]
+struct ActionReviews {
+    allowed: Vec<ObjectAction>,
+    /// Actions whose access reviews failed.
+    unknown: Vec<ObjectAction>,
+    /// Why the last one failed.
+    failure: String,
+}
+
+async fn reviews(
+    reader: &PageDataReader,
+    target: &ResourceArgument,
+    object: &Object,
+) -> ActionReviews {
+    let mut found = ActionReviews::default();
+    let mut actions = ObjectAction::of(object).into_iter();
+    for action in actions.by_ref() {
+        let rights = required(action, target, object);
+        let review = reader.actions.rights.has_all(&reader.site.cluster, &rights);
+        match timeout(REVIEW_TIME_LIMIT, review).await {
+            Ok(Ok(true)) => found.allowed.push(action),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => {
+                found.unknown.push(action);
+                found.failure = error.to_string();
+            }
+            Err(_elapsed) => {
+                found.unknown.push(action);
+                let seconds = REVIEW_TIME_LIMIT.as_secs();
+                found.failure = format!("no access review within {seconds} s");
+                // The page is useful without forms, too, so it does not wait for further reviews.
+                break;
+            }
+        }
+    }
+    found.unknown.extend(actions);
+    found
 }
 
 fn form(
@@ -164,27 +192,18 @@ fn consequence(action: ObjectAction, object: &Object) -> Option<Markup> {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use windlass_answers::command_scope::CommandScope;
     use windlass_cluster::discovery::ApiResourceLocation;
 
     use super::*;
 
-    /// The forms of a Kustomization for a user. `allows` says for each verb whether the user may use it. If the API server does
-    /// not answer, there are no forms.
-    async fn shown(allows: fn(&str) -> Option<bool>) -> String {
+    /// The forms of a Kustomization for a user. `answer` is what the API server answers to an access review of a verb.
+    async fn shown(answer: fn(&str) -> (u16, Value)) -> String {
         let cluster = fake_cluster::answering(move |(_, body)| {
             let verb = body["spec"]["resourceAttributes"]["verb"].as_str().unwrap_or_default();
-            match allows(verb) {
-                Some(allowed) => {
-                    (200, Body::from(json!({"status": {"allowed": allowed}}).to_string()))
-                }
-                None => {
-                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                        "code": 403, "reason": "Forbidden", "message": "no reviews <b>"});
-                    (403, Body::from(status.to_string()))
-                }
-            }
+            let (code, answer) = answer(verb);
+            (code, Body::from(answer.to_string()))
         });
         let site = CommandScope { cluster: cluster.await, namespace: String::new() };
         let reader = PageDataReader::new(site, &[]).await;
@@ -203,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_form_names_the_version_that_was_seen_and_is_there_only_where_it_is_allowed() {
-        let html = shown(|verb| Some(verb == "patch")).await;
+        let html = shown(|verb| (201, json!({"status": {"allowed": verb == "patch"}}))).await;
         for part in [
             "<form action=\"/_/act\" method=\"post\">",
             "name=\"action\" value=\"reconcile\"",
@@ -215,13 +234,32 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert_eq!(html.matches(" required").count(), 1, "{html}");
-        assert_eq!(shown(|_| Some(false)).await, "");
+        let denied = shown(|_| {
+            (201, json!({"status": {"allowed": false, "denied": true, "evaluationError": "x"}}))
+        });
+        assert_eq!(denied.await, "");
     }
 
     #[tokio::test]
-    async fn rights_that_are_not_known_are_no_rights() {
-        let html = shown(|_| None).await;
-        assert!(!html.contains("<form"), "{html}");
-        assert!(html.contains("is not known: <bdi>no reviews &lt;b&gt;</bdi>"), "{html}");
+    async fn an_access_review_that_fails_neither_permits_an_action_nor_denies_it() {
+        let refused = shown(|_| {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "code": 403, "reason": "Forbidden", "message": "no reviews <b>"});
+            (403, status)
+        });
+        let undecided = shown(|_| {
+            let error = "webhook is away <b>";
+            (201, json!({"status": {"allowed": false, "evaluationError": error}}))
+        });
+        let unreadable = shown(|_| (201, json!({"status": {}})));
+        for (html, error) in [
+            (refused.await, "<bdi>no reviews &lt;b&gt;</bdi>"),
+            (undecided.await, "webhook is away &lt;b&gt;</bdi>"),
+            (unreadable.await, "the access review has no status.allowed</bdi>"),
+        ] {
+            assert!(!html.contains("<form"), "{html}");
+            let said = "is not known; no answer about Reconcile, Suspend: ";
+            assert!(html.contains(said) && html.contains(error), "{html}");
+        }
     }
 }

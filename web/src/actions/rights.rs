@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use objects::Object;
 use serde_json::Value;
 use windlass_answers::kind_argument::ResourceArgument;
@@ -106,14 +106,17 @@ impl AccessReviewCache {
     /// Whether the user has all of the given rights.
     ///
     /// # Errors
-    /// The API server did not answer the access review. Callers have to treat this as a missing right.
+    /// This is not known: the API server has denied none of the rights, and did not answer an access review.
     pub(super) async fn has_all(
         &self,
         cluster: &ClusterConnection,
         rights: &[RequiredRight],
     ) -> Result<bool, ClusterError> {
-        let answers = try_join_all(rights.iter().map(|right| self.has(cluster, right))).await?;
-        Ok(answers.into_iter().all(|is_allowed| is_allowed))
+        let answers = join_all(rights.iter().map(|right| self.has(cluster, right))).await;
+        if answers.iter().any(|answer| matches!(answer, Ok(false))) {
+            return Ok(false);
+        }
+        answers.into_iter().find_map(Result::err).map_or(Ok(true), Err)
     }
 
     async fn has(
@@ -139,6 +142,7 @@ impl AccessReviewCache {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
     use serde_json::json;
     use windlass_cluster::discovery::ApiResourceLocation;
 
@@ -155,6 +159,29 @@ mod tests {
             .into_iter()
             .map(|it| format!("{} {} {}/{}", it.verb, it.resource, it.namespace, it.name));
         words.collect()
+    }
+
+    #[tokio::test]
+    async fn a_right_that_is_denied_decides_also_if_another_one_is_not_known() {
+        let cluster = fake_cluster::answering(|(_, body)| {
+            match body["spec"]["resourceAttributes"]["verb"] == "list" {
+                true => (500, Body::from("{}")),
+                false => (201, Body::from(json!({"status": {"allowed": false}}).to_string())),
+            }
+        });
+        let cluster = cluster.await;
+        let right = |verb: &'static str| RequiredRight {
+            verb,
+            group: "release.windlass.dev".to_owned(),
+            resource: "changesets".to_owned(),
+            namespace: "apps".to_owned(),
+            name: "a".to_owned(),
+        };
+        let reviews = AccessReviewCache::default();
+        let found = reviews.has_all(&cluster, &[right("list"), right("rollback")]).await;
+        assert!(matches!(found, Ok(false)), "{found:?}");
+        let found = reviews.has_all(&cluster, &[right("list")]).await;
+        assert!(found.is_err(), "{found:?}");
     }
 
     #[test]

@@ -423,6 +423,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::hostile_strings::assert_text_only;
     use crate::reconciled_object_rows::samples::{board, object};
 
     fn now() -> Timestamp {
@@ -470,6 +471,22 @@ mod tests {
         assert!(html.contains("2 objects, of which 1 failed · took 20 s"), "{html}");
         assert!(html.contains("GitRepository/apps/&lt;b&gt;"), "{html}");
         assert!(html.contains("audits in b: forbidden &lt;i&gt;"), "{html}");
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        assert_text_only(|hostile| {
+            let mut audit = serde_json::to_value(audit(hostile, 0, "Failed")).unwrap();
+            audit["spec"]["message"] = hostile.into();
+            audit["spec"]["steps"][0]["name"] = hostile.into();
+            audit["spec"]["causes"][0]["object"] = hostile.into();
+            let of_commit = serde_json::from_value(audit.clone()).unwrap();
+            audit["spec"]["causes"][0]["version"] = format!("{hostile}:0123456").into();
+            let audits = vec![of_commit, serde_json::from_value(audit).unwrap()];
+            let found = ListedAudits { audits, left_out: vec![hostile.to_owned()] };
+            let list = content(&found, &PageQuery::default(), now()).into_string();
+            format!("{list}{}", html(&found, &board(&[])))
+        });
     }
 
     #[test]

@@ -211,6 +211,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::hostile_strings::assert_text_only;
 
     fn incident() -> Incident {
         serde_json::from_value(json!({
@@ -256,14 +257,40 @@ mod tests {
     }
 
     #[test]
+    fn hostile_strings_are_text_only() {
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        assert_text_only(|hostile| {
+            let incident = json!({
+                "metadata": {"name": "a", "namespace": "apps"},
+                "spec": {"subject": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": hostile},
+                    "reason": "Health",
+                    "cause": {"object": format!("Deployment/apps/{hostile}"), "reason": hostile, "message": hostile}},
+                "status": {"state": "Open", "since": "2026-01-01T00:00:30Z", "message": hostile,
+                    "affected": {"count": 3, "objects": [format!("Kustomization/apps/{hostile}")]},
+                    "notifications": [{"namespace": "apps", "alert": hostile, "provider": hostile, "state": "Opened"}],
+                    "silence": {"user": hostile, "reason": hostile, "at": "2026-01-01T00:00:40Z", "until": "2026-01-01T02:00:00Z"}},
+            });
+            let incident: Incident = serde_json::from_value(incident).unwrap();
+            let mut audit = serde_json::to_value(audit()).unwrap();
+            audit["spec"]["subject"]["name"] = hostile.into();
+            audit["spec"]["changes"]["objects"][0]["fields"] = json!([hostile]);
+            let audits = vec![serde_json::from_value(audit).unwrap()];
+            let found = Ok(ListedAudits { audits, left_out: vec![hostile.to_owned()] });
+            let asked = ["done", "actions"].map(|id| PagePart::whole(id, html! {}));
+            let parts = parts(&incident, &found, asked, now);
+            parts.into_iter().map(|part| part.content.into_string()).collect()
+        });
+    }
+
+    #[test]
     fn an_incident_says_who_silenced_it_and_why_until_that_ends() {
         let mut silenced = incident();
         let silence = json!({"user": "alice<b>", "reason": "known <i>",
             "at": "2026-01-01T00:00:40Z", "until": "2026-01-01T02:00:00Z"});
         silenced.status.as_mut().unwrap().silence = serde_json::from_value(silence).unwrap();
         let html = |now: &str| head(&silenced, now.parse().unwrap()).into_string();
-        let said =
-            "silenced by alice&lt;b&gt; until 2026-01-01T02:00:00Z: known &lt;i&gt;</bdi></p>";
+        let said = "silenced by alice&lt;b&gt; until 2026-01-01T02:00:00Z, when the silence ends by itself: known \
+            &lt;i&gt;</bdi></p>";
         assert!(html("2026-01-01T00:01:00Z").contains(said), "{}", html("2026-01-01T00:01:00Z"));
         assert!(!html("2026-01-01T02:00:00Z").contains("silenced"));
     }

@@ -1,10 +1,13 @@
-//! The page of Incidents: which failures are open and since when, which objects are affected, and who was notified.
+//! The page of Incidents: which failures are open and since when, which objects are affected, who was notified, and who silenced
+//! them.
 
 use crds::windlass_notification::{Incident, IncidentState, IncidentSubject};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use objects::{Gvk, ObjectId};
-use windlass_answers::incidents::{ListedIncidents, find, first_line, sent, since, to_list};
+use windlass_answers::incidents::{
+    ListedIncidents, find, first_line, sent, silence, since, to_list,
+};
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
 use crate::frame::{PagePart, PageParts};
@@ -119,6 +122,7 @@ fn item(incident: &Incident, now: Timestamp) -> Markup {
                 @if !sent.is_empty() { " · sent to " (text(&sent)) }
                 " · " a href=(Href::inside(&route)) { "what changed before" }
             }
+            @if let Some(said) = silence(incident, now) { p { "It is " (message(&said)) } }
             @if affected.count > 0 {
                 p {
                     "affects " (affected.count) ": "
@@ -138,6 +142,7 @@ mod tests {
     use windlass_answers::incidents::ObjectReadinessSummary;
 
     use super::*;
+    use crate::hostile_strings::assert_text_only;
 
     fn incident(message: &str) -> Incident {
         serde_json::from_value(json!({
@@ -164,6 +169,37 @@ mod tests {
         assert!(html.contains("affects 200: <a href=\"/o/kustomization/apps/shop\">"), "{html}");
         assert!(html.contains(" and more"), "{html}");
         assert!(!html.contains("· cause"), "the cause is the subject itself");
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        assert_text_only(|hostile| {
+            let mut incident = serde_json::to_value(incident(hostile)).unwrap();
+            incident["spec"]["cause"]["object"] = format!("Pod/apps/{hostile}").into();
+            incident["spec"]["cause"]["reason"] = hostile.into();
+            incident["status"]["affected"]["objects"] = json!([hostile]);
+            incident["status"]["notifications"][0]["provider"] = hostile.into();
+            incident["status"]["silence"] = json!({"user": hostile, "reason": hostile,
+                "at": "2026-11-24T11:30:00Z", "until": "2026-11-24T13:00:00Z"});
+            item(&serde_json::from_value(incident).unwrap(), now).into_string()
+        });
+    }
+
+    #[test]
+    fn the_list_says_who_silenced_an_incident_and_why_until_that_ends() {
+        let mut silenced = incident("rejected");
+        let silence = json!({"user": "alice<b>", "reason": "known <i>\u{202e}",
+            "at": "2026-11-24T11:30:00Z", "until": "2026-11-24T13:00:00Z"});
+        silenced.status.as_mut().unwrap().silence = serde_json::from_value(silence).unwrap();
+        let incidents = vec![silenced, incident("other")];
+        let found = ListedIncidents { incidents, summary: ObjectReadinessSummary::default() };
+        let html = |now: &str| content(&found, false, 1, now.parse().unwrap()).into_string();
+        let said = "<p>It is <bdi>silenced by alice&lt;b&gt; until 2026-11-24T13:00:00Z, when the silence ends by itself: \
+            known &lt;i&gt;\\u{202e}</bdi></p>";
+        let during = html("2026-11-24T12:00:00Z");
+        assert_eq!(during.matches(said).count(), 1, "{during}");
+        assert!(!html("2026-11-24T13:00:00Z").contains("silenced"));
     }
 
     #[test]

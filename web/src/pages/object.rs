@@ -275,6 +275,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::hostile_strings::{assert_markup, hostile_strings};
     use crate::page_query::PageQuery;
     use windlass_answers::command_scope::CommandScope;
     use windlass_cluster::discovery::ApiResourceLocation;
@@ -330,6 +331,23 @@ mod tests {
             "{html}"
         );
         assert_eq!(command, "windlass get secret/db -n apps -o yaml");
+    }
+
+    #[tokio::test]
+    async fn hostile_strings_in_annotations_are_text_only() {
+        let mut object = secret();
+        let mut all = hostile_strings();
+        // A page shows the first 64 Ki characters of a text.
+        all.retain(|it| it.len() < 300);
+        for (at, hostile) in all.iter().enumerate() {
+            object["metadata"]["annotations"][format!("note-{at}")] = hostile.as_str().into();
+        }
+        let PageContent::Html(page) = answered(vec![object], ObjectTab::Yaml, false).await else {
+            panic!("a page")
+        };
+        let html = shown_text(page);
+        assert!(html.contains("note-0: ") && html.contains("note-9: "), "{html}");
+        assert_markup(&html, &all);
     }
 
     #[tokio::test]

@@ -108,7 +108,7 @@ fn listed(board: &ReconciledObjectRows, query: &PageQuery, now: Timestamp) -> Ma
         div class="panel" {
             header {
                 h2 { (rows.len()) " of " (board.rows.len()) " objects" }
-                @if !board.left_out.is_empty() { span class="more" { "of those that you may list" } }
+                @if !board.left_out.is_empty() { span class="more" { "of those that could be read" } }
             }
             @if shown.is_empty() {
                 p { (nothing(board, query)) }
@@ -126,12 +126,13 @@ fn listed(board: &ReconciledObjectRows, query: &PageQuery, now: Timestamp) -> Ma
     }
 }
 
-/// Explains why there is no row. There may be no objects, no matching objects, or none that the user may list.
+/// Explains why there is no row. There may be no objects, no matching objects, or none that could be read. The remarks of the
+/// page say whether the user may not list them, or the API server failed.
 fn nothing(board: &ReconciledObjectRows, query: &PageQuery) -> &'static str {
     let is_filtered = FILTERS.iter().any(|name| *name != "sort" && !query.get(name).is_empty());
     match (board.rows.is_empty(), is_filtered) {
         (true, _) if !board.left_out.is_empty() => {
-            "Nothing is known of the objects: you may not list them."
+            "Nothing is known of the objects, for the reasons above."
         }
         (true, _) => "There are no objects of windlass or Flux here.",
         (false, true) => "No object has all of these.",
@@ -211,6 +212,7 @@ fn pages(query: &PageQuery, first: usize, shown: usize, all: usize) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hostile_strings::assert_text_only;
     use crate::reconciled_object_rows::samples::{board, object};
 
     fn html(board: &ReconciledObjectRows, query: &str) -> String {
@@ -234,6 +236,21 @@ mod tests {
             <td class=\"grow\"><bdi>message of &quot;&gt;&lt;img src=x onerror=alert(1)&gt;\\u{202e}</bdi></td>\
             <td class=\"r\"><time datetime=\"2026-11-24T11:00:00Z\" title=\"2026-11-24T11:00:00Z\">60m</time></td></tr>";
         assert_eq!(row, expected);
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        assert_text_only(|hostile| {
+            let mut it = object(hostile, "False", hostile, true);
+            it.set_annotation("windlass.dev/suspended-by", hostile);
+            it.set_annotation("windlass.dev/suspended-reason", hostile);
+            let status = &mut it.fields_mut()["status"];
+            status["lastAppliedRevision"] = hostile.into();
+            status["conditions"][0]["message"] = hostile.into();
+            let mut board = board(&[it]);
+            board.left_out.push(hostile.to_owned());
+            html(&board, "")
+        });
     }
 
     #[test]
@@ -277,6 +294,9 @@ mod tests {
         let hidden = html(&empty, "state=failing");
         assert!(hidden.contains("Nothing is known of the objects"), "{hidden}");
         assert!(hidden.contains("alerts: forbidden &lt;b&gt;"), "{hidden}");
+        empty.left_out = vec!["alerts are not known: timed out".to_owned()];
+        let failed = html(&empty, "");
+        assert!(!failed.contains("you may"), "an error denies no right: {failed}");
         let some = board(&[object("a", "True", "X", false)]);
         assert!(html(&some, "q=none").contains("No object has all of these."));
     }

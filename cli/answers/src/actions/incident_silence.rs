@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::suspension::end_of;
 use super::{MANAGER, SERVICE_ACCOUNT_PREFIX};
 use crate::command_scope::CommandScope;
+use crate::incidents::{in_seconds, silence_words};
 use windlass_cli_runtime::status_request;
 use windlass_cli_runtime::table::clean;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
@@ -56,16 +57,13 @@ impl IncidentSilenceRequest<'_> {
         let resource = resource::<Incident>();
         let cluster = &site.cluster;
         status_request::write(cluster, &resource, &namespace, &name, &patch, MANAGER).await?;
-        let end = time(until);
-        let reason = self.reason.trim();
-        Ok(clean(&format!(
-            "Incident/{namespace}/{name} is silenced by {user} until {end}: {reason}"
-        )))
+        let words = silence_words(&user, until, self.reason.trim());
+        Ok(clean(&format!("Incident/{namespace}/{name} is {words}")))
     }
 
     /// The patch with the request. It contains the UID, so it applies only to the object that was read.
     fn patch(&self, user: &str, now: Timestamp, until: Timestamp) -> Value {
-        let silence = json!({"user": user, "at": time(now), "until": time(until),
+        let silence = json!({"user": user, "at": in_seconds(now), "until": in_seconds(until),
             "reason": self.reason.trim()});
         let mut metadata = json!({"uid": self.incident.uid()});
         if self.is_of_version {
@@ -101,11 +99,6 @@ fn end(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
     Ok(until)
 }
 
-/// A time in whole seconds, as the API has it.
-fn time(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +131,7 @@ mod tests {
     #[test]
     fn a_silence_ends_within_seven_days() {
         let now = at("2026-11-30T09:00:00Z");
-        let said = |text: &str| end(text, now).map(time).map_err(|error| error.to_string());
+        let said = |text: &str| end(text, now).map(in_seconds).map_err(|error| error.to_string());
         assert_eq!(said("2h").unwrap(), "2026-11-30T11:00:00Z");
         assert_eq!(said("168h").unwrap(), "2026-12-07T09:00:00Z");
         assert!(said("169h").unwrap_err().contains("more than 7 days"));

@@ -294,6 +294,7 @@ mod tests {
     use windlass_answers::audit::ListedAudits;
 
     use super::*;
+    use crate::hostile_strings::assert_text_only;
     use crate::reconciled_object_rows::samples::{board, object};
 
     const COMMIT_DIGITS: &str = "5f0c9d0c2f6a3f1f8a110d9f6f4e3f434f0c9d0c";
@@ -349,6 +350,23 @@ mod tests {
         };
         let panels = panels(&facts, Ok(board)).into_string();
         format!("{}{panels}", sum(&changes[0], 1, COMMIT_DIGITS).into_string())
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        assert_text_only(|hostile| {
+            let mut change = serde_json::to_value(change()).unwrap();
+            change["spec"]["commit"] =
+                json!({"subject": hostile, "author": hostile, "time": hostile});
+            change["status"]["message"] = hostile.into();
+            change["status"]["members"] = json!([format!("Failed ks/{hostile}")]);
+            change["status"]["notRolledBack"] = json!([hostile]);
+            let change: ChangeSet = serde_json::from_value(change).unwrap();
+            let changes = vec![change.clone()];
+            let found = ListedChangeSets { changes, left_out: vec![hostile.to_owned()] };
+            let list = list(&found, &PageQuery::default(), now()).into_string();
+            format!("{list}{}", html_of(change, &[], &board(&[])))
+        });
     }
 
     #[test]

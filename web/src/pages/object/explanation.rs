@@ -280,8 +280,10 @@ fn linked(title: &str, ids: &[ObjectId]) -> Markup {
 mod tests {
     use cause::CauseKind;
     use serde_json::json;
+    use windlass_answers::why::UnchosenTag;
 
     use super::*;
+    use crate::hostile_strings::assert_text_only;
 
     fn html(spec: &Value, printed: &str) -> String {
         let id = |kind: &str, name: &str| ObjectId::new("apps", name, "", kind);
@@ -319,6 +321,33 @@ mod tests {
         let found = ObjectExplanation { why, tags: None };
         let parts = parts(&found, &object, "2026-11-24T12:00:00Z".parse().unwrap());
         parts.into_iter().map(|part| part.content.into_string()).collect()
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        assert_text_only(|hostile| {
+            let why = html(&json!({"url": hostile, "path": hostile}), hostile);
+            let spec = json!({"dependsOn": [{"name": hostile}], "sourceRef": {"kind": "GitRepository", "name": hostile}});
+            let conditions_of = ready_condition(hostile, hostile);
+            let status = json!({"conditions": conditions_of, "lastAppliedRevision": hostile});
+            let object = kustomization(&spec, &status);
+            let conditions = conditions(&object, "", now).into_string();
+            let facts = facts(&object, now).into_string();
+            let tag = UnchosenTag {
+                tag: hostile.to_owned(),
+                reason: "Filtered",
+                message: hostile.to_owned(),
+            };
+            let tags = image_tags(&ImageTagReport {
+                image_repository: format!("ImageRepository/apps/{hostile}"),
+                chosen: Some(hostile.to_owned()),
+                tags: vec![tag],
+                unlisted: 1,
+                remarks: vec![hostile.to_owned()],
+            });
+            format!("{why}{conditions}{facts}{}", tags.into_string())
+        });
     }
 
     #[test]

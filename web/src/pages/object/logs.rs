@@ -123,6 +123,7 @@ fn line(it: &LogLineWithContainer, is_one: bool) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hostile_strings::assert_text_only;
 
     fn container(pod: &str) -> LoggingContainer {
         LoggingContainer { namespace: "apps".into(), pod: pod.into(), name: "app".into() }
@@ -142,6 +143,20 @@ mod tests {
             <bdi>  at \\u{1b}[2J&lt;script&gt;\\u{202e}</bdi>\n</pre>";
         assert!(html.contains(line), "{html}");
         assert_eq!(json(&found)[0]["line"], "  at \u{1b}[2J<script>\u{202e}");
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        assert_text_only(|hostile| {
+            let mut found = LastLogLines {
+                containers: 2,
+                silent: vec![hostile.to_owned()],
+                left_out: vec![hostile.to_owned()],
+                ..LastLogLines::default()
+            };
+            found.add(&container(hostile), &printed(hostile));
+            content(&found).into_string()
+        });
     }
 
     #[test]

@@ -97,6 +97,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::hostile_strings::assert_text_only;
 
     #[test]
     fn what_was_done_and_what_happened_is_escaped() {
@@ -118,6 +119,24 @@ mod tests {
         assert!(html.contains("<strong><bdi>&lt;u&gt;</bdi></strong>"), "{html}");
         assert!(html.contains("<bdi>x\\u{1b}[2J&lt;script&gt;</bdi>"), "{html}");
         assert!(html.contains("<a href=\"/o/pod/apps/web\">"), "{html}");
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        assert_text_only(|hostile| {
+            let release = json!({"version": 3, "status": hostile, "chartName": hostile, "chartVersion": hostile,
+                "action": hostile, "lastDeployed": "2026-11-24T11:00:00Z"});
+            let found =
+                ObjectHistory { entries: vec![release], left_out: Some(hostile.to_owned()) };
+            let past = history(&found, now).into_string();
+            let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"},
+                "type": hostile, "reason": hostile, "message": hostile,
+                "involvedObject": {"kind": "Pod", "namespace": "apps", "name": hostile}});
+            let event = Object::new(event).unwrap();
+            let found = ListedEvents { events: vec![event], left_out: Vec::new(), gone: None };
+            format!("{past}{}", events(&found, now).into_string())
+        });
     }
 
     #[test]

@@ -149,6 +149,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::hostile_strings::assert_text_only;
 
     fn object(name: &str, data: &Value) -> Object {
         Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
@@ -174,6 +175,26 @@ mod tests {
         assert!(html.contains("- removed <a href=\"/o/configmap/apps/gone\">"), "{html}");
         assert!(html.contains("not compared: Deployment/apps/web: forbidden &lt;b&gt;"), "{html}");
         assert!(html.contains("deprecated &lt;i&gt;") && !html.contains("Nothing would change"));
+    }
+
+    #[test]
+    fn hostile_strings_are_text_only() {
+        let secrets = SecretMasking::default();
+        assert_text_only(|hostile| {
+            let before = object("a", &json!({"k": "old"}));
+            let after = object("a", &json!({"k": hostile}));
+            let changes = vec![DiffChange::between(&before, &after, &secrets)];
+            let problems = vec![hostile.to_owned()];
+            let found = DiffReport { changes, unchanged: 0, skipped: 0, problems };
+            let changed = difference(&found, &[hostile.to_owned()]).into_string();
+            let origin = HelmValueOrigin {
+                path: hostile.to_owned(),
+                value: json!({"k": hostile}),
+                source: hostile.to_owned(),
+                overrode: vec![hostile.to_owned()],
+            };
+            format!("{changed}{}", origin_row(&origin).into_string())
+        });
     }
 
     #[test]
