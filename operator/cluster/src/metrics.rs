@@ -6,6 +6,8 @@
 
 mod store_sizes;
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -215,22 +217,30 @@ fn added<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help:
     metric
 }
 
+/// Adds the histograms of a duration to the registry and returns them.
+fn added_durations<L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+) -> Family<L, Histogram, fn() -> Histogram> {
+    let histograms = Family::new_with_constructor(duration_buckets as fn() -> Histogram);
+    registry.register(name, help, histograms.clone());
+    histograms
+}
+
 impl MetricsRegistry {
     /// Creates and registers every metric.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::default();
-        let reconcile_duration: DurationHistograms = Family::new_with_constructor(duration_buckets);
-        registry.register(
+        let reconcile_duration = added_durations(
+            &mut registry,
             "gotk_reconcile_duration_seconds",
             "How long a reconciliation of an object took, in seconds",
-            reconcile_duration.clone(),
         );
-        let kind_reconcile_duration: KindDurationHistograms =
-            Family::new_with_constructor(duration_buckets);
-        registry.register(
+        let kind_reconcile_duration = added_durations(
+            &mut registry,
             "windlass_reconcile_duration_seconds",
             "How long reconciliations of the objects of a kind took, in seconds",
-            kind_reconcile_duration.clone(),
         );
         let objects = added(
             &mut registry,

@@ -42,7 +42,6 @@ use apply::contested_object_corrections::ContestedObjectCorrections;
 use apply::unanswered_writes::UnansweredWrites;
 use apply::{ApplyDesiredState, FailedHealthWait, KustomizationApplyPlanner};
 use crds::kustomize::Kustomization;
-use crds::windlass_release::Quarantine;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;

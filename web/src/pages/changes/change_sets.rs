@@ -365,7 +365,7 @@ mod tests {
             let changes = vec![change.clone()];
             let found = ListedChangeSets { changes, left_out: vec![hostile.to_owned()] };
             let list = list(&found, &PageQuery::default(), now()).into_string();
-            format!("{list}{}", html_of(change, &[], &board(&[])))
+            format!("{list}{}", html_of(change, None, &board(&[])))
         });
     }
 
