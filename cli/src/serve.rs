@@ -112,7 +112,7 @@ async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
         events.add(EventForwarder::new(url).context("--events-addr")?);
     }
     let hand_over = settings.leader_election.leader_election_release_on_cancel;
-    let mut candidate = cluster.candidate(terms);
+    let mut candidate = cluster.candidate(terms, store.advertised());
     let tell = {
         let metrics = metrics.clone();
         let readiness = readiness.clone();

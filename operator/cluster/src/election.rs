@@ -135,8 +135,13 @@ impl RequiredLeaseElections {
 }
 
 impl ClusterConnection {
-    /// The candidate for the elections of `terms`. `None` if this process needs no election. Sends no request yet.
-    pub fn candidate(&self, terms: RequiredLeaseElections) -> Option<ElectionCandidate> {
+    /// The candidate for the elections of `terms`. `None` if this process needs no election. Sends no request yet. While it holds
+    /// its own Lease, the Lease has the address from which this process serves artifacts. An empty address is not written.
+    pub fn candidate(
+        &self,
+        terms: RequiredLeaseElections,
+        storage_address: &str,
+    ) -> Option<ElectionCandidate> {
         let RequiredLeaseElections { own, flux, replaced } = terms;
         let times = own.as_ref().or(flux.as_ref())?;
         let retry = times.retry;
@@ -149,7 +154,10 @@ impl ClusterConnection {
             })
         });
         Some(ElectionCandidate {
-            own: own.map(|election| LeaseClaim::new(election, client())),
+            own: own.map(|election| match storage_address {
+                "" => LeaseClaim::new(election, client()),
+                address => LeaseClaim::new(election, client()).advertising(address),
+            }),
             flux: claims.collect(),
             replaced: replaced.clone(),
             shards: flux.clone(),
@@ -219,6 +227,7 @@ impl ElectionCandidate {
         let mut is_first = true;
         if let Some(own) = &mut self.own {
             is_first = own.attempt(false).await? == LeaseAcquireResult::Held;
+            self.leadership.note_leader_storage(own.leader_storage());
         }
         let mut excluded = None;
         for claim in &mut self.flux {

@@ -47,6 +47,8 @@ pub struct Leadership(Arc<LeadershipState>);
 struct LeadershipState {
     term: Mutex<LeadershipTerm>,
     begun: watch::Sender<bool>,
+    /// The address from which the present leader serves artifacts.
+    leader_storage: Mutex<Option<String>>,
 }
 
 impl Leadership {
@@ -62,7 +64,8 @@ impl Leadership {
 
     fn new(term: LeadershipTerm) -> Self {
         let begun = watch::Sender::new(matches!(term, LeadershipTerm::Unlimited));
-        Self(Arc::new(LeadershipState { term: Mutex::new(term), begun }))
+        let term = Mutex::new(term);
+        Self(Arc::new(LeadershipState { term, begun, leader_storage: Mutex::default() }))
     }
 
     /// The current term. This reads the clock, so a term that ran out has ended.
@@ -106,6 +109,22 @@ impl Leadership {
             *term = LeadershipTerm::Unlimited;
             self.0.begun.send_replace(true);
         }
+    }
+
+    /// Whether the term of this process has begun. It may have ended since.
+    pub fn has_begun(&self) -> bool {
+        *self.0.begun.borrow()
+    }
+
+    /// The address from which the leader serves artifacts, as it wrote it into windlass's own Lease. `None` if another process
+    /// does not lead, or has written no address.
+    pub fn leader_storage(&self) -> Option<String> {
+        self.0.leader_storage.lock().clone()
+    }
+
+    /// Notes what the Lease says about the storage of the leader.
+    pub(super) fn note_leader_storage(&self, address: Option<String>) {
+        *self.0.leader_storage.lock() = address;
     }
 
     /// Ends the term for good.

@@ -20,6 +20,11 @@ use super::ClusterError;
 /// How long the release of a Lease may take. If it fails, the next leader only waits until the Lease expires.
 const RELEASE_LIMIT: Duration = Duration::from_millis(1500);
 
+/// The annotation of windlass's own Lease with the address from which its holder serves artifacts: the identity of the holder, a
+/// space and the address. A holder of an earlier version leaves the annotation of another process in place, so the identity says
+/// whose address it is.
+const STORAGE_ADDRESS: &str = "windlass.dev/storage-address";
+
 /// The settings of a leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElectionSettings {
@@ -80,6 +85,8 @@ pub enum LeadershipLostError {
 pub(super) struct LeaseClaim {
     pub(super) election: ElectionSettings,
     api: Api<Lease>,
+    /// The address from which this process serves artifacts. `None` if the Lease does not say it.
+    storage_address: Option<String>,
     /// The Lease as it was last read, and when it was first seen with this content.
     seen: Option<(Lease, Instant)>,
     /// The specs that this process sent since it last saw the Lease as its own. The answer to one of them may have been lost.
@@ -165,6 +172,12 @@ impl ElectionSettings {
         }
     }
 
+    /// Writes the address from which this process serves artifacts into the metadata of a Lease.
+    fn advertise(&self, metadata: &mut ObjectMeta, address: &str) {
+        let value = format!("{} {address}", self.identity);
+        metadata.annotations.get_or_insert_default().insert(STORAGE_ADDRESS.to_owned(), value);
+    }
+
     /// The Lease, as `namespace/name`.
     pub(super) fn lease(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -175,7 +188,19 @@ impl LeaseClaim {
     /// A claim to a Lease. Sends no request yet.
     pub(super) fn new(election: ElectionSettings, client: Client) -> Self {
         let api = Api::namespaced(client, &election.namespace);
-        Self { election, api, seen: None, sent: Vec::new() }
+        Self { election, api, storage_address: None, seen: None, sent: Vec::new() }
+    }
+
+    /// This claim, whose Lease also has the address from which this process serves artifacts, for the standbys.
+    pub(super) fn advertising(self, address: &str) -> Self {
+        Self { storage_address: Some(address.to_owned()), ..self }
+    }
+
+    /// The address from which another process that holds the Lease serves artifacts, as the Lease was last read.
+    pub(super) fn leader_storage(&self) -> Option<String> {
+        let (lease, _) = self.seen.as_ref()?;
+        let is_own = holder(lease.spec.as_ref()?) == self.election.identity;
+        storage_address(lease).filter(|_| !is_own).map(str::to_owned)
     }
 
     /// Reads the Lease and tracks how long it stays unchanged. Returns the holder if another process holds the Lease and it
@@ -229,11 +254,14 @@ impl LeaseClaim {
         }
         let found = self.api.get_opt(&self.election.name).await?;
         let Some(lease) = found else {
-            let metadata = ObjectMeta {
+            let mut metadata = ObjectMeta {
                 name: Some(self.election.name.clone()),
                 namespace: Some(self.election.namespace.clone()),
                 ..ObjectMeta::default()
             };
+            if let Some(address) = &self.storage_address {
+                self.election.advertise(&mut metadata, address);
+            }
             let spec = Some(self.election.claim(now()));
             let created =
                 self.api.create(&PostParams::default(), &Lease { metadata, spec }).await?;
@@ -260,6 +288,9 @@ impl LeaseClaim {
         };
         self.sent.push(next.clone());
         lease.spec = Some(next);
+        if let Some(address) = &self.storage_address {
+            self.election.advertise(&mut lease.metadata, address);
+        }
         let written = self.api.replace(&self.election.name, &PostParams::default(), &lease).await?;
         self.won(written);
         Ok(())
@@ -316,6 +347,13 @@ impl LeaseClaim {
         self.api.replace(&self.election.name, &PostParams::default(), &lease).await?;
         Ok(())
     }
+}
+
+/// The address from which the holder of a Lease serves artifacts.
+fn storage_address(lease: &Lease) -> Option<&str> {
+    let holder = holder(lease.spec.as_ref()?);
+    let value = lease.metadata.annotations.as_ref()?.get(STORAGE_ADDRESS)?;
+    value.strip_prefix(holder)?.strip_prefix(' ').filter(|address| !address.is_empty())
 }
 
 fn no_response(limit: Duration) -> ClusterError {

@@ -10,6 +10,7 @@
 mod referenced_object_cache;
 mod startup_drift_comparison;
 mod stored_drift_comparisons;
+mod uncompared_owners;
 mod watch_task;
 mod watched_references;
 mod watcher_state;
@@ -578,7 +579,9 @@ impl ObjectWatcher {
         let seen = self.marks.sighting_of(metadata);
         let mut state = self.state();
         let mut drifted = None;
+        let mut before = None;
         if let WatchSelection::Labelled(label) = key.selection {
+            before = state.sighted(label, id);
             state.sight(label, id, seen);
             state.note_last_change(label, id, || self.marks.is_changed_by_others(metadata));
         }
@@ -594,7 +597,9 @@ impl ObjectWatcher {
         }
         let drifted = drifted.filter(|_| !state.hushed.contains(id)).or_else(|| {
             state.take_uncompared(key, id, |label| {
-                let is_of_others = self.marks.is_changed_by_others(metadata);
+                // After an edit, every later event still shows who changed the object last.
+                let is_of_others = before.is_none_or(|before| seen.is_change_since(before))
+                    && self.marks.is_changed_by_others(metadata);
                 is_of_others.then(|| self.marks.owner_of(label, metadata)).flatten()
             })
         });

@@ -2,7 +2,6 @@
 //!
 //! Elsewhere: whether an artifact belongs to its source (`source_catalog::artifact_owner`, called by `source_catalog.rs`).
 
-use std::fs::File;
 use std::io::Read as _;
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use artifacts::archive::ExtractOptions;
 use artifacts::remote_artifact::{ArtifactFetchLimits, RemoteArtifact};
 use artifacts::store;
 use crds::Artifact;
-use http_client::EgressRules;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 
 use super::run_context::RunContext;
@@ -24,7 +22,7 @@ pub fn origin_revision(artifact: &Artifact) -> &str {
     artifact.metadata.get(ORIGIN_REVISION).map_or("", String::as_str)
 }
 
-/// The largest archive that is downloaded from another shard. Flux has no such limit.
+/// The largest archive that is downloaded from another shard or from the leader. Flux has no such limit.
 pub const MAX_ARTIFACT_BYTES: u64 = 1 << 30;
 
 /// The reason why an artifact cannot be read.
@@ -120,11 +118,16 @@ pub async fn bytes(
     elsewhere: bool,
     limit: u64,
 ) -> Result<Vec<u8>, ArtifactError> {
-    if elsewhere {
-        return read(download(context, artifact, limit).await?, limit).await;
-    }
     let store = context.artifacts.clone();
-    let Artifact { path, digest, .. } = artifact.clone();
+    let time = context.settings.http_timeout;
+    let Artifact { path, digest, url, .. } = artifact.clone();
+    if elsewhere {
+        let egress = context.remotes.artifacts.clone();
+        let remote = RemoteArtifact { url, digest, egress };
+        let limits = ArtifactFetchLimits { bytes: limit, time };
+        let file = artifacts::remote_artifact::fetch(&remote, &limits).await;
+        return read(file.map_err(|error| ArtifactError::of_remote(&error))?, limit).await;
+    }
     let open = move || {
         let of_store = |error| ArtifactError::of_store(&error);
         if !store.verify(&path, &digest).map_err(of_store)? {
@@ -136,28 +139,7 @@ pub async fn bytes(
     read(opened.unwrap_or_else(|_| Err(ArtifactError::interrupted()))?, limit).await
 }
 
-/// Downloads an artifact from the URL in the status of its source into a file without a name. At most `limit` bytes.
-///
-/// # Errors
-/// The reason why the artifact cannot be downloaded.
-pub async fn download(
-    context: &RunContext,
-    artifact: &Artifact,
-    limit: u64,
-) -> Result<File, ArtifactError> {
-    let Artifact { path, digest, url, .. } = artifact.clone();
-    // Replicas may share the address of a Service, which leads to the leader.
-    let egress = match url == context.artifacts.url(&path) {
-        true => EgressRules::Anywhere,
-        false => context.remotes.artifacts.clone(),
-    };
-    let remote = RemoteArtifact { url, digest, egress };
-    let limits = ArtifactFetchLimits { bytes: limit, time: context.settings.http_timeout };
-    let file = artifacts::remote_artifact::fetch(&remote, &limits).await;
-    file.map_err(|error| ArtifactError::of_remote(&error))
-}
-
-async fn read(file: File, limit: u64) -> Result<Vec<u8>, ArtifactError> {
+async fn read(file: std::fs::File, limit: u64) -> Result<Vec<u8>, ArtifactError> {
     let read = move || {
         let mut bytes = Vec::new();
         let read = file.take(limit + 1).read_to_end(&mut bytes);

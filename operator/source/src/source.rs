@@ -267,6 +267,7 @@ pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 /// One run. Returns the time until the next run.
 async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
+    context.shared::<standby_artifacts::CopiesInFlight>().ended().await;
     let seen = context.newest(seen)?;
     let memory = context.shared::<StateCache<SourceState<K>>>().of(&node);
     let latest = memory.lock().latest.clone();

@@ -4,7 +4,7 @@
 
 use std::{
     fs::File,
-    io::{BufReader, Seek, Write},
+    io::{self, BufReader, Seek, Write},
     sync::Arc,
     time::Duration,
 };
@@ -91,8 +91,8 @@ pub enum Error {
         /// The error in the archive.
         source: ExtractError,
     },
-    /// The disk refused to hold it meanwhile.
-    #[error("cannot store `{url}` in a temporary file: {why}")]
+    /// The disk refused to hold it.
+    #[error("cannot store `{url}`: {why}")]
     Disk {
         /// The URL of the artifact.
         url: String,
@@ -129,15 +129,32 @@ pub fn load(
 /// # Errors
 /// The artifact cannot be fetched within the limits, or has another digest.
 pub async fn fetch(remote: &RemoteArtifact, limits: &ArtifactFetchLimits) -> Result<File, Error> {
+    let disk = |error: io::Error| Error::Disk { url: remote.url.clone(), why: error.to_string() };
+    let mut file = tempfile::tempfile().map_err(disk)?;
+    fetch_to(remote, limits, &mut file).await?;
+    file.rewind().map_err(disk)?;
+    Ok(file)
+}
+
+/// Fetches an artifact into `out`, without unpacking it, and checks its digest. It follows no redirect. After an error, `out` may
+/// have a part of it.
+///
+/// # Errors
+/// The artifact cannot be fetched within the limits, or has another digest.
+pub async fn fetch_to(
+    remote: &RemoteArtifact,
+    limits: &ArtifactFetchLimits,
+    out: impl Write,
+) -> Result<(), Error> {
     let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
-    let fetching = fetch_all(remote, limits.bytes);
+    let fetching = fetch_all(remote, limits.bytes, out);
     tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?
 }
 
-async fn fetch_all(remote: &RemoteArtifact, limit: u64) -> Result<File, Error> {
+async fn fetch_all(remote: &RemoteArtifact, limit: u64, out: impl Write) -> Result<(), Error> {
     let url = &remote.url;
     let unanswered = |why: String| Error::NoAnswer { url: url.clone(), why };
-    let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
+    let disk = |error: io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
     let at = Url::parse(url).map_err(|e| unanswered(e.to_string()))?;
     remote.egress.admits(&at).map_err(|refused| unanswered(refused.to_string()))?;
     let client = http_client::client_within(&TlsConfig::default(), None, &remote.egress);
@@ -148,7 +165,7 @@ async fn fetch_all(remote: &RemoteArtifact, limit: u64) -> Result<File, Error> {
         return Err(Error::Status { url: url.clone(), status: answer.status().as_u16() });
     }
     let mut received = 0;
-    let mut out = DigestingWriter::new(tempfile::tempfile().map_err(disk)?);
+    let mut out = DigestingWriter::new(out);
     loop {
         let chunk = answer.chunk().await.map_err(|e| unanswered(root_cause(&e.without_url())))?;
         let Some(chunk) = chunk else { break };
@@ -158,12 +175,11 @@ async fn fetch_all(remote: &RemoteArtifact, limit: u64) -> Result<File, Error> {
         }
         out.write_all(&chunk).map_err(disk)?;
     }
-    let (mut file, sealed) = out.finish();
+    let (_, sealed) = out.finish();
     if sealed.digest != remote.digest {
         return Err(Error::Mismatch { url: url.clone(), expected: remote.digest.clone() });
     }
-    file.rewind().map_err(disk)?;
-    Ok(file)
+    Ok(())
 }
 
 #[cfg(test)]

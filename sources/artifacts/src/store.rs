@@ -246,6 +246,33 @@ impl ArtifactStore {
         self.ledger.total()
     }
 
+    /// How many more bytes of artifacts fit into the store. `None` if only the disk limits them.
+    pub fn room(&self) -> Option<u64> {
+        self.options.size_limit.map(|limit| limit.saturating_sub(self.ledger.total()))
+    }
+
+    /// The slots of a kind that have a folder, whether or not their objects exist.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn slots_of(&self, kind: &str) -> Result<Vec<ObjectFolder>, Error> {
+        let of_kind = self.root.join(kind);
+        let mut slots = Vec::new();
+        for (namespace, found) in garbage_collection::children(&of_kind)? {
+            if !found.is_dir() {
+                continue;
+            }
+            for (name, found) in garbage_collection::children(&of_kind.join(&namespace))? {
+                if found.is_dir()
+                    && let Ok(slot) = ObjectFolder::new(kind, &namespace, &name)
+                {
+                    slots.push(slot);
+                }
+            }
+        }
+        Ok(slots)
+    }
+
     /// The bytes of extracted files that stay in memory because they were used recently.
     pub fn cached_bytes(&self) -> u64 {
         self.cache.bytes()
@@ -320,12 +347,7 @@ impl ArtifactStore {
             "" => "localhost",
             host => host,
         };
-        let scheme = if host.starts_with("http://") || host.starts_with("https://") {
-            ""
-        } else {
-            "http://"
-        };
-        format!("{scheme}{host}/{path}")
+        format!("{}/{path}", server_url(host))
     }
 
     /// Whether an artifact exists and has this digest.
@@ -627,6 +649,13 @@ impl Write for ErrorKeepingFile<'_, '_> {
         let flushed = self.file.flush();
         self.remember(flushed)
     }
+}
+
+/// The URL of the server with an advertised address, which is a host with an optional port, or a URL.
+#[must_use]
+pub fn server_url(advertised: &str) -> String {
+    let has_scheme = advertised.starts_with("http://") || advertised.starts_with("https://");
+    if has_scheme { advertised.to_owned() } else { format!("http://{advertised}") }
 }
 
 fn check_digest(digest: &str) -> Result<(), Error> {

@@ -102,6 +102,18 @@ fn the_advertised_address_may_bring_its_scheme() {
 }
 
 #[test]
+fn a_name_that_garbage_collection_leaves_alone_is_refused() {
+    let dir = TempDir::new().expect("a directory");
+    let store = open(&dir);
+    let stored = store.put(&slot(), "a.tar.gz.lock", "r", now(), |_| Ok::<_, Infallible>(()));
+    assert!(matches!(stored, Err(Error::Name { what: "file", .. })));
+    let kept = put(&store, "a.tar.gz", b"content");
+    assert!(store.link(&kept.path, "latest.lock").is_err());
+    assert_eq!(store.slots_of("gitrepository").expect("readable"), [slot()]);
+    assert!(store.slots_of("bucket").expect("readable").is_empty());
+}
+
+#[test]
 fn names_that_lead_elsewhere_are_refused() {
     let dir = TempDir::new().expect("a directory");
     let store = open(&dir);

@@ -16,7 +16,7 @@ const ANNOTATION_PREFIX: &str = "windlass.dev/";
 const MAX_NAMED_ANNOTATIONS: usize = 8;
 
 /// The names after [`ANNOTATION_PREFIX`] that windlass reads or writes.
-const KNOWN_ANNOTATIONS: [&str; 48] = [
+const KNOWN_ANNOTATIONS: [&str; 49] = [
     "allow-downgrade",
     "allow-empty",
     "break-glass",
@@ -59,6 +59,7 @@ const KNOWN_ANNOTATIONS: [&str; 48] = [
     "shard",
     "skip-order",
     "sops-mac",
+    "storage-address",
     "suspended-by",
     "suspended-reason",
     "suspended-until",

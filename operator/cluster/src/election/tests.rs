@@ -37,6 +37,12 @@ fn second_page(request: &str, list: &Value, items: &Value) -> Value {
     }
 }
 
+fn not_found() -> (u16, Body) {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "reason": "NotFound", "code": 404, "message": "", "details": {"name": "a"}});
+    (404, Body::from(status.to_string()))
+}
+
 /// The election state of a process beside these Deployments and a shard's Lease with this holder.
 async fn standing(deployments: Value, holder: &'static str) -> ElectionState {
     let cluster = answering(move |(request, _)| {
@@ -55,16 +61,12 @@ async fn standing(deployments: Value, holder: &'static str) -> ElectionState {
                 &json!([{"metadata": {"name": SHARD}}, {"metadata": {"name": "windlass-leader-election"}}]),
             ),
             it if it.ends_with(SHARD) => lease,
-            _ => {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                    "reason": "NotFound", "code": 404, "message": "", "details": {"name": "a"}});
-                return (404, Body::from(status.to_string()));
-            }
+            _ => return not_found(),
         };
         (200, Body::from(answer.to_string()))
     })
     .await;
-    cluster.candidate(terms()).unwrap().stand().await.unwrap()
+    cluster.candidate(terms(), "").unwrap().stand().await.unwrap()
 }
 
 #[tokio::test]
@@ -93,6 +95,30 @@ async fn the_lease_of_a_shard_that_is_held_excludes() {
     let found = standing(json!([]), "kustomize-controller-0_a").await;
     let text = format!("Lease flux-system/{SHARD} is held by 'kustomize-controller-0_a'");
     assert_eq!(found, ElectionState::Excluded(text));
+}
+
+#[tokio::test]
+async fn a_standby_learns_the_storage_of_the_leader_from_the_lease() {
+    let cluster = answering(|(request, _)| {
+        if !request.ends_with("/windlass-leader-election") {
+            return not_found();
+        }
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "windlass-leader-election", "namespace": "flux-system", "annotations": {
+                "windlass.dev/storage-address": "windlass-1 windlass-1.svc:9090"}},
+            "spec": {"holderIdentity": "windlass-1", "leaseDurationSeconds": 15},
+        });
+        (200, Body::from(lease.to_string()))
+    })
+    .await;
+    let election = terms().flux.unwrap();
+    let own = ElectionSettings { name: "windlass-leader-election".to_owned(), ..election };
+    let terms = RequiredLeaseElections { own: Some(own), flux: None, replaced: Vec::new() };
+    let mut candidate = cluster.candidate(terms, "windlass-0.svc:9090").unwrap();
+    assert_eq!(cluster.leadership.leader_storage(), None);
+    assert_eq!(candidate.stand().await.unwrap(), ElectionState::Standby);
+    assert_eq!(cluster.leadership.leader_storage().as_deref(), Some("windlass-1.svc:9090"));
 }
 
 #[test]

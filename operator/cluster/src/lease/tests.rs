@@ -63,6 +63,19 @@ fn a_released_lease_is_free_at_once() {
 }
 
 #[test]
+fn a_storage_address_counts_while_the_process_that_wrote_it_holds_the_lease() {
+    let spec = Some(election("a").claim(NOW));
+    let mut lease = Lease { metadata: ObjectMeta::default(), spec };
+    assert_eq!(storage_address(&lease), None);
+    election("a").advertise(&mut lease.metadata, "windlass-0.svc:9090");
+    assert_eq!(storage_address(&lease), Some("windlass-0.svc:9090"));
+    for identity in ["b", "", "a windlass-0.svc:9090"] {
+        lease.spec = Some(election(identity).claim(NOW));
+        assert_eq!(storage_address(&lease), None, "{identity}");
+    }
+}
+
+#[test]
 fn an_empty_lease_is_free() {
     let ours = written(election("b").next(&LeaseSpec::default(), Duration::ZERO, NOW));
     assert_eq!(holder(&ours), "b");

@@ -43,7 +43,7 @@ const MAX_LIST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How many owners may come first because an object of theirs may have drifted. With more of them, windlass cannot tell what
 /// is urgent, and a cluster that was restored from a backup would get all requests at once.
-const MAX_URGENT_OWNERS: usize = 1_000;
+pub(super) const MAX_URGENT_OWNERS: usize = 1_000;
 
 /// How long the first runs of this many owners wait for lists.
 fn list_timeout(owners: usize) -> Duration {
@@ -206,7 +206,7 @@ impl ObjectWatcher {
     }
 
     /// The owners with an object that is missing or was changed by another client last. There are none if there are too many.
-    fn urgent(&self, kind: &str, owners: &[AppliedOwner]) -> BTreeSet<ObjectKey> {
+    fn urgent(&self, kind: &str, owners: &Arc<[AppliedOwner]>) -> BTreeSet<ObjectKey> {
         let label =
             self.marks.all.iter().find(|(names, _)| names.last().is_some_and(|it| it == kind));
         let Some(label) = label.map(|(_, marks)| marks.name) else { return BTreeSet::new() };
@@ -214,8 +214,11 @@ impl ObjectWatcher {
         let urgent = owners.iter().filter(|owner| state.may_have_drifted(label, owner));
         let urgent: BTreeSet<ObjectKey> = urgent.map(|owner| owner.node.clone()).collect();
         state.changed_by_others.insert(label, None);
+        if urgent.len() > MAX_URGENT_OWNERS {
+            return BTreeSet::new();
+        }
         state.await_comparisons(owners);
-        if urgent.len() > MAX_URGENT_OWNERS { BTreeSet::new() } else { urgent }
+        urgent
     }
 
     /// The locations of those kinds that are served. An aggregated API server that does not respond delays neither the other
@@ -515,17 +518,18 @@ impl ObjectWatcherState {
 
     /// Notes that these owners are compared later. Owners all of whose objects are tracked already are left out, because their
     /// objects show drift by themselves.
-    fn await_comparisons(&mut self, owners: &[AppliedOwner]) {
-        for owner in owners {
-            if self.tracked_of(&owner.node).count() < owner.inventory.ids().count() {
+    fn await_comparisons(&mut self, owners: &Arc<[AppliedOwner]>) {
+        for (at, owner) in owners.iter().enumerate() {
+            if self.tracked_of(&owner.node).count() < owner.inventory.len() {
                 let node = self.shared_node(&owner.node);
-                self.uncompared.insert(node);
+                self.uncompared.add(node, owners, at);
             }
         }
     }
 
     /// The owner of an untracked object that has just changed, if the first comparison of this owner is still to come. `owner`
-    /// finds it by the label of the watch. It is returned once, because its next run compares all of its objects.
+    /// finds it by the label of the watch, and its inventory has to have the object. It is returned once, because its next run
+    /// compares all of its objects.
     pub(super) fn take_uncompared(
         &mut self,
         key: &WatchKey,
@@ -539,7 +543,7 @@ impl ObjectWatcherState {
             return None;
         }
         let owner = owner(label)?;
-        self.uncompared.remove(&owner).then_some(owner)
+        self.uncompared.take(&owner, id).then_some(owner)
     }
 
     /// Whether an object in the inventory of an owner is missing, or was changed by another client last. An object whose watch

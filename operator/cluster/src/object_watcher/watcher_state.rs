@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::KindOwnershipMarks;
 use super::startup_drift_comparison::UnlistedStoredObject;
+use super::uncompared_owners::UncomparedOwners;
 use super::watched_references::WatchedReferences;
 use crate::discovery::ApiResourceLocation;
 use crate::resource_version::is_later;
@@ -34,6 +35,11 @@ impl SeenObjectVersion {
     /// Whether this version is later than the applied one, and another client has taken over one of windlass's fields.
     pub(super) fn is_drift_from(self, applied: Self) -> bool {
         is_later(self.version, applied.version) && self.fingerprint != applied.fingerprint
+    }
+
+    /// Whether this version is later than another one, and not only by its status.
+    pub(super) fn is_change_since(self, before: Self) -> bool {
+        is_later(self.version, before.version) && !self.is_same_but_status(before)
     }
 
     /// Whether at most the status of the object differs between two versions.
@@ -198,7 +204,7 @@ pub(super) struct ObjectWatcherState {
     /// owners with this label are ordered.
     pub(super) changed_by_others: BTreeMap<&'static str, Option<BTreeSet<Arc<ObjectId>>>>,
     /// The owners whose first comparison after the start is still to come, and which have untracked objects.
-    pub(super) uncompared: BTreeSet<Arc<ObjectKey>>,
+    pub(super) uncompared: UncomparedOwners,
     marks: Arc<KindOwnershipMarks>,
 }
 

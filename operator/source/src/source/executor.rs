@@ -102,6 +102,10 @@ where
     let failed = |error: store::Error| {
         RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), NextRunTrigger::default())
     };
+    if K::LATEST_LINK == Some(file) {
+        // The link would replace the artifact and lead to itself.
+        return Err(failed(store::Error::Name { what: "file", value: file.to_owned() }));
+    }
     let now = jiff::Timestamp::now();
     let slot = slot(object).map_err(failed)?;
     let kept = store.put(&slot, file, revision, now, write).map_err(failed)?;

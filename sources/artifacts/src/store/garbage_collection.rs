@@ -11,6 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 
+use super::object_folder::LOCK_FILE;
 use super::{Error, UNFINISHED, failed, gone_is_fine};
 
 /// The limits on the artifacts of a slot that stay.
@@ -74,7 +75,7 @@ fn garbage(
 fn artifacts(dir: &Path) -> Result<Vec<(Timestamp, String)>, Error> {
     let mut found = Vec::new();
     for (name, metadata) in children(dir)? {
-        if metadata.is_file() && !name.starts_with('.') && !name.ends_with(".lock") {
+        if metadata.is_file() && !name.starts_with('.') && !name.ends_with(LOCK_FILE) {
             let modified = metadata.modified().map_err(failed("read", &dir.join(&name)))?;
             found.push((Timestamp::try_from(modified).unwrap_or_default(), name));
         }

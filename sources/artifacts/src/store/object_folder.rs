@@ -5,6 +5,9 @@
 
 use super::Error;
 
+/// The end of the names of Flux's lock files. Garbage collection leaves such files alone, so no artifact may have such a name.
+pub(super) const LOCK_FILE: &str = ".lock";
+
 /// The longest name of a file or directory, as Linux has it.
 const MAX_NAME: usize = 255;
 
@@ -39,6 +42,18 @@ impl ObjectFolder {
         self.parts().join("/")
     }
 
+    /// The namespace of the object.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name of the object.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn parts(&self) -> [&str; 3] {
         [&self.kind, &self.namespace, &self.name]
     }
@@ -46,7 +61,11 @@ impl ObjectFolder {
 
 /// Checks the name of an artifact's file.
 pub(super) fn check_file(file: &str) -> Result<(), Error> {
-    check("file", file)
+    check("file", file)?;
+    if file.ends_with(LOCK_FILE) {
+        return Err(Error::Name { what: "file", value: file.to_owned() });
+    }
+    Ok(())
 }
 
 /// Takes the path of an artifact apart, into its slot and its file.

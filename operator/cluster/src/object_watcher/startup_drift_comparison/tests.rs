@@ -2,6 +2,7 @@
 
 use apply::ObjectInventory;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::super::{KindOwnershipMarks, OwnershipMarks};
 use super::*;
@@ -223,11 +224,11 @@ fn the_newest_change_says_who_changed_an_object_last() {
     }
 }
 
-#[tokio::test]
-async fn what_others_change_before_the_first_comparison_of_an_owner_wakes_it_once() {
+/// A watcher whose watch runs and has not listed anything yet, with the queue of its wakes.
+async fn watching() -> (Arc<ObjectWatcher>, UnboundedReceiver<ObjectKey>) {
     let (cluster, _writes) = fake_cluster::with_objects(Vec::new()).await;
     let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
-    let mut woken = work_queue.open(["g", "Kustomization"]);
+    let woken = work_queue.open(["g", "Kustomization"]);
     let watcher = ObjectWatcher::new(cluster, work_queue, ownership());
     let task = tokio::spawn(std::future::pending::<()>());
     {
@@ -235,43 +236,105 @@ async fn what_others_change_before_the_first_comparison_of_an_owner_wakes_it_onc
         state.need(&node("app"), key(), || task.abort_handle());
         state.changed_by_others.insert(LABEL, Some(BTreeSet::new()));
     }
-    let last_changed_by = |manager: &str| {
-        json!({"name": "settings", "namespace": "shop", "resourceVersion": "9",
-            "labels": {LABEL: "app", "example.com/namespace": "shop"}, "managedFields": [
-                {"manager": "windlass", "time": "2026-01-01T00:00:01Z"},
-                {"manager": manager, "time": "2026-01-01T00:00:02Z"}]})
-    };
+    (watcher, woken)
+}
+
+/// The metadata of an object of `app` in a version, with the manager that changed it last.
+fn changed_by(manager: &str, version: &str) -> Value {
+    json!({"name": "settings", "namespace": "shop", "resourceVersion": version,
+        "labels": {LABEL: "app", "example.com/namespace": "shop"}, "managedFields": [
+            {"manager": "windlass", "time": "2026-01-01T00:00:01Z"},
+            {"manager": manager, "time": "2026-01-01T00:00:02Z"}]})
+}
+
+fn owners(all: impl IntoIterator<Item = AppliedOwner>) -> Arc<[AppliedOwner]> {
+    all.into_iter().collect()
+}
+
+#[tokio::test]
+async fn what_others_change_before_the_first_comparison_of_an_owner_wakes_it_once() {
+    let (watcher, mut woken) = watching().await;
     let settings = id("settings");
-    let owners = [owner_of(&["settings"])];
-    let see = |manager: &str| watcher.saw(&key(), &settings, &last_changed_by(manager));
-    see("windlass");
+    let owners = owners([owner_of(&["settings"])]);
+    let see = |manager: &str, version: &str| {
+        watcher.saw(&key(), &settings, &changed_by(manager, version));
+    };
+    see("windlass", "1");
     watcher.set_live(&key(), true);
-    see("kubectl");
+    see("kubectl", "2");
     assert!(woken.try_recv().is_err(), "a standby starts no run");
     assert_eq!(watcher.urgent("Kustomization", &owners), BTreeSet::from([node("app")]));
-    see("windlass");
+    see("windlass", "3");
     assert!(woken.try_recv().is_err(), "windlass changed it");
     watcher.set_live(&key(), false);
-    see("kubectl");
+    see("kubectl", "4");
     assert!(woken.try_recv().is_err(), "it is only listed");
     watcher.set_live(&key(), true);
-    see("kubectl");
+    see("kubectl", "4");
+    assert!(woken.try_recv().is_err(), "the list has shown this change");
+    see("kubectl", "5");
     assert_eq!(woken.try_recv().ok(), Some(node("app")));
-    see("kubectl");
+    see("kubectl", "6");
     assert!(woken.try_recv().is_err(), "the run compares all objects");
     watcher.state().await_comparisons(&owners);
-    watcher.lost(&key(), &settings, Some(&last_changed_by("windlass")));
+    watcher.lost(&key(), &settings, Some(&changed_by("windlass", "7")));
     assert_eq!(woken.try_recv().ok(), Some(node("app")), "it was deleted");
+}
+
+#[tokio::test]
+async fn neither_a_status_after_an_edit_nor_an_object_of_no_inventory_wakes_an_owner() {
+    let (watcher, mut woken) = watching().await;
+    watcher.set_live(&key(), true);
+    watcher.state().await_comparisons(&owners([owner_of(&["other", "settings"])]));
+    let forged = id("forged");
+    watcher.saw(&key(), &forged, &changed_by("kubectl", "1"));
+    watcher.lost(&key(), &forged, Some(&changed_by("kubectl", "2")));
+    assert!(woken.try_recv().is_err(), "its labels name the owner, which has not applied it");
+    let edited = |generation: u64, version: &str| {
+        let mut metadata = changed_by("kubectl", version);
+        metadata["generation"] = json!(generation);
+        metadata
+    };
+    watcher.set_live(&key(), false);
+    watcher.saw(&key(), &id("settings"), &edited(2, "3"));
+    watcher.set_live(&key(), true);
+    watcher.saw(&key(), &id("settings"), &edited(2, "4"));
+    assert!(woken.try_recv().is_err(), "only its status has changed since the edit");
+    watcher.saw(&key(), &id("settings"), &edited(3, "5"));
+    assert_eq!(woken.try_recv().ok(), Some(node("app")));
+}
+
+#[tokio::test]
+async fn after_many_urgent_owners_the_others_wait_for_their_turns() {
+    let many = |count: usize| {
+        let owner = |at: usize| AppliedOwner {
+            node: node(&format!("app{at}")),
+            ..owner_of(&[format!("settings{at}").as_str()])
+        };
+        owners((0..count).map(owner))
+    };
+    let mut state = ObjectWatcherState::of(marks());
+    state.await_comparisons(&many(MAX_URGENT_OWNERS + 1));
+    for at in 0..MAX_URGENT_OWNERS {
+        let owner = node(&format!("app{at}"));
+        assert!(state.uncompared.take(&owner, &id(&format!("settings{at}"))), "{at}");
+    }
+    assert!(state.uncompared.is_empty());
+
+    let (watcher, _woken) = watching().await;
+    watcher.set_live(&key(), true);
+    assert!(watcher.urgent("Kustomization", &many(MAX_URGENT_OWNERS + 1)).is_empty());
+    assert!(watcher.state().uncompared.is_empty(), "all of their objects are missing");
 }
 
 #[tokio::test]
 async fn an_owner_that_was_compared_or_is_gone_is_woken_by_its_tracked_objects_only() {
     let state_before = || {
         let mut state = state_with("settings");
-        state.await_comparisons(&[owner_of(&["settings"])]);
+        state.await_comparisons(&owners([owner_of(&["settings"])]));
         assert!(state.uncompared.is_empty(), "all of its objects are tracked");
-        state.await_comparisons(&[owner_of(&["settings", "other"])]);
-        assert_eq!(state.uncompared.len(), 1);
+        state.await_comparisons(&owners([owner_of(&["settings", "other"])]));
+        assert!(!state.uncompared.is_empty());
         state
     };
     let mut compared = state_before();

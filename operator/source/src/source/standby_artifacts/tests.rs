@@ -1,58 +1,69 @@
-//! Tests of copies: which are due, and what is stored.
+//! Tests of which copies are due, and of what is said about those that fail.
 
-use std::fs;
-
-use crds::ArtifactSource as _;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::temporary_artifact_store::TemporaryArtifactStore;
 
-const CONTENT: &[u8] = b"packed files";
-
-fn digest() -> String {
-    format!("sha256:{}", hex::encode(Sha256::digest(CONTENT)))
-}
-
-fn repository(name: &str, change: impl FnOnce(&mut Value)) -> Arc<OCIRepository> {
+pub(super) fn repository(name: &str, change: impl FnOnce(&mut Value)) -> Arc<OCIRepository> {
     let path = format!("ocirepository/shop/{name}/1.tar.gz");
     let mut object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
         "metadata": {"name": name, "namespace": "shop", "generation": 1},
         "spec": {"interval": "1h", "url": "oci://registry.example.com/app"},
         "status": {"observedGeneration": 1, "artifact": {
             "path": path, "url": format!("http://leader:9090/{path}"), "revision": "main@sha256:1",
-            "digest": digest(), "lastUpdateTime": "2026-01-01T00:00:00Z"}}});
+            "digest": "sha256:0", "lastUpdateTime": "2026-01-01T00:00:00Z"}}});
     change(&mut object);
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-fn names(due: &[DueCopy<OCIRepository>]) -> Vec<String> {
-    due.iter().map(|due| due.object.name_any()).collect()
+/// The names of the sources that are due.
+fn due(copies: &mut ArtifactCopies, objects: &[Arc<OCIRepository>], now: Instant) -> Vec<String> {
+    copies.due(objects, now).iter().map(|due| due.object.name_any()).collect()
+}
+
+/// Ends the copy of the artifact in the status of an object.
+fn end(copies: &mut ArtifactCopies, object: &OCIRepository, is_copied: bool, now: Instant) {
+    let named = NamedArtifact::of(artifact_to_copy(object).unwrap());
+    let result = if is_copied { Ok(named) } else { Err("refused".to_owned()) };
+    copies.note(EndedCopy { node: node_of(object), result: Some(result) }, now);
 }
 
 #[test]
-fn an_artifact_is_copied_once_and_after_a_failure_again_later() {
-    let app = repository("app", |_| {});
-    let begun = Instant::now();
-    let objects = [app.clone()];
+fn an_artifact_is_copied_once_and_another_path_or_digest_is_another_artifact() {
+    let now = Instant::now();
     let mut copies = ArtifactCopies::default();
-    let is_due = |copies: &ArtifactCopies, now| copies.due(&objects, now).len() == 1;
-    assert!(is_due(&copies, begun));
-    let ended = |digest: &str, is_held| EndedCopy {
-        node: node_of(&*app),
-        digest: digest.to_owned(),
-        is_held,
-    };
-    copies.note(ended(&digest(), false), begun);
-    assert!(!is_due(&copies, begun), "it has just failed");
-    assert!(is_due(&copies, begun + RETRY_INTERVAL));
-    copies.note(ended(&digest(), true), begun);
-    assert!(!is_due(&copies, begun + RETRY_INTERVAL));
-    copies.note(ended("sha256:of another artifact", true), begun);
-    assert!(is_due(&copies, begun));
-    assert_eq!(copies.forget_gone::<OCIRepository>(&[]), [node_of(&*app)]);
-    assert!(copies.forget_gone::<OCIRepository>(&[]).is_empty());
+    let app = repository("app", |_| {});
+    assert_eq!(due(&mut copies, std::slice::from_ref(&app), now), ["app"]);
+    assert!(due(&mut copies, std::slice::from_ref(&app), now).is_empty(), "it is running");
+    end(&mut copies, &app, true, now);
+    assert!(due(&mut copies, std::slice::from_ref(&app), now).is_empty(), "it is copied");
+    for (field, value) in [("path", "ocirepository/shop/app/2.tar.gz"), ("digest", "sha256:1")] {
+        let moved = repository("app", |it| it["status"]["artifact"][field] = json!(value));
+        assert_eq!(due(&mut copies, std::slice::from_ref(&moved), now), ["app"], "{field}");
+        copies.note(EndedCopy { node: node_of(&*moved), result: None }, now);
+    }
+}
+
+#[test]
+fn a_copy_that_fails_is_tried_later_and_later_and_at_once_with_another_leader() {
+    let begun = Instant::now();
+    let mut copies = ArtifactCopies::default();
+    copies.follow_leader(Some("windlass-0:9090"));
+    let app = [repository("app", |_| {})];
+    let moved = [repository("app", |it| it["status"]["artifact"]["digest"] = json!("sha256:1"))];
+    assert_eq!(due(&mut copies, &app, begun), ["app"]);
+    end(&mut copies, &app[0], false, begun);
+    assert!(due(&mut copies, &moved, begun).is_empty(), "it has just failed");
+    let second = begun + MIN_RETRY_DELAY;
+    assert_eq!(due(&mut copies, &moved, second), ["app"]);
+    end(&mut copies, &app[0], false, second);
+    assert!(due(&mut copies, &app, second + MIN_RETRY_DELAY).is_empty());
+    assert_eq!(due(&mut copies, &app, second + 2 * MIN_RETRY_DELAY), ["app"]);
+    end(&mut copies, &app[0], false, second);
+    copies.follow_leader(Some("windlass-0:9090"));
+    assert!(due(&mut copies, &app, second).is_empty());
+    copies.follow_leader(Some("windlass-1:9090"));
+    assert_eq!(due(&mut copies, &app, second), ["app"]);
 }
 
 #[test]
@@ -65,38 +76,35 @@ fn artifacts_of_signed_sources_and_of_deleted_ones_are_not_copied() {
             it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }),
     ];
-    let due = ArtifactCopies::default().due(&objects, Instant::now());
-    assert_eq!(names(&due), ["app"]);
+    assert_eq!(due(&mut ArtifactCopies::default(), &objects, Instant::now()), ["app"]);
 }
 
-#[tokio::test]
-async fn a_copy_has_the_place_of_the_original_and_its_link() {
-    let storage = TemporaryArtifactStore::new();
-    let store = &storage.store;
-    let app = repository("app", |_| {});
-    let artifact = app.artifact().unwrap();
-    let original = storage.folder.join("original");
-    fs::write(&original, CONTENT).unwrap();
-    let download = async { Ok(File::open(&original).unwrap()) };
-    copy(store, &app, artifact, download).await.unwrap();
-    assert!(store.verify(&artifact.path, &artifact.digest).unwrap());
-    assert!(store.verify("ocirepository/shop/app/latest.tar.gz", &artifact.digest).unwrap());
-    let not_needed = async { Err(ArtifactError::Unusable("a second download".to_owned())) };
-    copy(store, &app, artifact, not_needed).await.unwrap();
-}
-
-#[tokio::test]
-async fn what_a_status_names_of_another_object_is_not_copied() {
-    let storage = TemporaryArtifactStore::new();
-    for field in ["path", "url"] {
-        let forged = repository("app", |it| {
-            let other = "http://leader:9090/ocirepository/shop/other/1.tar.gz";
-            let value = if field == "url" { other } else { "ocirepository/shop/other/1.tar.gz" };
-            it["status"]["artifact"][field] = json!(value);
-        });
-        let download = async { Err(ArtifactError::Unusable("downloaded".to_owned())) };
-        let error =
-            copy(&storage.store, &forged, forged.artifact().unwrap(), download).await.unwrap_err();
-        assert!(error.contains(&format!("status.artifact.{field}")), "{error}");
+#[test]
+fn sources_that_are_not_copied_are_reported_now_and_then() {
+    let begun = Instant::now();
+    let mut copies = ArtifactCopies::default();
+    assert_eq!(copies.report(begun), None);
+    for name in ["app", "web"] {
+        end(&mut copies, &repository(name, |_| {}), false, begun);
     }
+    let both = UncopiedSources { count: 2, error: "refused".to_owned() };
+    assert_eq!(copies.report(begun), Some(both));
+    assert_eq!(copies.report(begun), None);
+    end(&mut copies, &repository("app", |_| {}), true, begun);
+    let one = UncopiedSources { count: 1, error: "refused".to_owned() };
+    assert_eq!(copies.report(begun + REPORT_INTERVAL), Some(one));
+}
+
+#[test]
+fn a_source_that_is_gone_is_forgotten_once_and_not_while_its_copy_is_in_flight() {
+    let now = Instant::now();
+    let mut copies = ArtifactCopies::default();
+    let app = repository("app", |_| {});
+    end(&mut copies, &app, true, now);
+    let moved = repository("app", |it| it["status"]["artifact"]["digest"] = json!("sha256:1"));
+    assert_eq!(due(&mut copies, std::slice::from_ref(&moved), now), ["app"]);
+    assert!(copies.forget_gone::<OCIRepository>(&[]).is_empty());
+    end(&mut copies, &moved, true, now);
+    assert_eq!(copies.forget_gone::<OCIRepository>(&[]), [node_of(&*app)]);
+    assert!(copies.forget_gone::<OCIRepository>(&[]).is_empty());
 }
