@@ -178,8 +178,11 @@ fn state(observed: &ObservedMember<'_>, target: MemberNewVersion<'_>) -> MemberS
     let ended = ready.filter(|_| !observed.is_reconciling && !waits);
     let end = match observed.quarantine {
         Some(QuarantineEffect::Held) => Some(MemberState::Failed),
-        // What such a member waits for, such as a dependency that was rolled back as well, comes after the way back.
-        Some(QuarantineEffect::RollsBack { is_applied: true, .. }) if waits => {
+        // What such a member waits for, such as a dependency that was rolled back as well, comes after the way back. If it has
+        // attempted another result since, that one may be applied in part.
+        Some(QuarantineEffect::RollsBack { revision, is_applied: true })
+            if waits && observed.attempted == Some(revision) =>
+        {
             Some(MemberState::RolledBack)
         }
         Some(QuarantineEffect::RollsBack { revision, .. }) => {
@@ -340,6 +343,8 @@ mod tests {
             ..ready("False", "DependencyNotReady")
         };
         assert_eq!(state(&back, NEW), MemberState::RolledBack);
+        let half = ObservedMember { attempted: Some("main@sha1:2"), ..back };
+        assert_eq!(state(&half, NEW), MemberState::Waiting, "another build of the revision");
         // A revision that failed never was the last one that was applied.
         let begins = ObservedMember { quarantine: Some(WAY_BACK), ..back };
         assert_eq!(state(&begins, NEW), MemberState::Waiting);

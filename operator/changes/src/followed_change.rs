@@ -90,6 +90,8 @@ pub(crate) struct FollowedChange {
     /// Whether some children may be missing.
     is_incomplete: bool,
     closed: Option<Time>,
+    /// Whether all members in the namespace of the source are known.
+    is_own_namespace_closed: bool,
     progressed: Time,
     verdict: ChangeVerdict,
     pub(crate) is_superseded: bool,
@@ -156,6 +158,7 @@ impl FollowedChange {
             unread: BTreeMap::new(),
             is_incomplete: false,
             closed: None,
+            is_own_namespace_closed: false,
             progressed: progressed.unwrap_or(since),
             verdict: status.map_or(ChangeVerdict::Progressing, |it| of_status(it.verdict)),
             is_superseded: false,
@@ -181,9 +184,14 @@ impl FollowedChange {
             && matches!(self.verdict, ChangeVerdict::Succeeded | ChangeVerdict::Superseded)
     }
 
-    /// Whether all members are known.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.is_some()
+    /// Whether all members in the namespace of the source are known. Those of other namespaces need not be.
+    pub(crate) fn is_own_namespace_closed(&self) -> bool {
+        self.is_own_namespace_closed
+    }
+
+    /// Ends a member that has the earlier result, because it did not begin and cannot.
+    pub(crate) fn end_without_attempt(&mut self, key: ObjectKey, now: Time) {
+        self.put(key, MemberState::RolledBack, None, now);
     }
 
     /// Notes that a requested rollback was carried out, and that these members stay as they are.
@@ -250,15 +258,24 @@ impl FollowedChange {
         self.unchanged.retain(|key| seen.contains(key));
         self.observe_children(context, now);
         self.remember_failures(context);
-        if self.closed.is_none() && asked.is_empty() && self.unread.is_empty() && self.has_ended() {
-            self.closed = Some(now);
-        }
+        self.close(asked.is_empty(), now);
         asked
     }
 
-    /// Whether all members that use the source themselves have ended.
-    fn has_ended(&self) -> bool {
-        self.members.values().all(|it| it.child.is_some() || it.state.has_ended())
+    /// Notes whether all members are known. `are_audits_read` says whether no audit is awaited.
+    fn close(&mut self, are_audits_read: bool, now: Time) {
+        let is_read = are_audits_read && self.unread.is_empty();
+        if self.closed.is_none() && is_read && self.has_ended(|_| true) {
+            self.closed = Some(now);
+        }
+        self.is_own_namespace_closed = self.closed.is_some()
+            || is_read && self.has_ended(|key| key.namespace == self.namespace);
+    }
+
+    /// Whether those of these members that use the source themselves have ended.
+    fn has_ended(&self, of: impl Fn(&ObjectKey) -> bool) -> bool {
+        let mut members = self.members.iter().filter(|(key, _)| of(key));
+        members.all(|(_, it)| it.child.is_some() || it.state.has_ended())
     }
 
     /// The earlier state of a member, also from the lines that an earlier process wrote.
@@ -576,6 +593,28 @@ mod tests {
         }
         let unwell: Vec<&str> = change.unwell().into_iter().map(|it| it.name.as_str()).collect();
         assert_eq!(unwell, ["web", "a-child", "a-pinned-one"]);
+    }
+
+    #[test]
+    fn members_of_other_namespaces_do_not_keep_the_own_namespace_open() {
+        let spec = ChangeSetSpec::default();
+        let mut change = FollowedChange::new("shop", "fleet-2-x", spec, None, Time::UNIX_EPOCH);
+        let key = |namespace: &str, name: &str| {
+            ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", namespace, name)
+        };
+        change.put(key("shop", "web"), MemberState::Failed, None, Time::UNIX_EPOCH);
+        change.put(key("another", "a"), MemberState::Waiting, None, Time::UNIX_EPOCH);
+        change.close(false, Time::UNIX_EPOCH);
+        assert!(!change.is_own_namespace_closed(), "an audit may name children");
+        change.close(true, Time::UNIX_EPOCH);
+        assert!(change.is_own_namespace_closed() && change.closed.is_none());
+        change.put(key("shop", "api"), MemberState::Waiting, None, Time::UNIX_EPOCH);
+        change.close(true, Time::UNIX_EPOCH);
+        assert!(!change.is_own_namespace_closed());
+        change.end_without_attempt(key("shop", "api"), Time::UNIX_EPOCH);
+        change.put(key("another", "a"), MemberState::Succeeded, None, Time::UNIX_EPOCH);
+        change.close(true, Time::UNIX_EPOCH);
+        assert!(change.closed.is_some());
     }
 
     #[test]

@@ -5,9 +5,10 @@
 //! objects, so a process that takes over gets the same result.
 //!
 //! Here: one pass over all sources. Below: sources and their users (`observed_sources`), states of members
-//! (`observed_members`), applied objects (`applied_changes_from_audits`), one change (`followed_change`), and writing
-//! (`change_set_writer`). Also rollbacks (`requested_rollback`), replaced events ([`withheld_events`]), failed changes
-//! ([`failed_changes`]), and why a change failed (`first_failure`).
+//! (`observed_members`), members that a rolled-back dependency keeps from beginning (`members_without_attempt`), applied objects
+//! (`applied_changes_from_audits`), one change (`followed_change`), and writing (`change_set_writer`). Also rollbacks
+//! (`requested_rollback`), replaced events ([`withheld_events`]), failed changes ([`failed_changes`]), and why a change failed
+//! (`first_failure`).
 //! Elsewhere: the decisions (engine `changes`), and Quarantines (`windlass_quarantine`).
 
 mod applied_changes_from_audits;
@@ -15,6 +16,7 @@ mod change_set_writer;
 pub mod failed_change_advice;
 mod first_failure;
 mod followed_change;
+mod members_without_attempt;
 mod observed_members;
 mod observed_sources;
 mod requested_rollback;
@@ -244,6 +246,8 @@ impl ChangeSetReconcileLoop {
         let asked = asked.filter(|_| change.left_by_rollback.is_none());
         if asked.is_some() || !change.is_settled() {
             self.observe(&mut change, consumers, reads).await;
+            let now = jiff::Timestamp::now();
+            members_without_attempt::end_members(&self.context, &mut change, consumers, now);
             if let Some(asked) = asked {
                 requested_rollback::carry_out(&self.context, &mut change, asked, consumers).await;
                 if change.left_by_rollback.is_none() {

@@ -13,7 +13,7 @@ use crds::ReconciledObject;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, mumoshu_helmfile};
 use crds::kustomize::Kustomization;
-use crds::windlass_release::{Quarantine, QuarantineAction, QuarantinedResult};
+use crds::windlass_release::{Quarantine, QuarantineAction};
 use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Time, condition_reason};
 
@@ -72,7 +72,7 @@ impl SourceConsumer {
                 let own = quarantines_in_force(context, object);
                 let pinned = quarantine_of(&own, object, revision).or_else(|| {
                     let is_pinned = earlier.age >= PINNED_PATIENCE;
-                    own.iter().find(|it| is_pinned && has_gone_back(object, it))
+                    own.iter().find(|it| is_pinned && stays_back(object, it, revision))
                 });
                 let effect = pinned.map(|it| effect_of(object, it));
                 let observed = observed(&**object, revisions, effect, now);
@@ -105,7 +105,10 @@ pub(crate) fn built_of<'o>(object: &'o Kustomization, revision: &str) -> Option<
 }
 
 /// The Quarantines of a Kustomization that are in force.
-fn quarantines_in_force(context: &RunContext, object: &Kustomization) -> Vec<Arc<Quarantine>> {
+pub(crate) fn quarantines_in_force(
+    context: &RunContext,
+    object: &Kustomization,
+) -> Vec<Arc<Quarantine>> {
     let node = key_of(object);
     let table = context.shared::<WatchedObjectCache<Quarantine>>();
     let uid = object.uid().unwrap_or_default();
@@ -132,34 +135,47 @@ fn effect_of<'q>(object: &Kustomization, quarantine: &'q Quarantine) -> Quaranti
     match (quarantine.spec.action, &quarantine.spec.last_good) {
         (QuarantineAction::RollBack, Some(good)) => QuarantineEffect::RollsBack {
             revision: &good.revision,
-            is_applied: has_applied_last(object, good),
+            is_applied: windlass_quarantine::has_applied_last(object, good),
         },
         (QuarantineAction::RollBack | QuarantineAction::Hold, _) => QuarantineEffect::Held,
     }
 }
 
-/// Whether a result is the last one that a Kustomization applied to its end, and no other result failed since. The applied
-/// revision alone does not say it, because it stays in the status while a later revision fails.
-fn has_applied_last(object: &Kustomization, result: &QuarantinedResult) -> bool {
-    let Some(status) = object.status.as_ref() else { return false };
-    let is_newest = status.history.first().is_some_and(|it| {
-        it.digest == result.digest
-            && it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str()
-    });
-    is_newest && status.last_applied_revision.as_ref() == Some(&result.revision)
+/// Whether a Kustomization reports that the Quarantine of an earlier revision pins it for `revision`, too, and has the result
+/// that the Quarantine goes back to. One that waits for a dependency or for its wave may apply `revision` later.
+fn stays_back(object: &Kustomization, quarantine: &Quarantine, revision: &str) -> bool {
+    let Some(good) = quarantine.spec.last_good.as_ref() else { return false };
+    let ready = object.condition(reconcile::READY);
+    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_ref());
+    ready.is_some_and(|it| it.reason == condition_reason::QUARANTINED.as_str())
+        && !waits_for_wave(object)
+        && good.revision != revision
+        && attempted == Some(&good.revision)
 }
 
-/// Whether a Kustomization reports that a Quarantine pins it, and has the revision that the Quarantine goes back to. A pinned
-/// Kustomization may also report that it waits for a dependency, since it has attempted that revision.
-fn has_gone_back(object: &Kustomization, quarantine: &Quarantine) -> bool {
-    let Some(good) = quarantine.spec.last_good.as_ref() else { return false };
-    let is_pinned = object.condition(reconcile::READY).is_some_and(|it| {
-        it.reason == condition_reason::QUARANTINED.as_str()
-            || it.reason == condition_reason::DEPENDENCY_NOT_READY.as_str()
-                && has_applied_last(object, good)
+/// Whether the status reports that the newest revision waits for its wave.
+fn waits_for_wave<K: ReconciledObject>(object: &K) -> bool {
+    object.condition(reconcile::WAVE).is_some_and(|it| it.status == "True")
+}
+
+/// Whether a Kustomization waits for a dependency and has never begun to apply a revision. If it awaits the health of another
+/// one, that one may be applied in part.
+pub(crate) fn never_began(object: &Kustomization, revision: &str) -> bool {
+    let Some(status) = object.status.as_ref() else { return false };
+    let is_known = [&status.last_attempted_revision, &status.last_applied_revision]
+        .into_iter()
+        .any(|it| it.as_deref() == Some(revision));
+    let waits_for_dependency = object.condition(reconcile::READY).is_some_and(|it| {
+        it.status == "False"
+            && it.reason == condition_reason::DEPENDENCY_NOT_READY.as_str()
+            && it.observed_generation == object.metadata.generation
     });
-    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_ref());
-    is_pinned && attempted == Some(&good.revision)
+    let awaits_health = object.condition("Healthy").is_some_and(|it| it.status == "Unknown");
+    waits_for_dependency
+        && !awaits_health
+        && !waits_for_wave(object)
+        && !is_known
+        && built_of(object, revision).is_none()
 }
 
 /// The facts about an object that its state depends on.
@@ -185,7 +201,7 @@ fn observed<'o, K: WindlassKind + ReconciledObject>(
         ready,
         attempted: revisions.attempted,
         applied: revisions.applied,
-        waits_for_wave: object.condition(reconcile::WAVE).is_some_and(|it| it.status == "True"),
+        waits_for_wave: waits_for_wave(object),
         quarantine,
     }
 }
@@ -327,10 +343,9 @@ mod tests {
             member_state::next_state(before, &observed, MemberNewVersion::Revision("2"))
         };
         assert_eq!(state(&object), MemberState::Waiting);
-        assert!(!has_gone_back(&object, &quarantine));
         object.status.as_mut().unwrap().history.reverse();
         assert_eq!(state(&object), MemberState::RolledBack);
-        assert!(has_gone_back(&object, &quarantine));
+        assert!(!stays_back(&object, &quarantine, "3"), "it may begin revision 3");
     }
 
     #[test]
@@ -338,8 +353,41 @@ mod tests {
         let running = json!(["False", "Progressing"]);
         let mut object = kustomization(&json!(["False", "Quarantined"]), &running);
         let pinned = quarantine("b2");
-        assert!(!has_gone_back(&object, &pinned), "nothing was changed");
-        object.status.as_mut().unwrap().last_attempted_revision = Some("1".to_owned());
-        assert!(has_gone_back(&object, &pinned));
+        assert!(!stays_back(&object, &pinned, "3"), "nothing was changed");
+        let status = object.status.as_mut().unwrap();
+        status.last_attempted_revision = Some("1".to_owned());
+        let mut wave = status.conditions[0].clone();
+        assert!(stays_back(&object, &pinned, "3"));
+        assert!(!stays_back(&object, &pinned, "1"), "the source went back itself");
+        wave.type_ = reconcile::WAVE.to_owned();
+        wave.status = "True".to_owned();
+        object.status.as_mut().unwrap().conditions.push(wave);
+        assert!(!stays_back(&object, &pinned, "3"), "its wave has not begun");
+    }
+
+    #[test]
+    fn what_waits_for_a_dependency_never_began_a_revision_that_its_status_does_not_know() {
+        let retried = json!(["True", "ProgressingWithRetry"]);
+        let of = |reason: &str| kustomization(&json!(["False", reason]), &retried);
+        let waits = of("DependencyNotReady");
+        assert!(never_began(&waits, "3"));
+        assert!(!never_began(&of("WindowClosed"), "3"));
+        assert!(!never_began(&waits, "2"), "it attempted that one");
+        assert!(!never_began(&waits, "1"), "it has that one");
+        let mut built = waits.clone();
+        built.status.as_mut().unwrap().history = vec![succeeded("b3", "3")];
+        assert!(!never_began(&built, "3"));
+        let mut edited = waits.clone();
+        edited.metadata.generation = Some(3);
+        assert!(!never_began(&edited, "3"));
+        for (kind, status) in [("Healthy", "Unknown"), (reconcile::WAVE, "True")] {
+            let mut other = waits.clone();
+            let conditions = &mut other.status.as_mut().unwrap().conditions;
+            let mut condition = conditions[0].clone();
+            condition.type_ = kind.to_owned();
+            condition.status = status.to_owned();
+            conditions.push(condition);
+            assert!(!never_began(&other, "3"), "{kind}");
+        }
     }
 }

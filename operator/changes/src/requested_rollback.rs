@@ -49,8 +49,8 @@ enum RollbackObstacle {
     Failed(ClusterError),
 }
 
-/// Pins the members of a change to their earlier builds. The rollback is complete when all members are known and none is under
-/// way.
+/// Pins the members of a change to their earlier builds. The rollback is complete when all members of the namespace are known
+/// and none is under way.
 pub(crate) async fn carry_out(
     context: &RunContext,
     change: &mut FollowedChange,
@@ -60,7 +60,7 @@ pub(crate) async fn carry_out(
     let mut left = Vec::new();
     let mut elsewhere = 0_usize;
     // The next pass sees members that are pinned now.
-    let mut is_unfinished = !change.is_closed();
+    let mut is_unfinished = !change.is_own_namespace_closed();
     for consumer in consumers {
         let key = consumer.key();
         let Some(state) = change.state_of(&key) else { continue };

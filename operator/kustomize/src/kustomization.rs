@@ -58,7 +58,7 @@ use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
 use self::build_inputs::KustomizationInputs;
 use self::deletion_hold::{DeletionJudgement, DeletionReport};
-use self::dependencies_on_way_back::SourceBuildRules;
+use self::dependencies_on_way_back::{DependenciesOnWayBack, SourceBuildRules};
 use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
@@ -520,12 +520,22 @@ impl KustomizationSession<'_> {
         let awaited = if is_pinned || good.is_some() { "" } else { revision.as_str() };
         let goes_back =
             good.is_some() || dependencies_on_way_back::goes_back(object, artifact, &own);
-        let held = match self.gate(object, facts, awaited).await {
-            Some(outcome) if !(goes_back && self.is_held_by_rollbacks(&outcome)) => {
-                return early(object, revision, outcome);
+        let held = self.gate(object, facts, awaited).await;
+        if let Some(outcome) = &held {
+            let on_way_back = match goes_back {
+                true => self.dependencies_on_way_back(object, &artifact.revision, outcome),
+                false => DependenciesOnWayBack::Awaited,
+            };
+            if on_way_back != DependenciesOnWayBack::WentBack {
+                let is_unsaid = on_way_back == DependenciesOnWayBack::Reconciling
+                    && dependencies_on_way_back::keeps_status(object);
+                let unsaid_for = is_unsaid.then_some(self.context.settings.requeue_dependency);
+                return KustomizationRunReport {
+                    unsaid_for,
+                    ..early(object, revision, outcome.clone())
+                };
             }
-            held => held,
-        };
+        }
         let (target, inputs) = match self.named(object).await {
             Ok(named) => named,
             Err(outcome) => return early(object, revision, outcome),

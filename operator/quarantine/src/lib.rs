@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::Artifact;
+use crds::kustomize::Kustomization;
 use crds::windlass_release::{
     Quarantine, QuarantineAction, QuarantineSpec, QuarantineSubject, QuarantinedResult,
 };
@@ -18,7 +19,7 @@ use quarantine::build_inputs_record::{BuildInputsRecord, is_of_same_source};
 use quarantine::on_failure_annotation::{ON_FAILURE, OnFailurePolicy};
 use quarantine::quarantine_name;
 use quarantine::rollback_decision::{FailureConsequence, NoRollbackReason};
-use reconcile::{ConditionReason, ObjectKey, RunOutcome};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome, condition_reason};
 use serde_json::json;
 
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -113,6 +114,32 @@ pub fn is_in_force(quarantine: &Quarantine) -> bool {
 #[must_use]
 pub fn of_result<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Arc<Quarantine>> {
     own.iter().find(|it| it.spec.result.digest == digest && is_in_force(it))
+}
+
+/// Whether a result is the last one that a Kustomization applied to its end, and no other result failed since. The applied
+/// revision alone does not say it, because it stays in the status while a later revision fails.
+#[must_use]
+pub fn has_applied_last(object: &Kustomization, result: &QuarantinedResult) -> bool {
+    let Some(status) = object.status.as_ref() else { return false };
+    let is_newest = status.history.first().is_some_and(|it| {
+        it.digest == result.digest
+            && it.last_reconciled_status == condition_reason::RECONCILIATION_SUCCEEDED.as_str()
+    });
+    is_newest && status.last_applied_revision.as_ref() == Some(&result.revision)
+}
+
+/// The results to which the Quarantines in force among these roll back.
+pub fn rollback_results(own: &[Arc<Quarantine>]) -> impl Iterator<Item = &QuarantinedResult> {
+    let roll_back =
+        own.iter().filter(|it| is_in_force(it) && it.spec.action == QuarantineAction::RollBack);
+    roll_back.filter_map(|it| it.spec.last_good.as_ref())
+}
+
+/// Whether a Kustomization has the last good result in place of a quarantined one. `own` are its Quarantines. One that could
+/// change nothing has the quarantined result still, although its condition `Ready` has the same reason.
+#[must_use]
+pub fn has_gone_back(object: &Kustomization, own: &[Arc<Quarantine>]) -> bool {
+    rollback_results(own).any(|good| has_applied_last(object, good))
 }
 
 /// The last good result in the newest Quarantine that names one. The history in a status is short, so many failures in a row
@@ -443,6 +470,31 @@ mod tests {
         let mut quarantine = made(&FailureConsequence::RollBack(result_of("1")));
         quarantine.status = serde_json::from_value(json!({"lift": by})).unwrap();
         quarantine
+    }
+
+    #[test]
+    fn what_has_gone_back_applied_the_earlier_result_last() {
+        let object = |applied: &str, newest: &str, status: &str| -> Kustomization {
+            let entry = json!({"digest": format!("sha256:{newest}"),
+                "firstReconciled": "2026-11-30T09:00:00Z", "lastReconciled": "2026-11-30T09:00:00Z",
+                "lastReconciledDuration": "1s", "lastReconciledStatus": status,
+                "totalReconciliations": 1});
+            let source = json!({"kind": "GitRepository", "name": "shop"});
+            serde_json::from_value(json!({"metadata": {"name": "shop"},
+                "spec": {"interval": "1h", "prune": true, "sourceRef": source},
+                "status": {"lastAppliedRevision": format!("main@sha1:{applied}"),
+                    "history": [entry]}}))
+            .unwrap()
+        };
+        let own = [Arc::new(made(&FailureConsequence::RollBack(result_of("1"))))];
+        let succeeded = "ReconciliationSucceeded";
+        assert!(has_gone_back(&object("1", "1", succeeded), &own));
+        assert!(!has_gone_back(&object("2", "2", succeeded), &own), "nothing is changed");
+        assert!(!has_gone_back(&object("1", "2", "HealthCheckFailed"), &own), "it begins");
+        let lifted = [Arc::new(lifted(&json!({"user": "alice"})))];
+        assert!(!has_gone_back(&object("1", "1", succeeded), &lifted));
+        let held = made(&FailureConsequence::Hold(vec![NoRollbackReason::Spec]));
+        assert!(!has_gone_back(&object("1", "1", succeeded), &[Arc::new(held)]));
     }
 
     #[test]

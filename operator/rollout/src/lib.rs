@@ -64,8 +64,8 @@ const PASS_REST_FACTOR: u32 = 20;
 /// The longest rest after a pass.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// The shortest rest before a pass that follows the end of a wave, as a multiple of the last pass's duration. It limits the
-/// passes to a tenth of a core.
+/// The shortest rest before a pass that follows the end of a wave, and after a check for that end, as a multiple of the duration
+/// of the pass or check before. It limits each of both to a tenth of a core.
 const WAVE_END_REST_FACTOR: u32 = 9;
 
 /// How often a status is written if only its counts change.
@@ -384,8 +384,10 @@ impl RolloutReconcileLoop {
             let text = rollout.waiting_text(&artifact.revision, Some(member.wave));
             decided.appliers.insert(key, decision(rollout, artifact, *released, text));
         }
-        let taking = AppliersTakingArtifact { artifact: artifact.clone(), appliers: taking };
-        decided.taking.push(taking);
+        if !taking.is_empty() {
+            let artifact = artifact.clone();
+            decided.taking.push(AppliersTakingArtifact { artifact, appliers: taking });
+        }
         decided.report.sources.push(SourceRollout {
             source: (*source).clone(),
             revision: artifact.revision.clone(),

@@ -3,7 +3,7 @@
 //! A pass reads all appliers of all rollouts. This reads only those that the last pass waited for. Elsewhere: the progress of
 //! an applier (`observed_appliers`).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::Artifact;
 use reconcile::Time;
@@ -11,12 +11,13 @@ use rollout::wave_decision::MemberProgress;
 
 use windlass_runtime::run_context::RunContext;
 
+use super::WAVE_END_REST_FACTOR;
 use super::observed_appliers::ObservedApplier;
 
-/// How often the appliers are read.
+/// How often the appliers are read, if that takes little time.
 const WAVE_END_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The appliers of one source that took its artifact and had not come to their end in the last pass.
+/// The appliers of one source that took its artifact and had not come to their end in the last pass. There is at least one.
 #[derive(Debug)]
 pub(crate) struct AppliersTakingArtifact {
     pub(crate) artifact: Artifact,
@@ -24,31 +25,54 @@ pub(crate) struct AppliersTakingArtifact {
 }
 
 impl AppliersTakingArtifact {
-    /// Whether all of them have come to their end since then. False if there were none. `newest` reads an applier.
-    fn have_ended(
+    /// The place of the last applier at or before `from` that has not come to its end. `None` if all of these have. `newest`
+    /// reads an applier.
+    fn blocker(
         &self,
+        from: usize,
         newest: impl Fn(&ObservedApplier) -> Option<ObservedApplier>,
         now: Time,
-    ) -> bool {
-        let has_ended = |applier: ObservedApplier| {
-            !matches!(
+    ) -> Option<usize> {
+        let is_on_the_way = |applier: ObservedApplier| {
+            matches!(
                 applier.progress(&self.artifact, now),
                 MemberProgress::UnderWay | MemberProgress::Pending { .. }
             )
         };
-        // The last ones usually end last, and one that has not ended decides.
-        !self.appliers.is_empty()
-            && self.appliers.iter().rev().all(|it| newest(it).is_none_or(has_ended))
+        (0..=from)
+            .rev()
+            .find(|place| self.appliers.get(*place).and_then(&newest).is_some_and(is_on_the_way))
     }
 }
 
-/// Waits until all appliers that took the artifact of one of these sources have come to their end.
+/// The rest after a check. It limits the checks to a tenth of a core.
+fn rest_after(check: Duration) -> Duration {
+    check.saturating_mul(WAVE_END_REST_FACTOR).max(WAVE_END_CHECK_INTERVAL)
+}
+
+/// Waits until all appliers that took the artifact of one of these sources have come to their end. Does not end if there are no
+/// sources.
 pub(crate) async fn ended(context: &RunContext, taking: &[AppliersTakingArtifact]) {
-    let has_ended = |of_source: &AppliersTakingArtifact| {
-        of_source.have_ended(|it| it.newest(context), jiff::Timestamp::now())
-    };
-    while !taking.iter().any(has_ended) {
-        tokio::time::sleep(WAVE_END_CHECK_INTERVAL).await;
+    if taking.is_empty() {
+        return std::future::pending().await;
+    }
+    // The last ones usually end last, and one that has not ended decides, so the next check begins there.
+    let mut blockers: Vec<usize> =
+        taking.iter().map(|it| it.appliers.len().saturating_sub(1)).collect();
+    loop {
+        let began = Instant::now();
+        let now = jiff::Timestamp::now();
+        let has_ended = taking.iter().zip(&mut blockers).any(|(of_source, blocker)| {
+            let Some(place) = of_source.blocker(*blocker, |it| it.newest(context), now) else {
+                return true;
+            };
+            *blocker = place;
+            false
+        });
+        if has_ended {
+            return;
+        }
+        tokio::time::sleep(rest_after(began.elapsed())).await;
     }
 }
 
@@ -62,14 +86,28 @@ mod tests {
         let old = || applier("1", "True", false, "");
         let taking =
             AppliersTakingArtifact { artifact: artifact("2"), appliers: vec![old(), old()] };
-        let ended =
-            |now: Option<ObservedApplier>| taking.have_ended(|_| now.clone(), Time::UNIX_EPOCH);
-        assert!(!ended(Some(old())));
-        assert!(!ended(Some(applier("2", "Unknown", false, "sha256:2"))));
-        assert!(ended(Some(applier("2", "True", false, "sha256:2"))));
-        assert!(ended(Some(applier("2", "False", false, "sha256:2"))), "it failed");
-        assert!(ended(None), "they are gone");
-        let none = AppliersTakingArtifact { artifact: artifact("2"), appliers: Vec::new() };
-        assert!(!none.have_ended(|_| None, Time::UNIX_EPOCH));
+        let blocker =
+            |now: Option<ObservedApplier>| taking.blocker(1, |_| now.clone(), Time::UNIX_EPOCH);
+        assert_eq!(blocker(Some(old())), Some(1));
+        assert_eq!(blocker(Some(applier("2", "Unknown", false, "sha256:2"))), Some(1));
+        assert_eq!(blocker(Some(applier("2", "True", false, "sha256:2"))), None);
+        assert_eq!(blocker(Some(applier("2", "False", false, "sha256:2"))), None, "it failed");
+        assert_eq!(blocker(None), None, "they are gone");
+    }
+
+    #[test]
+    fn a_check_begins_with_the_applier_that_had_not_ended_and_a_slow_one_rests_longer() {
+        let old = || applier("1", "True", false, "");
+        let taking =
+            AppliersTakingArtifact { artifact: artifact("2"), appliers: vec![old(), old(), old()] };
+        let reads = std::cell::Cell::new(0);
+        let newest = |it: &ObservedApplier| {
+            reads.set(reads.get() + 1);
+            Some(it.clone())
+        };
+        assert_eq!(taking.blocker(1, newest, Time::UNIX_EPOCH), Some(1));
+        assert_eq!(reads.get(), 1);
+        assert_eq!(rest_after(Duration::from_millis(1)), WAVE_END_CHECK_INTERVAL);
+        assert_eq!(rest_after(Duration::from_millis(10)), Duration::from_millis(90));
     }
 }

@@ -98,10 +98,7 @@ pub(crate) fn is_other<K: WindlassKind>(entry: &DependencyReference) -> Result<b
 }
 
 /// The dependency graph node of a dependency, for an object in the namespace `own`. `None` if the entry cannot be read.
-pub(crate) fn node_of_entry<K: WindlassKind>(
-    entry: &DependencyReference,
-    own: &str,
-) -> Option<ObjectKey> {
+pub fn node_of_entry<K: WindlassKind>(entry: &DependencyReference, own: &str) -> Option<ObjectKey> {
     let (namespace, name) = named(entry, own);
     if !is_other::<K>(entry).ok()? {
         return Some(node_named::<K>(namespace, name));

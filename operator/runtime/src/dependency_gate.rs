@@ -10,7 +10,8 @@ use kube_core::ResourceExt as _;
 use reconcile::{DependencyState, DependsOnEntry, ObjectKey};
 
 use super::controller_kind::node_named;
-use super::cross_kind_dependencies::{CrossKindDependency, node_of_entry};
+use super::cross_kind_dependencies::CrossKindDependency;
+pub use super::cross_kind_dependencies::node_of_entry;
 use super::depends_on_annotation::not_ready;
 use super::run_context::RunContext;
 use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
@@ -110,7 +111,7 @@ const NOT_EVALUATED: &str = "readyExpr is not evaluated, because cross-namespace
                              --no-cross-namespace-refs; remove readyExpr to use the Ready condition instead";
 
 /// Whether a dependency has an expression, which may read the whole object.
-pub(crate) fn has_expression(dependency: &DependencyReference) -> bool {
+pub fn has_expression(dependency: &DependencyReference) -> bool {
     dependency.ready_expr.as_deref().is_some_and(|text| !text.is_empty())
 }
 

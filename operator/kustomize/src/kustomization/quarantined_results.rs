@@ -19,7 +19,7 @@ use objects::container_images::images_of;
 use quarantine::build_inputs_record::{BuildInputsRecord, known_images};
 use quarantine::on_failure_annotation::OnFailurePolicy;
 use quarantine::rollback_decision::consequence;
-use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, condition_reason};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
@@ -130,7 +130,7 @@ impl KustomizationSession<'_> {
 
     /// Whether no object of an artifact would be applied, because its build is quarantined and the status reports that.
     pub(super) fn is_held_back(&self, object: &Kustomization, artifact: &Artifact) -> bool {
-        let own = self.seen_quarantines(object);
+        let own = self.seen_quarantines(&self.node, object);
         report::is_quarantined(object)
             && self.known_quarantine(object, artifact, &own, None).is_some()
     }
@@ -148,16 +148,20 @@ impl KustomizationSession<'_> {
         object: &Kustomization,
         artifact: &Artifact,
     ) -> Option<String> {
-        let own = self.seen_quarantines(object);
+        let own = self.seen_quarantines(&self.node, object);
         let known = self.known_quarantine(object, artifact, &own, None)?;
         rolled_back_to(&known).map(|good| good.revision)
     }
 
     /// The Quarantines of a Kustomization, as the watch saw them last.
-    fn seen_quarantines(&self, object: &Kustomization) -> Vec<Arc<Quarantine>> {
+    pub(super) fn seen_quarantines(
+        &self,
+        node: &ObjectKey,
+        object: &Kustomization,
+    ) -> Vec<Arc<Quarantine>> {
         let table = self.context.shared::<WatchedObjectCache<Quarantine>>();
         let uid = object.uid().unwrap_or_default();
-        windlass_quarantine::of_applier(table.of(&self.node.namespace), &self.node, &uid)
+        windlass_quarantine::of_applier(table.of(&node.namespace), node, &uid)
     }
 
     /// The causes of an attempt at a build: a user lifted its Quarantine, or it is applied in place of a failed result.
@@ -167,7 +171,7 @@ impl KustomizationSession<'_> {
         of: &BuildIdentity,
         mut causes: Vec<AuditCause>,
     ) -> Vec<AuditCause> {
-        for quarantine in self.seen_quarantines(object) {
+        for quarantine in self.seen_quarantines(&self.node, object) {
             let is_in_force = windlass_quarantine::is_in_force(&quarantine);
             // A later revision of the source has the same build.
             let is_back =

@@ -329,7 +329,10 @@ pub(super) fn report(
     if let Some(requested) = object.annotations().get(REQUESTED_AT) {
         after.set_last_handled_reconcile_at(requested);
     }
-    if !run.revision.is_empty() {
+    // Parity(flux): a run that waits for dependencies has not attempted the revision.
+    let is_unattempted =
+        matches!(run.outcome, RunOutcome::Blocked(condition_reason::DEPENDENCY_NOT_READY, ..));
+    if !run.revision.is_empty() && !is_unattempted {
         after.last_attempted_revision = Some(run.revision.to_owned());
     }
     if run.outcome.is_settled() {

@@ -6,6 +6,16 @@ use crds::kustomize::Kustomization;
 use kube_core::ResourceExt as _;
 use reconcile::DependencyState;
 
+/// Whether two Kustomizations name the same source.
+pub(super) fn is_of_same_source(one: &Kustomization, other: &Kustomization) -> bool {
+    let source = |k: &Kustomization| {
+        let of = &k.spec.source_ref;
+        let namespace = of.namespace.clone().unwrap_or_else(|| k.namespace().unwrap_or_default());
+        (of.kind, namespace, of.name.clone())
+    };
+    source(one) == source(other)
+}
+
 /// Whether a dependency has still to apply what both get from one source.
 ///
 /// Parity(flux): it must also have applied the revision that is about to be applied. `revision` is empty if none is, because a
@@ -15,13 +25,8 @@ pub(super) fn stale(
     object: &Kustomization,
     revision: &str,
 ) -> Option<DependencyState> {
-    let source = |k: &Kustomization| {
-        let of = &k.spec.source_ref;
-        let namespace = of.namespace.clone().unwrap_or_else(|| k.namespace().unwrap_or_default());
-        (of.kind, namespace, of.name.clone())
-    };
     let applied =
         other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();
-    let is_stale = !revision.is_empty() && source(other) == source(object) && applied != revision;
+    let is_stale = !revision.is_empty() && is_of_same_source(other, object) && applied != revision;
     is_stale.then(|| DependencyState::Stale(format!("it is at revision {applied}")))
 }

@@ -480,6 +480,19 @@ fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
 }
 
 #[test]
+fn a_run_that_waits_for_dependencies_has_not_attempted_the_revision() {
+    let text = "dependency 'shop/base' is not ready".to_owned();
+    let why = condition_reason::DEPENDENCY_NOT_READY;
+    let outcome = RunOutcome::Blocked(why, text, NextRunTrigger::default());
+    let attempted = |status: Value| {
+        report(&kustomization(status), &run(&outcome, &[])).after.last_attempted_revision
+    };
+    assert_eq!(attempted(json!({})), None);
+    let before = attempted(json!({"lastAttemptedRevision": "main@sha1:def"}));
+    assert_eq!(before.as_deref(), Some("main@sha1:def"));
+}
+
+#[test]
 fn phases_are_reported_of_what_is_new_and_of_nothing_else() {
     let status = |ready: &str, healthy: &str, generation: i64| {
         let condition = |kind: &str, status: &str| {
