@@ -134,7 +134,7 @@ impl CrdCommonArgs {
         let text = match self.output {
             VersionFormat::Text => text(),
             VersionFormat::Json => format!("{}\n", serde_json::to_string_pretty(shown)?),
-            VersionFormat::Yaml => goyaml::emit(&serde_json::to_value(shown)?)?,
+            VersionFormat::Yaml => goyaml::emit_with_escapes(&serde_json::to_value(shown)?)?,
         };
         print(&text)
     }

@@ -87,7 +87,7 @@ fn is_generated(object: &Object) -> bool {
 }
 
 fn document(object: Object) -> anyhow::Result<()> {
-    print(&format!("---\n{}", goyaml::emit(&manifest(object).into_value())?))
+    print(&format!("---\n{}", goyaml::emit_with_escapes(&manifest(object).into_value())?))
 }
 
 /// Converts an object to its manifest.

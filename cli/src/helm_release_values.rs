@@ -70,7 +70,7 @@ pub(super) fn run(args: &ValuesArgs) -> anyhow::Result<ExitCode> {
         ValuesFormat::Json => {
             report(&shown, ReportFormat::Json)?;
         }
-        ValuesFormat::Yaml => print(&goyaml::emit(&masked)?)?,
+        ValuesFormat::Yaml => print(&goyaml::emit_with_escapes(&masked)?)?,
         ValuesFormat::Table => {
             print(&table(&shown, TerminalScreen::of_stdout()))?;
             if shown.is_empty() {

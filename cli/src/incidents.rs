@@ -88,7 +88,7 @@ fn shown(incidents: &[Incident], args: &IncidentsArgs) -> anyhow::Result<String>
         IncidentFormat::Json => {
             format!("{}\n", serde_json::to_string_pretty(&to_list(incidents)?)?)
         }
-        IncidentFormat::Yaml => goyaml::emit(&to_list(incidents)?)?,
+        IncidentFormat::Yaml => goyaml::emit_with_escapes(&to_list(incidents)?)?,
     })
 }
 

@@ -41,7 +41,7 @@ pub(super) fn report<T: Serialize>(value: &T, format: ReportFormat) -> anyhow::R
     match format {
         ReportFormat::Text => return Ok(None),
         ReportFormat::Json => print(&format!("{}\n", serde_json::to_string_pretty(value)?))?,
-        ReportFormat::Yaml => print(&goyaml::emit(&serde_json::to_value(value)?)?)?,
+        ReportFormat::Yaml => print(&goyaml::emit_with_escapes(&serde_json::to_value(value)?)?)?,
     }
     Ok(Some(()))
 }
@@ -96,11 +96,11 @@ impl ObjectStreamWriter {
             }
             ListOutputFormat::Yaml if !is_list => {
                 let begin = if is_first { "" } else { "---\n" };
-                format!("{begin}{}", goyaml::emit(&shown(object).into_value())?)
+                format!("{begin}{}", goyaml::emit_with_escapes(&shown(object).into_value())?)
             }
             ListOutputFormat::Yaml => {
                 let begin = if is_first { "apiVersion: v1\nkind: List\nitems:\n" } else { "" };
-                format!("{begin}{}", item(&goyaml::emit(&shown(object).into_value())?))
+                format!("{begin}{}", item(&goyaml::emit_with_escapes(&shown(object).into_value())?))
             }
             ListOutputFormat::Table | ListOutputFormat::Wide => String::new(),
         })
@@ -158,6 +158,15 @@ mod tests {
                 .unwrap()
         };
         ["a", "b"].map(|name| writer.text(object(name)).unwrap()).concat()
+    }
+
+    #[test]
+    fn an_object_with_a_control_character_is_written_with_an_escape() {
+        let mut writer = ObjectStreamWriter::new(ListOutputFormat::Yaml, OutputShape::One);
+        let metadata = json!({"name": "a", "annotations": {"note": "\u{9b}31m"}});
+        let object = json!({"apiVersion": "v1", "kind": "X", "metadata": metadata});
+        let text = writer.text(Object::new(object).unwrap()).unwrap();
+        assert!(text.contains("    note: \"\\x9B31m\"\n"), "{text}");
     }
 
     #[test]

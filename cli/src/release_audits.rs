@@ -98,7 +98,7 @@ fn shown(
     Ok(match format {
         AuditFormat::Table => table(audits, with_namespace, TerminalScreen::of_stdout()),
         AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&to_list(audits)?)?),
-        AuditFormat::Yaml => goyaml::emit(&to_list(audits)?)?,
+        AuditFormat::Yaml => goyaml::emit_with_escapes(&to_list(audits)?)?,
         AuditFormat::Jsonl => {
             let mut text = String::new();
             for audit in audits {

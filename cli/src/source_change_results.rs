@@ -107,7 +107,7 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
     if args.output != ChangesFormat::Table {
         let list = to_list(&changes)?;
         let text = match args.output {
-            ChangesFormat::Yaml => goyaml::emit(&list)?,
+            ChangesFormat::Yaml => goyaml::emit_with_escapes(&list)?,
             ChangesFormat::Json | ChangesFormat::Table => {
                 format!("{}\n", serde_json::to_string_pretty(&list)?)
             }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use tokio_util::sync::CancellationToken;
+use windlass_cluster::ClusterError;
 use windlass_web::LocalWebServer;
 
 use super::command_scope::{ClusterScope, CommandScope};
@@ -70,10 +71,19 @@ pub(super) fn run(args: &UiArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Selects all namespaces. If the user may list neither their objects nor the namespaces themselves, the given namespace stays.
+/// Selects all namespaces. If the user may list neither their objects nor the namespaces themselves, or if that is not known
+/// because an authorizer is away, the given namespace stays.
 async fn widest(site: CommandScope) -> anyhow::Result<CommandScope> {
     let may_list =
-        async |group: &str, resource: &str| site.cluster.may("list", group, resource).await;
+        async |group: &str, resource: &str| match site.cluster.may("list", group, resource).await {
+            Err(error @ ClusterError::AccessNotEvaluated(_)) => {
+                let text =
+                    format!("cannot tell whether you may list {resource} everywhere: {error}");
+                say(ProgressGlyph::Warning, &clean(&text));
+                Ok(false)
+            }
+            answer => answer,
+        };
     let is_everywhere = may_list("kustomize.toolkit.fluxcd.io", "kustomizations").await?
         || may_list("", "namespaces").await?;
     Ok(site.everywhere(is_everywhere))
@@ -94,18 +104,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_user_of_one_namespace_sees_that_one() {
-        for (allowed, expected) in
-            [("", "apps"), ("\"kustomizations\"", ""), ("\"namespaces\"", "")]
-        {
+    async fn a_user_of_one_namespace_or_of_unknown_rights_sees_that_one() {
+        for (allowed, failure, expected) in [
+            ("", "", "apps"),
+            ("\"kustomizations\"", "", ""),
+            ("\"namespaces\"", "", ""),
+            ("", "the webhook is away", "apps"),
+            ("\"namespaces\"", "the webhook is away", ""),
+        ] {
             let cluster = fake_cluster::answering(move |(_, body)| {
                 let asked: Value = body;
                 let resource = asked["spec"]["resourceAttributes"]["resource"].to_string();
-                let answer = json!({"status": {"allowed": resource == allowed}});
-                (200, Body::from(answer.to_string()))
+                let status = json!({"allowed": resource == allowed, "evaluationError": failure});
+                (200, Body::from(json!({"status": status}).to_string()))
             });
             let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
-            assert_eq!(widest(site).await.unwrap().namespace, expected, "{allowed}");
+            assert_eq!(widest(site).await.unwrap().namespace, expected, "{allowed} {failure}");
         }
     }
 }

@@ -29,6 +29,7 @@ mod request_guard;
 mod response;
 mod route;
 mod session_readers;
+mod session_refusals;
 mod shared_read;
 mod shell_line;
 

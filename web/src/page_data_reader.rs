@@ -50,12 +50,18 @@ pub(crate) enum UnknownUser {
          --oidc-client-id and --oidc-ca-file, or the issuers and audiences in the file of its --authentication-config"
     )]
     LoginRefused(ClusterError),
-    /// The API server refuses the request, or does not respond.
-    #[error("the API server does not say who you are: {0}; reload this page")]
+    /// The user may not ask.
+    #[error(
+        "the API server does not say who you are, because you may not ask ({0}): ask an administrator to bind the ClusterRole \
+         system:basic-user to you, or to allow `create selfsubjectreviews.authentication.k8s.io`"
+    )]
+    ReviewForbidden(ClusterError),
+    /// The API server refuses the request for another reason, or does not respond.
+    #[error("the API server does not say who you are: {0}; reload this page in some seconds")]
     RequestFailed(ClusterError),
     /// The answer has an empty name.
     #[error(
-        "the API server does not say who you are: its answer has no user name; reload this page"
+        "the API server does not say who you are: its answer has no user name; reload this page in some seconds"
     )]
     NameMissing,
 }
@@ -64,6 +70,7 @@ impl UnknownUser {
     fn of(error: ClusterError) -> Self {
         match error.code() {
             Some(401) => Self::LoginRefused(error),
+            Some(403) => Self::ReviewForbidden(error),
             _ => Self::RequestFailed(error),
         }
     }
@@ -72,7 +79,19 @@ impl UnknownUser {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::LoginRefused(_) => StatusCode::UNAUTHORIZED,
+            Self::ReviewForbidden(_) => StatusCode::FORBIDDEN,
             Self::RequestFailed(_) | Self::NameMissing => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// How long the answer counts for the session, before the API server is asked once more.
+    pub(crate) fn retry_delay(&self) -> Duration {
+        match self {
+            // The same token is refused again.
+            Self::LoginRefused(_) => Duration::from_secs(60),
+            Self::ReviewForbidden(_) | Self::RequestFailed(_) | Self::NameMissing => {
+                Duration::from_secs(10)
+            }
         }
     }
 }

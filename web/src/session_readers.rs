@@ -13,6 +13,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use objects::clean_line;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
@@ -29,6 +30,7 @@ use super::local_server::{MAX_WAITING_PAGES, PageRenderer, QueuedPageRequest, re
 use super::login::UserSession;
 use super::page_data_reader::{PageDataReader, UnknownUser};
 use super::response::{HTML, PageAnswer};
+use super::session_refusals::SessionRefusals;
 
 /// How many readers one user may have at once, for several browsers and namespaces. A further one ends the reader that was
 /// unused for the longest time.
@@ -77,6 +79,8 @@ pub(crate) struct SessionReaders {
     stop: CancellationToken,
     running: BTreeMap<SessionReaderKey, RunningSessionReader>,
     limits: ActionLimits,
+    /// The sessions whose users are unknown. Readers add them.
+    refusals: Arc<Mutex<SessionRefusals>>,
 }
 
 impl SessionReaders {
@@ -88,7 +92,8 @@ impl SessionReaders {
         stop: CancellationToken,
     ) -> Self {
         let limits = ActionLimits::default();
-        Self { cluster, metrics, max_readers, stop, running: BTreeMap::new(), limits }
+        let refusals = Arc::default();
+        Self { cluster, metrics, max_readers, stop, running: BTreeMap::new(), limits, refusals }
     }
 
     /// Handles messages until the channel is closed. It has to run in a `LocalSet`.
@@ -105,6 +110,11 @@ impl SessionReaders {
     /// Hands a request to the reader of its session.
     fn hand(&mut self, page: SessionPageRequest) {
         let SessionPageRequest { session, namespace, mut order } = page;
+        let refusal = self.refusals.lock().find(&session.id, Instant::now());
+        if let Some(why) = refusal {
+            refuse(order, why.status(), &why.to_string());
+            return;
+        }
         if let QueuedPageRequest::Act { permit, .. } = &mut order {
             match self.limits.begin(&session.subject, Instant::now()) {
                 Ok(granted) => *permit = Some(granted),
@@ -127,6 +137,7 @@ impl SessionReaders {
     }
 
     fn end(&mut self, session: &str) {
+        self.refusals.lock().remove(session);
         self.running.retain(|key, reader| {
             let is_over = key.session == session;
             if is_over {
@@ -160,7 +171,8 @@ impl SessionReaders {
         let left = session.expires_at.saturating_sub(Timestamp::now().as_second());
         let left = Duration::from_secs(u64::try_from(left).unwrap_or_default());
         let seal = FormSeal::of_session(session);
-        drop(spawn_local(read(site, seal, received, left, stop.clone())));
+        let refusals = UserRefusals { session: key.session.clone(), all: self.refusals.clone() };
+        drop(spawn_local(read(site, seal, received, left, stop.clone(), refusals)));
         let subject = session.subject.clone();
         let running =
             RunningSessionReader { subject, orders: orders.clone(), used_at: Instant::now(), stop };
@@ -181,6 +193,12 @@ impl SessionReaders {
     }
 }
 
+/// Where a reader says that its user is unknown.
+struct UserRefusals {
+    session: String,
+    all: Arc<Mutex<SessionRefusals>>,
+}
+
 /// Runs the reader of one session until the session ends, or until its pages were unused for some time.
 async fn read(
     site: CommandScope,
@@ -188,11 +206,12 @@ async fn read(
     orders: mpsc::Receiver<QueuedPageRequest>,
     left: Duration,
     stop: CancellationToken,
+    refusals: UserRefusals,
 ) {
     // The event streams of open pages end with the reader.
     let _ends = stop.clone().drop_guard();
     tokio::select! {
-        () = make_while_used(site, seal, orders, stop.clone()) => {}
+        () = make_while_used(site, seal, orders, stop.clone(), refusals) => {}
         () = sleep(left) => {}
         () = stop.cancelled() => {}
     }
@@ -203,10 +222,14 @@ async fn make_while_used(
     seal: FormSeal,
     mut orders: mpsc::Receiver<QueuedPageRequest>,
     stop: CancellationToken,
+    refusals: UserRefusals,
 ) {
     let reader = match PageDataReader::for_login(site, seal).await {
         Ok(reader) => Rc::new(reader),
         Err(why) => {
+            let why = Arc::new(why);
+            let UserRefusals { session, all } = refusals;
+            all.lock().add(session, why.clone(), Instant::now());
             refuse_waiting(orders, &why);
             return;
         }
@@ -228,7 +251,7 @@ async fn make_while_used(
     }
 }
 
-/// Answers the waiting orders of a reader that cannot begin. Its channel is closed, so the next request starts another reader.
+/// Answers the waiting orders of a reader that cannot begin. Its channel is closed, so a later request starts another reader.
 fn refuse_waiting(mut orders: mpsc::Receiver<QueuedPageRequest>, why: &UnknownUser) {
     let text = why.to_string();
     tracing::warn!(error = clean_line(&text), "a user who has logged in gets no page");
@@ -264,7 +287,6 @@ fn answer(status: StatusCode, title: &str, why: &str, wants_json: bool) -> PageA
 mod tests {
     use axum::body::Body;
     use objects::RedactedValue;
-    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use tokio::sync::oneshot;
     use tokio::task::LocalSet;
@@ -378,9 +400,9 @@ mod tests {
             Self { messages, review }
         }
 
-        async fn page(&self, review: (u16, Value), wants_json: bool) -> PageAnswer {
+        async fn page(&self, id: &str, review: (u16, Value), wants_json: bool) -> PageAnswer {
             *self.review.lock() = review;
-            let (order, answer) = ordered(session("1", "alice"), wants_json);
+            let (order, answer) = ordered(session(id, "alice"), wants_json);
             assert!(self.messages.send(order).await.is_ok());
             answer.await.unwrap()
         }
@@ -397,27 +419,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_whom_the_api_server_does_not_name_gets_no_page_and_the_next_request_asks_again()
-    {
+    async fn a_user_whom_the_api_server_does_not_name_gets_no_page() {
         LocalSet::new()
             .run_until(async {
                 let readers = SampleReaders::start().await;
-                let page = readers.page(failure(500, "etcd <b>is away"), false).await;
+                let page = readers.page("1", failure(500, "etcd <b>is away"), false).await;
                 assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
-                let said = "does not say who you are: etcd &lt;b&gt;is away; reload this page</bdi>";
+                let said = "does not say who you are: etcd &lt;b&gt;is away; reload this page in some seconds</bdi>";
                 assert!(page.text.contains(said), "{}", page.text);
                 assert!(page.text.contains("<form action=\"/logout\" method=\"post\">"));
-                let page = readers.page(named(""), true).await;
+                // A further request of the session gets the same answer.
+                let page = readers.page("1", named("oidc:alice"), true).await;
+                assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{}", page.text);
+                let page = readers.page("2", named(""), true).await;
                 assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
                 let said = "{\"error\":\"the API server does not say who you are: its answer has no user name";
                 assert!(page.text.starts_with(said), "{}", page.text);
-                let page = readers.page(failure(401, "Unauthorized"), true).await;
+                let page = readers.page("3", failure(403, "no reviews"), true).await;
+                assert_eq!(page.status, StatusCode::FORBIDDEN);
+                let said = "(no reviews): ask an administrator to bind the ClusterRole system:basic-user";
+                assert!(page.text.contains(said), "{}", page.text);
+                let page = readers.page("4", failure(401, "Unauthorized"), true).await;
                 assert_eq!(page.status, StatusCode::UNAUTHORIZED);
                 assert!(page.text.contains("(Unauthorized): log out and in again"), "{}", page.text);
                 assert!(page.text.contains("--oidc-issuer-url"), "{}", page.text);
-                let page = readers.page(named("oidc:alice"), true).await;
+                let page = readers.page("5", named("oidc:alice"), true).await;
                 assert_eq!(page.status, StatusCode::OK, "{}", page.text);
-                let page = readers.page(named("oidc:alice"), false).await;
+                let page = readers.page("5", named("oidc:alice"), false).await;
                 assert!(page.text.contains("<footer><bdi>oidc:alice</bdi>"), "{}", page.text);
             })
             .await;

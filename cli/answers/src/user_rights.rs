@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(of("pods/log", 0), (Some(true), reason));
         assert_eq!(of("pods", 0), (Some(false), reason));
         assert_eq!(of("secrets", 1), (None, "no reviews"));
-        let failed = "request to the API server failed: the access review failed: webhook is away";
+        let failed = "the access review could not be evaluated: webhook is away";
         assert_eq!(of("configmaps", 0), (None, failed));
         assert_eq!(of("kustomizations.kustomize.toolkit.fluxcd.io", 3), (Some(false), reason));
     }

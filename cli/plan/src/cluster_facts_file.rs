@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
-use goyaml::emit;
+use goyaml::emit_with_escapes;
 use helm::capabilities::{Capabilities, KubeVersion};
 use objects::{Object, ObjectId};
 use serde::{Deserialize, Serialize};
@@ -142,7 +142,7 @@ impl ClusterFacts {
         value["apiVersion"] = API_VERSION.into();
         value["kind"] = KIND.into();
         value["metadata"] = json!({"name": name, "annotations": {LOCAL_CONFIG: "true"}});
-        let text = format!("{HEADER}{}", emit(&value)?);
+        let text = format!("{HEADER}{}", emit_with_escapes(&value)?);
         let most = MAX_FACTS_BYTES;
         ensure!(
             text.len() <= most,

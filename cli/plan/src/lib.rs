@@ -415,7 +415,7 @@ fn text(plan: &ChangePlan, format: PlanFormat) -> anyhow::Result<String> {
         PlanFormat::Table => plan::table_text(plan),
         PlanFormat::Markdown => plan::markdown_comment(plan),
         PlanFormat::Json => format!("{}\n", serde_json::to_string_pretty(plan)?),
-        PlanFormat::Yaml => goyaml::emit(&serde_json::to_value(plan)?)?,
+        PlanFormat::Yaml => goyaml::emit_with_escapes(&serde_json::to_value(plan)?)?,
         PlanFormat::Sarif => {
             format!("{}\n", serde_json::to_string_pretty(&plan::sarif_log(plan))?)
         }

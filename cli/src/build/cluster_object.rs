@@ -95,7 +95,7 @@ fn text<'o>(
         let mut value = shown(object.clone()).into_value();
         mask(&mut value, secrets);
         let begin = if out.is_empty() { "" } else { "---\n" };
-        out.push_str(&format!("{begin}{}", goyaml::emit(&value)?));
+        out.push_str(&format!("{begin}{}", goyaml::emit_with_escapes(&value)?));
     }
     Ok(out)
 }

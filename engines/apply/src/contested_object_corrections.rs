@@ -51,6 +51,17 @@ impl ContestedObjectCorrections {
         is_allowed
     }
 
+    /// Whether [`Self::allows`] with the same arguments would make a contest. Finding its fields takes time and memory.
+    pub fn would_be_contested(
+        &self,
+        id: &ObjectId,
+        digest: &str,
+        now: Time,
+        pause: Duration,
+    ) -> bool {
+        self.corrections.would_be_contested(id, digest, now, pause)
+    }
+
     /// Notes that an object is corrected now regardless of the budget: at the interval, on request, or because its
     /// manifest changed. A contested object stays contested.
     pub fn corrected(&mut self, id: &ObjectId, now: Time, pause: Duration) {
@@ -73,9 +84,9 @@ impl ContestedObjectCorrections {
     }
 
     /// Ends the contests about what the owner does not apply any more: fields that their manifest does not have or that
-    /// `rules` leave to other clients, and objects without a manifest. A run calls it before it compares its objects, so
-    /// that the end does not depend on the state in which it finds them. All corrections of objects without a manifest are
-    /// forgotten.
+    /// `rules` leave to other clients, and objects without a manifest. A run calls it whatever the state of its objects is,
+    /// but not for manifests that wait for an approval, since these are not applied. All corrections of objects without a
+    /// manifest are forgotten.
     pub fn retain_applied<'m>(
         &mut self,
         manifest: impl Fn(&ObjectId) -> Option<&'m Object>,
@@ -159,9 +170,11 @@ mod tests {
             contests.allows(&id, "d", at(second), pause, by_a_rival)
         };
         for second in 0..10 {
+            assert!(!contests.would_be_contested(&id, "d", at(second), pause));
             assert!(allows(&mut contests, second));
             assert!(contests.standing(at(second)).is_empty());
         }
+        assert!(contests.would_be_contested(&id, "d", at(10), pause));
         assert!(!allows(&mut contests, 10));
         assert_eq!(contests.standing(at(10))[&id], ("by a rival".to_owned(), at(70)));
         // Corrected again, and called contested until the rival has kept off for a minute.

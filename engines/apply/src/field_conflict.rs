@@ -5,11 +5,12 @@
 //! ([`crate::object_contest`]), how often a field is corrected (`reconcile::CorrectionBudget`), taking fields over for
 //! good ([`crate::field_takeover`]), and the effect of rules ([`crate::drift_ignore_rules`]).
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use objects::{Object, ObjectId};
 use reconcile::format_duration;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, map};
 
 use crate::diff_paths;
 use crate::managed_fields_path::ManagedFieldsPathElement;
@@ -19,6 +20,12 @@ const MAX_SHOWN_FIELDS: usize = 3;
 
 /// For how many fields of a manager the JSON pointer is computed. Several fields may have the same pointer.
 const MAX_RESOLVED_FIELDS: usize = 10;
+
+/// How many fields are kept while an object is contested. More count as not known.
+const MAX_KEPT_FIELDS: usize = 256;
+
+/// How much memory the paths of these fields may need. A path may have more than a hundred parts.
+const MAX_KEPT_BYTES: usize = 32 << 10;
 
 /// Characters that separate the parts of a message, and how a field name is written that has them. A field name must
 /// not read like another part of the message.
@@ -39,39 +46,103 @@ pub struct ConflictingFieldManager {
 /// `dry_run` is the API server's answer to that apply, including `managedFields`.
 pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<ConflictingFieldManager> {
     let value = Value::Object(live.fields().clone());
-    let shown = |taken: TakenFields<'_>| {
-        let fields = shown_fields(&value, &taken.paths);
+    let shown = |taken: &TakenFields<'_>| {
+        let fields = shown_fields(&value, taken);
         let manager = taken.manager.to_owned();
         (!fields.is_empty()).then_some(ConflictingFieldManager { manager, fields })
     };
-    taken_fields(live, dry_run, manager).into_iter().filter_map(shown).collect()
+    taken_fields(live, dry_run, manager).iter().filter_map(shown).collect()
 }
 
 /// The fields of the manifest that only other field managers own. Each is a path in the notation of `managedFields`.
-pub(crate) fn taken_paths(live: &Object, dry_run: &Object, manager: &str) -> Vec<Vec<String>> {
-    let paths = taken_fields(live, dry_run, manager).into_iter().flat_map(|taken| taken.paths);
-    let mut owned: Vec<Vec<String>> =
-        paths.map(|path| path.into_iter().map(str::to_owned).collect()).collect();
-    owned.sort_unstable();
-    owned.dedup();
-    owned
+/// `None` if they are more than [`MAX_KEPT_FIELDS`], or need more memory than [`MAX_KEPT_BYTES`].
+pub(crate) fn taken_paths(
+    live: &Object,
+    dry_run: &Object,
+    manager: &str,
+) -> Option<Vec<Vec<String>>> {
+    let mut paths: Vec<Vec<String>> = Vec::new();
+    let mut bytes = 0;
+    for taken in taken_fields(live, dry_run, manager) {
+        let visited = taken.visit(|parts| {
+            if paths.iter().any(|path| path == parts) {
+                return ControlFlow::Continue(());
+            }
+            bytes += parts.iter().map(|part| size_of::<String>() + part.len()).sum::<usize>();
+            if paths.len() == MAX_KEPT_FIELDS || bytes > MAX_KEPT_BYTES {
+                return ControlFlow::Break(());
+            }
+            paths.push(parts.iter().map(|part| (*part).to_owned()).collect());
+            ControlFlow::Continue(())
+        });
+        if visited.is_break() {
+            return None;
+        }
+    }
+    Some(paths)
 }
 
-/// The fields of the manifest that a field manager took.
+/// The fields of the manifest that one other field manager owns and windlass does not. They are not collected, since an
+/// object may have very many at a great depth.
 struct TakenFields<'a> {
     manager: &'a str,
-    /// The paths of the fields, in the notation of `managedFields`.
-    paths: Vec<Vec<&'a str>>,
+    /// The fields that the manifest sets.
+    wanted: &'a Map<String, Value>,
+    /// The fields that windlass owns.
+    held: Option<&'a Value>,
+    /// The fields that the other manager owns.
+    theirs: &'a Map<String, Value>,
+}
+
+/// Sets of fields below one path of [`TakenFields`].
+struct TakenFieldsLevel<'a> {
+    /// The fields that the manifest sets and that were not visited yet.
+    wanted: map::Iter<'a>,
+    held: Option<&'a Value>,
+    theirs: &'a Map<String, Value>,
+}
+
+impl<'a> TakenFields<'a> {
+    /// Visits the fields in document order until `visit` breaks. Their paths are in the notation of `managedFields`.
+    fn visit(&self, mut visit: impl FnMut(&[&'a str]) -> ControlFlow<()>) -> ControlFlow<()> {
+        let Self { wanted, held, theirs, .. } = *self;
+        let mut parts: Vec<&'a str> = Vec::new();
+        let mut levels = vec![TakenFieldsLevel { wanted: wanted.iter(), held, theirs }];
+        while let Some(level) = levels.last_mut() {
+            let Some((key, wanted)) = level.wanted.next() else {
+                levels.pop();
+                parts.pop();
+                continue;
+            };
+            let theirs = level.theirs.get(key).and_then(Value::as_object);
+            let (Some(wanted), Some(theirs)) = (wanted.as_object(), theirs) else { continue };
+            if key == "." {
+                continue;
+            }
+            let held = level.held.and_then(|held| held.get(key));
+            parts.push(key);
+            if !wanted.is_empty() && !theirs.is_empty() {
+                levels.push(TakenFieldsLevel { wanted: wanted.iter(), held, theirs });
+                continue;
+            }
+            // The one holds the whole of what the other holds, or a part of it.
+            if held.is_none() {
+                visit(&parts)?;
+            }
+            parts.pop();
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 fn taken_fields<'a>(live: &'a Object, dry_run: &'a Object, manager: &str) -> Vec<TakenFields<'a>> {
-    let Some(wanted) = ours(dry_run, manager) else { return Vec::new() };
+    let Some(wanted) = ours(dry_run, manager).and_then(Value::as_object) else { return Vec::new() };
     let held = ours(live, manager);
     let others = entries(live).filter(|entry| !is_ours(entry, manager));
     let taken = others.filter_map(|entry| {
-        let paths = paths_of(wanted, held, entry.get("fieldsV1")?);
+        let theirs = entry.get("fieldsV1")?.as_object()?;
         let manager = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
-        (!paths.is_empty()).then_some(TakenFields { manager, paths })
+        Some(TakenFields { manager, wanted, held, theirs })
     });
     taken.collect()
 }
@@ -89,58 +160,23 @@ fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
     entries(object).find(|entry| is_ours(entry, manager))?.get("fieldsV1")
 }
 
-/// Sets of fields below one path: those that the manifest sets, those that windlass owns, and those that other managers
-/// own.
-struct ManagedFieldSets<'a> {
-    /// The parts of the path, in the notation of `managedFields`.
-    parts: Vec<&'a str>,
-    wanted: &'a Value,
-    held: Option<&'a Value>,
-    theirs: &'a Value,
-}
-
 /// The JSON pointers of the first of these fields, at most [`MAX_SHOWN_FIELDS`].
-fn shown_fields(live: &Value, paths: &[Vec<&str>]) -> Vec<String> {
+fn shown_fields(live: &Value, taken: &TakenFields<'_>) -> Vec<String> {
     let mut fields = Vec::new();
-    for parts in paths.iter().take(MAX_RESOLVED_FIELDS) {
-        if fields.len() == MAX_SHOWN_FIELDS {
-            break;
-        }
+    let mut resolved = 0;
+    // Either outcome is a result: what comes after a break is not shown.
+    let _ = taken.visit(|parts| {
         let path = pointer(live, parts);
         if !path.is_empty() && !fields.contains(&path) {
             fields.push(path);
         }
-    }
+        resolved += 1;
+        match fields.len() == MAX_SHOWN_FIELDS || resolved == MAX_RESOLVED_FIELDS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
     fields
-}
-
-/// The paths of the fields of the manifest that one other field manager owns and windlass does not, in document order.
-fn paths_of<'a>(
-    wanted: &'a Value,
-    held: Option<&'a Value>,
-    theirs: &'a Value,
-) -> Vec<Vec<&'a str>> {
-    let mut paths = Vec::new();
-    let mut work = vec![ManagedFieldSets { parts: Vec::new(), wanted, held, theirs }];
-    while let Some(ManagedFieldSets { parts, wanted, held, theirs }) = work.pop() {
-        let (Some(wanted), Some(theirs)) = (wanted.as_object(), theirs.as_object()) else {
-            continue;
-        };
-        if wanted.is_empty() || theirs.is_empty() {
-            // The one holds the whole of what the other holds, or a part of it.
-            if held.is_none() && !parts.is_empty() {
-                paths.push(parts);
-            }
-            continue;
-        }
-        for (key, wanted) in wanted.iter().rev().filter(|(key, _)| *key != ".") {
-            let Some(theirs) = theirs.get(key) else { continue };
-            let held = held.and_then(|held| held.get(key));
-            let parts = parts.iter().copied().chain([key.as_str()]).collect();
-            work.push(ManagedFieldSets { parts, wanted, held, theirs });
-        }
-    }
-    paths
 }
 
 /// The JSON pointer to a field of an object. For a missing item of a list, it is the pointer to the list.
@@ -369,6 +405,27 @@ mod tests {
         let spec = json!({"replicas": 1, "containers": [{"name": "log"}]});
         let live = object(spec, json!([entry("x", "Update", fields)]));
         assert_eq!(rivals(&live, &dry, OURS)[0].fields, ["/spec/containers", "/spec/replicas"]);
+    }
+
+    #[test]
+    fn more_fields_than_are_kept_count_as_not_known() {
+        let taken = |set: Value| {
+            let dry = object(json!({}), json!([entry(OURS, "Apply", set.clone())]));
+            let others = json!([entry("x", "Update", set.clone()), entry("y", "Update", set)]);
+            let live = object(json!({}), others);
+            assert_eq!(rivals(&live, &dry, OURS).len(), 2);
+            taken_paths(&live, &dry, OURS).map(|paths| paths.len())
+        };
+        let wide = |count: usize| {
+            let fields = (0..count).map(|at| (format!("f:{at}"), json!({})));
+            let fields: Map<String, Value> = fields.collect();
+            json!({"f:data": fields})
+        };
+        assert_eq!(taken(wide(MAX_KEPT_FIELDS)), Some(MAX_KEPT_FIELDS));
+        assert_eq!(taken(wide(MAX_KEPT_FIELDS + 1)), None);
+        let deep = |count: usize| (0..110).fold(wide(count), |set, _| json!({"f:a": set}));
+        assert_eq!(taken(deep(2)), Some(2));
+        assert_eq!(taken(deep(50)), None);
     }
 
     #[test]

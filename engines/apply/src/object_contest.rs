@@ -19,7 +19,7 @@ pub struct ObjectContest {
     /// The message about it.
     pub(crate) text: String,
     /// The contested fields, as paths in the notation of `managedFields`. It is empty if the other client deletes the
-    /// object, and if no manager is on record for the fields.
+    /// object, if no manager is on record for the fields, and if they are too many to be kept.
     pub(crate) fields: Vec<Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ impl ObjectContest {
         pause: Duration,
     ) -> Self {
         let text = contested_text(id, found, manager, ignore, pause);
-        let fields = found.map(|(live, dry_run)| taken_paths(live, dry_run, manager));
+        let fields = found.and_then(|(live, dry_run)| taken_paths(live, dry_run, manager));
         Self { text, fields: fields.unwrap_or_default() }
     }
 

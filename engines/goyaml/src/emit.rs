@@ -103,6 +103,19 @@ pub fn emit_value<T: EmittableValue>(value: &T, limit: usize) -> Result<String, 
     Ok(text)
 }
 
+/// Writes a value for people: the text of [`emit`] where Go can write the value. What Go's detour over JSON refuses or changes is
+/// written with escapes in double quotes, so that a reader of YAML gets the same value. So one control character in an object
+/// does not keep all of it from being shown.
+///
+/// # Guarantees
+/// As for [`emit`].
+///
+/// # Errors
+/// The value is nested deeper than 10 000 levels, or the text would be longer than 256 MiB.
+pub fn emit_with_escapes(value: &Value) -> Result<String, YamlEmitError> {
+    write(&value, EmitInputForm::Escaped, MAX_OUTPUT).map(|(text, _)| text).map_err(YamlEmitError)
+}
+
 /// Writes a value as go-yaml v2 does without the detour over JSON. The keys of every mapping are sorted byte by byte.
 ///
 /// Flux writes the values of a release in this form to compute their digest.
@@ -121,7 +134,9 @@ pub fn emit_in_byte_order(value: &Value) -> Result<String, YamlEmitError> {
 enum EmitInputForm {
     /// The value as Go reads it back from JSON.
     Reread,
-    /// The value itself, with sorted keys.
+    /// The value itself, with its keys in the order of [`Self::Reread`].
+    Escaped,
+    /// The value itself, with its keys in the order of their bytes.
     ByteOrder,
 }
 
@@ -247,7 +262,9 @@ impl<T: EmittableValue> YamlEmitter<T> {
             }
             EmittableView::Map(mut entries) | EmittableView::Fields(mut entries) => {
                 match self.way {
-                    EmitInputForm::Reread => entries = key_order::sorted(YamlDialect::V2, entries),
+                    EmitInputForm::Reread | EmitInputForm::Escaped => {
+                        entries = key_order::sorted(YamlDialect::V2, entries);
+                    }
                     EmitInputForm::ByteOrder => {
                         entries.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
                     }
@@ -264,7 +281,7 @@ impl<T: EmittableValue> YamlEmitter<T> {
         self.is_suspicious |= json_round_trip::is_suspicious(text);
         let text = match self.way {
             EmitInputForm::Reread => json_round_trip::folded(text),
-            EmitInputForm::ByteOrder => Cow::Borrowed(text),
+            EmitInputForm::Escaped | EmitInputForm::ByteOrder => Cow::Borrowed(text),
         };
         let style = ScalarAnalysis::of(&text).style(&text);
         // Unlike a block, a scalar is indented at the root too.

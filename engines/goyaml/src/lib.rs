@@ -33,7 +33,7 @@ mod value;
 
 pub use decode_target::{DecodeTarget, is_field};
 pub use document_stream_split::{YamlDocument, documents};
-pub use emit::{EmittableValue, EmittableView, YamlEmitError, emit, emit_value};
+pub use emit::{EmittableValue, EmittableView, YamlEmitError, emit, emit_value, emit_with_escapes};
 pub use error::Error;
 pub use incremental_reader::IncrementalYamlReader;
 pub use limits::YamlLimits;

@@ -10,8 +10,11 @@ use crate::Time;
 /// How many corrections in a row are allowed without a pause.
 const MAX_CORRECTION_BURST: u32 = 10;
 
-/// The time after which one more correction is allowed, unless the pause is shorter.
+/// The time after which one more correction is allowed.
 const CORRECTION_REFILL_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Shortest time for which corrections of something contested are paused. A shorter one would hardly be a pause.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Longest time for which corrections of something contested are paused.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
@@ -46,7 +49,7 @@ impl<K> Default for CorrectionBudget<K> {
 
 /// How long corrections of a contested thing are paused. `retry` is the delay after a failed run.
 pub fn contested_pause(retry: Duration) -> Duration {
-    retry.clamp(crate::SHORTEST_INTERVAL, LONGEST_PAUSE)
+    retry.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
 fn later(time: Time, by: Duration) -> Time {
@@ -59,10 +62,10 @@ impl TokenBucket {
         Self { desired, tokens: MAX_CORRECTION_BURST, filling_since: now, contested_until: None }
     }
 
-    fn refill(&mut self, now: Time, pause: Duration) {
-        let refill = CORRECTION_REFILL_INTERVAL.min(pause);
+    fn refill(&mut self, now: Time) {
+        let refill = CORRECTION_REFILL_INTERVAL;
         let since = Duration::try_from(now.duration_since(self.filling_since)).unwrap_or_default();
-        let filled = u32::try_from(since.as_nanos() / refill.as_nanos().max(1)).unwrap_or(u32::MAX);
+        let filled = u32::try_from(since.as_nanos() / refill.as_nanos()).unwrap_or(u32::MAX);
         self.tokens = self.tokens.saturating_add(filled).min(MAX_CORRECTION_BURST);
         if self.tokens == MAX_CORRECTION_BURST {
             self.filling_since = now;
@@ -84,6 +87,37 @@ impl TokenBucket {
         self.filling_since = self.filling_since.min(now);
     }
 
+    /// See [`CorrectionBudget::take`].
+    fn take(&mut self, desired: &str, now: Time, pause: Duration) -> Result<(), Time> {
+        if !self.is_contested(now, pause) {
+            self.contested_until = None;
+        }
+        self.limit(now, pause);
+        if self.desired != desired {
+            let contested_until = self.contested_until.map(|until| until.min(now));
+            *self = Self { contested_until, ..Self::full(desired, now) };
+        }
+        match self.contested_until {
+            Some(until) if now < until => return Err(until),
+            Some(_) => {
+                self.pause(now, pause);
+                return Ok(());
+            }
+            None => self.refill(now),
+        }
+        match self.tokens.checked_sub(1) {
+            Some(left) => {
+                self.tokens = left;
+                Ok(())
+            }
+            None => {
+                let until = later(now, pause);
+                self.contested_until = Some(until);
+                Err(until)
+            }
+        }
+    }
+
     /// Records a correction of a contested thing. A whole pause follows.
     fn pause(&mut self, now: Time, pause: Duration) {
         self.contested_until = Some(later(now, pause));
@@ -94,10 +128,7 @@ impl TokenBucket {
     /// Whether the bucket can be dropped, because it is full and the thing is not contested.
     fn is_over(&self, now: Time, pause: Duration) -> bool {
         !self.is_contested(now, pause)
-            && later(
-                self.filling_since,
-                CORRECTION_REFILL_INTERVAL.min(pause) * MAX_CORRECTION_BURST,
-            ) <= now
+            && later(self.filling_since, CORRECTION_REFILL_INTERVAL * MAX_CORRECTION_BURST) <= now
     }
 }
 
@@ -110,33 +141,15 @@ impl<K: Ord + Clone> CorrectionBudget<K> {
         self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
         let bucket =
             self.buckets.entry(key.clone()).or_insert_with(|| TokenBucket::full(desired, now));
-        if !bucket.is_contested(now, pause) {
-            bucket.contested_until = None;
-        }
-        bucket.limit(now, pause);
-        if bucket.desired != desired {
-            let contested_until = bucket.contested_until.map(|until| until.min(now));
-            *bucket = TokenBucket { contested_until, ..TokenBucket::full(desired, now) };
-        }
-        match bucket.contested_until {
-            Some(until) if now < until => return Err(until),
-            Some(_) => {
-                bucket.pause(now, pause);
-                return Ok(());
-            }
-            None => bucket.refill(now, pause),
-        }
-        match bucket.tokens.checked_sub(1) {
-            Some(left) => {
-                bucket.tokens = left;
-                Ok(())
-            }
-            None => {
-                let until = later(now, pause);
-                bucket.contested_until = Some(until);
-                Err(until)
-            }
-        }
+        bucket.take(desired, now, pause)
+    }
+
+    /// Whether a thing is contested after [`Self::take`] with the same arguments.
+    pub fn would_be_contested(&self, key: &K, desired: &str, now: Time, pause: Duration) -> bool {
+        self.buckets.get(key).is_some_and(|bucket| {
+            let mut bucket = bucket.clone();
+            bucket.take(desired, now, pause).is_err() || bucket.contested_until.is_some()
+        })
     }
 
     /// Records a correction that takes no token. A contested thing then stays contested for another pause.
@@ -296,9 +309,9 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_is_the_retry_and_a_quarter_of_an_hour_at_most() {
+    fn the_pause_is_the_retry_but_ten_seconds_at_least_and_a_quarter_of_an_hour_at_most() {
         let seconds = |retry| contested_pause(Duration::from_secs(retry)).as_secs();
-        assert_eq!([0, 30, 600, 3600].map(seconds), [1, 30, 600, 900]);
+        assert_eq!([0, 1, 90, 600, 3600].map(seconds), [10, 10, 90, 600, 900]);
     }
 
     proptest! {
@@ -311,7 +324,9 @@ mod tests {
             let mut done = 0_i64;
             for step in steps {
                 now += step;
+                let would_be = corrections.would_be_contested(&1, "a", at(now), PAUSE);
                 let taken = take(&mut corrections, now);
+                prop_assert_eq!(would_be, corrections.contested_until(&1, at(now)).is_some());
                 done += i64::from(taken.is_ok());
                 prop_assert!(done <= 10 + 1 + now / 60_000);
                 if let Err(until) = taken {

@@ -26,7 +26,10 @@ pub enum ClusterError {
     /// windlass did not send the request, because it found that the request would do harm.
     #[error("{0}")]
     Withheld(String),
-    /// There was no answer, because of the network, TLS, a time limit or a failed authorizer.
+    /// The API server answered an access review, but an authorizer failed that might have allowed the access.
+    #[error("the access review could not be evaluated: {0}")]
+    AccessNotEvaluated(String),
+    /// There was no answer, because of the network, TLS or a time limit.
     #[error("request to the API server failed: {0}")]
     NoAnswer(String),
 }
@@ -45,6 +48,7 @@ impl ClusterError {
             Self::NoSuchKind { .. }
             | Self::Unreadable(_)
             | Self::Withheld(_)
+            | Self::AccessNotEvaluated(_)
             | Self::NoAnswer(_) => None,
         }
     }
@@ -58,7 +62,7 @@ impl ClusterError {
                     || (status.code >= 500 && !is_about_schema(status.code, &status.message))
             }
             Self::NoSuchKind { .. } | Self::Unreadable(_) | Self::Withheld(_) => false,
-            Self::NoAnswer(_) => true,
+            Self::AccessNotEvaluated(_) | Self::NoAnswer(_) => true,
         }
     }
 
@@ -68,7 +72,7 @@ impl ClusterError {
         match self {
             Self::Refused(status) => matches!(status.code, 401 | 429 | 503 | 504),
             Self::NoSuchKind { .. } | Self::Unreadable(_) | Self::Withheld(_) => false,
-            Self::NoAnswer(_) => true,
+            Self::AccessNotEvaluated(_) | Self::NoAnswer(_) => true,
         }
     }
 
@@ -104,6 +108,7 @@ impl ClusterError {
             }
             Self::NoSuchKind { .. }
             | Self::NoAnswer(_)
+            | Self::AccessNotEvaluated(_)
             | Self::Withheld(_)
             | Self::Unreadable(_) => false,
         }

@@ -68,7 +68,7 @@ impl AccessReviewAnswer {
         };
         let failure = text("evaluationError");
         if !is_allowed && status["denied"] != true && !failure.is_empty() {
-            return Err(ClusterError::NoAnswer(format!("the access review failed: {failure}")));
+            return Err(ClusterError::AccessNotEvaluated(failure.to_owned()));
         }
         Ok(Self { is_allowed, reason: text("reason").to_owned() })
     }

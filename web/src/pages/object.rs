@@ -265,7 +265,7 @@ async fn valued(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
 
 fn itself(read: ObjectTabInputs<'_>) -> anyhow::Result<TabContent> {
     let json = shown(read.object).into_value();
-    let yaml = goyaml::emit(&json)?;
+    let yaml = goyaml::emit_with_escapes(&json)?;
     let content = html! { div class="panel" { pre class="yaml" { bdi { (lines(&yaml)) } } } };
     Ok(TabContent::of(content, json))
 }

@@ -5,7 +5,7 @@ use std::thread;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{EmitInputForm, JsonRereadError, emit, emit_in_byte_order, write};
+use super::{EmitInputForm, JsonRereadError, emit, emit_in_byte_order, emit_with_escapes, write};
 
 fn check(value: &Value, wanted: Expect) {
     wanted.assert_eq(&emit(value).unwrap_or_else(|error| format!("error: {error}")));
@@ -151,6 +151,20 @@ fn indentation_does_not_make_a_text_of_any_length() {
         write(&&value, EmitInputForm::Reread, 200_000).map(|(text, _)| text.len()),
         Ok(104_602)
     );
+}
+
+#[test]
+fn what_go_refuses_is_written_with_escapes_and_all_else_as_go_does() {
+    let value = json!({"a10": "x\u{1b}[2J", "a2": "\u{7f}\u{9b}31m", "b\u{85}": ["\0\u{fffe}", "x \u{85} y"],
+        "\u{80}": {"k".repeat(2_000): 1}});
+    assert!(emit(&value).is_err());
+    let text = emit_with_escapes(&value).unwrap();
+    assert!(text.contains("a2: \"\\x7F\\x9B31m\"\na10: \"x\\e[2J\"\n"), "{text}");
+    assert!(text.chars().all(|it| it == '\n' || !it.is_control()), "{text:?}");
+    assert_eq!(crate::to_json(text.as_bytes()).unwrap(), value);
+    let value =
+        json!({"v10": "first\nsecond\n", "v9": [{"a": "on"}, "a: b", null], "\u{e9}": "\u{2028}"});
+    assert_eq!(emit_with_escapes(&value), emit(&value));
 }
 
 #[test]

@@ -140,12 +140,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
         let pause = self.contested_pause();
         let now = jiff::Timestamp::now();
-        // A run corrects drift once. The next run handles and counts drift that is found after that.
-        let has_corrected = self.known().ran.corrected;
-        let is_counted = !has_corrected
-            && !self.owner.is_asked()
-            && watcher.had_applied(&self.node, id, &digest);
-        if !is_counted {
+        if !self.is_counted(id, &digest) {
             self.contests().corrected(id, now, pause);
             return true;
         }
@@ -156,6 +151,15 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             watcher.hush(&self.node, id);
         }
         is_allowed
+    }
+
+    /// Whether a correction of an object counts. A run corrects drift once. The next run handles and counts drift that is
+    /// found after that.
+    fn is_counted(&self, id: &ObjectId, digest: &str) -> bool {
+        let is_asked = self.owner.is_asked();
+        let is_corrected = self.desired().spec.drift == DriftMode::Enabled && !is_asked;
+        let has_corrected = self.known().ran.corrected;
+        is_corrected && !has_corrected && self.target.watcher().had_applied(&self.node, id, digest)
     }
 
     /// The digest that identifies an applied object. It differs if other fields of the object are ignored.
@@ -251,8 +255,13 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             return Ok(DriftComparisonResult::Excluded);
         }
         let pause = self.contested_pause();
-        let contest = ObjectContest::new(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
-        self.known().rivals.insert(id.clone(), contest);
+        let now = jiff::Timestamp::now();
+        let is_contested = self.is_counted(id, &digest)
+            && self.contests().would_be_contested(id, &digest, now, pause);
+        if is_contested {
+            let contest = ObjectContest::new(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
+            self.known().rivals.insert(id.clone(), contest);
+        }
         let paths = apply::drift_comparison::diff_paths(&live, &dry, usize::MAX);
         let counts = apply::drift_comparison::change_counts(&live, &dry, &paths);
         let paths = paths.into_iter().take(MAX_NAMED_FIELDS).collect();

@@ -222,15 +222,6 @@ impl KustomizationExecutor {
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
         settings.unanswered.lock().retain(|id| versions.contains_key(id));
-        {
-            let mut contests = settings.contests.lock();
-            if !contests.is_empty() {
-                let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
-                let manifests: BTreeMap<&ObjectId, &Object> =
-                    manifests.map(|manifest| (&manifest.id, &manifest.object)).collect();
-                contests.retain_applied(|id| manifests.get(id).copied(), &settings.ignore);
-            }
-        }
         let known = ObservedKustomizationState {
             recorded,
             healthy: settings.healthy.clone(),
@@ -490,6 +481,20 @@ impl KustomizationExecutor {
         }
     }
 
+    /// Judges the changes of the run, see [`Self::judge_changes`]. If it may apply them, contests about what it does not apply
+    /// end. A result that waits for an approval ends none.
+    async fn permit_changes(&self, observed: usize) -> Result<(), RunOutcome> {
+        self.judge_changes(observed).await?;
+        let mut contests = self.contests();
+        if !contests.is_empty() {
+            let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+            let manifests: BTreeMap<&ObjectId, &Object> =
+                manifests.map(|manifest| (&manifest.id, &manifest.object)).collect();
+            contests.retain_applied(|id| manifests.get(id).copied(), &self.settings.ignore);
+        }
+        Ok(())
+    }
+
     fn contests(&self) -> MutexGuard<'_, ContestedObjectCorrections> {
         self.settings.contests.lock()
     }
@@ -578,8 +583,9 @@ impl KustomizationExecutor {
             }
             let observed = self.observed(now, &reports);
             if !is_passed(desired, &observed, at) {
-                self.judge_changes(at.saturating_add(1)).await?;
-                return Ok(observed);
+                self.permit_changes(at.saturating_add(1)).await?;
+                let contested = self.contests().standing(now);
+                return Ok(ApplyObservedState { contested, ..observed });
             }
         }
         // Objects that left the manifests do not count as changed any more, whether or not this run deletes them.
@@ -588,10 +594,10 @@ impl KustomizationExecutor {
         self.target.watcher().release_unwanted(&self.node, |id| wanted.contains(id));
         if desired.prune {
             self.observe_prune_candidates().await?;
-            self.judge_changes(desired.stages.len()).await?;
+            self.permit_changes(desired.stages.len()).await?;
             self.judge_deletion().await?;
         } else {
-            self.judge_changes(desired.stages.len()).await?;
+            self.permit_changes(desired.stages.len()).await?;
             self.known().deletion = DeletionJudgement::Free;
         }
         let ids = self.health_of_interest();

@@ -24,6 +24,11 @@ impl DeliveryOrder {
         }
     }
 
+    /// The hash of the object.
+    pub(super) fn object(self) -> u64 {
+        self.object
+    }
+
     /// Whether both are about one object.
     pub(super) fn is_about_object_of(self, other: Self) -> bool {
         self.object == other.object

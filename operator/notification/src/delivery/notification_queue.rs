@@ -4,7 +4,7 @@
 //! (`notification_spool`), the order for each Provider (`provider_queues`), sending (`provider_worker`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -15,9 +15,9 @@ use super::alert_warnings::AlertWarnings;
 use super::incident_notifications::IncidentNotificationOutcomes;
 use super::last_deliveries::LastDeliveries;
 use super::notification_spool::{
-    DroppedNotification, NotificationSpool, SpoolBounds, SpoolOpenResult,
+    DroppedNotification, FORMER_PROCESS_TIME, NotificationSpool, SpoolBounds, SpoolOpenResult,
 };
-use super::provider_queues::ProviderQueues;
+use super::provider_queues::{ProviderKey, ProviderQueues};
 use super::provider_worker::{ProviderHealth, ProviderWorker};
 use super::queued_notification::{QueuedNotification, WaitingNotification};
 use super::wait_for_alerts;
@@ -37,6 +37,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the disk is retried while it does not take notifications.
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often the file is tried while another process uses it, which ends soon.
+const FORMER_PROCESS_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// While the spool is nearly full, a namespace gets no further notifications as long as more than this number wait for
 /// services that accept them.
@@ -64,8 +67,8 @@ pub(super) struct NotificationQueue {
     unflushed: Notify,
     /// Signals that a notification has come to its end.
     ended: Notify,
-    /// The notifications that waited when the process started.
-    found: Mutex<Vec<WaitingNotification>>,
+    /// The notifications that waited when the process started. `None` after [`Self::start`].
+    found: Mutex<Option<Vec<WaitingNotification>>>,
 }
 
 impl NotificationQueue {
@@ -97,9 +100,12 @@ impl NotificationQueue {
             unwritten: Notify::new(),
             unflushed: Notify::new(),
             ended: Notify::new(),
-            found: Mutex::new(found),
+            found: Mutex::new(Some(found)),
             context,
         });
+        if queue.spool.is_unopened() {
+            queue.providers.remember_deliveries();
+        }
         queue.count();
         tokio::spawn(queue.clone().write_records());
         tokio::spawn(queue.clone().flush_records());
@@ -142,20 +148,41 @@ impl NotificationQueue {
         loop {
             tokio::time::sleep(RECOVERY_INTERVAL).await;
             if self.spool.is_unsaved() {
-                let opened = self.on_disk(NotificationSpool::recover).await;
-                let SpoolOpenResult { found, dropped } = opened;
-                self.forget_dropped(dropped);
-                for waiting in &found {
-                    self.enqueue(waiting);
-                }
-                self.unflushed.notify_one();
-                self.count();
+                self.recover().await;
             }
+        }
+    }
+
+    async fn recover(self: &Arc<Self>) {
+        let SpoolOpenResult { found, dropped } = self.on_disk(NotificationSpool::recover).await;
+        self.forget_dropped(dropped);
+        let is_started = match &mut *self.found.lock() {
+            Some(waiting) => {
+                waiting.extend_from_slice(&found);
+                false
+            }
+            None => true,
+        };
+        if is_started {
+            self.send_found(&found);
+        }
+        self.unflushed.notify_one();
+        self.count();
+    }
+
+    /// Waits while another process uses the file, which is asked to stop when this one starts. What it leaves is sent before
+    /// what waits in memory.
+    async fn await_former_process(self: &Arc<Self>) {
+        let begin = Instant::now();
+        while self.spool.is_used_elsewhere() && begin.elapsed() < FORMER_PROCESS_TIME {
+            tokio::time::sleep(FORMER_PROCESS_CHECK_INTERVAL).await;
+            self.recover().await;
         }
     }
 
     /// Writes records while the process runs. Those that come during a write are written together by the next one.
     async fn write_records(self: Arc<Self>) {
+        self.await_former_process().await;
         loop {
             self.unwritten.notified().await;
             self.write().await;
@@ -173,10 +200,8 @@ impl NotificationQueue {
 
     /// Puts the notifications that were in the spool at the start of the process into the queues of their Providers.
     pub(super) fn start(self: &Arc<Self>) {
-        let found = std::mem::take(&mut *self.found.lock());
-        for waiting in &found {
-            self.enqueue(waiting);
-        }
+        let found = self.found.lock().take().unwrap_or_default();
+        self.send_found(&found);
     }
 
     /// Adds a notification. It is in the queue of its Provider once its record is written.
@@ -214,9 +239,29 @@ impl NotificationQueue {
 
     fn enqueue(self: &Arc<Self>, waiting: &WaitingNotification) {
         if self.providers.push(waiting) {
-            let provider = waiting.provider.clone();
-            self.workers.spawn(ProviderWorker::new(self.clone(), provider).work());
+            self.spawn_worker(&waiting.provider);
         }
+    }
+
+    /// Puts notifications of an earlier process into the queues of their Providers, unless later ones overtook them.
+    fn send_found(self: &Arc<Self>, found: &[WaitingNotification]) {
+        for waiting in found {
+            match self.providers.push_found_late(waiting) {
+                Some(true) => self.spawn_worker(&waiting.provider),
+                Some(false) => {}
+                None => {
+                    self.context.metrics.notified(NotificationOutcomeLabel::Dropped);
+                    self.remove(waiting.number);
+                }
+            }
+        }
+        if !self.spool.is_unopened() {
+            self.providers.forget_deliveries();
+        }
+    }
+
+    fn spawn_worker(self: &Arc<Self>, provider: &ProviderKey) {
+        self.workers.spawn(ProviderWorker::new(self.clone(), provider.clone()).work());
     }
 
     /// Reads a waiting notification. `None` if it was dropped to make room for others.

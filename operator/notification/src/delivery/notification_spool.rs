@@ -33,7 +33,7 @@ use self::earlier_layout::EarlierNotifications;
 use self::quota::SpoolUsageByNamespace;
 use self::spool_file::{SpoolFile, read_content};
 use self::spool_records::{RecordPlace, SpoolFilePart, SpoolRecord};
-pub(super) use self::spool_recovery::SpoolOpenResult;
+pub(super) use self::spool_recovery::{FORMER_PROCESS_TIME, SpoolOpenResult};
 use super::incident_notifications::IncidentNotificationKey;
 use super::provider_queues::ProviderKey;
 use super::queued_notification::{QueuedNotification, WaitingNotification};
@@ -135,6 +135,8 @@ pub(super) struct NotificationSpool {
     earlier: Mutex<EarlierNotifications>,
     /// Whether notifications wait in memory only, because the disk does not take them.
     is_unsaved: AtomicBool,
+    /// Whether that is so because another process uses the file.
+    is_used_elsewhere: AtomicBool,
 }
 
 /// Whether a notification was put into the spool, and which others were dropped for it.
@@ -158,7 +160,8 @@ impl NotificationSpool {
     /// not possible, notifications wait in memory until [`Self::recover`] succeeds. It blocks.
     pub(super) fn open(storage: &Path, bounds: SpoolBounds) -> (Self, Vec<WaitingNotification>) {
         let spool = Self { bounds, folder: storage.join(FOLDER), ..Self::default() };
-        match spool.open_file() {
+        let opened = spool.open_file(&mut spool.file.lock());
+        match opened {
             Ok(opened) => (spool, opened.found),
             Err(error) => {
                 spool.report_failure(&error);
@@ -221,7 +224,7 @@ impl NotificationSpool {
         let is_empty = state.entries.is_empty();
         drop(state);
         if let Some(file) = &mut *file {
-            let written = if is_empty { file.clear() } else { self.append(file, &changes) };
+            let written = if is_empty { self.clear(file) } else { self.append(file, &changes) };
             self.report(file, written);
         }
         changes.added.into_values().map(|added| added.waiting).collect()
@@ -234,6 +237,12 @@ impl NotificationSpool {
         if let Some(Err(error)) = unflushed.map(|file| file.sync_data()) {
             tracing::error!(error = %error, "failed to flush the file of waiting notifications to the disk");
         }
+    }
+
+    fn clear(&self, file: &mut SpoolFile) -> io::Result<()> {
+        file.clear()?;
+        self.remove_earlier_files();
+        Ok(())
     }
 
     fn append(&self, file: &mut SpoolFile, changes: &SpoolChanges) -> io::Result<()> {
@@ -287,8 +296,13 @@ impl NotificationSpool {
         }
         state.reader = Some(file.reader());
         drop(state);
-        std::mem::take(&mut *self.earlier.lock()).remove_files();
+        self.remove_earlier_files();
         Ok(())
+    }
+
+    /// Removes the files of an earlier version, since their notifications have records or have come to their end.
+    fn remove_earlier_files(&self) {
+        std::mem::take(&mut *self.earlier.lock()).remove_files();
     }
 
     /// A waiting notification, if it is in memory.
@@ -350,7 +364,7 @@ impl SpoolState {
         file: &SpoolFile,
         found: &mut BTreeMap<u64, WaitingNotification>,
     ) -> io::Result<bool> {
-        let mut is_intact = true;
+        let mut damaged = Vec::new();
         let read = file.scan(|part| {
             let is_read = match spool_records::parse(part.content) {
                 Some(SpoolRecord::Added { number, text }) => {
@@ -365,14 +379,17 @@ impl SpoolState {
                 None => false,
             };
             if !is_read {
-                is_intact = false;
-                report_damage(&part);
+                let SpoolFilePart { place, has_end, .. } = part;
+                damaged.push(DamagedRecord { place, has_end });
             }
         });
         // The file has these changes.
         self.changes = SpoolChanges::default();
         self.reader = Some(file.reader());
-        read.map(|()| is_intact)
+        read?;
+        // If the file cannot be read to its end, it is read again later, and its damage is reported then.
+        damaged.iter().for_each(DamagedRecord::report);
+        Ok(damaged.is_empty())
     }
 
     /// Takes over the notification of a record. Returns false if it cannot be read.
@@ -473,20 +490,29 @@ impl SpoolState {
     }
 }
 
-fn report_damage(part: &SpoolFilePart<'_>) {
-    let RecordPlace { offset, len } = part.place;
-    if part.has_end {
-        tracing::error!(
-            offset,
-            bytes = len,
-            "a record in the file of waiting notifications is damaged; its notification is lost, or is sent a second time"
-        );
-    } else {
-        tracing::info!(
-            offset,
-            bytes = len,
-            "removed a record in the file of waiting notifications that was not completely written"
-        );
+/// A part of the file that is no record.
+struct DamagedRecord {
+    place: RecordPlace,
+    /// Whether its line has an end. Without one, the process ended while it wrote the line.
+    has_end: bool,
+}
+
+impl DamagedRecord {
+    fn report(&self) {
+        let RecordPlace { offset, len } = self.place;
+        if self.has_end {
+            tracing::error!(
+                offset,
+                bytes = len,
+                "a record in the file of waiting notifications is damaged; its notification is lost, or is sent a second time"
+            );
+        } else {
+            tracing::info!(
+                offset,
+                bytes = len,
+                "removed a record in the file of waiting notifications that was not completely written"
+            );
+        }
     }
 }
 

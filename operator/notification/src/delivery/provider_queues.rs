@@ -23,6 +23,9 @@ const MAX_SEARCH_DEPTH: usize = 64;
 const MAX_ADDITIONAL: usize = 32;
 const MAX_ADDITIONAL_EACH: usize = 8;
 
+/// For how many objects it is remembered that a notification about them was delivered.
+const MAX_DELIVERED_OBJECTS: usize = 16_384;
+
 /// A queue without a delivery for this time does not flow.
 const FLOW_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -67,6 +70,23 @@ struct AllQueues {
     /// How many notifications are being sent besides the first of each queue.
     additional: usize,
     additional_by_namespace: BTreeMap<String, usize>,
+    /// The highest number of a delivered notification about each object. `None` unless earlier notifications may still be
+    /// found.
+    delivered: Option<BTreeMap<DeliveredObject, u64>>,
+}
+
+/// An object about which a Provider delivered a notification.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct DeliveredObject {
+    provider: ProviderKey,
+    /// The hash of the object.
+    object: u64,
+}
+
+impl DeliveredObject {
+    fn of(provider: &ProviderKey, order: DeliveryOrder) -> Self {
+        Self { provider: provider.clone(), object: order.object() }
+    }
 }
 
 /// The queues of waiting notifications, one for each Provider, so that an unreachable Provider delays no other.
@@ -98,6 +118,33 @@ impl AllQueues {
     fn may_add(&self, namespace: &str) -> bool {
         let each = self.additional_by_namespace.get(namespace).copied().unwrap_or_default();
         self.additional < MAX_ADDITIONAL && each < MAX_ADDITIONAL_EACH
+    }
+
+    /// Adds a notification, see [`ProviderQueues::push`].
+    fn push(&mut self, waiting: &WaitingNotification) -> bool {
+        let WaitingNotification { number, provider, order } = waiting;
+        let is_new = !self.of.contains_key(provider);
+        let queue = self.of.entry(provider.clone()).or_default();
+        let place = QueuePlace { number: *number, order: *order, is_running: false };
+        let before = queue.places.iter().rposition(|it| it.number < *number || it.is_running);
+        queue.places.insert(before.map_or(0, |at| at + 1), place);
+        queue.signals.added.notify_one();
+        is_new
+    }
+
+    /// Whether a later notification about the same object is being sent, or was delivered.
+    fn is_overtaken(&self, waiting: &WaitingNotification) -> bool {
+        let WaitingNotification { number, provider, order } = waiting;
+        let is_delivered = || {
+            let last = self.delivered.as_ref()?.get(&DeliveredObject::of(provider, *order))?;
+            Some(last > number)
+        };
+        let overtakes = |place: &QueuePlace| {
+            place.is_running && place.number > *number && place.order.is_about_object_of(*order)
+        };
+        let is_being_sent =
+            self.of.get(provider).is_some_and(|queue| queue.places.iter().any(overtakes));
+        is_being_sent || is_delivered() == Some(true)
     }
 
     /// Begins to send the next notification of a queue.
@@ -151,15 +198,24 @@ impl ProviderQueues {
     /// Adds a notification to its queue: to the end, or if it has a lower number than others that wait, before these. Returns
     /// true if the queue is new, so that the caller starts a task for it.
     pub(super) fn push(&self, waiting: &WaitingNotification) -> bool {
-        let WaitingNotification { number, provider, order } = waiting;
+        self.0.lock().push(waiting)
+    }
+
+    /// Like [`Self::push`], for a notification that an earlier process left and that was found late. `None` if it is not added:
+    /// a later one about the same object is being sent or was delivered, so this one would not be the last any more.
+    pub(super) fn push_found_late(&self, waiting: &WaitingNotification) -> Option<bool> {
         let mut queues = self.0.lock();
-        let is_new = !queues.of.contains_key(provider);
-        let queue = queues.of.entry(provider.clone()).or_default();
-        let place = QueuePlace { number: *number, order: *order, is_running: false };
-        let before = queue.places.iter().rposition(|it| it.number < *number || it.is_running);
-        queue.places.insert(before.map_or(0, |at| at + 1), place);
-        queue.signals.added.notify_one();
-        is_new
+        (!queues.is_overtaken(waiting)).then(|| queues.push(waiting))
+    }
+
+    /// Remembers from now on about which objects notifications were delivered, because earlier ones may be found late.
+    pub(super) fn remember_deliveries(&self) {
+        self.0.lock().delivered = Some(BTreeMap::new());
+    }
+
+    /// Ends [`Self::remember_deliveries`].
+    pub(super) fn forget_deliveries(&self) {
+        self.0.lock().delivered = None;
     }
 
     /// Begins to send the next notification of a queue, if one may be sent now. Notifications about one object, and if
@@ -194,10 +250,19 @@ impl ProviderQueues {
         own.filter(|(_, queue)| flows(queue)).map(|(_, queue)| queue.places.len()).sum()
     }
 
-    /// A service accepted a notification.
-    pub(super) fn delivered(&self, provider: &ProviderKey) {
-        if let Some(queue) = self.0.lock().of.get_mut(provider) {
-            queue.delivered_at = Some(Instant::now());
+    /// A service accepted a notification, which is still in its queue.
+    pub(super) fn delivered(&self, provider: &ProviderKey, number: u64) {
+        let mut queues = self.0.lock();
+        let AllQueues { of, delivered, .. } = &mut *queues;
+        let Some(queue) = of.get_mut(provider) else { return };
+        queue.delivered_at = Some(Instant::now());
+        let order =
+            queue.place_of(number).and_then(|at| queue.places.get(at)).map(|place| place.order);
+        let (Some(delivered), Some(order)) = (delivered, order) else { return };
+        let object = DeliveredObject::of(provider, order);
+        if delivered.len() < MAX_DELIVERED_OBJECTS || delivered.contains_key(&object) {
+            let last = delivered.entry(object).or_default();
+            *last = number.max(*last);
         }
     }
 
@@ -429,6 +494,35 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_found_late_is_not_sent_after_a_later_one_about_its_object() {
+        let queues = ProviderQueues::default();
+        let [chat, mail] = ["chat", "mail"].map(provider);
+        queues.remember_deliveries();
+        for (number, name) in [(10, "delivered"), (11, "sent"), (12, "waiting")] {
+            queues.push(&waiting(&chat, number, name, "main@sha1:1"));
+        }
+        assert_eq!(queues.begin(&chat, false), Some(10));
+        queues.delivered(&chat, 10);
+        queues.end(&chat, 10);
+        assert_eq!(queues.begin(&chat, false), Some(11));
+        let found = |provider: &ProviderKey, number, name: &str| {
+            queues.push_found_late(&waiting(provider, number, name, "main@sha1:1"))
+        };
+        assert_eq!(["delivered", "sent"].map(|name| found(&chat, 1, name)), [None, None]);
+        assert_eq!(found(&chat, 2, "waiting"), Some(false));
+        assert_eq!(found(&chat, 3, "other"), Some(false), "the same commit is not enough");
+        assert_eq!(found(&mail, 4, "delivered"), Some(true));
+        queues.end(&chat, 11);
+        assert_eq!(queues.begin(&chat, false), Some(2), "before the later one");
+        // Of several that were found, none overtakes those after it.
+        queues.delivered(&chat, 2);
+        queues.end(&chat, 2);
+        assert_eq!(found(&chat, 5, "waiting"), Some(false));
+        queues.forget_deliveries();
+        assert_eq!(found(&chat, 6, "delivered"), Some(false));
+    }
+
+    #[test]
     fn only_queues_whose_service_accepts_notifications_flow() {
         let queues = ProviderQueues::default();
         let other = ProviderKey { namespace: "apps-2".to_owned(), name: "chat".to_owned() };
@@ -437,8 +531,8 @@ mod tests {
             push_all(&queues, provider, &["a", "b"]);
         }
         assert_eq!(queues.flowing("apps"), 0);
-        queues.delivered(&chat);
-        queues.delivered(&other);
+        queues.delivered(&chat, 0);
+        queues.delivered(&other, 0);
         assert_eq!((queues.flowing("apps"), queues.flowing("app")), (2, 0));
         let long_ago = Instant::now().checked_sub(FLOW_TIMEOUT);
         queues.0.lock().of.get_mut(&chat).unwrap().delivered_at = long_ago;

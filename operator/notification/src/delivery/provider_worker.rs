@@ -224,7 +224,7 @@ impl ProviderWorker {
             DeliveryOutcome::Unwanted => NotificationOutcomeLabel::Unwanted,
             DeliveryOutcome::Delivered(id) => {
                 message = id;
-                queue.providers.delivered(&self.provider);
+                queue.providers.delivered(&self.provider, number);
                 if !is_late {
                     self.accepted();
                 }

@@ -75,6 +75,44 @@ mod tests {
         }
     }
 
+    /// The expressions of all validations of an admission policy.
+    fn validations(policy: &str) -> Vec<gocel::CelExpression> {
+        let (_, rules) = policy.split_once("  validations:\n").unwrap();
+        let rules = rules.split("- expression: ").skip(1).map(|rule| {
+            let (text, _) = rule.split_once("\n      message:").unwrap();
+            let text = text.trim_start_matches(">-").trim().trim_matches('"');
+            gocel::CelExpression::compile(text, &["variables"]).unwrap()
+        });
+        rules.collect()
+    }
+
+    #[test]
+    fn the_admission_policies_permit_a_request_that_is_repeated_and_no_removal() {
+        let silences = include_str!("../../../../deploy/policies/incidents.yaml");
+        let rollbacks = include_str!("../../../../deploy/policies/change-sets.yaml");
+        for (policy, request) in [(silences, "silence"), (rollbacks, "rollback")] {
+            let rules = validations(policy);
+            assert_eq!(rules.len(), 5, "{request}");
+            let is_permitted = |before: Value, after: Value, is_rest_same: bool| {
+                let is_changed = before != after;
+                let is_request = is_changed && after != json!([]);
+                let mut variables = json!({"isWindlass": false, "isStatus": true, "user": "alice",
+                    "isCollection": false, "isChanged": is_changed, "isRequest": is_request,
+                    "maySilence": true, "mayRollBack": true, "isRestSame": is_rest_same});
+                variables[format!("{request}Before")] = before;
+                variables[format!("{request}After")] = after;
+                rules.iter().all(|rule| rule.evaluate_bool(&[("variables", &variables)]).unwrap())
+            };
+            let none = json!([]);
+            let [first, second] = ["1", "2"].map(|at| json!([{"user": "alice", "at": at}]));
+            assert!(is_permitted(none.clone(), first.clone(), true), "{request}");
+            assert!(is_permitted(first.clone(), first.clone(), true), "{request}: repeated");
+            assert!(is_permitted(first.clone(), second, true), "{request}");
+            assert!(!is_permitted(first.clone(), first.clone(), false), "{request}");
+            assert!(!is_permitted(first, none, true), "{request}: removed");
+        }
+    }
+
     #[test]
     fn a_silence_counts_from_its_request_until_its_end_and_for_seven_days_at_most() {
         let silence = |user: &str, until: &str| json!({"user": user, "at": "2026-11-30T09:00:00Z", "until": until, "reason": "known"});

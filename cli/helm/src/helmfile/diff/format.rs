@@ -128,7 +128,7 @@ fn hide(before: &mut Option<Object>, after: &mut Option<Object>) -> anyhow::Resu
 }
 
 fn yaml(object: Option<Object>) -> anyhow::Result<String> {
-    object.map_or(Ok(String::new()), |object| Ok(goyaml::emit::emit(&object.into_value())?))
+    object.map_or(Ok(String::new()), |object| Ok(goyaml::emit_with_escapes(&object.into_value())?))
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ fn word(error: &ClusterError) -> &str {
         ClusterError::NoSuchKind { .. }
         | ClusterError::Unreadable(_)
         | ClusterError::Withheld(_)
+        | ClusterError::AccessNotEvaluated(_)
         | ClusterError::NoAnswer(_) => "",
     }
 }
@@ -184,6 +185,12 @@ impl KustomizationExecutor {
         })
     }
 
+    /// Whether a correction of an object counts, because a watch noticed that it drifted from the applied manifest.
+    fn is_counted(&self, manifest: &ManifestToApply) -> bool {
+        self.settings.verify == DriftCheckScope::Drifted
+            && self.target.watcher().had_applied(&self.node, &manifest.id, &manifest.digest)
+    }
+
     /// Drift is corrected, but not without end where another manager undoes it each time.
     fn within_measure(
         &self,
@@ -204,12 +211,11 @@ impl KustomizationExecutor {
         let watcher = self.target.watcher();
         let pause = reconcile::contested_pause(self.desired.retry);
         let now = jiff::Timestamp::now();
-        let is_drift = watcher.had_applied(&self.node, id, digest);
-        if !is_drift || self.settings.verify != DriftCheckScope::Drifted {
+        let rival = self.known().rivals.remove(id);
+        if !self.is_counted(manifest) {
             self.contests().corrected(id, now, pause);
             return state;
         }
-        let rival = self.known().rivals.remove(id);
         let contest =
             || rival.unwrap_or_else(|| ObjectContest::new(id, None, MANAGER, IGNORE, pause));
         if self.contests().allows(id, digest, now, pause, contest) {
@@ -370,10 +376,15 @@ impl KustomizationExecutor {
                 self.contests().end(id);
             }
             watcher.applied(&self.node, resource, &manifest.digest, &live, since);
-        } else if watcher.had_applied(&self.node, id, &manifest.digest) {
+        } else if self.is_counted(manifest) {
             let pause = reconcile::contested_pause(self.desired.retry);
-            let contest = ObjectContest::new(id, Some((&live, dry)), MANAGER, IGNORE, pause);
-            self.known().rivals.insert(id.clone(), contest);
+            let now = jiff::Timestamp::now();
+            let digest = &manifest.digest;
+            let is_contested = self.contests().would_be_contested(id, digest, now, pause);
+            if is_contested {
+                let contest = ObjectContest::new(id, Some((&live, dry)), MANAGER, IGNORE, pause);
+                self.known().rivals.insert(id.clone(), contest);
+            }
         }
         self.known().live.insert(id.clone(), live);
         if drifted { LiveObjectDriftState::Differs } else { LiveObjectDriftState::InSync }

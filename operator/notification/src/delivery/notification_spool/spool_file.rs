@@ -45,14 +45,15 @@ impl SpoolFile {
     /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// The folder cannot be used, or another process uses it.
+    /// The folder cannot be used. If another process uses it, the kind is [`io::ErrorKind::WouldBlock`].
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
         let directory = File::open(folder)?;
         // File systems without locks are used by one process all the same.
         if matches!(directory.try_lock(), Err(TryLockError::WouldBlock)) {
-            return Err(io::Error::other("another process uses the folder"));
+            let text = "another process uses the folder";
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
         }
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -257,7 +258,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = SpoolFile::open(folder.path()).unwrap();
         let refused = SpoolFile::open(folder.path()).err().unwrap();
-        assert!(refused.to_string().contains("another process"), "{refused}");
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "{refused}");
         drop(first);
         assert!(SpoolFile::open(folder.path()).is_ok());
     }

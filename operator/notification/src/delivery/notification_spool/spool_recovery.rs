@@ -1,20 +1,27 @@
 //! Opens the file of waiting notifications, also later than at the start of the process: while it cannot be used, notifications
-//! wait in memory, and [`NotificationSpool::recover`] retries.
+//! wait in memory, and [`NotificationSpool::recover`] retries. A step of an incident that is in the file and in memory is one
+//! notification.
 //!
 //! The numbers of these notifications are higher than all in the file, so what the file has keeps its place before them.
 //! Elsewhere: when that is retried (`notification_queue`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::earlier_layout::EarlierNotifications;
 use super::spool_file::SpoolFile;
 use super::{
     DroppedNotification, NotificationSpool, SpoolBounds, SpoolEntry, SpoolState, read_notification,
 };
+use crate::delivery::incident_notifications::IncidentNotificationKey;
 use crate::delivery::queued_notification::WaitingNotification;
+
+/// How long a process that uses the file may take to end: a little more than the `terminationGracePeriodSeconds` of the
+/// manifests.
+pub(in crate::delivery) const FORMER_PROCESS_TIME: Duration = Duration::from_secs(12);
 
 /// What a file had when it was opened.
 #[derive(Debug, Default)]
@@ -31,14 +38,23 @@ impl NotificationSpool {
         self.is_unsaved.load(Ordering::Relaxed)
     }
 
+    /// Whether another process uses the file.
+    pub(in crate::delivery) fn is_used_elsewhere(&self) -> bool {
+        self.is_used_elsewhere.load(Ordering::Relaxed)
+    }
+
+    /// Whether the file could not be opened yet. It may have notifications of earlier processes.
+    pub(in crate::delivery) fn is_unopened(&self) -> bool {
+        self.state.lock().reader.is_none()
+    }
+
     /// Tries again to keep on the disk what waits in memory only. It blocks.
     pub(in crate::delivery) fn recover(&self) -> SpoolOpenResult {
-        let is_opened = self.file.lock().is_some();
-        if !is_opened {
-            let opened = self.open_file();
+        let mut file = self.file.lock();
+        if file.is_none() {
+            let opened = self.open_file(&mut file);
             return opened.inspect_err(|error| self.report_failure(error)).unwrap_or_default();
         }
-        let mut file = self.file.lock();
         let lacking = file.as_mut().filter(|it| it.lacks_records() && it.may_be_replaced());
         if let Some(file) = lacking {
             let written = self.rewrite(file);
@@ -47,8 +63,9 @@ impl NotificationSpool {
         SpoolOpenResult::default()
     }
 
-    /// Opens the file, and takes over the notifications in it. Those that wait in memory are written after them.
-    pub(super) fn open_file(&self) -> io::Result<SpoolOpenResult> {
+    /// Opens the file into its locked slot, and takes over the notifications in it. Those that wait in memory are written after
+    /// them.
+    pub(super) fn open_file(&self, slot: &mut Option<SpoolFile>) -> io::Result<SpoolOpenResult> {
         let mut file = SpoolFile::open(&self.folder)?;
         let mut loaded = SpoolState::default();
         let mut found = BTreeMap::new();
@@ -67,7 +84,6 @@ impl NotificationSpool {
         let notifications = std::mem::take(&mut earlier.notifications);
         let has_earlier = !notifications.is_empty();
         loaded.import(notifications, &mut found);
-        let mut slot = self.file.lock();
         let mut state = self.state.lock();
         let opened = match is_at_start {
             true => {
@@ -87,6 +103,7 @@ impl NotificationSpool {
             self.report(&file, written);
         }
         *slot = Some(file);
+        self.is_used_elsewhere.store(false, Ordering::Relaxed);
         Ok(opened)
     }
 
@@ -107,7 +124,17 @@ impl NotificationSpool {
     /// Reports once that the disk takes no records.
     pub(super) fn report_failure(&self, error: &io::Error) {
         let folder = self.folder.display();
+        let is_used_elsewhere = error.kind() == io::ErrorKind::WouldBlock;
+        self.is_used_elsewhere.store(is_used_elsewhere, Ordering::Relaxed);
         match self.is_unsaved.swap(true, Ordering::Relaxed) {
+            false if is_used_elsewhere => {
+                tracing::warn!(
+                    folder = %folder,
+                    "another process uses the file of waiting notifications; windlass waits for its end, at most {} s, and then \
+                     sends notifications from memory; if two processes are to run, give each its own --storage-path",
+                    FORMER_PROCESS_TIME.as_secs()
+                );
+            }
             true => {
                 tracing::debug!(folder = %folder, error = %error, "still cannot keep notifications on the disk");
             }
@@ -141,9 +168,15 @@ impl SpoolState {
         let mut opened = SpoolOpenResult::default();
         let mut taken = Vec::new();
         let first = self.first;
+        let steps: BTreeSet<IncidentNotificationKey> =
+            self.entries.values().filter_map(|entry| entry.step.clone()).collect();
         self.next = self.next.max(loaded.next);
         for (number, entry) in loaded.entries {
             let Some(waiting) = found.remove(&number) else { continue };
+            // It was not seen to wait, so it was put a second time.
+            if entry.step.as_ref().is_some_and(|step| steps.contains(step)) {
+                continue;
+            }
             let namespace = &entry.provider.namespace;
             if !self.make_room(bounds, namespace, entry.is_error, entry.bytes, &mut opened.dropped)
             {

@@ -240,11 +240,23 @@ fn what_an_earlier_version_left_is_taken_over_once() {
 }
 
 #[test]
-fn a_step_of_an_incident_is_known_while_it_waits_and_after_a_restart() {
+fn what_an_earlier_version_left_is_not_taken_over_again_if_it_ended_without_a_record() {
     let folder = tempfile::tempdir().unwrap();
-    let (spool, _) = open(&folder);
-    put(&spool, "of no incident");
-    let mark = IncidentTransitionReference {
+    let place = folder.path().join(FOLDER);
+    // The file cannot be written anew.
+    fs::create_dir_all(place.join("waiting.unfinished").join("in the way")).unwrap();
+    let text = serde_json::to_vec(&notification("error", "first")).unwrap();
+    fs::write(place.join("00000000000000000001.json"), text).unwrap();
+    let (spool, found) = open(&folder);
+    assert_eq!(messages(&spool, &found), ["first"]);
+    spool.remove(found[0].number);
+    spool.write();
+    drop(spool);
+    assert!(messages_found(&folder).is_empty());
+}
+
+fn opened_step() -> IncidentTransitionReference {
+    IncidentTransitionReference {
         namespace: "apps".to_owned(),
         name: "i".to_owned(),
         uid: "u".to_owned(),
@@ -252,7 +264,15 @@ fn a_step_of_an_incident_is_known_while_it_waits_and_after_a_restart() {
         reason: "Build".to_owned(),
         saying: IncidentTransition::Opened,
         thread: None,
-    };
+    }
+}
+
+#[test]
+fn a_step_of_an_incident_is_known_while_it_waits_and_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spool, _) = open(&folder);
+    put(&spool, "of no incident");
+    let mark = opened_step();
     let number = spool.put(notification("error", "opened").about(mark.clone())).number.unwrap();
     let step = spool.read(number).unwrap().step().unwrap();
     assert_eq!((step.alert.as_str(), &step.mark), ("alert", &mark));
@@ -370,6 +390,40 @@ fn a_file_that_can_be_opened_later_gets_what_waits_in_memory_after_what_it_has()
     put(&spool, "third");
     drop(spool);
     assert_eq!(messages_found(&folder), ["before", "first", "second", "third"]);
+}
+
+#[test]
+fn a_step_that_a_file_opened_later_has_and_that_waits_in_memory_is_one_notification() {
+    let folder = tempfile::tempdir().unwrap();
+    let put_step = |spool: &NotificationSpool, message: &str| {
+        spool.put(notification("error", message).about(opened_step()));
+        spool.write();
+    };
+    let (spool, _) = open(&folder);
+    put_step(&spool, "in the file");
+    put(&spool, "of no incident");
+    drop(spool);
+    block(&folder);
+    let (spool, _) = open(&folder);
+    put_step(&spool, "in memory");
+    unblock(&folder);
+    let opened = spool.recover();
+    assert_eq!(messages(&spool, &opened.found), ["of no incident"]);
+    drop(spool);
+    assert_eq!(messages_found(&folder), ["of no incident", "in memory"]);
+}
+
+#[test]
+fn what_another_process_leaves_is_found_when_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (former, _) = open(&folder);
+    let (spool, found) = open(&folder);
+    assert!(found.is_empty() && spool.is_used_elsewhere() && spool.is_unopened());
+    put(&former, "before");
+    assert!(spool.recover().found.is_empty() && spool.is_used_elsewhere());
+    drop(former);
+    assert_eq!(messages(&spool, &spool.recover().found), ["before"]);
+    assert!(!spool.is_used_elsewhere() && !spool.is_unopened() && !spool.is_unsaved());
 }
 
 #[test]
