@@ -244,6 +244,7 @@ impl ElectionCandidate {
             excluded = excluded.or_else(text);
         }
         if !is_first {
+            self.leadership.note_wait();
             return Ok(ElectionState::Standby);
         }
         if excluded.is_none() {

@@ -9,6 +9,7 @@
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::Either;
@@ -47,6 +48,8 @@ pub struct Leadership(Arc<LeadershipState>);
 struct LeadershipState {
     term: Mutex<LeadershipTerm>,
     begun: watch::Sender<bool>,
+    /// Whether another process led while this one waited.
+    has_waited: AtomicBool,
     /// The address from which the present leader serves artifacts.
     leader_storage: Mutex<Option<String>>,
 }
@@ -65,7 +68,12 @@ impl Leadership {
     fn new(term: LeadershipTerm) -> Self {
         let begun = watch::Sender::new(matches!(term, LeadershipTerm::Unlimited));
         let term = Mutex::new(term);
-        Self(Arc::new(LeadershipState { term, begun, leader_storage: Mutex::default() }))
+        Self(Arc::new(LeadershipState {
+            term,
+            begun,
+            has_waited: AtomicBool::new(false),
+            leader_storage: Mutex::default(),
+        }))
     }
 
     /// The current term. This reads the clock, so a term that ran out has ended.
@@ -114,6 +122,17 @@ impl Leadership {
     /// Whether the term of this process has begun. It may have ended since.
     pub fn has_begun(&self) -> bool {
         *self.0.begun.borrow()
+    }
+
+    /// Whether another process led while this one waited. What that process had not sent when it ended is in a storage that this
+    /// process may not have.
+    pub fn has_waited(&self) -> bool {
+        self.0.has_waited.load(Ordering::Relaxed)
+    }
+
+    /// Notes that another process leads.
+    pub(super) fn note_wait(&self) {
+        self.0.has_waited.store(true, Ordering::Relaxed);
     }
 
     /// The address from which the leader serves artifacts, as it wrote it into windlass's own Lease. `None` if another process

@@ -51,6 +51,8 @@ pub(super) enum InventoryWriteProgress<'a> {
 
 /// The result of a run, with the facts for its report.
 pub(super) struct KustomizationReportInputs<'a> {
+    /// Whether a failure that the status has already was announced by this process, or by one whose storage it has.
+    pub(super) is_announced: bool,
     pub(super) outcome: &'a RunOutcome,
     /// The revision of the run. Empty if the run ended before it knew the revision.
     pub(super) revision: &'a str,
@@ -86,6 +88,11 @@ pub(super) struct QuarantinedRevision {
 }
 
 impl KustomizationReportInputs<'_> {
+    /// Whether the run has succeeded or failed.
+    pub(super) fn is_over(&self) -> bool {
+        self.outcome.is_settled() || is_failure(self.outcome)
+    }
+
     /// The outcome for users. The objects that replace a quarantined result are as desired, but the Kustomization is not
     /// ready. Only another revision or a user changes that.
     fn shown(&self) -> Cow<'_, RunOutcome> {
@@ -601,7 +608,7 @@ fn events(
         });
     }
     let shown = run.shown();
-    let is_reported = was_reported(had, &shown);
+    let is_reported = was_reported(had, &shown) && (run.is_announced || !is_failure(&shown));
     match &*shown {
         RunOutcome::Settled(..) if !is_new => {}
         RunOutcome::Settled(why, _) => {
