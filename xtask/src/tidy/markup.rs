@@ -11,6 +11,9 @@ const UNESCAPING: [&str; 0] = [];
 /// The name that turns escaping off. It is put together here, so that this file itself does not have it.
 const UNESCAPED: &str = concat!("Pre", "Escaped");
 
+/// The strings with which tests attack pages. No page has them as markup, and the file is compiled for tests only.
+const HOSTILE_STRINGS: &str = "web/src/hostile_strings.rs";
+
 /// HTML attributes that must not have a literal value. A literal would bypass the policy of pages or the escaping of
 /// links.
 const FORBIDDEN_ATTRIBUTES: [&str; 6] =
@@ -45,6 +48,7 @@ fn faults(path: &str, text: &str) -> Vec<String> {
 #[test]
 fn pages_escape_everything_and_link_through_one_type() {
     let all = ["web", "cli"].into_iter().flat_map(|folder| files(folder, ".rs"));
+    let all = all.filter(|path| path != HOSTILE_STRINGS);
     assert_none(&all.flat_map(|path| faults(&path, &read(&path))).collect::<Vec<_>>());
 }
 

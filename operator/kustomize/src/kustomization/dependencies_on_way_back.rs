@@ -116,8 +116,8 @@ fn judges_by_expression(object: &Kustomization) -> bool {
     object.depends_on().iter().any(has_expression)
 }
 
-/// The dependencies for which a Kustomization waits that may apply a revision. `None` if they cannot all be told from the
-/// Kustomizations of this cluster.
+/// The dependencies for which a Kustomization waits that may apply a revision. `None` if the
+/// Kustomizations of this cluster do not say it of all.
 fn awaited_by(
     object: &Kustomization,
     revision: &str,

@@ -76,7 +76,7 @@ pub(super) fn say(
     text: String,
     since: Time,
 ) {
-    if !has_news(object, ended) {
+    if !has_other_changes(object, ended) {
         ended.unsaid_for = unsaid_for(since, jiff::Timestamp::now());
     }
     if let RunOutcome::Settled(_, said) = &mut ended.outcome {
@@ -91,7 +91,7 @@ pub(super) fn say(
 
 /// Whether a run has to report anything except that the newest revision waits. A request is answered at once. A status that
 /// says already that a revision waits names the newest one at once.
-fn has_news(object: &Kustomization, ended: &KustomizationRunReport) -> bool {
+fn has_other_changes(object: &Kustomization, ended: &KustomizationRunReport) -> bool {
     let is_reported = object.condition(READY).is_some_and(|it| {
         it.status == "True"
             && it.observed_generation == object.meta().generation
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_short_wait_without_other_news_is_not_reported() {
+    fn only_a_short_wait_without_other_changes_is_not_reported() {
         let now = jiff::Timestamp::now();
         let applied = json!(["True", "Applied revision: 1"]);
         assert!(unsaid(&applied, "a", now).is_some());
