@@ -52,7 +52,7 @@ use self::namespace_round_robin::NamespaceRoundRobin;
 pub use self::observed_objects::ObservedKind;
 use self::observed_objects::{ListedKinds, ObservedObjects};
 use self::suppression_decision::{SuppressionDecision, decision};
-use super::delivery::incident_notifications::IncidentSubscriber;
+use super::delivery::incident_notifications::{IncidentAvailability, IncidentSubscriber};
 use super::delivery::suppressed_notifications::{AlertObjectPair, NotificationWaitStart};
 use super::delivery::{
     LastDeliveries, LastDeliveryOutcome, NotificationDelivery, ProviderKey, wait_for_alerts,
@@ -327,8 +327,10 @@ impl IncidentReconcileLoop {
             provider_incidents::judged_uid(provider.as_deref(), now)
         });
         let is_failing = self.deliveries.has_failures();
-        let is_kept = self.book.is_kept(self.delivery.incidents.are_wanted(), is_failing).await;
-        self.delivery.incidents.set_kept(is_kept);
+        let is_wanted = self.delivery.incidents.are_wanted();
+        let availability = self.book.availability(is_wanted, is_failing).await;
+        self.delivery.incidents.set_availability(availability);
+        let is_kept = availability == IncidentAvailability::Kept;
         let gone = self.gone.take();
         if gone.dropped > 0 {
             let count = gone.dropped;
@@ -634,8 +636,12 @@ impl IncidentReconcileLoop {
         let Some(alert) = alert.filter(|alert| self.delivery.incidents.is_sending(alert)) else {
             return SuppressionDecision::Forget;
         };
-        if !self.delivery.incidents.has_incidents(&alert) {
+        let incidents = &self.delivery.incidents;
+        if !incidents.may_replace_errors(&alert) {
             return SuppressionDecision::Send;
+        }
+        if incidents.availability() == IncidentAvailability::Unknown {
+            return SuppressionDecision::Wait;
         }
         let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
         let absent = ObjectFailureVerdict {

@@ -166,7 +166,7 @@ impl AlertMatcher {
             let Some((notification, bytes)) = router.notification(&alert, decision) else {
                 continue;
             };
-            let unheld = if is_of_incident && incidents.has_incidents(&alert) {
+            let unheld = if is_of_incident && incidents.may_replace_errors(&alert) {
                 suppression.hold(
                     AlertObjectPair::of(&event.object, &notification),
                     notification,

@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::notification::{Alert, AlertSpec, Provider};
@@ -235,30 +234,43 @@ fn is_wanting(alert: &Alert, settings: &OperatorSettings) -> bool {
     }
 }
 
+/// Whether Incidents can be kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum IncidentAvailability {
+    /// Incidents were not listed yet.
+    #[default]
+    Unknown,
+    /// Incidents are listed and watched.
+    Kept,
+    /// Their CustomResourceDefinition is not installed, or they cannot be listed. Each error is sent.
+    Unavailable,
+}
+
 /// The notifications about incidents, and the Alerts that have incidents.
 pub(crate) struct IncidentNotifications {
     router: Arc<AlertRouter>,
     queue: Arc<NotificationQueue>,
-    /// Whether Incidents can be kept. While that is not known, or while their CRD is not installed, each error is sent.
-    is_kept: AtomicBool,
+    availability: Mutex<IncidentAvailability>,
     /// Alerts that are sent each error, since their namespace has too many with incidents.
     surplus: Mutex<BTreeSet<[String; 2]>>,
 }
 
 impl IncidentNotifications {
     pub(super) fn new(router: Arc<AlertRouter>, queue: Arc<NotificationQueue>) -> Self {
-        Self { router, queue, is_kept: AtomicBool::default(), surplus: Mutex::default() }
+        Self { router, queue, availability: Mutex::default(), surplus: Mutex::default() }
     }
 
-    /// Whether incidents are sent for an Alert. The Alert has to ask for them, and the type of its Provider has to support
-    /// them.
-    pub(crate) fn has_incidents(&self, alert: &Alert) -> bool {
-        self.may_have_incidents(alert) && !self.surplus.lock().contains(&key_of(alert))
+    /// Whether incidents may replace the errors that an Alert selects. The Alert has to ask for them, and the type of its
+    /// Provider has to support them. While the Incidents are not known, errors wait, because the process that acted before
+    /// may have sent the incident already.
+    pub(crate) fn may_replace_errors(&self, alert: &Alert) -> bool {
+        self.availability() != IncidentAvailability::Unavailable
+            && self.supports_incidents(alert)
+            && !self.surplus.lock().contains(&key_of(alert))
     }
 
-    fn may_have_incidents(&self, alert: &Alert) -> bool {
-        self.is_kept.load(Ordering::Relaxed)
-            && is_wanting(alert, &self.queue.context.settings)
+    fn supports_incidents(&self, alert: &Alert) -> bool {
+        is_wanting(alert, &self.queue.context.settings)
             && self
                 .provider_of(alert)
                 .is_some_and(|provider| notify::has_incidents(provider.spec.type_.as_str()))
@@ -275,16 +287,21 @@ impl IncidentNotifications {
         self.queue.context.store::<Alert>().state().iter().any(|alert| is_wanting(alert, settings))
     }
 
-    /// Sets whether Incidents can be kept.
-    pub(crate) fn set_kept(&self, is_kept: bool) {
-        self.is_kept.store(is_kept, Ordering::Relaxed);
+    /// Whether Incidents can be kept, as far as this process knows.
+    pub(crate) fn availability(&self) -> IncidentAvailability {
+        *self.availability.lock()
     }
 
-    /// The Alerts for which incidents are sent now, in the order of their names. If a namespace has too many of them, the
+    /// Sets whether Incidents can be kept.
+    pub(crate) fn set_availability(&self, availability: IncidentAvailability) {
+        *self.availability.lock() = availability;
+    }
+
+    /// The Alerts for which incidents are sent while they can be kept, in the order of their names. If a namespace has too many of them, the
     /// others are sent each error, and an event reports that.
     pub(crate) fn subscribers(&self) -> Vec<IncidentSubscriber> {
         let mut alerts = self.queue.context.store::<Alert>().state();
-        alerts.retain(|alert| self.is_sending(alert) && self.may_have_incidents(alert));
+        alerts.retain(|alert| self.is_sending(alert) && self.supports_incidents(alert));
         let AlertsByNamespaceLimit { first, surplus } = divided(alerts);
         for alert in &surplus {
             let text = format!(

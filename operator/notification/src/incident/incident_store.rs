@@ -32,6 +32,7 @@ use super::incident_shard::{IncidentShard, IncidentSubjectPresence, is_shard_nam
 use super::namespace_round_robin::NamespaceRoundRobin;
 use super::observed_objects::ObservedKind;
 use super::write_backoff::{IncidentWriteBackoff, IncidentWriteRefusalScope};
+use crate::delivery::incident_notifications::IncidentAvailability;
 use windlass_cluster::ClusterError;
 use windlass_runtime::lifecycle::watched_object_cache::{WatchedObjectCache, resource};
 use windlass_runtime::run_context::RunContext;
@@ -72,6 +73,9 @@ const INCIDENT_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
 /// The interval at which windlass checks whether the CRD is installed.
 const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
+/// How long errors wait for the first list of Incidents. The list takes a moment after a start or a takeover.
+const INCIDENT_LIST_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long windlass tries to send the end of an incident, in seconds.
 const MAX_UNSENT_RESOLUTION_AGE: i64 = 24 * 3600;
 
@@ -94,6 +98,8 @@ pub(super) struct IncidentWriter {
     updated: BTreeMap<String, Instant>,
     /// Whether the CRD was there, and when that was checked.
     checked: Option<(Instant, bool)>,
+    /// Since when this process acts.
+    begun: Instant,
     is_warned: bool,
     /// The part of the Incidents that this process keeps.
     shard: IncidentShard,
@@ -248,6 +254,15 @@ fn surplus(resolved: Vec<Arc<Incident>>, oldest: Time, records: usize) -> Vec<Ar
     gone
 }
 
+/// Whether Incidents can be kept. `waited` is how long this process has waited for their first list.
+fn availability(is_defined: bool, is_listed: bool, waited: Duration) -> IncidentAvailability {
+    match (is_defined, is_listed) {
+        (true, true) => IncidentAvailability::Kept,
+        (true, false) if waited < INCIDENT_LIST_TIMEOUT => IncidentAvailability::Unknown,
+        (true | false, _) => IncidentAvailability::Unavailable,
+    }
+}
+
 impl IncidentWriter {
     /// The writer of the Incidents of this process. `rows` are the kinds whose objects are observed.
     pub(super) fn new(context: Arc<RunContext>, rows: &[ObservedKind]) -> Self {
@@ -260,6 +275,7 @@ impl IncidentWriter {
             table,
             updated: BTreeMap::new(),
             checked: None,
+            begun: Instant::now(),
             is_warned: false,
             shard,
             pauses: IncidentWriteBackoff::default(),
@@ -284,12 +300,20 @@ impl IncidentWriter {
         self.crowded.retain(|it| open.get(it).is_some_and(|count| *count >= MOST_OPEN));
     }
 
-    /// Whether Incidents can be kept. If there is no Alert that asks for them, no failing Provider and no Incident, this is
-    /// checked once.
-    pub(super) async fn is_kept(&mut self, is_wanted: bool, is_failing: bool) -> bool {
-        if self.table.ready().is_err() {
-            return false;
-        }
+    /// Whether Incidents can be kept. If there is no Alert that asks for them, no failing Provider and no Incident, their
+    /// definition is read once.
+    pub(super) async fn availability(
+        &mut self,
+        is_wanted: bool,
+        is_failing: bool,
+    ) -> IncidentAvailability {
+        let is_defined = self.is_defined(is_wanted, is_failing).await;
+        let is_listed = self.table.ready().is_ok();
+        availability(is_defined, is_listed, self.begun.elapsed())
+    }
+
+    /// Whether the kind Incident is defined, as far as this process may read that.
+    async fn is_defined(&mut self, is_wanted: bool, is_failing: bool) -> bool {
         let is_idle = !is_wanted && !is_failing && self.table.all().is_empty();
         if let Some((at, is_there)) = self.checked
             && (is_idle || at.elapsed() < CRD_CHECK_INTERVAL)
@@ -299,7 +323,7 @@ impl IncidentWriter {
         let name = format!("{}.{}", Incident::plural(&()), Incident::group(&()));
         let is_there = match is_defined(&self.context.cluster, &name).await {
             Ok(is_there) => is_there,
-            // Incidents were listed, and without their definition that fails where it cannot be read.
+            // Incidents count as kept once they were listed, which fails without their definition.
             Err(error) => {
                 tracing::debug!(error = %error, "cannot read the CustomResourceDefinition of Incidents");
                 true
@@ -694,6 +718,15 @@ mod tests {
         };
         let affected = (0..affected).map(|at| id("Kustomization", &format!("k{at}"))).collect();
         ((failure.subject.clone(), failure.problem), Failing { failure, affected })
+    }
+
+    #[test]
+    fn incidents_are_unknown_until_they_are_listed_and_unavailable_after_a_minute() {
+        let after = Duration::from_secs;
+        assert_eq!(availability(true, false, after(59)), IncidentAvailability::Unknown);
+        assert_eq!(availability(true, false, after(60)), IncidentAvailability::Unavailable);
+        assert_eq!(availability(true, true, after(60)), IncidentAvailability::Kept);
+        assert_eq!(availability(false, true, after(0)), IncidentAvailability::Unavailable);
     }
 
     fn incident(name: &str, status: Value) -> Arc<Incident> {
