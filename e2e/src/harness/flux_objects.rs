@@ -58,27 +58,30 @@ pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> &'a Value {
 }
 
 /// Collects the statuses of the `Ready` condition from a resourceVersion on, one for each write. It ends when the object
-/// satisfies `is_last`.
+/// satisfies `is_last`. The API server ends each watch after a while, so this continues with another one.
 pub async fn ready_until<K>(
     api: Api<K>,
     name: &'static str,
-    version: String,
+    mut version: String,
     is_last: fn(&K) -> bool,
 ) -> Result<Vec<String>>
 where
-    K: ReconciledObject + Clone + DeserializeOwned + std::fmt::Debug,
+    K: ReconciledObject + ResourceExt + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
-    let mut events = Box::pin(api.watch(&params, &version).await?);
     let mut statuses = Vec::new();
     loop {
-        match events.try_next().await?.context("the watch ended too early")? {
-            WatchEvent::Modified(object) if is_last(&object) => return Ok(statuses),
-            WatchEvent::Modified(object) => {
-                statuses.extend(object.condition("Ready").map(|ready| ready.status.clone()));
+        let mut events = Box::pin(api.watch(&params, &version).await?);
+        while let Some(event) = events.try_next().await? {
+            match event {
+                WatchEvent::Modified(object) if is_last(&object) => return Ok(statuses),
+                WatchEvent::Modified(object) => {
+                    statuses.extend(object.condition("Ready").map(|ready| ready.status.clone()));
+                    version = object.resource_version().context("an object without a version")?;
+                }
+                WatchEvent::Error(error) => bail!("{error:?}"),
+                _ => {}
             }
-            WatchEvent::Error(error) => bail!("{error:?}"),
-            _ => {}
         }
     }
 }

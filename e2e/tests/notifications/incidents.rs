@@ -225,9 +225,8 @@ async fn contend(maps: Api<ConfigMap>, corrections: Arc<AtomicUsize>) {
     }
 }
 
-/// Waits until windlass has corrected the ConfigMap of [`contend`] `more` times.
-async fn corrected(story: &Story, corrections: &AtomicUsize, more: usize) -> Result<()> {
-    let wanted = corrections.load(Ordering::Relaxed) + more;
+/// Waits until windlass has corrected the ConfigMap of [`contend`] `wanted` times since the beginning of the story.
+async fn corrected(story: &Story, corrections: &AtomicUsize, wanted: usize) -> Result<()> {
     let ask = async || Ok((corrections.load(Ordering::Relaxed) >= wanted).then_some(()));
     story.await_until("further corrections", LONG, ask).await
 }
@@ -260,18 +259,22 @@ async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_fiel
     .await?;
 
     // The interval, a commit and a request lead to a correction at once. None of them ends the conflict.
-    corrected(&story, &corrections, 2).await?;
+    let before = corrections.load(Ordering::Relaxed);
+    corrected(&story, &corrections, before + 2).await?;
     let revision = upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
     let is_attempted = |object: &DynamicObject| {
         is_contested(object) && object.data["status"]["lastAttemptedRevision"] == revision
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_attempted).await?;
-    corrected(&story, &corrections, 1).await?;
+    let before = corrections.load(Ordering::Relaxed);
+    corrected(&story, &corrections, before + 1).await?;
     let paused = json!({"interval": "10s", "retryInterval": "10m"});
+    // Either the new spec or the request leads to a correction, and the other one may find the object as its manifest says.
+    // The pause is ten minutes from that correction on.
+    let before = corrections.load(Ordering::Relaxed);
     story.kustomization("app", "app", paused).await?;
     story.rerun(&app).await?;
-    // The request may have found the object as its manifest says. The pause is ten minutes from the next correction on.
-    corrected(&story, &corrections, 1).await?;
+    corrected(&story, &corrections, before + 1).await?;
     ensure!(about(&service, "Resolved").is_empty(), "{:?}", about(&service, "Resolved"));
 
     // The conflict ends long before the pause if the spec leaves the field to the other writer.
