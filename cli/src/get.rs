@@ -385,7 +385,7 @@ mod tests {
     use crate::golden_file_comparison::at_both_widths;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {
-        let resource = fake_cluster::examples::resource(version, kind);
+        let resource = fake_cluster::answer_examples::resource(version, kind);
         ResourceArgument { resource, namespace: None, name: None }
     }
 

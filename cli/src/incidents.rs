@@ -138,7 +138,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use fake_cluster::examples::incident;
+    use fake_cluster::answer_examples::incident;
 
     fn incidents(of: Vec<Value>) -> Vec<Incident> {
         of.into_iter().map(|it| serde_json::from_value(it).unwrap()).collect()

@@ -193,7 +193,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use fake_cluster::examples::audit;
+    use fake_cluster::answer_examples::audit;
 
     fn audits(found: Vec<Value>) -> Vec<ReleaseAudit> {
         found.into_iter().map(|it| serde_json::from_value(it).unwrap()).collect()

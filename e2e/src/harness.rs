@@ -3,7 +3,7 @@
 //! Here: waiting for the cluster and its servers, and the re-exports that stories use.
 //! Elsewhere: the control plane of a test run (`test_bed`), the namespace of a story (`story`), the output of a failure
 //! (`diagnosis`), running windlass (`windlass`, `installed_windlass`), a test in its own process (`subprocess`).
-//! Objects: Flux's objects (`flux`), manifests for repositories (`manifests`), charts and releases (`release`), Lifecycles
+//! Objects: Flux's objects (`flux`), manifests for repositories (`manifests`), charts and releases (`charts_and_helm_releases`), Lifecycles
 //! (`lifecycles`), held changes and deletions (`deletion_budget`), Quarantines (`quarantines`), Freezes (`freezes`).
 //! Also: the audit log (`audit`, `audit_log`), the commands of a page (`tutorial`), admission policies (`admission_policies`), Flux's
 //! controllers (`flux_controllers`), objects under a CRD (`definitions`), servers (`crate::git_server`,
@@ -24,6 +24,7 @@
 mod admission_policies;
 mod audit_log;
 pub mod audited_writes;
+pub mod charts_and_helm_releases;
 pub mod deletion_budget;
 mod diagnosis;
 mod flux_controllers;
@@ -33,7 +34,6 @@ pub mod installed_windlass;
 pub mod lifecycles;
 pub mod manifests;
 pub mod quarantines;
-pub mod release;
 pub mod release_audits;
 pub mod requests_with_own_rights;
 pub mod stored_object_comparison;

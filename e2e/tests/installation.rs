@@ -8,10 +8,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
+use e2e::harness::charts_and_helm_releases::{StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject, WindlassProcess, tutorial};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DynamicObject, PostParams};

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

@@ -11,10 +11,10 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject, WindlassProcess, create_crds};
 use e2e::operator_process::{self, OperatorProcess};
 use serde_json::json;

@@ -101,7 +101,7 @@ pub fn ended(audit: &ReleaseAudit) -> Option<Time> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fake_cluster::examples::audit;
+    use fake_cluster::answer_examples::audit;
 
     #[test]
     fn a_subject_is_named_by_kind_and_name() {

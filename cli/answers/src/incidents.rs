@@ -491,7 +491,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use fake_cluster::examples::incident;
+    use fake_cluster::answer_examples::incident;
 
     fn listed(values: Vec<Value>, is_all: bool) -> Vec<Incident> {
         let incidents = values.into_iter().map(|it| serde_json::from_value(it).unwrap());

@@ -30,8 +30,8 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::object_watcher::ObjectWatcher;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::service_ranges::ServicePort;
-use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_cluster::work_queue::WorkQueue;
 
 /// The largest artifact that is read, in bytes. The whole artifact is kept in memory.

@@ -63,7 +63,7 @@ mod tests {
     use crate::object_row::ObjectRow;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {
-        let resource = fake_cluster::examples::resource(version, kind);
+        let resource = fake_cluster::answer_examples::resource(version, kind);
         ResourceArgument { resource, namespace: None, name: None }
     }
 

@@ -1,7 +1,7 @@
 //! `windlass template`: renders a chart like `helm template`, with the same output, errors and exit status.
 //!
 //! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/ignored_flags.rs`), errors of the command line
-//! (`template/usage_error.rs`), files (`template/local_chart_files.rs`), values (`template/values.rs`).
+//! (`template/usage_error.rs`), files (`template/local_machine_inputs.rs`), values (`template/values.rs`).
 //! Also elsewhere: output (`template/output.rs`), explaining a failing template (`template/error_explanation.rs`), charts in
 //! kustomizations (`template/kustomize_chart_render.rs`), `helm lint` (`template/chart_lint.rs`), rendering (engine `helm`).
 
@@ -10,7 +10,7 @@ mod error_explanation;
 mod flags;
 mod ignored_flags;
 mod kustomize_chart_render;
-mod local_chart_files;
+mod local_machine_inputs;
 mod output;
 mod usage_error;
 mod values;
@@ -86,7 +86,7 @@ pub fn run(flags: HelmTemplateFlags) -> ExitCode {
 /// # Errors
 /// The error text of Helm.
 pub fn load_chart(path: &std::path::Path) -> Result<helm::chart::Chart, String> {
-    local_chart_files::load(path, &mut Vec::new())
+    local_machine_inputs::load(path, &mut Vec::new())
 }
 
 /// An error as the command prints it: the text, and an explanation.
@@ -151,12 +151,12 @@ fn render_in(
             (values, loaded.chart)
         }
         None => {
-            let path = local_chart_files::locate(&reference).map_err(failed)?;
+            let path = local_machine_inputs::locate(&reference).map_err(failed)?;
             let shown = path.to_string_lossy().into_owned();
             said.warnings
                 .push(HelmWarning::new(WarningLevel::Debug, "Chart path").with("path", shown));
             let values = values::merged(flags, values).map_err(failed)?;
-            (values, local_chart_files::load(&path, &mut said.warnings).map_err(failed)?)
+            (values, local_machine_inputs::load(&path, &mut said.warnings).map_err(failed)?)
         }
     };
     validate::installable(&chart).map_err(failed)?;
@@ -166,7 +166,7 @@ fn render_in(
     validate::dependencies_present(&chart).map_err(failed)?;
     let release = ReleaseToRender {
         name,
-        namespace: local_chart_files::namespace(flags),
+        namespace: local_machine_inputs::namespace(flags),
         revision: 1,
         is_upgrade: flags.is_upgrade,
     };
@@ -218,7 +218,7 @@ fn env(flags: &HelmTemplateFlags, kube_version: Option<KubeVersion>) -> RenderEn
         capabilities: Arc::new(capabilities),
         cluster: None,
         stop: StopSignal::default(),
-        names: flags.enable_dns.then(|| Arc::new(local_chart_files::HostNameResolver) as _),
+        names: flags.enable_dns.then(|| Arc::new(local_machine_inputs::HostNameResolver) as _),
     }
 }
 
@@ -229,7 +229,7 @@ pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) ->
     flags.namespace = Some(given.to_owned());
     flags.kubeconfig = kubeconfig.map(str::to_owned);
     flags.kube_context = Some(context.to_owned()).filter(|name| !name.is_empty());
-    local_chart_files::namespace(&flags)
+    local_machine_inputs::namespace(&flags)
 }
 
 /// The time zone in `TZ`. UTC if it is not set.
@@ -237,6 +237,6 @@ pub(super) fn local_zone() -> GoTimeZone {
     match std::env::var("TZ") {
         Ok(name) if !name.is_empty() => GoTimeZone::load(name.trim_start_matches(':'))
             .unwrap_or_else(|_| GoTimeZone::fixed("UTC", 0)),
-        _ => local_chart_files::zone_of_the_machine(),
+        _ => local_machine_inputs::zone_of_the_machine(),
     }
 }

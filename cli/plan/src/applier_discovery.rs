@@ -37,7 +37,7 @@ use super::repository_sources::{
 use super::resource_scope::DeclaredKindScopes;
 use super::revision_files::RevisionFiles;
 use super::source_files::{DeclaredGenerators, generator_sources, is_generator};
-use windlass_cluster::spec_references::DeclaredConfigMapsAndSecrets;
+use windlass_cluster::referenced_secrets_and_config_maps::DeclaredConfigMapsAndSecrets;
 use windlass_serve::settings::OperatorSettings;
 
 /// The maximum number of appliers of a revision.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tree::RelPath;
 
 use super::resource_scope::DeclaredKindScopes;
-use windlass_cluster::spec_references::DeclaredConfigMapsAndSecrets;
+use windlass_cluster::referenced_secrets_and_config_maps::DeclaredConfigMapsAndSecrets;
 
 /// The path of the file, below the folder that the cluster applies first.
 pub(crate) const FACTS_PATH: &str = ".windlass/facts.yaml";

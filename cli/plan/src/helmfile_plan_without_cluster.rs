@@ -20,7 +20,7 @@ use helm_controller::helm_release::values::{self, ValuesFromObjects};
 use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::manifest_rendering::HelmReleaseRenderInputs;
 use helmfile::SopsFileDecryptor;
-use helmfile_controller::helmfile::helmfile_custom_resource::HelmfileCustomResource;
+use helmfile_controller::helmfile::helmfile_kind_differences::HelmfileCustomResource;
 use helmfile_controller::helmfile::plan::{
     HelmfilePlan, HelmfilePlanInputs, PlannedChartStore, PlannedRelease, ReleaseKey, plan_with,
 };
@@ -39,7 +39,9 @@ use super::helmfile_request_sender::HelmfileRequestSender;
 use super::nondeterministic_values::{fixed_randomness, fixed_time};
 use super::render_failure::RenderFailure;
 use super::source_artifact::SourceArtifact;
-use windlass_cluster::spec_references::{DeclaredConfigMapsAndSecrets, RunReferenceReads};
+use windlass_cluster::referenced_secrets_and_config_maps::{
+    DeclaredConfigMapsAndSecrets, RunReferenceReads,
+};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 

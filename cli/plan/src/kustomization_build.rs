@@ -23,7 +23,9 @@ use tree::{MemoryTree, TreeAccessTrace};
 use super::cluster_facts_file::ClusterFacts;
 use super::remote_file_fetcher::{BuildRemoteBaseRules, RemoteFileFetcher};
 use super::render_failure::RenderFailure;
-use windlass_cluster::spec_references::{DeclaredConfigMapsAndSecrets, RunReferenceReads};
+use windlass_cluster::referenced_secrets_and_config_maps::{
+    DeclaredConfigMapsAndSecrets, RunReferenceReads,
+};
 use windlass_runtime::shared_build_parts::key_services::KeyServiceAccess;
 use windlass_serve::settings::OperatorSettings;
 

@@ -20,7 +20,7 @@ use super::cluster_facts_reading::{
 };
 use super::helmfile_releases::HelmfilePathsByRelease;
 use super::live_appliers::helmfile_rows;
-use windlass_cluster::spec_references::DeclaredConfigMapsAndSecrets;
+use windlass_cluster::referenced_secrets_and_config_maps::DeclaredConfigMapsAndSecrets;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The inputs that were read from a cluster.

@@ -94,7 +94,7 @@ mod tests {
     use objects::ObjectId;
 
     use super::*;
-    use fake_cluster::examples::explanation as why;
+    use fake_cluster::answer_examples::explanation as why;
 
     fn id(kind: &str, name: &str) -> ObjectId {
         ObjectId::new("apps", name, "", kind)

@@ -1,6 +1,6 @@
 //! The functions with which stories create Lifecycles and answer LifecycleEvents.
 //!
-//! Elsewhere: the operations that Lifecycles hold (`release`, `flux`).
+//! Elsewhere: the operations that Lifecycles hold (`charts_and_helm_releases`, `flux`).
 
 use anyhow::{Context as _, Result, ensure};
 use crds::operation_lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent, LifecyclePhase};

@@ -1,9 +1,9 @@
 //! `build`, `diff` and `resume --plan` for objects of the cluster, with the artifacts of their sources.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, await_until};
 use kube::api::DynamicObject;
 use serde_json::json;

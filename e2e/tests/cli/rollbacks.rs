@@ -1,8 +1,8 @@
 //! `windlass rollback`: its suspension, its request and its output, also for one release of a Helmfile.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use serde_json::{Value, json};

@@ -10,9 +10,9 @@ mod secrets;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{StoryChartRepository, by_value};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
 use serde_json::{Value, json};

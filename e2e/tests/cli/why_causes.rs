@@ -1,9 +1,9 @@
 //! The first line of `windlass why` names the true cause and its object for many failures. More are in `why_failures.rs`.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{StoryChartRepository, by_value, hook};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment, job};
-use e2e::harness::release::{StoryChartRepository, by_value, hook};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 

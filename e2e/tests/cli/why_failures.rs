@@ -4,9 +4,9 @@
 use anyhow::Result;
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::Story;
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, test_pod};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, test_pod};
 use e2e::servers::admission_webhook::{AdmissionWebhookAnswer, AdmissionWebhookServer};
 use e2e::servers::web::FileWebServer;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! `suspend`, `resume`, `reconcile` and `values`: their changes and their output.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{StoryChartRepository, by_value};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use kube::api::DynamicObject;

@@ -4,8 +4,8 @@
 //! variables in general (`releases/values_from.rs`, `stories/substitution.rs`).
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::StoryChartRepository;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository};
-use e2e::harness::release::StoryChartRepository;
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::api_server_fault_proxy::ApiServerFaultProxy;
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::response_fault::ResponseFault;
 use serde_json::json;

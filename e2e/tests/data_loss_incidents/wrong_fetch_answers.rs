@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::api_server_fault_proxy::ApiServerFaultProxy;
+use e2e::harness::charts_and_helm_releases::newest;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::release::newest;
 use e2e::harness::{Story, StoryObject};
 use e2e::response_fault::ResponseFault;
 use kube::api::DynamicObject;

@@ -2,9 +2,9 @@
 //! about retries. A webhook that does not answer delays no other release.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::admission_webhook::{AdmissionWebhookAnswer, AdmissionWebhookServer};
 use kube::api::DynamicObject;

@@ -1,9 +1,9 @@
 //! Releases, objects and records that others made. windlass takes them over, leaves them to their owners, or corrects them.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map};
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crds::windlass_release::{
     AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, AuditRevision, ReleaseAudit,
 };
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::flux_objects::{self, DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::release_audits::{audits, await_audits};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ServiceAccount;

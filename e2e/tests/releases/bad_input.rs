@@ -1,9 +1,9 @@
 //! A HelmRelease that cannot be released explains why, changes nothing, and continues after it is corrected.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment, job};
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Charts that do not come from a chart template: from a HelmChart, from a registry, and from sources of others.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::{PushedLayer, RegistryServer};
 use kube::api::DynamicObject;

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::certificate_authority::TestCertificateAuthority;
+use e2e::harness::charts_and_helm_releases::StoryChartRepository;
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::StoryChartRepository;
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 //! Elsewhere: windlass in the same situations (`crd_guard`).
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::CONFIG;
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, deployment, widget, widget_crd};
-use e2e::harness::release::CONFIG;
 use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! CRDs that come with charts: no upgrade, move, rollback or uninstallation breaks existing objects.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment, widget, widget_crd};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;

@@ -1,9 +1,9 @@
 //! CRDs in charts are handled according to the policy, and objects of their kinds are created afterwards.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, inventory};
 use e2e::harness::manifests::{widget, widget_crd};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

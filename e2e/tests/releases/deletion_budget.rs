@@ -5,8 +5,8 @@
 
 use anyhow::{Result, ensure};
 use crds::windlass_release::Plan;
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;

@@ -1,9 +1,9 @@
 //! Objects wait for objects of other kinds, and for single releases of a Helmfile (`windlass.dev/depends-on`).
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

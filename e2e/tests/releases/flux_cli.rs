@@ -1,9 +1,9 @@
 //! The standard `flux` 2.9 shows HelmReleases and Kustomizations and works on them, as it does in a cluster with Flux.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use kube::api::DynamicObject;

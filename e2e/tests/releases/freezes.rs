@@ -3,8 +3,8 @@
 //! Elsewhere: Kustomizations, and who may bypass a Freeze (`stories::freezes`).
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! The standard `helm` 4.2 and 3.22 can use the releases of windlass, and windlass takes over their releases.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest, test_pod};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest, test_pod};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! windlass runs the tests of charts after each revision, filters them by name, and may ignore their failure.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest, test_pod};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest, test_pod};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::CONFIG;
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
 use e2e::servers::charts::ChartServer;

@@ -2,9 +2,9 @@
 //! ServiceAccount.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, by_value};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::release::{CONFIG, by_value};
 use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject};
 use kube::api::{DynamicObject, ResourceExt as _};

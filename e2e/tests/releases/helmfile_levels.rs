@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use e2e::harness::charts_and_helm_releases::CONFIG;
 use e2e::harness::flux_objects::NEVER;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::TryStreamExt as _;

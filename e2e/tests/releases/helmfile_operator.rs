@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
+use e2e::harness::charts_and_helm_releases::CONFIG;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

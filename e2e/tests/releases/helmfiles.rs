@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;

@@ -1,9 +1,9 @@
 //! Hooks run once each, in their order, and are deleted according to their policy. A failed hook fails its operation.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 

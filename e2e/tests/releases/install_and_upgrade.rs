@@ -1,8 +1,8 @@
 //! A chart is installed, upgraded with new values and with a new version, read by the standard `helm`, and removed.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition, inventory};
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Records that are too large for a Secret are stored in several parts. They can be read again, and no part is left behind.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use crds::operation_lifecycle::{LifecycleEventSpec, LifecyclePhase};
 use e2e::harness::Story;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::lifecycle_handler::{LifecycleHandlerFinding, handle};
 use serde_json::json;

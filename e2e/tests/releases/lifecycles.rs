@@ -5,8 +5,8 @@
 use anyhow::{Context as _, Result, ensure};
 use crds::operation_lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
 use crds::windlass_release::{AuditLifecycleAnswer, AuditOperation, AuditOutcome};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;

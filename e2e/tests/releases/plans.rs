@@ -3,10 +3,10 @@
 //! Elsewhere: Kustomizations (`stories::plans`), deletions beyond a budget (`deletion_budget`).
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::deletion_budget::actions;
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The spec changes rendered manifests: which manifests change, and that a new spec makes a new revision.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::manifests::{PodBehavior, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

@@ -6,9 +6,9 @@
 use anyhow::{Result, ensure};
 use crds::windlass_release::QuarantineAction;
 use e2e::harness::Story;
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use kube::api::DynamicObject;
 use serde_json::json;
 

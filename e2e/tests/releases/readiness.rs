@@ -1,9 +1,9 @@
 //! When objects are ready: according to expressions in the spec, or to Helm 3's list of kinds. Failing objects are named.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, job, widget, widget_crd};
-use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

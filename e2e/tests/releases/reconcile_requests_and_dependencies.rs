@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, REQUESTED_AT, condition};
 use e2e::harness::manifests::PodBehavior;
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! A release whose namespace or name changes is removed from the old place and installed in the new one.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 

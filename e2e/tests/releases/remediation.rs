@@ -1,9 +1,9 @@
 //! A failed operation is undone by a rollback or a removal, or it is retried. The history shows it.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

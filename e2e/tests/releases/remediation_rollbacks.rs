@@ -1,9 +1,9 @@
 //! Rollbacks: the hooks that they run, the revision that they restore, and what happens if there is no such revision.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! Settings of the spec: how objects are merged, how much history is kept, what windlass waits for, and what it cleans up.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, VALUES, hook};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, VALUES, hook};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::json;

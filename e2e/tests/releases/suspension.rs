@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{
+    CONFIG, StoryChartRepository, by_value, hook, newest,
+};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, by_value, hook, newest};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Values come from ConfigMaps and Secrets and change with them. No output shows the values of Secrets.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{StoryChartRepository, VALUES};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{StoryChartRepository, VALUES};
 use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use crds::windlass_release::{AuditChangeKind, AuditOperation};
 use e2e::api_server_fault_proxy::{ApiFault, ApiServerFaultProxy, ConnectionCutMoment};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use serde_json::json;
@@ -100,7 +100,8 @@ async fn refused(name: &str, status: u16) -> Result<()> {
     let is_ready = |version: i64| {
         move |object: &kube::api::DynamicObject| {
             e2e::harness::flux_objects::condition(object, "Ready")["status"] == "True"
-                && e2e::harness::release::newest(object)["chartVersion"] == format!("{version}.0.0")
+                && e2e::harness::charts_and_helm_releases::newest(object)["chartVersion"]
+                    == format!("{version}.0.0")
         }
     };
     story.await_object(&app, 3 * DEFAULT_WAIT_TIMEOUT, is_ready(1)).await?;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use crds::windlass_release::{AuditOperation, ReleaseAudit};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::{audits, await_audits};
 use e2e::harness::{Story, WindlassProcess};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};

@@ -1,8 +1,8 @@
 //! A HelmRelease whose values are nested too deeply to decode. Its condition says so, and other HelmReleases are reconciled.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use http::{Method, Request};
 use serde::Deserialize;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::audited_writes::AuditedWriteRequest;
+use e2e::harness::charts_and_helm_releases::CONFIG;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

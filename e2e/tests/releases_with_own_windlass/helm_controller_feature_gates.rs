@@ -1,8 +1,8 @@
 //! Feature gates of Flux's helm-controller that affect releases.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER};
-use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::registry::{PushedLayer, RegistryServer};
 use kube::api::DynamicObject;

@@ -2,9 +2,11 @@
 //! label decides which of them reconciles a HelmRelease, as with shards.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{
+    CONFIG, StoryChartRepository, hook, newest, test_pod,
+};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::PodBehavior;
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest, test_pod};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::operator_process::OperatorProcess;
 use kube::api::DynamicObject;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use crds::operation_lifecycle::{LifecycleBinding, LifecycleEvent};
+use e2e::harness::charts_and_helm_releases::CONFIG;
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use kube::ResourceExt as _;

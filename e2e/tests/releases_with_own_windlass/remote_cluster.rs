@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, NEVER, condition};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, WindlassProcess, await_until, release_audits};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;

@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject, widgets};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

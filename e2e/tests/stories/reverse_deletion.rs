@@ -8,9 +8,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository};
 use e2e::harness::flux_objects::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject};

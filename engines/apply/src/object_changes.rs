@@ -65,10 +65,10 @@ pub struct ObjectChangeList {
     pub omitted: usize,
 }
 
-/// The fields in which two states of an object differ, as JSON pointers.
+/// The fields in which two states of an object differ, as JSON pointers without values.
 ///
 /// # Guarantees
-/// The pointers have no value, and no key of a Secret's data.
+/// For a Secret, a difference in its data is only `/data` or `/stringData`, so no key is disclosed.
 pub fn fields(before: &Object, after: &Object) -> Vec<String> {
     masked(&after.id(), diff_paths(before, after, MAX_FIELDS_PER_OBJECT))
 }

@@ -1,7 +1,7 @@
 //! Builds the file tree of one artifact.
 //!
 //! Here: the copies of an artifact, one after the other, within the limits of a tree. Elsewhere: one copy (`copy.rs`),
-//! the number in the name of the artifact's file (`content_hash.rs`), and the archive with its digest
+//! the number in the name of the artifact's file (`file_name_hash.rs`), and the archive with its digest
 //! (`artifacts::archive`).
 
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use golang::work_meter::{WorkAllowance, WorkMeter};
 use tree::{FileTree, MemoryTree, TreeLimits};
 
-use crate::content_hash::{ContentHashError, content_hash};
 use crate::copy::{CopyError, copy};
+use crate::file_name_hash::{ContentHashError, file_name_hash};
 use crate::spec::OutputArtifact;
 
 /// How much work one generator may cause: about a minute, and 256 MiB of strings and extracted files.
@@ -51,14 +51,14 @@ pub struct ArtifactTree {
     ///
     /// Parity(flux): it has 32 bits, so different numbers mean different files, but the same number does not mean the
     /// same files.
-    pub content_hash: u32,
+    pub file_name_hash: u32,
 }
 
 impl ArtifactTree {
     /// The name of the file that stores the artifact's archive.
     #[must_use]
     pub fn file_name(&self) -> String {
-        format!("{}.tar.gz", self.content_hash)
+        format!("{}.tar.gz", self.file_name_hash)
     }
 
     /// Another name for the archive's file. It is needed if the file [`ArtifactTree::file_name`] has an archive with
@@ -69,13 +69,13 @@ impl ArtifactTree {
     #[must_use]
     pub fn other_file_name(&self, digest: &str) -> String {
         let digits: String = digest.rsplit(':').take(1).flat_map(str::chars).take(16).collect();
-        format!("{}-{digits}.tar.gz", self.content_hash)
+        format!("{}-{digits}.tar.gz", self.file_name_hash)
     }
 
     /// Whether the archive of this artifact can have this file name.
     #[must_use]
     pub fn may_be_in(&self, file_name: &str) -> bool {
-        file_name.split(['-', '.']).next() == Some(self.content_hash.to_string().as_str())
+        file_name.split(['-', '.']).next() == Some(self.file_name_hash.to_string().as_str())
     }
 }
 
@@ -121,6 +121,6 @@ pub fn build(
         })?;
     }
     let files = builder.build();
-    let content_hash = content_hash(&artifact.name, &files, meter)?;
-    Ok(ArtifactTree { files, content_hash })
+    let file_name_hash = file_name_hash(&artifact.name, &files, meter)?;
+    Ok(ArtifactTree { files, file_name_hash })
 }

@@ -13,12 +13,12 @@
 //! Source of the semantics: source-watcher 2.2.3, which Flux 2.9.4 ships.
 
 mod build;
-mod content_hash;
 mod copy;
 mod copy_exclude;
 mod copy_path;
 mod doublestar;
 mod external_artifact;
+mod file_name_hash;
 mod glob;
 mod inventory;
 mod object_name_validation;

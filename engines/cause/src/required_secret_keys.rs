@@ -140,7 +140,7 @@ fn is_key(key: &str) -> bool {
     !key.is_empty() && !key.starts_with('-') && key.bytes().all(is_of_key)
 }
 
-/// Whether it is known which keys a field of an object needs of the Secret or ConfigMap that it names.
+/// Whether there is a rule for the keys that the Secret or ConfigMap named by `field` needs. Without a rule, any key is enough.
 pub fn are_known(namer: &Object, field: &str) -> bool {
     RequiredSecretKeys::known(namer, field).is_some()
 }

@@ -89,10 +89,10 @@ impl CelExpression {
         Self::parse_within(text, &mut one_reading())
     }
 
-    /// Like [`CelExpression::parse`]. The expressions of a run share its budget.
+    /// Like [`CelExpression::parse`], but the work counts against `run`, the budget that all expressions of one object share.
     ///
     /// # Errors
-    /// As for [`CelExpression::parse`], and if the run has too little of its budget left.
+    /// As for [`CelExpression::parse`], and if too little of that budget is left.
     pub fn parse_within(text: &str, run: &mut WorkMeter) -> Result<Self, Error> {
         let parsed = parsed(text, run)?;
         Self::planned(text, &parsed, false, run)

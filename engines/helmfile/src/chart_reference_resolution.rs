@@ -98,7 +98,8 @@ impl Helmfile {
         Ok(said.collect())
     }
 
-    /// The chart that is rendered for a release.
+    /// The chart that is rendered for a release: the chart of the helmfile if it sets one for all releases, otherwise the
+    /// release's own.
     pub(crate) fn chart<'c>(&'c self, release: &'c Release) -> &'c str {
         if self.spec.chart.is_empty() { &release.chart } else { &self.spec.chart }
     }

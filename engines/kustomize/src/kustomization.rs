@@ -3,7 +3,7 @@
 //! Here: the fields, their deprecated forms, and rejected values. Below: the content of single fields (`kustomization/`).
 //! Elsewhere: accumulating the kustomization (`kustomization_target.rs`).
 
-mod helm;
+mod helm_chart_fields;
 mod list_entries;
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use crate::budget::{self, BudgetReservation, BuildBudget};
 use crate::error::{Error, Result};
 use crate::json_struct_decode::{self, DecodeMode, decode_struct};
 
-pub(crate) use helm::HelmChartArgs;
-pub use helm::{HelmChart, HelmGlobals};
+pub(crate) use helm_chart_fields::HelmChartArgs;
+pub use helm_chart_fields::{HelmChart, HelmGlobals};
 pub(crate) use list_entries::{
     FieldOptions, GeneratorArgs, GeneratorOptions, ImageEntry, KustomizationMetadata, LabelEntry,
     LegacySort, PatchEntry, Replacement, ReplacementField, ReplacementSource, ReplicaEntry,

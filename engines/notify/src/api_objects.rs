@@ -190,7 +190,7 @@ impl fmt::Debug for SecretData {
 }
 
 impl SecretData {
-    /// A value, which need not be text.
+    /// The bytes under a key of the Secret's data, which need not be UTF-8. `None` if the key is missing.
     pub(crate) fn bytes(&self, key: &str) -> Option<&[u8]> {
         self.data.get(key).map(Vec::as_slice)
     }

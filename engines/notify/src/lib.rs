@@ -4,7 +4,7 @@
 //!
 //! * [`route()`] decides where an [`Alert`] sends a [`FluxEvent`]. An [`EventDispatch`] is the conversation with the Provider.
 //! * An [`EventDelivery`] returns the requests step by step. Its driver sends them and passes the responses back.
-//! * [`receivers`] checks the requests of webhooks. Some requests contain a [`json_web_token`].
+//! * [`receivers`] checks the requests of webhooks. Some requests contain a [`json_web_token_signature`].
 //! * A [`PullRequestUpsert`] creates or updates the pull request for a pushed branch at the forge of a Provider. A
 //!   [`PullRequestCheckPosting`] writes one comment on a pull request and a commit status. A
 //!   [`PullRequestReviewLookup`] reads the reviews of the pull request that became a commit.
@@ -21,7 +21,7 @@ mod event_delivery;
 mod event_metadata;
 mod go_json_encoder;
 mod go_string_functions;
-pub mod json_web_token;
+pub mod json_web_token_signature;
 mod provider_options;
 mod providers;
 pub mod receivers;

@@ -1,16 +1,16 @@
 //! Recurring times: a cron expression in a time zone.
 //!
-//! Here: [`CronExpression`], its time zone, and its next time. Below: the notation of each field (`cron/field.rs`).
+//! Here: [`CronExpression`], its time zone, and its next time. Below: the notation of each field (`cron/croner_notation.rs`).
 //! Elsewhere: searching the calendar (croner), what happens at such a time (`change_window.rs`, `reconcile_schedule.rs`).
 
-mod field;
+mod croner_notation;
 
 use std::sync::Arc;
 
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
 
-use self::field::{DAY, HOUR, MINUTE, MONTH, WEEKDAY};
+use self::croner_notation::{DAY, HOUR, MINUTE, MONTH, WEEKDAY};
 use crate::Time;
 
 /// Why a text is not a recurring time.

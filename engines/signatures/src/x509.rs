@@ -166,7 +166,8 @@ impl ParsedCertificate {
         (self.validity.0..=self.validity.1).contains(&seconds)
     }
 
-    /// The value of an extension.
+    /// The value of the certificate's extension with this object identifier, such as `2.5.29.17`. `None` if the certificate
+    /// does not have it.
     pub(crate) fn extension(&self, id: &str) -> Option<&[u8]> {
         self.extensions.iter().find(|(it, _)| it == id).map(|(_, value)| value.as_slice())
     }

@@ -488,8 +488,8 @@ impl ClusterConnection {
     /// on the leader election, since the API server decides what the token may do.
     ///
     /// # Errors
-    /// The token is empty, which would be an anonymous user. It contains characters that an HTTP header cannot have. Or no
-    /// client can be built.
+    /// If the token is empty, which would mean an anonymous user, if it has characters that are not allowed in an HTTP header,
+    /// or if no client can be built.
     pub fn with_bearer(
         &self,
         token: &RedactedValue<String>,

@@ -9,7 +9,7 @@
 //! `unused_managed_fields`), label selectors ([`label_selectors`]), container logs ([`logs`]), and Pods behind a failure
 //! ([`workload_pods`]). The known objects of a kind, and what else kinds keep, are in [`object_store`].
 //!
-//! Watches: [`watch`], applied and awaited objects ([`object_watcher`]), objects that specs name ([`spec_references`]),
+//! Watches: [`watch`], applied and awaited objects ([`object_watcher`]), objects that specs name ([`referenced_secrets_and_config_maps`]),
 //! Namespaces ([`namespace_policies`]), CRDs ([`crd_watch`]) and their fields ([`depends_on_crd_fields`]), and RBAC
 //! ([`rbac_watch`]).
 //!
@@ -50,12 +50,12 @@ pub mod object_watcher;
 mod paced_wakes;
 pub mod preparing_permit;
 pub mod rbac_watch;
+pub mod referenced_secrets_and_config_maps;
 mod request_retry;
 pub mod resource_version;
 mod response_limit;
 pub mod run_permits;
 pub mod service_ranges;
-pub mod spec_references;
 pub mod status_writes;
 pub mod throttled_requests;
 pub mod unresponsive_kinds;

@@ -1,11 +1,11 @@
 //! Connections to fake API servers (crate `fake-api-server`) for tests. Also the test that a kind knows every field
-//! ([`spec_field_check`]), Leases and Pods of operators ([`operator_objects`]), and example objects ([`examples`]).
+//! ([`spec_field_check`]), Leases and Pods of operators ([`operator_objects`]), and example objects ([`answer_examples`]).
 //!
 //! Elsewhere: the same for tests of the client itself, which cannot use this crate (`operator/cluster`).
 
 #![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
 
-pub mod examples;
+pub mod answer_examples;
 pub mod operator_objects;
 pub mod spec_field_check;
 

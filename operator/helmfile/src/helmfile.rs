@@ -1,6 +1,6 @@
 //! The kind Helmfile: windlass keeps the releases of a helmfile installed, in the order of their needs.
 //!
-//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_custom_resource`,
+//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_kind_differences`,
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`,
 //! `plan`, `remote_fetch`, `decryption`, `charts`, `chart_folder`), the releases (`release_reconciler`, `release_order`,
 //! `prune`, `suspended_releases`, `release_specification`, `release_status_writer`, `status_limits`, `hooks`,
@@ -12,7 +12,7 @@ mod chart_folder;
 mod chart_repositories;
 mod decryption;
 mod finalize;
-pub mod helmfile_custom_resource;
+pub mod helmfile_kind_differences;
 pub mod helmfile_operator_resource;
 mod helmfile_source;
 mod hook_approval_plan;
@@ -53,7 +53,7 @@ use tokio_util::sync::CancellationToken;
 use self::chart_folder::ChartFolder;
 use self::chart_repositories::HelmfileRepositories;
 use self::decryption::PlanDecryption;
-use self::helmfile_custom_resource::HelmfileCustomResource;
+use self::helmfile_kind_differences::HelmfileCustomResource;
 use self::helmfile_source::{HelmfileOrigin, RemoteSourceRevision};
 use self::plan::{HelmfilePlan, HelmfilePlanInputs, PlannedChartStore, ReleaseKey};
 use self::release_clusters::ReleaseClusters;
@@ -68,7 +68,7 @@ use helm_controller::release_runner::quarantined_releases::OwnerQuarantines;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::applier_run::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,

@@ -40,7 +40,7 @@ use sources::source_condition_reasons::{INVALID_DURATION, VERIFICATION_ERROR};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::object_store::StateCache;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRunBackoff};
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
 use windlass_runtime::lifecycle::known_quarantines;

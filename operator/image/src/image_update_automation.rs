@@ -3,12 +3,13 @@
 //! Here: its run. In the folder: the policies whose results are written (`policies`), the keys of verified policies
 //! (`policy_verification_keys`), the GitRepository (`automation_git_repository`), the branch that is pushed (`push_target`),
 //! one writer for each branch (`branch_lock`), automations that push together (`push_round_gathering`, `push_round_leader`),
-//! the update of one automation (`update`), the push of a whole round (`push_round`, `push_round_base`, `push_round_commits`,
+//! the update of one automation (`automation_update`), the push of a whole round (`push_round`, `push_round_base`, `push_round_commits`,
 //! `push_round_draft`), values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a
 //! push branch (`pull_request`), status and events (`result`). Elsewhere: markers and messages (engine `image`), commits and
 //! pushes (`git::push`), forges (`windlass_runtime::pull_request_proposal`).
 
 mod automation_git_repository;
+mod automation_update;
 mod branch_lock;
 mod policies;
 mod policy_verification_keys;
@@ -23,7 +24,6 @@ mod push_target;
 mod recommit_pause;
 mod result;
 mod rewrite;
-mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ use sources::source_condition_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::object_store::StateCache;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRunBackoff};
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
@@ -62,6 +62,7 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 
 use self::automation_git_repository::{AutomationGitRepository, node_of_reference};
+use self::automation_update::{PushBranchMergeState, PushedCommit, not_fetched};
 use self::branch_lock::{BranchKey, BranchLocks, PushRoundTarget};
 use self::policies::{PolicyResults, PolicySelection};
 use self::policy_verification_keys::PolicyVerificationKeys;
@@ -73,7 +74,6 @@ use self::push_round_leader::{
 };
 use self::recommit_pause::CommittedValues;
 use self::result::{AutomationResult, ignored, log_changes, show_ignored};
-use self::update::{PushBranchMergeState, PushedCommit, not_fetched};
 use crate::image_kind_run::{
     KindSpecificConditions, SuspendedReconcileRequest, announce, begin, next_run, publish,
     report_with, retry_after_refusal,

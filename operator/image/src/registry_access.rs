@@ -16,7 +16,9 @@ use sources::oci::{
     RegistrySessionCache, RemoteOciRepository,
 };
 use sources::source_condition_reasons::INVALID_DURATION;
-use windlass_cluster::spec_references::{RunReferenceReads, distinct_pull_secrets};
+use windlass_cluster::referenced_secrets_and_config_maps::{
+    RunReferenceReads, distinct_pull_secrets,
+};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 use windlass_runtime::unsupported_fields::unsupported_text;

@@ -3,7 +3,7 @@
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`), pauses
 //! of a run (`paused_run`), results that failed (`quarantined_results`), dependencies that went back
 //! (`dependencies_on_way_back`), waves of rollouts (`rollout_wave_pin`), what outlives the process
-//! (`stored_drift_comparison`), observing and writing (`executor`), deletions that are held (`deletion_hold`), whether a
+//! (`stored_drift_comparison`), observing and writing (`executor`), deletions that are held (`over_budget_prune`), whether a
 //! reviewed pull request showed them ([`removals_in_reviewed_pull_request`]) or all changes
 //! (`changes_in_reviewed_pull_request`), deletion of the Kustomization (`finalize`).
 
@@ -15,7 +15,6 @@ mod changes_in_reviewed_pull_request;
 pub mod cluster_scoped_namespace_removal;
 mod crd_ca_bundle;
 mod deletion_counts;
-mod deletion_hold;
 mod dependencies_on_way_back;
 mod executor;
 mod failure_cause;
@@ -23,6 +22,7 @@ mod finalize;
 mod kustomization_file;
 mod last_attempts;
 mod lifecycle_holds;
+mod over_budget_prune;
 mod paused_run;
 mod quarantined_results;
 pub mod removals_in_reviewed_pull_request;
@@ -57,11 +57,11 @@ use tree::TreeAccessTrace;
 use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
 use self::build_inputs::KustomizationInputs;
-use self::deletion_hold::{DeletionJudgement, DeletionReport};
 use self::dependencies_on_way_back::{DependenciesOnWayBack, SourceBuildRules};
 use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
+use self::over_budget_prune::{DeletionJudgement, DeletionReport};
 use self::quarantined_results::{ArtifactToApply, QuarantinedBuild, rolled_back_to};
 use self::report::QuarantinedRevision;
 use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, KustomizationTimeouts};
@@ -69,8 +69,8 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_watcher::OwnershipMarks;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::run_permits::PermitPriority;
-use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_rollout::WaveGate;
 use windlass_runtime::applier_run::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,

@@ -24,7 +24,7 @@ use super::delivery::CONTROLLER;
 use crate::object_selection_annotations::{RESOURCES, named};
 use windlass_cluster::ClusterError;
 use windlass_cluster::object_store::StateCache;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_expressions::on_thread;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_status::LatestWrittenObject;

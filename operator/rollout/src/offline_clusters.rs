@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::cluster_target::TargetSpec;
 use windlass_runtime::run_context::RunContext;
 

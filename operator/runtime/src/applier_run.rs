@@ -49,9 +49,9 @@ use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::object_store::StateCache;
 use windlass_cluster::object_watcher::AppliedOwner;
 use windlass_cluster::preparing_permit::PreparingPermit;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_cluster::run_permits::PermitPriority;
-use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_cluster::throttled_requests::{
     DEFAULT_REPETITION_TIME, ThrottledRequests, ThrottledRunBackoff,
 };

@@ -20,7 +20,7 @@ use windlass_cluster::error::chain;
 
 use super::run_context::RunContext;
 use super::time_limit::LONGEST_TIMEOUT;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 
 pub use oci_registry::registry;
 

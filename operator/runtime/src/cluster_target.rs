@@ -22,8 +22,8 @@ use windlass_cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, RemoteKube
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::rbac_watch::follow_rights;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::run_permits::RunPermits;
-use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 

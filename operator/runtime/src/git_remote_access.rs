@@ -21,7 +21,7 @@ use windlass_cluster::error::chain;
 use super::run_context::RunContext;
 use super::time_limit::LONGEST_TIMEOUT;
 use super::unsupported_fields::unsupported_text;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -20,8 +20,8 @@ use super::http_request::exchange;
 use super::object_hold::is_suspended;
 use super::provider_secret_masking::{NOT_MASKED, masked_text};
 use super::run_context::RunContext;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::run_permits::RunPermits;
-use windlass_cluster::spec_references::RunReferenceReads;
 use windlass_expressions::{ExpressionThreadError, on_thread};
 
 /// The time limit of one request.

@@ -14,7 +14,7 @@ use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSec
 use signatures::sigstore::CertificateIdentityMatcher;
 use sources::oci::{Error, OciDigest, RegistrySession};
 
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 
 /// The signatures that a spec requires.
 pub(crate) struct SignaturePolicy {

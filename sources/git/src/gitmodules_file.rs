@@ -1,7 +1,7 @@
 //! Submodules: parses `.gitmodules`, and decides about the credentials for submodules.
 //!
 //! Here: reading the file, resolving its URLs, deciding which servers get credentials.
-//! Elsewhere: fetching them one after the other (`checkout`).
+//! Elsewhere: fetching them one after the other (`commit_with_submodules`).
 
 use std::collections::BTreeMap;
 

@@ -14,8 +14,8 @@
 //! gix implements the protocol, and this crate implements the transports under it. It reads no configuration of a user or the
 //! system, and runs no program.
 
-mod checkout;
 mod commit_snapshot;
+mod commit_with_submodules;
 mod credentials;
 mod error;
 mod git_connection;
@@ -47,10 +47,10 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-pub use checkout::{CheckoutItem, FetchedCheckout, RequestedCommitContent, checkout};
 pub use commit_snapshot::{
     CommitMetadata, CommitTreeListing, GitSnapshot, TreeEntry, TreeEntryKind,
 };
+pub use commit_with_submodules::{CheckoutItem, FetchedCheckout, RequestedCommitContent, checkout};
 pub use credentials::{GitAuth, GitCredentials};
 pub use error::Error;
 pub use local_repository::{LocalRepositoryError, ReadOnlyLocalRepository};

@@ -1,6 +1,6 @@
 //! Sparse checkouts: selects the folders of a commit that become part of the artifact.
 //!
-//! Elsewhere: the files themselves (`commit_snapshot`), putting the parts together (`checkout`).
+//! Elsewhere: the files themselves (`commit_snapshot`), putting the parts together (`commit_with_submodules`).
 
 use tree::RelPath;
 

@@ -219,7 +219,7 @@ pub(crate) fn why(error: &object_store::Error) -> String {
     printable(format!("{before}{text}").trim_end_matches([':', ' ']))
 }
 
-/// How often a token is requested. The caller limits the total time.
+/// How a failed request for a token is repeated: at most twice, beginning after 100 ms, and only within 30 s.
 pub(super) fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {

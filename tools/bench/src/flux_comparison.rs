@@ -79,7 +79,7 @@ enum ComparisonSide {
     Windlass,
 }
 
-/// Measures and prints the tables.
+/// Measures windlass and Flux with the same work, and prints tables that compare them.
 ///
 /// # Errors
 /// When an operator did not do the work, or windlass exceeded a promised limit.

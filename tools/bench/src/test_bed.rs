@@ -103,7 +103,8 @@ pub(super) struct BenchTestbed {
     namespaces: RefCell<Vec<String>>,
 }
 
-/// The costs of a program at one time.
+/// What a program has cost until one moment: its CPU time, the CPU time of the API server, and the position in the audit log.
+/// The cost of some work is the difference from a later reading.
 pub(super) struct CostReading {
     who: MeasuredProcess,
     cpu: f64,

@@ -5,6 +5,7 @@
 //! layout and the line formats.
 
 mod apply;
+mod artifact_contents;
 mod artifactgen;
 mod case;
 mod controller_environment;
@@ -24,7 +25,6 @@ mod inventory_ids;
 mod kustomize;
 mod notify;
 mod release;
-mod sources;
 mod spec_durations;
 mod table;
 #[cfg(test)]
@@ -73,7 +73,7 @@ fn topics() -> Vec<Topic> {
     topics.extend(inventory_ids::TOPICS);
     topics.extend(spec_durations::TOPICS);
     topics.extend(release::TOPICS);
-    topics.extend(sources::TOPICS);
+    topics.extend(artifact_contents::TOPICS);
     topics.extend(decryption_and_verification::TOPICS);
     topics.extend(yaml::TOPICS);
     topics

@@ -1,9 +1,9 @@
 //! Verifies ID tokens. A token has to be signed by a key of the issuer, issued for this client and this login, and not expired.
 //!
 //! Source of the semantics: OpenID Connect Core 1.0, section 3.1.3.7, and the algorithms that the API server accepts.
-//! Elsewhere: signatures (`notify::json_web_token`), keys (`issuer.rs`).
+//! Elsewhere: signatures (`notify::json_web_token_signature`), keys (`issuer.rs`).
 
-use notify::json_web_token::UnverifiedJwt;
+use notify::json_web_token_signature::UnverifiedJwt;
 use serde_json::Value;
 
 use crate::request_guard::is_equal;

@@ -239,7 +239,7 @@ fn shared(
 mod tests {
     use axum::body::Body;
     use cause::{ExaminedObjectState, FactAnswer, FactQuery};
-    use fake_cluster::examples::explanation;
+    use fake_cluster::answer_examples::explanation;
     use serde_json::{Value, json};
 
     use super::*;

@@ -576,7 +576,7 @@ pub async fn targets(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fake_cluster::examples::explanation as why;
+    use fake_cluster::answer_examples::explanation as why;
 
     fn id(kind: &str, name: &str) -> ObjectId {
         ObjectId::new("apps", name, "", kind)

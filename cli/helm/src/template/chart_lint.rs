@@ -12,7 +12,7 @@ use helm::chart::{ChartFile, load};
 use helm::lint::{LintSeverity, LintSubject};
 use helm::render::REQUIRED_STACK_BYTES;
 
-use super::{HelmTemplateFlags, local_chart_files, values};
+use super::{HelmTemplateFlags, local_machine_inputs, values};
 
 /// A chart to be linted.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(crate) fn lint_chart(
             None => read(Path::new(chart.path))?,
         },
         values: &values::merged(&flags, strings)?,
-        namespace: &local_chart_files::namespace(&flags),
+        namespace: &local_machine_inputs::namespace(&flags),
         skip_schema: flags.skip_schema_validation,
     };
     let least = if has("--strict") { LintSeverity::Warning } else { LintSeverity::Error };
@@ -94,12 +94,12 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String>
 /// The files of a directory or an archive.
 fn read(path: &Path) -> Result<Vec<ChartFile>, String> {
     if path.is_dir() {
-        return local_chart_files::all(path);
+        return local_machine_inputs::all(path);
     }
     let bytes = std::fs::read(path).map_err(|error| {
         format!(
             "unable to open tarball: {}",
-            local_chart_files::go_error("open", &path.to_string_lossy(), &error)
+            local_machine_inputs::go_error("open", &path.to_string_lossy(), &error)
         )
     })?;
     load::archive_entries(&bytes).map_err(|error| format!("unable to extract tarball: {error}"))

@@ -13,7 +13,7 @@ use helm::render::ReleaseToRender;
 use helm::template::{Error, RenderedRelease, text};
 
 use super::flags::HelmTemplateFlags;
-use super::local_chart_files::go_error;
+use super::local_machine_inputs::go_error;
 
 /// The hint that Helm adds to an error if there are rendered manifests to show.
 pub(super) const HINT: &str = "\n\nUse --debug flag to render out invalid YAML";

@@ -9,7 +9,7 @@ use helm::strvals::{SetValueMode, set};
 use helm::values::over;
 
 use super::flags::HelmTemplateFlags;
-use super::local_chart_files::read;
+use super::local_machine_inputs::read;
 
 /// Merges all values of the flags over the values in `strings`.
 ///

@@ -1,9 +1,9 @@
 //! Deleted objects, closed change windows, and exhausted retries: the command that `windlass why` prints fixes them.
 
 use anyhow::{Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 

@@ -44,8 +44,8 @@ pub fn stage_reason(stage: ApplyStageKind) -> ConditionReason {
     }
 }
 
-/// The message while a run waits for health. It is constant for a revision, so the transition time of the condition is
-/// the beginning of the wait.
+/// The message of a run's condition while it waits for health. It depends only on the revision and the timeout: a changed
+/// message would reset `lastTransitionTime`, which therefore says when the wait began.
 pub fn health_text(revision: &str, timeout: Duration) -> String {
     let timeout = format_duration(timeout);
     format!("Running health checks for revision {revision} with a timeout of {timeout}")

@@ -17,7 +17,8 @@ pub(super) struct ScalarWordGap {
 }
 
 impl ScalarWordGap {
-    /// Appends the meaning of the gap: its blanks, or one space for a single line break.
+    /// Appends what the white space between two words means in a plain scalar, and empties it: without a line break the blanks,
+    /// for one line break a space, for several all but the first. A first break other than `\n` is kept.
     pub(super) fn fold_into(&mut self, into: &mut Vec<u8>) {
         if !self.broken {
             into.append(&mut self.blanks);

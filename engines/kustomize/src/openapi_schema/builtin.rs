@@ -63,7 +63,8 @@ pub(super) fn definition(name: &str) -> Option<BuiltinShape> {
     find(table, &name).and_then(BuiltinShape::numbered)
 }
 
-/// A line of the table of shapes.
+/// The built-in schema of a kind or a field, as far as merging needs it: which lists are merged, and by which keys. It is
+/// stored as a line of [`SHAPES`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BuiltinShape(&'static str);
 

@@ -1,6 +1,6 @@
 //! Verifies JWTs from an OIDC issuer, whose keys are fetched.
 //!
-//! Elsewhere: reading a JWT and checking its signature (`json_web_token.rs`).
+//! Elsewhere: reading a JWT and checking its signature (`json_web_token_signature.rs`).
 //! Source of the semantics: coreos/go-oidc 3.18.0, Google's `idtoken`.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{
     ReceiverWebhookRequest,
 };
 use crate::event_delivery::{HttpResponse, ProviderRequest};
-use crate::json_web_token::UnverifiedJwt;
+use crate::json_web_token_signature::UnverifiedJwt;
 
 const AUDIENCE: &str = "notification-controller";
 const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";

@@ -123,7 +123,8 @@ pub(super) fn read(
     call.produce(weight)
 }
 
-/// The result of Go's decoding into a map, even if the text has another type.
+/// What Go gives for decoding JSON into `map[string]any`. If the text is not an object, or a number does not fit, the map has
+/// the error under the key `Error`. `null` gives a nil map.
 fn map(DecodedJson { value, misfit }: DecodedJson) -> GoRuntimeValue {
     match (value, misfit) {
         (value @ GoRuntimeValue::Map(_), None) => value,

@@ -29,7 +29,8 @@ use windlass_runtime::applier_run::PendingChanges;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::{change_window, object_hold};
 
-/// The rollback that a user requested of a release and that waits or is done.
+/// The rollback that a user requested for a release, if it is still to be performed or has succeeded. `None` if it failed,
+/// another operation came first, or the history does not tell.
 pub(super) fn rollback(object: &HelmRelease) -> Option<ReleaseRollback> {
     let asked = validated_spec::requests(object).rollback?;
     let history = status::read(object).history;

@@ -17,7 +17,7 @@ use objects::SecretMasking;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 
 use windlass_cluster::ClusterError;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 
 /// The values could not be put together.

@@ -15,7 +15,7 @@ use kube_core::ResourceExt as _;
 use reconcile::RunOutcome;
 
 use super::chart_fetch::{ChartRepositoryCache, HelmfileChartRemote};
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::chart_repository_access::{
     self, HelmRepositorySecrets, is_registry, with_address,
 };

@@ -16,7 +16,7 @@ use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
 use super::HELMFILE_ERROR;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::shared_build_parts::decryption::{
     BuildDecryptionKeys, mac_policy, revealed_in_file,
 };

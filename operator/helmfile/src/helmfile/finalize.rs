@@ -8,7 +8,7 @@ use crds::helmfile::ReleaseState;
 use objects::SecretMasking;
 use reconcile::RemovalCause;
 
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::plan::ReleaseKey;
 use super::prune::NoUninstallReason;
 use super::release_clusters::of_rows;

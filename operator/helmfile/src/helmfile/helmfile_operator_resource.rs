@@ -15,7 +15,7 @@ use reconcile::{ROLLBACK, RunOutcome};
 use sources::source_condition_reasons::URL_INVALID;
 
 use super::DIALECT;
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use helm_controller::release_runner::MANAGER;
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_runtime::approval_plan::DELETION_BUDGET;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
 
 use super::HelmfileSession;
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use windlass_rollout::GatedApplier;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;

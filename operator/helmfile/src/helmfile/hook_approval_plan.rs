@@ -16,7 +16,7 @@ use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome};
 use release::ReleaseDesiredState;
 
 use super::HelmfileSession;
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::hooks::ReleaseHooks;
 use super::hooks_without_operation::ReleaseDigestChange;
 use super::plan::ReleaseKey;

@@ -25,7 +25,7 @@ use release::status::RECONCILE_ERROR;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::release_status_writer::HelmfileReleaseOwner;
 use helm_controller::release_runner::audit::subject;
 use helm_controller::release_runner::crd_definitions::{CrdNotEstablishedError, established};

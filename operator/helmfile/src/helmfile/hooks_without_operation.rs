@@ -16,7 +16,7 @@ use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
 use super::HelmfileSession;
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::hooks::HookApplyOutcome;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseRunState};

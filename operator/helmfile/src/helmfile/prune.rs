@@ -16,7 +16,7 @@ use reconcile::{
 };
 use release::storage::secret_name;
 
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::plan::{HelmfilePlan, ReleaseKey, UnplannedReleases};
 use super::release_clusters::ReleaseClusterId;
 use super::release_order::{

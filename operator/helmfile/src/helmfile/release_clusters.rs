@@ -9,11 +9,11 @@ use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec};
 use futures::stream::{self, StreamExt as _};
 use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::plan::{HelmfilePlan, ReleaseKey};
 use super::{HELMFILE_ERROR, HelmfileSession};
 use windlass_cluster::ClusterError;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::applier_run::finalize::FinalizationTargetCluster;
 use windlass_runtime::cluster_target::{ClusterTarget, TargetSpec};
 use windlass_runtime::run_context::RunContext;

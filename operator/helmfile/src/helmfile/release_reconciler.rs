@@ -19,7 +19,7 @@ use reconcile::{
 use release::gated_release_change::ReleaseChangeGates;
 use release::{OperationOrigin, ReleaseDesiredState};
 
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::hooks::UnansweredHookWrites;
 use super::hooks_without_operation::ReleaseDigestChange;
 use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};

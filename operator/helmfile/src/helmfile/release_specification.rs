@@ -26,7 +26,7 @@ use release::status::HelmReleaseStatusFields;
 use release::{OperationOrigin, release_snapshot};
 use sha2::{Digest as _, Sha256};
 
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::plan::{PlannedChart, PlannedRelease, ReleaseKey};
 use super::validated_spec::HelmfileTimeouts;
 use helm_controller::helm_release::{status, validated_spec};

@@ -20,7 +20,7 @@ use reconcile::{ObjectKey, RunOutcome};
 use release::status::{HelmReleaseStatusFields, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
-use super::helmfile_custom_resource::{self, HelmfileCustomResource};
+use super::helmfile_kind_differences::{self, HelmfileCustomResource};
 use super::hook_approval_plan::hook_changes;
 use super::hooks::{HookApplyOutcome, ReleaseHooks, UnansweredHookWrites};
 use super::plan::ReleaseKey;
@@ -207,7 +207,7 @@ pub(super) fn placed<K: HelmfileCustomResource>(
     if !context.is_empty() {
         event.message = format!("kubeContext {context}: {}", event.message);
         event.metadata.insert(
-            format!("{}/kubeContext", helmfile_custom_resource::group::<K>()),
+            format!("{}/kubeContext", helmfile_kind_differences::group::<K>()),
             context.to_owned(),
         );
     }

@@ -13,7 +13,7 @@ use reconcile::{
     Time, condition_reason,
 };
 
-use super::helmfile_custom_resource::{self, HelmfileCustomResource};
+use super::helmfile_kind_differences::{self, HelmfileCustomResource};
 use super::plan::ReleaseKey;
 use super::release_reconciler::{ReleaseOutcomes, ReleaseProgress};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
@@ -293,7 +293,7 @@ fn event<K: HelmfileCustomResource>(
     let metadata = match revision.is_empty() {
         true => BTreeMap::new(),
         false => BTreeMap::from([(
-            format!("{}/revision", helmfile_custom_resource::group::<K>()),
+            format!("{}/revision", helmfile_kind_differences::group::<K>()),
             revision.to_owned(),
         )]),
     };

@@ -15,7 +15,7 @@ use reconcile::{
 };
 
 use super::HelmfileSession;
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
 use super::{release_specification, report};

@@ -12,13 +12,13 @@ use kube_core::ResourceExt as _;
 use objects::SecretMasking;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, SHORTEST_INTERVAL, condition_reason};
 
-use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::helmfile_kind_differences::HelmfileCustomResource;
 use super::plan::HelmfilePlan;
 use super::release_clusters::ContextTargets;
 use super::{decryption, helmfile_source, release_clusters};
 use helm_controller::helm_release::values::{self, ReleaseValues};
 use windlass_cluster::preparing_permit::PreparingPermit;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::cluster_target::TargetSpec;
 use windlass_runtime::drift_ignore_rules::ignored;
 use windlass_runtime::run_context::RunContext;

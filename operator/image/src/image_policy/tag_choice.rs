@@ -15,7 +15,7 @@ use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, condition_reason};
 use sources::oci::{Error, ManifestReference, RemoteOciRepository};
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::run_context::RunContext;
 
@@ -68,10 +68,10 @@ pub(super) enum TagRanking {
     Candidates(CandidateTags),
 }
 
-/// Ranks the tags that an ImageRepository has of an image; `None` if it has none.
+/// Ranks the scanned tags of the image in `query` by the policy. `None` if the ImageRepository has no tags of that image.
 ///
 /// # Errors
-/// No tag is the latest, or the policy or the filter is invalid.
+/// No tag matches the policy, the policy or its filter is invalid, or the stored tags or their history cannot be read.
 pub(super) async fn rank(
     context: &RunContext,
     node: &ObjectKey,

@@ -9,7 +9,7 @@ use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData};
 use signatures::referrers::SignatureSearch;
 use sources::source_condition_reasons::VERIFICATION_ERROR;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 
 use crate::image_verification::ImageVerificationKeySecretReference;
 use crate::verified_image_versions;

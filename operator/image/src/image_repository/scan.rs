@@ -14,7 +14,7 @@ use reconcile::{
 use sources::oci::{Error, RemoteOciRepository};
 use sources::source_condition_reasons::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::object_status::LatestWrittenObject;

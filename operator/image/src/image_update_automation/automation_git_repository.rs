@@ -15,7 +15,7 @@ use git::{GitReference, GitRemote};
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, condition_reason};
 use sources::source_condition_reasons::GIT_OPERATION_FAILED;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::git_remote_access::{self, GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;

@@ -12,7 +12,7 @@ use notify::{PullRequestError, PullRequestProposal};
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use windlass_runtime::audit::cut;
 
-use super::update::PushedCommit;
+use super::automation_update::PushedCommit;
 
 /// The annotation of an automation that names the Provider at whose forge the push branch gets a pull request.
 pub(super) const PULL_REQUEST: &str = "windlass.dev/pull-request";

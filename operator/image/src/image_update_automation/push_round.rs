@@ -5,7 +5,7 @@
 //! A failed, changed, suspended or deleted automation is left out, and the others go on. If the server declines the commits of
 //! several automations, the commits of only one may be the cause. The round then pushes in parts, in which namespaces take
 //! turns. An automation that is declined alone also pushes alone the next time. All of it blocks. Elsewhere: who is part of a
-//! round (`push_round_gathering`), the update of one automation (`update`), the fetched commit (`push_round_base`), the commits
+//! round (`push_round_gathering`), the update of one automation (`automation_update`), the fetched commit (`push_round_base`), the commits
 //! (`push_round_commits`), objects and connections of Git (`git`).
 
 use std::collections::VecDeque;
@@ -19,6 +19,10 @@ use windlass_cluster::leadership::Leadership;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
 use super::automation_git_repository::AutomationGitRepository;
+use super::automation_update::{
+    AutomationUpdate, AutomationUpdateReport, PushBranchMode, PushedCommit, not_committed,
+    not_fetched, not_pushed, unpushed,
+};
 use super::pull_request::{BranchHead, unmerged_head};
 use super::push_round_base::PushRoundBase;
 use super::push_round_commits::{
@@ -26,10 +30,6 @@ use super::push_round_commits::{
     PreparedAutomationUpdate, PushRoundCommits, PushRoundPlan, PushRoundUpdate,
 };
 use super::rewrite::IgnoredMarkers;
-use super::update::{
-    AutomationUpdate, AutomationUpdateReport, PushBranchMode, PushedCommit, not_committed,
-    not_fetched, not_pushed, unpushed,
-};
 
 /// How often a push is tried in one round where others push to the same branch.
 ///

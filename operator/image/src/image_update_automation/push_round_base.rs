@@ -15,12 +15,12 @@ use reconcile::RunOutcome;
 use windlass_cluster::error::chain;
 
 use super::automation_git_repository::AutomationGitRepository;
-use super::push_round_draft::{PushRoundDraft, PushRoundEditNumber};
-use super::rewrite::{RepositoryFiles, RewrittenFiles};
-use super::update::{
+use super::automation_update::{
     AutomationUpdate, PushBranchMergeState, PushBranchMode, not_applied, not_fetched,
     without_digest,
 };
+use super::push_round_draft::{PushRoundDraft, PushRoundEditNumber};
+use super::rewrite::{RepositoryFiles, RewrittenFiles};
 
 /// The commit that a round builds on.
 pub(super) struct PushRoundBase {

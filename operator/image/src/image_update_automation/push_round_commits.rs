@@ -17,6 +17,9 @@ use reconcile::{ObjectKey, RunOutcome};
 use windlass_cluster::error::chain;
 
 use super::automation_git_repository::SigningKey;
+use super::automation_update::{
+    AutomationUpdate, AutomationUpdateReport, PushedCommit, not_applied, not_committed,
+};
 use super::push_round_base::{AutomationRewrite, PushRoundBase, PushRoundBaseFiles};
 use super::push_round_draft::{
     AutomationEdit, CommitAttributes, CommitDraft, PushRoundDraft, PushRoundDraftEdit,
@@ -24,9 +27,6 @@ use super::push_round_draft::{
 };
 use super::recommit_pause::CommittedValues;
 use super::rewrite::{IgnoredMarkers, RewrittenFiles};
-use super::update::{
-    AutomationUpdate, AutomationUpdateReport, PushedCommit, not_applied, not_committed,
-};
 
 /// How long a round sets values before it puts off the remaining automations. The longer a push comes after its fetch, the
 /// more likely another writer is faster.

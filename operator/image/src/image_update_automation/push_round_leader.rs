@@ -23,6 +23,10 @@ use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::run_context::RunContext;
 
 use super::automation_git_repository::{AutomationGitRepository, SigningKey, node_of_reference};
+use super::automation_update::{
+    AutomationUpdate, AutomationUpdateReport, CommitMessageSettings, PushBranchMergeState,
+    PushBranchMode,
+};
 use super::branch_lock::{BranchLock, BranchLocks, PushRoundTarget};
 use super::policies::{PolicyResults, PolicySelection};
 use super::policy_verification_keys::PolicyVerificationKeys;
@@ -34,10 +38,6 @@ use super::push_round_gathering::{
     PushRoundGatheringClock, PushRoundRole,
 };
 use super::recommit_pause::{CommittedValues, RecommitPause};
-use super::update::{
-    AutomationUpdate, AutomationUpdateReport, CommitMessageSettings, PushBranchMergeState,
-    PushBranchMode,
-};
 use super::{ImageUpdateAutomationState, recommit_after};
 use crate::image_verification::ImageVerificationKeySecretReference;
 

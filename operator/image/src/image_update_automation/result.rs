@@ -17,8 +17,8 @@ use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::audit::cut;
 
 use super::UP_TO_DATE;
+use super::automation_update::{AutomationUpdateReport, PushedCommit};
 use super::rewrite::{IgnoredMarkers, shown};
-use super::update::{AutomationUpdateReport, PushedCommit};
 
 /// The reason of the condition about files and markers without effect, and of an event about the same.
 ///

@@ -78,9 +78,8 @@ struct AuditedAttempt {
 }
 
 impl AuditedAttempt {
-    /// What names its audit. A stopped or failed attempt may be repeated before the status reports its end, such as while the
-    /// API server is unavailable, and the status history does not record failed removals. Then `self.key` is the same for each
-    /// attempt, and the start time tells their audits apart.
+    /// The part of an audit's name that identifies an attempt. It is derived from the build and the status history, so it stays
+    /// the same until the status reports the end of the attempt, also after a restart of windlass.
     fn key(&self, outcome: AuditOutcome) -> String {
         let Self { key, began, .. } = self;
         match outcome {

@@ -7,7 +7,7 @@ use objects::SecretMasking;
 use reconcile::RunOutcome;
 
 use super::substitution::PostBuildSubstitution;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::shared_build_parts::decryption::BuildDecryptionKeys;
 use windlass_serve::settings::OperatorSettings;
 

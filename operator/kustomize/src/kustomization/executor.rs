@@ -42,7 +42,7 @@ use reconcile::{
 use self::change_judgement::PermittedChanges;
 use super::KustomizationSession;
 use super::audit::RunChanges;
-use super::deletion_hold::DeletionJudgement;
+use super::over_budget_prune::DeletionJudgement;
 use super::report::InventoryWriteProgress;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -287,7 +287,8 @@ impl KustomizationExecutor {
         self.known().deletion.clone()
     }
 
-    /// The Plan that approves the changes of the run. `None` if the run needs no approval.
+    /// The name of the Plan whose approval permits the changes of this run. `None` if they need no approval, or are not
+    /// permitted yet.
     pub(super) fn approved_plan(&self) -> Option<String> {
         self.known().cleared.as_ref()?.plan.clone()
     }
@@ -341,7 +342,8 @@ impl KustomizationExecutor {
         }
     }
 
-    /// The objects that an outcome waits for, with their watches and the versions in which they were seen.
+    /// The objects that have to change before the next run, as `wake` names them. Each has what is needed to notice a change
+    /// since this run: which watch sees it, and the resourceVersion that this run read.
     pub(super) async fn awaited(&self, wake: &NextRunTrigger) -> Vec<AwaitedObject> {
         let mut awaited = Vec::new();
         for node in &wake.on {

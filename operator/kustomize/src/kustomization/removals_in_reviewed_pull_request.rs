@@ -23,7 +23,7 @@ use super::report;
 use super::validated_spec::{
     self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
 };
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::pull_request_approval_cache::{
     RemovalReviewCheckFailure, RemovalReviewCheckInput, ReviewedResult,
 };

@@ -19,7 +19,7 @@ use reconcile::{
 use release::lifecycle_hold::LIFECYCLE_PENDING;
 
 use super::deletion_counts;
-use super::deletion_hold::DeletionReport;
+use super::over_budget_prune::DeletionReport;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
 use windlass_runtime::approval_plan::change_approval::{PLAN_PENDING, PLAN_REJECTED};

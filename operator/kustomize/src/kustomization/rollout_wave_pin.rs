@@ -12,7 +12,7 @@ use crds::{Artifact, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{READY, RunOutcome, Time};
 
-use super::deletion_hold::DeletionReport;
+use super::over_budget_prune::DeletionReport;
 use super::quarantined_results::needed;
 use super::{KustomizationRunReport, KustomizationSession, report};
 use windlass_rollout::{GatedApplier, WaveGate, facts_of_revision};

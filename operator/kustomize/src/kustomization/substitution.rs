@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
 use sha2::{Digest as _, Sha256};
 
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::shared_build_parts::decryption::described;
 use windlass_serve::settings::OperatorSettings;
 

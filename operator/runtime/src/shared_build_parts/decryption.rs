@@ -20,7 +20,7 @@ use tree::{FileTree, RelPath, TreeAccessKind, TreeAccessTrace};
 
 use super::key_services::{KeyServiceAccess, KeyServiceSession};
 use crate::time_limit::TimeLimit;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_serve::settings::OperatorSettings;
 
 /// An annotation of a Kustomization or Helmfile. With the value `Require`, every decrypted file must have a correct MAC.

@@ -8,7 +8,7 @@ use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use sources::source_condition_reasons::AUTHENTICATION_FAILED;
 
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::run_context::RunContext;
 
 /// The data of a Secret.

@@ -14,7 +14,7 @@ use sources::source_condition_reasons::{ARCHIVE_OPERATION_FAILED, GIT_OPERATION_
 use tree::{MemoryTree, TreeLimits};
 
 use super::artifact_file_selection::{FileBodyLocation, contents, load};
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::git_remote_access::{GitRemoteSecrets, classify, operation_context};
 use windlass_runtime::run_context::RunContext;

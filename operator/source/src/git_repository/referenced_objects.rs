@@ -8,7 +8,7 @@ use signatures::git::GitVerificationError;
 use sources::source_condition_reasons::VERIFICATION_ERROR;
 
 use super::include::{self, RepositoryInclude};
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::git_remote_access::{GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;
 

@@ -14,7 +14,7 @@ use sources::source_condition_reasons::{
 
 use super::provenance::ProvenanceKeyring;
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::chart_repository_access::{
     HelmRepositorySecrets, access, is_registry, registry, repository,
 };

@@ -28,7 +28,7 @@ use super::{chart_package, oci_registry};
 use crate::helm_repository::executor;
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::chart_repository_access::{self, HelmRepositorySecrets, with_address};
 use windlass_runtime::controller_kind::node_named;

@@ -18,7 +18,7 @@ use sources::source_condition_reasons::{
 use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::busy;
 use windlass_cluster::error::chain;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 
 /// Annotation of a HelmChart that names the Secret with public keys. The chart has to be signed with one of these keys.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";

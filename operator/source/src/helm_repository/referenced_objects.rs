@@ -5,7 +5,7 @@
 use crds::source::HelmRepository;
 use reconcile::{ObjectKey, RunOutcome};
 
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_runtime::chart_repository_access::HelmRepositorySecrets;
 use windlass_runtime::run_context::RunContext;
 

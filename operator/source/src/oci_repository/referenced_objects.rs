@@ -10,7 +10,9 @@ use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use sources::source_condition_reasons::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
-use windlass_cluster::spec_references::{RunReferenceReads, distinct_pull_secrets};
+use windlass_cluster::referenced_secrets_and_config_maps::{
+    RunReferenceReads, distinct_pull_secrets,
+};
 use windlass_runtime::run_context::RunContext;
 
 /// The data of a Secret.

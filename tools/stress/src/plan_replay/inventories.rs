@@ -153,10 +153,8 @@ pub(super) struct ClusterInventories {
 }
 
 impl ClusterInventories {
-    /// Reads the appliers and their objects. The objects in `further` are read even if no inventory has them.
-    ///
-    /// # Errors
-    /// The API server does not list the objects.
+    /// Reads the Kustomizations and HelmReleases of the cluster, and the objects in their inventories. The objects in `further`
+    /// are read even if no inventory has them.
     pub(super) async fn read(
         client: &Client,
         further: &BTreeSet<ObjectId>,

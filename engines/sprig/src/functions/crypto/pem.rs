@@ -8,7 +8,7 @@ use super::super::encoding::decode64;
 /// The number of base64 characters on a line.
 const PEM_LINE_CHARACTERS: usize = 64;
 
-/// A block.
+/// A PEM block, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PemBlock {
     /// The text after `BEGIN`.
@@ -16,7 +16,7 @@ pub(super) struct PemBlock {
     pub(super) bytes: Vec<u8>,
 }
 
-/// A block without headers.
+/// Writes bytes as a PEM block with this label. The block has no header lines.
 pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     let mut out = format!("-----BEGIN {label}-----\n");
     let mut rest = STANDARD.encode(bytes);

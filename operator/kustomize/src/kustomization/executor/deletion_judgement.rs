@@ -1,6 +1,6 @@
 //! Judges what a run would prune. The deletions have to be within the deletion budget, or approved.
 //!
-//! Elsewhere: what a budget allows (`apply::deletion_budget`), deletions that are held (`deletion_hold.rs`), which recorded
+//! Elsewhere: what a budget allows (`apply::deletion_budget`), deletions that are held (`over_budget_prune.rs`), which recorded
 //! objects are to be deleted (`observe`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use reconcile::{NextRunTrigger, RemovalCause, RunOutcome, Time};
 
 use super::KustomizationExecutor;
 use crate::kustomization::deletion_counts;
-use crate::kustomization::deletion_hold::DeletionJudgement;
+use crate::kustomization::over_budget_prune::DeletionJudgement;
 use windlass_runtime::approval_plan::approvals::{ApprovalRequirements, review_approvals};
 use windlass_runtime::approval_plan::cascading_deletions::following;
 use windlass_runtime::approval_plan::self_applied_policies::SelfAppliedPolicies;

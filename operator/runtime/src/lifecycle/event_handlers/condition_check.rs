@@ -35,7 +35,7 @@ use crate::cluster_target::TargetSpec;
 use crate::http_request::{HttpMessage, send};
 use crate::lifecycle::watched_object_cache::WatchedObjectCache;
 use crate::run_context::RunContext;
-use windlass_cluster::spec_references::RunReferenceReads;
+use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::on_thread;
 

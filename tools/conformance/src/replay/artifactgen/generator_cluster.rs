@@ -58,7 +58,8 @@ pub(super) struct GeneratorState {
     pub(super) stored: Vec<String>,
 }
 
-/// The cluster of a case, and the controller's environment.
+/// A simulated cluster for one recorded case: the ArtifactGenerator controller with what it runs in, and the server of the
+/// sources' archives.
 pub(super) struct GeneratorCluster {
     operator: ControllerEnvironment,
     served: ServedArchives,

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeBuildError, TreeLimits};
 
+use crate::replay::artifact_contents::tarball::{TarballEntry, build};
 use crate::replay::case::CaseFailure;
-use crate::replay::sources::tarball::{TarballEntry, build};
 
 /// How symbolic links are treated, because windlass's trees have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@
 
 use anyhow::bail;
 use e2e::harness::StoryObject;
+use e2e::harness::charts_and_helm_releases::{hook, newest, test_pod};
 use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::release::{hook, newest, test_pod};
 use kube::core::ApiResource;
 use serde_json::json;
 

@@ -6,9 +6,9 @@
 use anyhow::bail;
 use crds::windlass_release::PlanPolicy;
 use e2e::harness::StoryObject;
+use e2e::harness::charts_and_helm_releases::hook;
 use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::release::hook;
 use kube::core::ApiResource;
 use serde_json::json;
 

@@ -7,9 +7,9 @@
 use anyhow::{Context as _, bail};
 use crds::operation_lifecycle::{Lifecycle, LifecycleBinding, LifecyclePhase, LifecycleState};
 use e2e::harness::StoryObject;
+use e2e::harness::charts_and_helm_releases::{newest, test_pod};
 use e2e::harness::flux_objects::{NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::{newest, test_pod};
 use kube::core::ApiResource;
 use serde_json::json;
 

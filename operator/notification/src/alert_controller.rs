@@ -8,7 +8,7 @@ use crds::notification::Alert;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::provider::tend;
+use super::provider_controller::tend;
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::run_context::RunContext;
 

@@ -28,7 +28,7 @@ pub enum ContentHashError {
 }
 
 /// The number for a name and the files of a tree. Folders do not count.
-pub(crate) fn content_hash(
+pub(crate) fn file_name_hash(
     name: &str,
     files: &MemoryTree,
     meter: &mut WorkMeter,
@@ -111,6 +111,6 @@ mod tests {
     fn a_name_with_a_line_break_has_no_number() {
         let files = MemoryTree::from_files([("a\nb", "")]).unwrap();
         let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
-        assert_eq!(content_hash("x", &files, &mut meter), Err(ContentHashError::LineBreak));
+        assert_eq!(file_name_hash("x", &files, &mut meter), Err(ContentHashError::LineBreak));
     }
 }
