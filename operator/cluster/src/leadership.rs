@@ -125,7 +125,7 @@ impl Leadership {
     }
 
     /// Whether another process led while this one waited. What that process had not sent when it ended is in a storage that this
-    /// process may not have.
+    /// process may not have ([`crate::announced_failures`]).
     pub fn has_waited(&self) -> bool {
         self.0.has_waited.load(Ordering::Relaxed)
     }

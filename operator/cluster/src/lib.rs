@@ -17,9 +17,11 @@
 //! ([`run_permits`]) and their preparation ([`preparing_permit`]).
 //!
 //! Also here: leader election ([`election`], [`lease`], [`leadership`]), [`events`] and Kubernetes Events
-//! ([`kubernetes_events`]), [`metrics`], and the parts of kube's runtime that the program uses ([`kube_runtime`]). Elsewhere:
-//! the decisions what to write and when (`controllers`, engines `apply` and `reconcile`).
+//! ([`kubernetes_events`]), which failures are announced after a takeover ([`announced_failures`]), [`metrics`], and the parts
+//! of kube's runtime that the program uses ([`kube_runtime`]). Elsewhere: the decisions what to write and when (`controllers`,
+//! engines `apply` and `reconcile`).
 
+pub mod announced_failures;
 pub mod capabilities;
 pub mod client;
 mod client_certificate;

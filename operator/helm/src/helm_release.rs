@@ -290,7 +290,7 @@ impl ApplierKind for HelmReleaseController {
     }
 
     fn report(
-        _: &applier_run::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         ended: HelmReleaseRunReport,
         end: &ApplierRunEnd,
     ) -> applier_run::ApplierReport<Self> {
@@ -302,6 +302,7 @@ impl ApplierKind for HelmReleaseController {
             generation: object.meta().generation.unwrap_or_default(),
             marks: &hold_conditions::of(&*object, end.now),
             running: running.as_deref(),
+            announcement: session.context.failure_announcement(&session.node),
             now: end.now,
         };
         let before = status_of(&*object);

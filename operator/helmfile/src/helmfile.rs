@@ -290,7 +290,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     fn report(
-        _: &applier_run::ApplierSession<Self>,
+        session: &applier_run::ApplierSession<Self>,
         ended: HelmfileRunReport<K>,
         end: &ApplierRunEnd,
     ) -> applier_run::ApplierReport<Self> {
@@ -304,6 +304,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         let run = report::HelmfileRunSummary {
             requested,
             outcome: &end.outcome,
+            announcement: session.context.failure_announcement(&session.node),
             revision: &came.revision,
             rows: came.book.as_ref().map(|book| fitted(book.rows())),
             drawn: came.plan.as_ref().map(|plan| plan.drawn.as_slice()),

@@ -142,5 +142,5 @@ pub(crate) fn announce<K: WindlassKind + ReconciledObject>(
             tracing::error!(controller_kind = %kind, name, namespace, error, "reconciliation failed");
         }
     }
-    context.events.announce(object, K::CONTROLLER, event);
+    context.announce(object, event);
 }

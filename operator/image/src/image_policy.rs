@@ -233,6 +233,7 @@ async fn attempt(
     let report = report_with(
         &*object,
         &outcome,
+        context.failure_announcement(node),
         jiff::Timestamp::now(),
         KindSpecificConditions { types: &[IMAGE_VERIFIED], set: &|it| verification.show(it) },
         |status| {
@@ -555,6 +556,7 @@ fn advance(status: &mut ImagePolicyStatus, chosen: ImageRef) {
 mod tests {
     use fake_cluster::spec_field_check;
     use serde_json::{Value, json};
+    use windlass_cluster::announced_failures::FailureAnnouncement;
 
     use super::*;
 
@@ -619,6 +621,7 @@ mod tests {
             let report = report_with(
                 &object,
                 &outcome,
+                FailureAnnouncement::Made,
                 jiff::Timestamp::now(),
                 KindSpecificConditions {
                     types: &[IMAGE_VERIFIED],

@@ -138,7 +138,9 @@ async fn attempt(
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
     // The status contains the progress messages of the scan by now.
     let object = latest.begun(&object);
-    let report = report(&*object, &outcome, jiff::Timestamp::now(), |status| {
+    let announcement = context.failure_announcement(node);
+    let now = jiff::Timestamp::now();
+    let report = report(&*object, &outcome, announcement, now, |status| {
         if let Some(found) = found {
             found.show(status);
         }
@@ -152,6 +154,7 @@ mod tests {
     use reconcile::{NextRunTrigger, RunOutcome, condition_reason};
     use serde_json::{Value, json};
     use sources::source_condition_reasons::READ_OPERATION_FAILED;
+    use windlass_cluster::announced_failures::FailureAnnouncement;
     use windlass_cluster::events::EventSeverity;
 
     use super::*;
@@ -175,7 +178,8 @@ mod tests {
         let text = "scan failed: 429".to_owned();
         let failed =
             RunOutcome::Failed(READ_OPERATION_FAILED, text.clone(), NextRunTrigger::default());
-        let reported = report(&object, &failed, now, |_| {});
+        let announced = FailureAnnouncement::Made;
+        let reported = report(&object, &failed, announced, now, |_| {});
         assert_eq!(reported.after.last_scan_result, reported.before.last_scan_result);
         assert_eq!(reported.after.observed_generation, Some(1));
         assert_eq!(reported.after.last_handled_reconcile_at.as_deref(), Some("now"));
@@ -183,11 +187,14 @@ mod tests {
         assert_eq!((event.severity, event.message), (EventSeverity::Error, text));
         // A failure that lasts is reported once.
         let again = repository(&json!(reported.after));
-        assert_eq!(report(&again, &failed, now, |_| {}).event, None);
+        assert_eq!(report(&again, &failed, announced, now, |_| {}).event, None);
+        // The process that reported it may have ended before it sent the event.
+        let sent_again = report(&again, &failed, FailureAnnouncement::Due, now, |_| {}).event;
+        assert_eq!(sent_again.map(|event| event.severity), Some(EventSeverity::Error));
         // That a registry asks for more time is the same failure, and another refusal is not.
         let refused = |text: &str, wake: NextRunTrigger| {
             let outcome = RunOutcome::Failed(READ_OPERATION_FAILED, text.to_owned(), wake);
-            report(&again, &outcome, now, |_| {})
+            report(&again, &outcome, announced, now, |_| {})
         };
         let paused = refused("scan failed: next request at 11:00", NextRunTrigger::at(now));
         assert_eq!(paused.event, None);
@@ -195,7 +202,7 @@ mod tests {
         assert!(refused("scan failed: 404", NextRunTrigger::default()).event.is_some());
         let settled =
             RunOutcome::Settled(condition_reason::SUCCEEDED, "successful scan".to_owned());
-        let reported = report(&again, &settled, now, |_| {});
+        let reported = report(&again, &settled, announced, now, |_| {});
         assert_eq!(reported.after.observed_generation, Some(2));
         assert_eq!(reported.event.map(|event| event.severity), Some(EventSeverity::Info));
     }

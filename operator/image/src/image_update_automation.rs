@@ -234,6 +234,7 @@ async fn attempt(
     let mut report = report_with(
         &*object,
         &outcome,
+        context.failure_announcement(node),
         now,
         KindSpecificConditions {
             types: &[MARKERS_IGNORED],

@@ -126,8 +126,6 @@ pub struct KustomizationState {
     waiting: Option<HealthWaitInProgress>,
     /// The changes of attempts without an audit yet.
     attempts: AuditedAttempts,
-    /// Whether this process has reported the end of a run.
-    has_announced: bool,
     /// The artifact that was found to build a quarantined result.
     quarantined: Option<QuarantinedBuild>,
     /// Whether the source was woken to fetch the last good artifact again, which is lost.
@@ -421,11 +419,8 @@ impl ApplierKind for KustomizationController {
             images: _,
             is_permanent: _,
         } = &ended.came;
-        // The process that led before may have ended before it sent the failure.
-        let is_announced =
-            !session.context.cluster.leadership.has_waited() || session.memory().has_announced;
         let run = report::KustomizationReportInputs {
-            is_announced,
+            announcement: session.context.failure_announcement(&session.node),
             outcome: &end.outcome,
             revision,
             origin_revision,
@@ -443,7 +438,6 @@ impl ApplierKind for KustomizationController {
         };
         let report = report::report(&object, &run);
         report.log(&object, &run);
-        session.memory().has_announced |= run.is_over();
         let report::KustomizationReport { before, after, events } = report;
         applier_run::ApplierReport { object, before, after, events }
     }

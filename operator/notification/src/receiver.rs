@@ -20,9 +20,9 @@ use notify::receivers::{ReceiverSpecError, check};
 use parking_lot::Mutex;
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, Time, condition_reason};
 
-use super::delivery::CONTROLLER;
 use crate::object_selection_annotations::{RESOURCES, named};
 use windlass_cluster::ClusterError;
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_cluster::object_store::StateCache;
 use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 use windlass_expressions::on_thread;
@@ -129,10 +129,11 @@ async fn attempt(
             Some(retry_after(context, memory))
         }
     };
-    let RunReport { before, after, event } = report(&object, path, &outcome, now);
+    let announcement = context.failure_announcement(node);
+    let RunReport { before, after, event } = report(&object, path, &outcome, announcement, now);
     latest.write_status(context, &object, &before, &after).await?;
     if let Some(event) = event {
-        context.events.announce(&*object, CONTROLLER, event);
+        context.announce(&*object, event);
     }
     Ok(again)
 }
@@ -202,9 +203,10 @@ fn report(
     object: &Receiver,
     path: Option<String>,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     now: Time,
 ) -> RunReport<ReceiverStatus> {
-    run_report::report(object, outcome, now, |status: &mut ReceiverStatus| {
+    run_report::report(object, outcome, announcement, now, |status: &mut ReceiverStatus| {
         if path.is_some() {
             status.webhook_path = path;
         }
@@ -251,13 +253,15 @@ mod tests {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let text = "Receiver initialized for path: /hook/1".to_owned();
         let outcome = RunOutcome::Settled(condition_reason::SUCCEEDED, text);
-        let first = report(&receiver(&json!({})), Some("/hook/1".to_owned()), &outcome, now);
+        let announced = FailureAnnouncement::Made;
+        let path = || Some("/hook/1".to_owned());
+        let first = report(&receiver(&json!({})), path(), &outcome, announced, now);
         assert_eq!(first.after.webhook_path.as_deref(), Some("/hook/1"));
         assert_eq!(first.after.observed_generation, Some(2));
         assert_eq!(first.after.last_handled_reconcile_at.as_deref(), Some("now"));
         assert_eq!(first.event.map(|event| event.severity), Some(EventSeverity::Info));
         let again = receiver(&json!(first.after));
-        let second = report(&again, Some("/hook/1".to_owned()), &outcome, now);
+        let second = report(&again, path(), &outcome, announced, now);
         assert_eq!((second.after == second.before, second.event), (true, None));
     }
 
@@ -267,7 +271,8 @@ mod tests {
         let object = receiver(&json!({"observedGeneration": 1, "webhookPath": "/hook/1"}));
         let missing =
             RunOutcome::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), NextRunTrigger::default());
-        let missing_report = report(&object, None, &missing, now);
+        let announced = FailureAnnouncement::Made;
+        let missing_report = report(&object, None, &missing, announced, now);
         assert_eq!(missing_report.after.observed_generation, Some(1));
         assert_eq!(missing_report.after.webhook_path.as_deref(), Some("/hook/1"));
         let is = |status: &ReceiverStatus, kind: &str, value: &str| {
@@ -278,7 +283,7 @@ mod tests {
                 && is(&missing_report.after, "Reconciling", "True")
         );
         let wrong = RunOutcome::Stalled(VALIDATION_FAILED, "no name".to_owned());
-        let missing_report = report(&object, None, &wrong, now);
+        let missing_report = report(&object, None, &wrong, announced, now);
         assert_eq!(missing_report.after.observed_generation, Some(2));
         assert!(
             is(&missing_report.after, "Ready", "False")

@@ -782,7 +782,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         let after = hold_conditions::frozen(&*object, after, now, overrun.as_ref());
         self.latest.write_status(&self.context, &object, &before, &after).await?;
         for event in events {
-            self.context.events.announce(&*object, K::Object::CONTROLLER, event);
+            self.context.announce(&*object, event);
         }
         Ok(match &end.outcome {
             RunOutcome::Settled(..) => Some(K::next_look(&self.memory()).unwrap_or(again)),

@@ -28,6 +28,7 @@ use super::controller_kind::{ControllerKind, REQUESTED_AT, node_named, node_of};
 use super::depends_on_annotation::DEPENDS_ON;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
+use windlass_cluster::announced_failures::AnnouncedFailures;
 use windlass_cluster::kube_runtime::controller::{self, Action, Config, applier};
 use windlass_cluster::kube_runtime::reflector::ObjectRef;
 use windlass_cluster::metrics::WakeReason;
@@ -88,6 +89,7 @@ fn let_go<K: ControllerKind>(node: &ObjectKey, context: &RunContext) {
     context.metrics.forget(node);
     context.work_queue.forget(node);
     context.watcher.forget(node);
+    context.shared::<AnnouncedFailures>().forget(node);
 }
 
 impl WatchEventHandler {

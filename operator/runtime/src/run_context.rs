@@ -3,12 +3,17 @@
 
 use std::sync::Arc;
 
+use crds::ReconciledObject;
+use reconcile::ObjectKey;
+
 use super::cluster_target::ClusterTargets;
+use super::controller_kind::node_of;
 use super::depends_on_annotation::DependableKinds;
 use super::http_clients::RemoteClients;
 use super::source_catalog::SourceCatalog;
 use windlass_cluster::ClusterConnection;
-use windlass_cluster::events::EventDistributor;
+use windlass_cluster::announced_failures::{AnnouncedFailures, FailureAnnouncement};
+use windlass_cluster::events::{EventDistributor, EventSeverity, ObjectEvent};
 use windlass_cluster::kube_runtime::reflector::Store;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::object_store::TypeMap;
@@ -74,5 +79,24 @@ impl RunContext {
     /// An object of a kind, as the watch last saw it.
     pub fn seen<K: WindlassKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.kept.seen(namespace, name)
+    }
+
+    /// Whether a failure of an object, or of a part of it, that the status has already was announced.
+    pub fn failure_announcement(&self, node: &ObjectKey) -> FailureAnnouncement {
+        self.shared::<AnnouncedFailures>().announcement(node, &self.cluster.leadership)
+    }
+
+    /// Notes that a failure of an object, or of a part of it, is announced.
+    pub fn note_announced_failure(&self, node: &ObjectKey) {
+        self.shared::<AnnouncedFailures>().note(node, &self.cluster.leadership);
+    }
+
+    /// Announces an event about the result of an object's run, whose status is written. An error is the announcement of its
+    /// failure.
+    pub fn announce<K: WindlassKind + ReconciledObject>(&self, object: &K, event: ObjectEvent) {
+        if event.severity == EventSeverity::Error {
+            self.note_announced_failure(&node_of(object));
+        }
+        self.events.announce(object, K::CONTROLLER, event);
     }
 }

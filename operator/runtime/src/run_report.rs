@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crds::{ObjectStatus as _, ReconciledObject};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome, StatusCondition, StatusConditions, Time};
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
 
@@ -77,23 +78,26 @@ fn status_with<K: WindlassKind + ReconciledObject>(
     after
 }
 
-/// The report of a run with this outcome. `change` sets the fields of the status that only this kind has.
+/// The report of a run with this outcome. `announcement` is about a failure that the status has already, and `change` sets the
+/// fields of the status that only this kind has.
 ///
 /// Differs(flux): a failure that lasts has one event, and a success that changes nothing has none. A remote that asks for
 /// more time, in words that name another time each time, has none either.
 pub fn report<K: WindlassKind + ReconciledObject>(
     object: &K,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     now: Time,
     change: impl FnOnce(&mut K::Status),
 ) -> RunReport<K::Status> {
-    report_with(object, outcome, now, KindSpecificConditions::none(), change)
+    report_with(object, outcome, announcement, now, KindSpecificConditions::none(), change)
 }
 
 /// As [`report`], for a kind with conditions of its own.
 pub fn report_with<K: WindlassKind + ReconciledObject>(
     object: &K,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     now: Time,
     own: KindSpecificConditions<'_>,
     change: impl FnOnce(&mut K::Status),
@@ -106,7 +110,7 @@ pub fn report_with<K: WindlassKind + ReconciledObject>(
         let is_same = ready.message == outcome.text() || is_pause;
         is_same && ready.reason == outcome.reason().as_str()
     });
-    let event = (!is_known).then(|| ObjectEvent {
+    let event = (!announcement.is_reported(is_known, outcome)).then(|| ObjectEvent {
         severity: if outcome.is_settled() { EventSeverity::Info } else { EventSeverity::Error },
         reason: outcome.reason().to_string(),
         message: outcome.text().to_owned(),

@@ -207,11 +207,12 @@ async fn attempt(
     let now = jiff::Timestamp::now();
     let interval = jittered(context, &**object, INTERVAL);
     let again = next_run(context, memory, &outcome, Some(interval), now);
-    let report = report::report(object, generated.as_ref(), &outcome, now);
+    let announcement = context.failure_announcement(node);
+    let report = report::report(object, generated.as_ref(), &outcome, announcement, now);
     report.log(object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for event in report.events {
-        context.events.announce(&**object, ArtifactGenerator::CONTROLLER, event);
+        context.announce(&**object, event);
     }
     Ok(again)
 }

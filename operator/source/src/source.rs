@@ -472,12 +472,14 @@ async fn finish<K: SourceKind>(
     let object = &latest.begun(object);
     // The host under which artifacts are served may have changed with a restart.
     let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
-    let report =
-        report::report(&**object, came.run.as_deref(), came.stored.as_ref(), url, &outcome, now);
+    let run = came.run.as_deref();
+    let stored = came.stored.as_ref();
+    let announcement = context.failure_announcement(&node_of(&**object));
+    let report = report::report(&**object, run, stored, url, &outcome, announcement, now);
     report.log(&**object);
     latest.write_status(context, object, &report.before, &report.after).await?;
     for event in report.events {
-        context.events.announce(&**object, K::CONTROLLER, event);
+        context.announce(&**object, event);
     }
     Ok(again)
 }

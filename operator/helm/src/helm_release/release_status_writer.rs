@@ -95,6 +95,10 @@ impl ReleaseStatusOwner for HelmReleaseOwner {
     ) -> Result<(), RunOutcome> {
         let now = jiff::Timestamp::now();
         let status = report::progress(&self.decided(), release_report, inventory, desired, now)?;
+        if release_report.events.iter().any(|event| event.warning) {
+            // The end of the run need not report the same failure.
+            self.context.note_announced_failure(&self.node);
+        }
         let mut events = self.take_pending().map(|it| it.events).unwrap_or_default();
         events.extend_from_slice(&release_report.events);
         self.state.lock().pending = Some(DeferredStatusWrite { status, events });

@@ -3,7 +3,7 @@
 //! Elsewhere: how decisions change the status (engine `release`, `operation_status_changes`), the fields of the status
 //! (`status`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
@@ -17,6 +17,7 @@ use release::status::{DRIFT_CORRECTION_FAILED, ReleaseEvent, ReleaseProgress, Re
 
 use super::chart_source::SOURCE_NOT_READY;
 use super::status;
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
@@ -130,6 +131,8 @@ pub struct ReleaseRunResult<'a> {
     pub marks: &'a [AnnotationCondition],
     /// The present action of a running operation, by its journal.
     pub running: Option<&'a str>,
+    /// About a failure that the status has already.
+    pub announcement: FailureAnnouncement,
     /// The time when the run ended.
     pub now: Time,
 }
@@ -189,10 +192,7 @@ pub(crate) fn report(
     if let Some(chart) = helm_chart {
         after.helm_chart = Some(chart.to_owned()).filter(|chart| !chart.is_empty());
     }
-    let had = conditions_of(&before.conditions);
-    let summary = run.desired.and_then(|desired| status::of(before.clone()).summary(desired));
-    let run_event = held_event(before, run.outcome)
-        .or_else(|| run_event(&had, run, summary.map(|said| said.text)));
+    let run_event = held_event(before, run.outcome).or_else(|| run_event(before, run));
     let (event, logged) = match is_only_logged(run.outcome) {
         true => (None, run_event),
         false => (run_event, None),
@@ -224,27 +224,44 @@ fn is_only_logged(outcome: &RunOutcome) -> bool {
     matches!(outcome, RunOutcome::Blocked(condition_reason::ARTIFACT_FAILED | SOURCE_NOT_READY, ..))
 }
 
-/// The event for the outcome of a run. `None` if an action already reported the same text.
-fn run_event(
-    had: &[StatusCondition],
+/// The event about a failure of a release that its status has already. `None` unless the process that led before may have ended
+/// before it sent the event of this failure. A suspended release has none.
+pub fn failure_after_takeover(
+    before: &HelmReleaseStatus,
     run: &ReleaseRunResult<'_>,
-    of_action: Option<String>,
 ) -> Option<ObjectEvent> {
-    let (severity, why, text) = match run.outcome {
+    let is_suspended = run.desired.is_some_and(|desired| desired.suspended);
+    let is_in_status = is_in_status(before, run);
+    let is_due = is_in_status && !run.announcement.is_reported(is_in_status, run.outcome);
+    (is_due && !is_suspended).then(|| outcome_event(EventSeverity::Error, run.outcome))
+}
+
+/// Whether a status has the text of an outcome already, or an action reported it.
+fn is_in_status(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> bool {
+    let text = run.outcome.text();
+    let of_action = run.desired.and_then(|desired| status::of(before.clone()).summary(desired));
+    before.conditions.iter().any(|it| it.message == text)
+        || of_action.is_some_and(|said| said.text == text)
+}
+
+/// The event for the outcome of a run. `None` if it is known, or if an action already reported the same text.
+fn run_event(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> Option<ObjectEvent> {
+    let severity = match run.outcome {
         RunOutcome::Settled(..) | RunOutcome::Running(..) => return None,
-        RunOutcome::Blocked(why, text, _) => (EventSeverity::Info, why, text),
-        RunOutcome::Failed(why, text, _) | RunOutcome::Stalled(why, text) => {
-            (EventSeverity::Error, why, text)
-        }
+        RunOutcome::Blocked(..) => EventSeverity::Info,
+        RunOutcome::Failed(..) | RunOutcome::Stalled(..) => EventSeverity::Error,
     };
-    let said: BTreeSet<&str> = had.iter().map(|it| it.message.as_str()).collect();
-    let is_known = said.contains(text.as_str()) || of_action.as_deref() == Some(text);
-    (!is_known).then(|| ObjectEvent {
+    let is_reported = run.announcement.is_reported(is_in_status(before, run), run.outcome);
+    (!is_reported).then(|| outcome_event(severity, run.outcome))
+}
+
+fn outcome_event(severity: EventSeverity, outcome: &RunOutcome) -> ObjectEvent {
+    ObjectEvent {
         severity,
-        reason: why.as_str().to_owned(),
-        message: text.clone(),
+        reason: outcome.reason().as_str().to_owned(),
+        message: outcome.text().to_owned(),
         metadata: BTreeMap::new(),
-    })
+    }
 }
 
 /// A line in the log.
@@ -303,6 +320,7 @@ mod tests {
             generation: 1,
             marks: &[],
             running: None,
+            announcement: FailureAnnouncement::Made,
             now: Time::UNIX_EPOCH,
         };
         let report = report(&release(), &HelmReleaseStatus::default(), None, &run);
@@ -381,6 +399,36 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_that_the_status_has_is_reported_once_more_after_a_takeover() {
+        let report_of = |before: &HelmReleaseStatus, announcement: FailureAnnouncement| {
+            let text = "Failed to install after 1 attempt(s)".to_owned();
+            let outcome = RunOutcome::Stalled(release::status::RETRIES_EXCEEDED, text);
+            let run = ReleaseRunResult {
+                outcome: &outcome,
+                desired: None,
+                generation: 1,
+                marks: &[],
+                running: None,
+                announcement,
+                now: Time::UNIX_EPOCH,
+            };
+            let of_release = failure_after_takeover(before, &run);
+            let HelmReleaseReport { after, event, .. } = report(&release(), before, None, &run);
+            (after, event, of_release)
+        };
+        let none = HelmReleaseStatus::default();
+        // What is new has an event in any case. Those of a Helmfile's release are sent by its actions.
+        let (failing, first, of_release) = report_of(&none, FailureAnnouncement::Due);
+        assert_eq!(first.as_ref().map(|event| event.severity), Some(EventSeverity::Error));
+        assert_eq!(of_release, None);
+        let (_, again, of_release) = report_of(&failing, FailureAnnouncement::Made);
+        assert_eq!((again, of_release), (None, None));
+        let (_, after_takeover, of_release) = report_of(&failing, FailureAnnouncement::Due);
+        assert_eq!(after_takeover, first);
+        assert_eq!(of_release, first);
+    }
+
+    #[test]
     fn an_operation_whose_plan_waits_is_announced_once() {
         let waits = |plan: &str| {
             let text = format!("the upgrade waits for approval: 1 changed: plan/{plan}");
@@ -393,6 +441,7 @@ mod tests {
                 generation: 1,
                 marks: &[],
                 running: None,
+                announcement: FailureAnnouncement::Made,
                 now: Time::UNIX_EPOCH,
             };
             let HelmReleaseReport { after, event, .. } = report(&release(), before, None, &run);
@@ -423,6 +472,7 @@ mod tests {
                 generation: 1,
                 marks: &[],
                 running: None,
+                announcement: FailureAnnouncement::Made,
                 now: Time::UNIX_EPOCH,
             };
             let HelmReleaseReport { after, event, .. } = report(&release(), before, None, &run);

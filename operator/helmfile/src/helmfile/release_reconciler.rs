@@ -40,6 +40,8 @@ use helm_controller::release_runner::quarantined_releases::{
 use helm_controller::release_runner::release_run::ReleaseRunnerReport;
 use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
 use objects::SecretMasking;
+use windlass_cluster::announced_failures::AnnouncedFailures;
+use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
 use windlass_runtime::approval_plan::change_approval::{PLAN_PENDING, PLAN_REJECTED};
@@ -247,6 +249,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Forgets the state of a release, and ends the watches of its objects.
     pub(super) fn forget(&self, key: &ReleaseKey) {
         self.memory().releases.remove(key);
+        self.context.shared::<AnnouncedFailures>().forget(&self.part(key));
     }
 
     /// Enters the releases of a plan into the status before any work for them. Releases that left the helmfile come last.
@@ -578,12 +581,18 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             generation: desired_release.desired.generation,
             marks: &[],
             running: driven.running.as_deref(),
+            announcement: self.context.failure_announcement(node),
             now: jiff::Timestamp::now(),
         };
         let revision = release_specification::latest_version(&owner.status());
         let before = run.book.row(key).map(|row| row.status).unwrap_or_default();
         if let Some(event) = report::held_event(&before, &driven.outcome) {
             run.book.tell(placed::<K>(event, &key.context));
+        }
+        if let Some(event) = report::failure_after_takeover(&before, &release_run) {
+            let event = ObjectEvent { message: desired_release.masked(&event.message), ..event };
+            run.book.tell(placed::<K>(event, &key.context));
+            self.context.note_announced_failure(node);
         }
         run.book.update(key, |row| {
             row.status = report::ended(&row.status, &release_run);

@@ -294,6 +294,11 @@ impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
                 };
             }
         });
+        if release_report.events.iter().any(|event| event.warning) {
+            // The end of the run need not report the same failure.
+            let part = node_of(&*self.book.object()).part(&self.key.to_string());
+            self.book.context.note_announced_failure(&part);
+        }
         release_report.events.iter().for_each(|release_event| {
             self.book.tell(placed::<K>(report::event::<K>(release_event), &self.key.context));
         });

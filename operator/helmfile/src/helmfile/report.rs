@@ -16,6 +16,7 @@ use reconcile::{
 use super::helmfile_kind_differences::{self, HelmfileCustomResource};
 use super::plan::ReleaseKey;
 use super::release_reconciler::{ReleaseOutcomes, ReleaseProgress};
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier_run;
 use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
@@ -188,6 +189,8 @@ fn named(keys: &[String]) -> String {
 /// The result of a run.
 pub(super) struct HelmfileRunSummary<'r> {
     pub(super) outcome: &'r RunOutcome,
+    /// About a failure that the status has already.
+    pub(super) announcement: FailureAnnouncement,
     /// The request that the run has seen.
     pub(super) requested: Option<&'r str>,
     /// The revision of the source. Empty if the run ended before it knew the revision.
@@ -231,6 +234,10 @@ pub(super) fn report<K: HelmfileCustomResource>(
         Some(text) => conditions.set(DELETION_HELD, ConditionStatus::True, BUDGET_EXCEEDED, &text),
     };
     after.conditions = listed(conditions.finish(run.outcome));
+    // As of a Kustomization, and Parity(flux) of a HelmRelease: a run that waits for dependencies has not attempted the revision.
+    // A run that has rows has made a plan, so it waits for one of its releases.
+    let is_unattempted = run.rows.is_none()
+        && matches!(run.outcome, RunOutcome::Blocked(condition_reason::DEPENDENCY_NOT_READY, ..));
     if let Some(rows) = run.rows {
         after.releases = rows;
     }
@@ -238,7 +245,7 @@ pub(super) fn report<K: HelmfileCustomResource>(
     if let Some(requested) = run.requested.filter(|_| !under_way) {
         after.set_last_handled_reconcile_at(requested);
     }
-    if !run.revision.is_empty() {
+    if !run.revision.is_empty() && !is_unattempted {
         after.last_attempted_revision = Some(run.revision.to_owned());
     }
     if run.outcome.is_settled() {
@@ -247,7 +254,7 @@ pub(super) fn report<K: HelmfileCustomResource>(
     if matches!(run.outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
         after.set_observed_generation(generation);
     }
-    let event = event::<K>(&before, &after, &run.outcome.clone(), run.revision);
+    let event = event::<K>(&before, &after, run.outcome, run.announcement, run.revision);
     (before, after, event)
 }
 
@@ -274,10 +281,12 @@ fn event<K: HelmfileCustomResource>(
     before: &HelmfileStatus,
     after: &HelmfileStatus,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     revision: &str,
 ) -> Option<ObjectEvent> {
     let was = before.conditions.iter().find(|it| it.type_ == reconcile::READY);
-    let is_said = was.is_some_and(|it| it.message == outcome.text());
+    let is_in_status = was.is_some_and(|it| it.message == outcome.text());
+    let is_said = announcement.is_reported(is_in_status, outcome);
     let (severity, is_worth_event) = match outcome {
         RunOutcome::Running(..) => return None,
         RunOutcome::Settled(..) => {
@@ -363,9 +372,70 @@ pub(super) fn is_under_way(row: &HelmfileReleaseStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crds::helmfile::Helmfile;
     use serde_json::json;
 
     use super::*;
+
+    fn helmfile(status: &HelmfileStatus) -> Helmfile {
+        serde_json::from_value(json!({
+            "apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
+            "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+            "spec": {"interval": "10m", "sourceRef": {"kind": "GitRepository", "name": "shop"}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn run<'r>(revision: &'r str, outcome: &'r RunOutcome) -> HelmfileRunSummary<'r> {
+        HelmfileRunSummary {
+            outcome,
+            announcement: FailureAnnouncement::Made,
+            requested: None,
+            revision,
+            rows: None,
+            drawn: None,
+            now: Time::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_run_that_waits_for_dependencies_has_not_attempted_the_revision() {
+        let attempted = |outcome: &RunOutcome, rows: Option<Vec<HelmfileReleaseStatus>>| {
+            let known = HelmfileStatus {
+                last_attempted_revision: Some("main@sha1:1".to_owned()),
+                ..HelmfileStatus::default()
+            };
+            let object = helmfile(&known);
+            let run = HelmfileRunSummary { rows, ..run("main@sha1:2", outcome) };
+            let (_, after, _) = report(&object, run);
+            after.last_attempted_revision.unwrap()
+        };
+        let text = || "Kustomization/apps/base is not ready".to_owned();
+        let wake = NextRunTrigger::default;
+        let waits = RunOutcome::Blocked(condition_reason::DEPENDENCY_NOT_READY, text(), wake());
+        assert_eq!(attempted(&waits, None), "main@sha1:1");
+        assert_eq!(attempted(&waits, Some(Vec::new())), "main@sha1:2", "one of its releases waits");
+        let failed = RunOutcome::Failed(RELEASE_FAILED, text(), wake());
+        assert_eq!(attempted(&failed, None), "main@sha1:2");
+    }
+
+    #[test]
+    fn a_failure_is_reported_once_and_once_more_after_a_takeover() {
+        let text = "release apps/web: it was refused".to_owned();
+        let failed = RunOutcome::Failed(RELEASE_FAILED, text, NextRunTrigger::default());
+        let (_, after, first) =
+            report(&helmfile(&HelmfileStatus::default()), run("main@sha1:1", &failed));
+        let severity = first.as_ref().map(|event| event.severity);
+        assert_eq!(severity, Some(EventSeverity::Error));
+        let object = helmfile(&after);
+        let (_, _, again) = report(&object, run("main@sha1:1", &failed));
+        assert_eq!(again, None);
+        let announcement = FailureAnnouncement::Due;
+        let after_takeover = HelmfileRunSummary { announcement, ..run("main@sha1:1", &failed) };
+        let (_, _, sent_again) = report(&object, after_takeover);
+        assert_eq!(sent_again, first);
+    }
 
     #[test]
     fn the_first_operations_that_wait_for_an_approval_are_named_a_line_each() {

@@ -191,6 +191,7 @@ mod tests {
     use crds::image::ImageUpdateAutomation;
     use reconcile::NextRunTrigger;
     use serde_json::json;
+    use windlass_cluster::announced_failures::FailureAnnouncement;
 
     use super::super::recommit_pause::CommittedValues;
     use super::*;
@@ -342,6 +343,7 @@ mod tests {
             let report = report_with(
                 &object,
                 &result.outcome(),
+                FailureAnnouncement::Made,
                 Timestamp::now(),
                 KindSpecificConditions {
                     types: &[MARKERS_IGNORED],

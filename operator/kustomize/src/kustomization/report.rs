@@ -20,6 +20,7 @@ use release::lifecycle_hold::LIFECYCLE_PENDING;
 
 use super::deletion_counts;
 use super::over_budget_prune::DeletionReport;
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::approval_plan::BUDGET_EXCEEDED;
 use windlass_runtime::approval_plan::change_approval::{PLAN_PENDING, PLAN_REJECTED};
@@ -51,8 +52,8 @@ pub(super) enum InventoryWriteProgress<'a> {
 
 /// The result of a run, with the facts for its report.
 pub(super) struct KustomizationReportInputs<'a> {
-    /// Whether a failure that the status has already was announced by this process, or by one whose storage it has.
-    pub(super) is_announced: bool,
+    /// About a failure that the status has already.
+    pub(super) announcement: FailureAnnouncement,
     pub(super) outcome: &'a RunOutcome,
     /// The revision of the run. Empty if the run ended before it knew the revision.
     pub(super) revision: &'a str,
@@ -88,11 +89,6 @@ pub(super) struct QuarantinedRevision {
 }
 
 impl KustomizationReportInputs<'_> {
-    /// Whether the run has succeeded or failed.
-    pub(super) fn is_over(&self) -> bool {
-        self.outcome.is_settled() || is_failure(self.outcome)
-    }
-
     /// The outcome for users. The objects that replace a quarantined result are as desired, but the Kustomization is not
     /// ready. Only another revision or a user changes that.
     fn shown(&self) -> Cow<'_, RunOutcome> {
@@ -608,7 +604,7 @@ fn events(
         });
     }
     let shown = run.shown();
-    let is_reported = was_reported(had, &shown) && (run.is_announced || !is_failure(&shown));
+    let is_reported = run.announcement.is_reported(was_reported(had, &shown), &shown);
     match &*shown {
         RunOutcome::Settled(..) if !is_new => {}
         RunOutcome::Settled(why, _) => {

@@ -9,6 +9,7 @@ use crds::source_extensions::{
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionStatus, READY, RunOutcome, StatusCondition, Time};
 
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::object_status::{conditions_of, status_of};
 use windlass_runtime::run_report::status_after;
@@ -56,11 +57,12 @@ fn recorded(inventory: &[InventoryEntry]) -> Vec<ExternalArtifactReference> {
     inventory.iter().map(entry).collect()
 }
 
-/// Derives status and events from the outcome of the run.
+/// Derives status and events from the outcome of the run. `announcement` is about a failure that the status has already.
 pub(super) fn report(
     object: &ArtifactGenerator,
     generated: Option<&GeneratedArtifactInventory>,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     now: Time,
 ) -> GeneratorReport {
     let before = status_of(object);
@@ -72,7 +74,7 @@ pub(super) fn report(
         }
     });
     let failed = (!outcome.is_settled()).then(|| outcome.text().to_owned());
-    let events = event(object, generated, outcome, &had).into_iter().collect();
+    let events = event(object, generated, outcome, announcement, &had).into_iter().collect();
     GeneratorReport { before, after, events, failed }
 }
 
@@ -81,6 +83,7 @@ fn event(
     object: &ArtifactGenerator,
     generated: Option<&GeneratedArtifactInventory>,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     had: &[StatusCondition],
 ) -> Option<ObjectEvent> {
     let event = |severity, reason: &str, message: String| {
@@ -95,9 +98,9 @@ fn event(
         // Parity(flux): the reason is the type of the condition.
         return event(EventSeverity::Info, READY, made.or(recovered)?);
     }
-    let is_reported = StatusCondition::find(had, READY)
+    let is_in_status = StatusCondition::find(had, READY)
         .is_some_and(|it| it.reason == outcome.reason().as_str() && it.message == outcome.text());
-    match is_reported {
+    match announcement.is_reported(is_in_status, outcome) {
         true => None,
         false => event(EventSeverity::Error, outcome.reason().as_str(), outcome.text().to_owned()),
     }
@@ -185,7 +188,13 @@ mod tests {
 
     #[test]
     fn artifacts_that_are_made_are_listed_and_new_digests_are_an_event() {
-        let first = report(&generator(&json!({})), Some(&made("sha256:1")), &settled(), time());
+        let first = report(
+            &generator(&json!({})),
+            Some(&made("sha256:1")),
+            &settled(),
+            FailureAnnouncement::Made,
+            time(),
+        );
         check(
             &first,
             &expect![[r#"
@@ -196,18 +205,31 @@ mod tests {
                 event Info Ready: external artifacts reconciled: apps/one (sha256:1)"#]],
         );
         let object = generator(&json!(first.after));
-        let again = report(&object, Some(&made("sha256:1")), &settled(), time());
+        let again =
+            report(&object, Some(&made("sha256:1")), &settled(), FailureAnnouncement::Made, time());
         assert_eq!((again.before == again.after, again.events.len()), (true, 0));
-        let unchanged = report(&object, None, &settled(), time());
+        let unchanged = report(&object, None, &settled(), FailureAnnouncement::Made, time());
         assert_eq!((unchanged.before == unchanged.after, unchanged.events.len()), (true, 0));
     }
 
     #[test]
     fn a_failure_keeps_the_inventory_and_is_one_event_and_so_is_its_end() {
-        let first = report(&generator(&json!({})), Some(&made("sha256:1")), &settled(), time());
+        let first = report(
+            &generator(&json!({})),
+            Some(&made("sha256:1")),
+            &settled(),
+            FailureAnnouncement::Made,
+            time(),
+        );
         let text = "get sources failed: source 'Bucket/apps/b' is not ready".to_owned();
         let failed = RunOutcome::Failed(SOURCE_FETCH_FAILED, text, NextRunTrigger::at(time()));
-        let second = report(&generator(&json!(first.after)), None, &failed, time());
+        let second = report(
+            &generator(&json!(first.after)),
+            None,
+            &failed,
+            FailureAnnouncement::Made,
+            time(),
+        );
         check(
             &second,
             &expect![[r#"
@@ -219,8 +241,16 @@ mod tests {
                 event Error SourceFetchFailed: get sources failed: source 'Bucket/apps/b' is not ready"#]],
         );
         let object = generator(&json!(second.after));
-        assert_eq!(report(&object, None, &failed, time()).events.len(), 0);
-        let recovered = report(&object, Some(&made("sha256:1")), &settled(), time()).events;
+        assert_eq!(
+            report(&object, None, &failed, FailureAnnouncement::Made, time()).events.len(),
+            0
+        );
+        // The process that reported it may have ended before it sent the event.
+        let sent_again = report(&object, None, &failed, FailureAnnouncement::Due, time()).events;
+        assert_eq!(sent_again, second.events);
+        let recovered =
+            report(&object, Some(&made("sha256:1")), &settled(), FailureAnnouncement::Made, time())
+                .events;
         let wanted = "reconciliation succeeded, generated 1 artifact(s)";
         assert_eq!(recovered.first().map(|event| event.message.as_str()), Some(wanted));
     }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::source::report::{SourceReport, report};
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_runtime::object_status::conditions_of;
 
 fn time() -> Time {
@@ -62,7 +63,15 @@ fn check(report: &SourceReport<BucketStatus>, expected: &Expect) {
 
 #[test]
 fn a_new_artifact_is_ready_and_an_event_and_a_missing_bucket_keeps_it() {
-    let first = report(&bucket(json!({})), None, Some(&stored()), None, &settled(), time());
+    let first = report(
+        &bucket(json!({})),
+        None,
+        Some(&stored()),
+        None,
+        &settled(),
+        FailureAnnouncement::Made,
+        time(),
+    );
     check(
         &first,
         &expect![[r#"
@@ -80,7 +89,8 @@ fn a_new_artifact_is_ready_and_an_event_and_a_missing_bucket_keeps_it() {
         }
         other => other,
     };
-    let second = report(&bucket(first.after), None, None, None, &outcome, time());
+    let second =
+        report(&bucket(first.after), None, None, None, &outcome, FailureAnnouncement::Made, time());
     check(
         &second,
         &expect![[r#"

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::report::{SourceReport, report};
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_runtime::object_status::conditions_of;
 
 fn time() -> Time {
@@ -59,7 +60,15 @@ fn check(report: &SourceReport<GitRepositoryStatus>, expected: &Expect) {
 
 #[test]
 fn a_new_artifact_is_ready_and_an_event() {
-    let report = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
+    let report = report(
+        &repository(json!({})),
+        None,
+        Some(&stored()),
+        None,
+        &settled(),
+        FailureAnnouncement::Made,
+        time(),
+    );
     check(
         &report,
         &expect![[r#"
@@ -75,25 +84,57 @@ fn a_new_artifact_is_ready_and_an_event() {
 
 #[test]
 fn a_run_that_finds_nothing_new_writes_nothing_but_a_new_address() {
-    let first = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
+    let first = report(
+        &repository(json!({})),
+        None,
+        Some(&stored()),
+        None,
+        &settled(),
+        FailureAnnouncement::Made,
+        time(),
+    );
     let object = repository(first.after);
     let same = Some("http://a/gitrepository/shop/app/1.tar.gz".to_owned());
-    let second = report(&object, None, None, same, &settled(), time());
+    let second = report(&object, None, None, same, &settled(), FailureAnnouncement::Made, time());
     assert_eq!(second.before, second.after);
     assert_eq!(second.events, Vec::new());
-    let moved = report(&object, None, None, Some("http://b/x".to_owned()), &settled(), time());
+    let moved = report(
+        &object,
+        None,
+        None,
+        Some("http://b/x".to_owned()),
+        &settled(),
+        FailureAnnouncement::Made,
+        time(),
+    );
     assert_eq!(json!(moved.after)["artifact"]["url"], "http://b/x");
 }
 
 #[test]
 fn a_failed_fetch_keeps_the_artifact_and_says_why() {
-    let first = report(&repository(json!({})), None, Some(&stored()), None, &settled(), time());
+    let first = report(
+        &repository(json!({})),
+        None,
+        Some(&stored()),
+        None,
+        &settled(),
+        FailureAnnouncement::Made,
+        time(),
+    );
     let failed = RunOutcome::Failed(
         sources::source_condition_reasons::GIT_OPERATION_FAILED,
         "example.com cannot be reached".to_owned(),
         NextRunTrigger::at(time()),
     );
-    let second = report(&repository(first.after), None, None, None, &failed, time());
+    let second = report(
+        &repository(first.after),
+        None,
+        None,
+        None,
+        &failed,
+        FailureAnnouncement::Made,
+        time(),
+    );
     check(
         &second,
         &expect![[r#"
@@ -107,8 +148,20 @@ fn a_failed_fetch_keeps_the_artifact_and_says_why() {
             /observedIgnore "*.md"
             event Error GitOperationFailed: example.com cannot be reached"#]],
     );
-    let again = report(&repository(second.after), None, None, None, &failed, time());
+    let again = report(
+        &repository(second.after),
+        None,
+        None,
+        None,
+        &failed,
+        FailureAnnouncement::Made,
+        time(),
+    );
     assert_eq!(again.events, Vec::new(), "the same failure is told once");
+    // The process that reported it may have ended before it sent the event.
+    let object = repository(json!(again.after));
+    let due = FailureAnnouncement::Due;
+    assert_eq!(report(&object, None, None, None, &failed, due, time()).events, second.events);
 }
 
 #[test]
@@ -122,7 +175,8 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
     object.spec.recurse_submodules = true;
     object.spec.sparse_checkout = vec!["app".to_owned()];
     object.spec.include = serde_json::from_value(json!([{"repository": {"name": "lib"}}])).unwrap();
-    let first = report(&object, None, Some(&with), None, &settled(), time());
+    let first =
+        report(&object, None, Some(&with), None, &settled(), FailureAnnouncement::Made, time());
     let after = json!(first.after);
     assert_eq!(after["includedArtifacts"][0]["revision"], "main@sha1:1");
     assert_eq!(after["observedInclude"], json!([{"repository": {"name": "lib"}}]));
@@ -132,7 +186,15 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
     let text = "no artifact available for include 'lib'".to_owned();
     let blocked = RunOutcome::Blocked(NO_ARTIFACT, text, NextRunTrigger::at(time()));
     check(
-        &report(&repository(first.after), None, None, None, &blocked, time()),
+        &report(
+            &repository(first.after),
+            None,
+            None,
+            None,
+            &blocked,
+            FailureAnnouncement::Made,
+            time(),
+        ),
         &expect![[r#"
         Reconciling=True ProgressingWithRetry: no artifact available for include 'lib'
         Ready=False NoArtifact: no artifact available for include 'lib'
@@ -165,7 +227,15 @@ fn a_signature_is_reported_and_goes_with_spec_verify() {
         let found = all.iter().find(|it| it.kind == SOURCE_VERIFIED);
         found.map(|it| format!("{:?} {}: {}", it.status, it.reason, it.message))
     };
-    let first = report(&wanting(json!({})), None, Some(&signed), None, &settled(), time());
+    let first = report(
+        &wanting(json!({})),
+        None,
+        Some(&signed),
+        None,
+        &settled(),
+        FailureAnnouncement::Made,
+        time(),
+    );
     assert_eq!(of(&first).as_deref(), Some("True Succeeded: verified"));
     let object = wanting(json!(first.after));
     assert_eq!(SourceKind::unverified(&object), None);
@@ -173,13 +243,21 @@ fn a_signature_is_reported_and_goes_with_spec_verify() {
     let why = sources::source_condition_reasons::INVALID_COMMIT_SIGNATURE;
     let refused =
         RunOutcome::Failed(why, "signed by another".to_owned(), NextRunTrigger::at(time()));
-    let second = report(&object, None, None, None, &refused, time());
+    let second = report(&object, None, None, None, &refused, FailureAnnouncement::Made, time());
     assert_eq!(of(&second).as_deref(), Some("False InvalidCommitSignature: signed by another"));
     let object = wanting(json!(second.after));
     assert_eq!(SourceKind::unverified(&object).as_deref(), Some("signed by another"));
 
     // The spec does not ask for verification any more, so nothing is reported.
-    let third = report(&repository(json!(first.after)), None, None, None, &settled(), time());
+    let third = report(
+        &repository(json!(first.after)),
+        None,
+        None,
+        None,
+        &settled(),
+        FailureAnnouncement::Made,
+        time(),
+    );
     assert_eq!(of(&third), None);
     let object = repository(json!(third.after));
     assert_eq!(SourceKind::unverified(&object).as_deref(), Some("it does not ask for signatures"));

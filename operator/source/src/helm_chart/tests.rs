@@ -9,6 +9,7 @@ use sources::source_condition_reasons::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT
 
 use super::*;
 use crate::source::report::{SourceReport, report};
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_runtime::object_status::conditions_of;
 
 fn object(status: impl serde::Serialize) -> HelmChart {
@@ -46,7 +47,15 @@ fn a_chart_is_reported_as_flux_reports_it() {
     });
     let settled = RunOutcome::Settled(CHART_PULL_SUCCEEDED, message);
     let time = Time::from_second(1_790_000_000).unwrap();
-    let first = report(&object(json!({})), None, Some(&stored), None, &settled, time);
+    let first = report(
+        &object(json!({})),
+        None,
+        Some(&stored),
+        None,
+        &settled,
+        FailureAnnouncement::Made,
+        time,
+    );
     expect![[r#"
         Ready=True ChartPullSucceeded: pulled 'app' chart with version '1.0.0'
         ArtifactInStorage=True ChartPullSucceeded: pulled 'app' chart with version '1.0.0'
@@ -72,7 +81,15 @@ fn a_chart_is_reported_as_flux_reports_it() {
             "StorageOperationFailed",
         ),
     ] {
-        let second = report(&object(first.after.clone()), None, None, None, &outcome, time);
+        let second = report(
+            &object(first.after.clone()),
+            None,
+            None,
+            None,
+            &outcome,
+            FailureAnnouncement::Made,
+            time,
+        );
         let found = conditions_of(&second.after.conditions).iter().any(|c| c.kind == condition);
         assert!(found, "{condition}: {}", lines(&second));
         let kept =

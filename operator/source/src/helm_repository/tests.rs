@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::source::report::report;
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_runtime::object_status::conditions_of;
 
 fn object(status: impl serde::Serialize) -> HelmRepository {
@@ -34,15 +35,32 @@ fn an_index_is_reported_as_flux_reports_it() {
     let text = "stored artifact: revision 'sha256:1'".to_owned();
     let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, text);
     let time = Time::from_second(1_790_000_000).unwrap();
-    let first = report(&object(json!({})), None, Some(&stored), None, &settled, time);
+    let first = report(
+        &object(json!({})),
+        None,
+        Some(&stored),
+        None,
+        &settled,
+        FailureAnnouncement::Made,
+        time,
+    );
     assert_eq!(first.after.url.as_deref(), Some("http://a/index.yaml"));
     assert_eq!(first.events[0].reason, "NewArtifact");
-    let again = report(&object(first.after.clone()), None, None, None, &settled, time);
+    let again = report(
+        &object(first.after.clone()),
+        None,
+        None,
+        None,
+        &settled,
+        FailureAnnouncement::Made,
+        time,
+    );
     assert_eq!((again.after, again.events), (first.after.clone(), Vec::new()));
 
     let text = "failed to fetch Helm repository index: cannot fetch".to_owned();
     let failed = RunOutcome::Failed(condition_reason::FAILED, text, NextRunTrigger::at(time));
-    let second = report(&object(first.after), None, None, None, &failed, time);
+    let second =
+        report(&object(first.after), None, None, None, &failed, FailureAnnouncement::Made, time);
     let lines: Vec<String> = conditions_of(&second.after.conditions)
         .iter()
         .map(|c| format!("{}={:?} {}: {}", c.kind, c.status, c.reason, c.message))

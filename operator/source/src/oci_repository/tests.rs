@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::source::report::{SourceReport, report};
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_runtime::object_status::conditions_of;
 
 fn repository(status: impl serde::Serialize) -> OCIRepository {
@@ -58,7 +59,15 @@ fn report_text(report: &SourceReport<OCIRepositoryStatus>) -> String {
 fn first() -> SourceReport<OCIRepositoryStatus> {
     let text = "stored artifact for digest 'v1@sha256:1'".to_owned();
     let settled = RunOutcome::Settled(condition_reason::SUCCEEDED, text);
-    report(&repository(json!({})), None, Some(&stored()), None, &settled, time())
+    report(
+        &repository(json!({})),
+        None,
+        Some(&stored()),
+        None,
+        &settled,
+        FailureAnnouncement::Made,
+        time(),
+    )
 }
 
 #[test]
@@ -82,7 +91,15 @@ fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
         text.to_owned(),
         NextRunTrigger::at(time()),
     );
-    let second = report(&repository(first().after), None, None, None, &failed, time());
+    let second = report(
+        &repository(first().after),
+        None,
+        None,
+        None,
+        &failed,
+        FailureAnnouncement::Made,
+        time(),
+    );
     expect![[r#"
         Reconciling=True ProgressingWithRetry: failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no
         Ready=False OCIArtifactPullFailed: failed to determine artifact digest: GET https://example.com/v2/app/manifests/v1: UNAUTHORIZED: no

@@ -10,6 +10,7 @@ use reconcile::{ConditionReason, ConditionStatus, RunOutcome, StatusCondition, T
 use super::SourceKind;
 use super::artifact_verification_record::VerificationRecord;
 use super::executor::{SourceRun, StoredArtifact};
+use windlass_cluster::announced_failures::FailureAnnouncement;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::object_status::{conditions_of, listed, status_of};
@@ -40,13 +41,14 @@ pub(crate) struct SourceReport<S> {
     failed: Option<String>,
 }
 
-/// Derives status and events from the outcome of the run.
+/// Derives status and events from the outcome of the run. `announcement` is about a failure that the status has already.
 pub(crate) fn report<K: SourceKind>(
     object: &K,
     run: Option<&SourceRun<K>>,
     stored: Option<&StoredArtifact<K::Status>>,
     url: Option<String>,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     now: Time,
 ) -> SourceReport<K::Status> {
     let before = status_of(object);
@@ -114,13 +116,15 @@ pub(crate) fn report<K: SourceKind>(
         after.set_last_handled_reconcile_at(requested);
     }
     let failed = (!outcome.is_settled()).then(|| outcome.text().to_owned());
-    SourceReport { events: events(object, stored, outcome, &had), before, after, failed }
+    let events = events(object, stored, outcome, announcement, &had);
+    SourceReport { before, after, events, failed }
 }
 
 fn events<K: SourceKind>(
     object: &K,
     stored: Option<&StoredArtifact<K::Status>>,
     outcome: &RunOutcome,
+    announcement: FailureAnnouncement,
     had: &[StatusCondition],
 ) -> Vec<ObjectEvent> {
     let artifact = stored.map(|s| &s.artifact).or_else(|| object.artifact());
@@ -132,8 +136,9 @@ fn events<K: SourceKind>(
         })
         .unwrap_or_default();
     let was_ready = StatusCondition::is(had, reconcile::READY, ConditionStatus::True);
-    let is_reported = StatusCondition::find(had, reconcile::READY)
+    let is_in_status = StatusCondition::find(had, reconcile::READY)
         .is_some_and(|c| c.reason == outcome.reason().as_str() && c.message == outcome.text());
+    let is_reported = announcement.is_reported(is_in_status, outcome);
     match outcome {
         RunOutcome::Settled(..) => match stored {
             Some(stored) => {

@@ -32,7 +32,7 @@ fn run<'a>(
     changes: &'a [(ObjectId, Action)],
 ) -> KustomizationReportInputs<'a> {
     KustomizationReportInputs {
-        is_announced: true,
+        announcement: FailureAnnouncement::Made,
         outcome,
         revision: "main@sha1:abc",
         origin_revision: "",
@@ -375,7 +375,8 @@ fn a_failure_is_reported_once() {
     let object = kustomization(first.after);
     assert_eq!(report(&object, &run(&failed, &[])).events, Vec::new());
     // The process that reported it may have ended before it sent the event.
-    let after_takeover = KustomizationReportInputs { is_announced: false, ..run(&failed, &[]) };
+    let announcement = FailureAnnouncement::Due;
+    let after_takeover = KustomizationReportInputs { announcement, ..run(&failed, &[]) };
     assert_eq!(report(&object, &after_takeover).events, first.events);
 }
 
