@@ -54,9 +54,11 @@ impl RoleRule {
     }
 
     /// Whether a request needs this verb. A server-side apply that creates an object also needs the right to create
-    /// it.
+    /// it. A watch begins with a list where the API server does not send the objects as initial events.
     fn uses(&self, verb: &str, request: &RecordedRbacRequest) -> bool {
-        let is_it = request.verb == verb || (verb == "create" && request.verb == "patch");
+        let is_it = request.verb == verb
+            || (verb == "create" && request.verb == "patch")
+            || (verb == "list" && request.verb == "watch");
         is_it && self.has_resource(request)
     }
 }
@@ -214,6 +216,15 @@ mod tests {
         assert_eq!(found(&without_secrets), ["own: no request is about secrets (get, list)"]);
         let without_list = ["get /pods", "get /secrets"];
         assert_eq!(found(&without_list), ["own: no request uses `list` on pods, secrets"]);
+        let role = RoleRule {
+            role: "own".to_owned(),
+            groups: vec![String::new()],
+            resources: vec!["secrets".to_owned()],
+            verbs: vec!["list".to_owned(), "watch".to_owned()],
+        };
+        let watched = request("watch /secrets").unwrap();
+        assert!(role.uses("list", &watched) && role.uses("watch", &watched));
+        assert!(!role.uses("watch", &request("list /secrets").unwrap()));
         let beyond = ["get /pods", "list /secrets", "get /nodes"];
         let text = "no rule of deploy/chart/files/base/rbac.yaml or e2e/testbed/rights.yaml allows `get /nodes`";
         assert_eq!(found(&beyond), [text]);

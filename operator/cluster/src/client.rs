@@ -472,6 +472,7 @@ impl ClusterConnection {
             ourselves,
             own_watches: connection.watches(),
             watches: connection.watches(),
+            refused_initial_events: Arc::default(),
             leasing,
             asking,
             leadership: connection.leadership.clone(),

@@ -92,6 +92,8 @@ pub struct ClusterConnection {
     own_watches: connection_pool::ConnectionPool,
     /// For all other watches.
     watches: connection_pool::ConnectionPool,
+    /// The kinds whose lists the API server does not send as the initial events of a watch.
+    refused_initial_events: Arc<watch::InitialEventsRefusals>,
     /// For the Lease. No other traffic can delay it.
     leasing: Client,
     /// For requests to reconcile an object, which are sent even while another process leads.

@@ -192,9 +192,11 @@ impl NamespacePolicies {
                 return BTreeSet::new();
             }
             WatcherEvent::Listed(namespace) => {
-                if is_marked(&namespace) {
-                    listing.insert(namespace.name);
-                }
+                // The later version of a Namespace that a list has twice counts.
+                match is_marked(&namespace) {
+                    true => listing.insert(namespace.name),
+                    false => listing.remove(&namespace.name),
+                };
                 return BTreeSet::new();
             }
             WatcherEvent::ListEnded => now = std::mem::take(listing),
@@ -258,6 +260,7 @@ mod tests {
         let mut take = |event| namespaces.take(event, &mut listing);
         take(WatcherEvent::Listing);
         take(WatcherEvent::Listed(namespace("strict", Some("true"))));
+        take(WatcherEvent::Listed(namespace("free", Some("true"))));
         take(WatcherEvent::Listed(namespace("free", Some("false"))));
         assert!(namespaces.is_verified_only("free").is_err(), "the list has not ended");
         assert!(take(WatcherEvent::ListEnded).is_empty());

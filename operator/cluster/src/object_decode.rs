@@ -22,6 +22,9 @@ pub(super) const METADATA_LIST: &str =
 /// The `Accept` header for an object with only its metadata.
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
+/// The annotation of the bookmark after the last initial event of a watch.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
 /// How many objects a page of a list has.
 pub(super) const OBJECTS_PER_PAGE: usize = 500;
 
@@ -441,6 +444,8 @@ pub(super) enum WatchLine<T> {
     Deleted(T),
     /// Nothing happened up to this resourceVersion.
     Bookmark(String),
+    /// As a bookmark, after the last of the initial events. All objects were sent before it.
+    InitialEventsEnd(String),
     /// The watch failed.
     Error(Box<kube::core::Status>),
 }
@@ -468,10 +473,51 @@ impl<T: ObjectDecodeForm> WatchLine<T> {
         match kind.as_str() {
             "ADDED" | "MODIFIED" => T::read(object).map(Self::Applied),
             "DELETED" => T::read(object).map(Self::Deleted),
-            "BOOKMARK" => meta(object).map(|meta| Self::Bookmark(meta.resource_version)),
+            "BOOKMARK" => bookmark(object),
             "ERROR" => serde_json::from_slice(object).map(Self::Error),
             _ => Err(malformed("an event has an unknown type")),
         }
+    }
+}
+
+fn bookmark<T>(object: &[u8]) -> Result<WatchLine<T>, serde_json::Error> {
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct BookmarkMetadata {
+        resource_version: String,
+        annotations: Value,
+    }
+    #[derive(Deserialize)]
+    struct BookmarkObject {
+        #[serde(default)]
+        metadata: BookmarkMetadata,
+    }
+    let BookmarkObject { metadata } = serde_json::from_slice(object)?;
+    let version = metadata.resource_version;
+    let value = metadata.annotations.get(INITIAL_EVENTS_END).and_then(Value::as_str);
+    Ok(match value == Some("true") {
+        true => WatchLine::InitialEventsEnd(version),
+        false => WatchLine::Bookmark(version),
+    })
+}
+
+/// The namespace and the name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ObjectIdentity {
+    namespace: String,
+    name: String,
+}
+
+impl ObjectIdentity {
+    /// The identity of the object in a watch event.
+    ///
+    /// # Errors
+    /// The JSON is not a watch event with an object.
+    pub(super) fn in_event(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let object = members(json)?.into_iter().find(|(name, _)| name == "object");
+        let (_, object) = object.ok_or_else(|| malformed("an event has no object"))?;
+        let ObjectMetadata { namespace, name, .. } = meta(object)?;
+        Ok(Self { namespace, name })
     }
 }
 

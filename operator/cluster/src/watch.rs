@@ -3,10 +3,15 @@
 //! A watcher lists objects and then follows their changes without end. It decodes each object separately
 //! ([`super::object_decode`]), and reports when the watch is live and when not. kube's watcher would fail a whole list because
 //! of one object, and has no limit for the length of a line.
+//!
+//! A list is the initial events of the watch (`initial_events`), or else consistent pages. No request has `resourceVersion=0`:
+//! its answer may be older than what was seen before, and `limit` has no effect on it.
 
+mod initial_events;
 mod lines;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, Stream, StreamExt as _};
@@ -14,6 +19,8 @@ use http::Request;
 use kube::client::Body;
 use tokio::time::timeout;
 
+pub(crate) use self::initial_events::InitialEventsRefusals;
+use self::initial_events::{InitialEvents, ListMethods};
 use self::lines::BodyLines;
 use super::connection_pool::{ConnectionPool, ConnectionSlot};
 use super::discovery::ApiResourceLocation;
@@ -43,9 +50,9 @@ pub enum WatchSelection {
 /// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatcherEvent<T> {
-    /// A list begins. Objects that are missing in it are gone.
+    /// A list begins. Objects that are missing in it are gone once it has ended. A list that cannot be completed begins again.
     Listing,
-    /// An object of the list.
+    /// An object of the list. It may come again in a later version, which then counts.
     Listed(T),
     /// The list has ended.
     ListEnded,
@@ -96,7 +103,26 @@ impl ClusterConnection {
     ) -> impl Stream<Item = Result<WatcherEvent<DecodedObject<K>>, ClusterError>> + Send + use<K>
     {
         let path = K::url_path(&(), namespace);
-        KindWatch::new(self.own_watches.clone(), path, String::new(), FULL_OBJECTS).follow()
+        let lists = self.list_methods(K::url_path(&(), None));
+        KindWatch::new(self.own_watches.clone(), path, String::new(), FULL_OBJECTS)
+            .listing_by(lists)
+            .follow()
+    }
+
+    /// How a watch of many objects reads its lists. `kind` is the path of the kind in all namespaces.
+    fn list_methods(&self, kind: String) -> ListMethods {
+        match self.reads_for_bearer {
+            // Initial events need the right to watch only. A user who may not list a kind gets no list of it.
+            true => ListMethods::pages(),
+            false => {
+                let refusals = Arc::clone(&self.refused_initial_events);
+                ListMethods::initial_events(refusals, kind)
+            }
+        }
+    }
+
+    fn list_methods_of(&self, resource: &ApiResourceLocation) -> ListMethods {
+        self.list_methods(resource.path("", None).unwrap_or_default())
     }
 
     /// Watches the metadata of the selected objects of a kind.
@@ -115,7 +141,14 @@ impl ClusterConnection {
             }
             WatchSelection::Named(namespace, name) => (resource.path(namespace, None), named(name)),
         };
-        at(self.watches.clone(), path, query, METADATA_ONLY)
+        let lists = match selection {
+            // A list of one object is small, and the same number of bytes in both ways.
+            WatchSelection::Named(..) => ListMethods::pages(),
+            WatchSelection::Labelled(_) | WatchSelection::InNamespace(_) | WatchSelection::All => {
+                self.list_methods_of(resource)
+            }
+        };
+        at(self.watches.clone(), path, query, METADATA_ONLY, lists)
     }
 
     /// Watches the whole objects of a kind in a namespace that match a label selector. An empty namespace means all
@@ -126,8 +159,9 @@ impl ClusterConnection {
         namespace: &str,
         labels: &str,
     ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
+        let path = resource.path(namespace, None);
         let query = format!("&labelSelector={}", url_encode(labels));
-        at(self.watches.clone(), resource.path(namespace, None), query, FULL_OBJECTS)
+        at(self.watches.clone(), path, query, FULL_OBJECTS, self.list_methods_of(resource))
     }
 
     /// Watches one whole object.
@@ -137,7 +171,8 @@ impl ClusterConnection {
         namespace: &str,
         name: &str,
     ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
-        at(self.watches.clone(), resource.path(namespace, None), named(name), FULL_OBJECTS)
+        let path = resource.path(namespace, None);
+        at(self.watches.clone(), path, named(name), FULL_OBJECTS, ListMethods::pages())
     }
 }
 
@@ -147,9 +182,12 @@ fn at<T: ObjectDecodeForm>(
     path: Result<String, ClusterError>,
     query: String,
     accept: WatchAcceptHeaders,
+    lists: ListMethods,
 ) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
     match path {
-        Ok(path) => KindWatch::new(pool, path, query, accept).follow().left_stream(),
+        Ok(path) => {
+            KindWatch::new(pool, path, query, accept).listing_by(lists).follow().left_stream()
+        }
         Err(error) => {
             stream::once(std::future::ready(Err(error))).chain(stream::pending()).right_stream()
         }
@@ -162,9 +200,11 @@ fn named(name: &str) -> String {
 }
 
 /// The current step of a watch.
-enum WatchPhase {
-    /// Reading the next page of the list.
+enum WatchPhase<T> {
+    /// Reading the next page of the list. `None` begins a list, which may also be initial events.
     Listing(Option<String>),
+    /// Reading the list as the initial events of a watch.
+    ReceivingInitialEvents(InitialEvents<T>),
     /// The list was read. The watch will start after this version.
     Listed(String),
     Watching {
@@ -180,7 +220,8 @@ struct KindWatch<T> {
     path: String,
     query: String,
     accept: WatchAcceptHeaders,
-    phase: WatchPhase,
+    phase: WatchPhase<T>,
+    lists: ListMethods,
     events: VecDeque<WatcherEvent<T>>,
     page: usize,
     listed: usize,
@@ -198,12 +239,17 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
             query,
             accept,
             phase: WatchPhase::Listing(None),
+            lists: ListMethods::pages(),
             events: VecDeque::new(),
             page: OBJECTS_PER_PAGE,
             listed: 0,
             delay: FIRST_DELAY,
             pause: None,
         }
+    }
+
+    fn listing_by(self, lists: ListMethods) -> Self {
+        Self { lists, ..self }
     }
 
     fn follow(self) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
@@ -232,7 +278,18 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
             tokio::time::sleep(pause).await;
         }
         match std::mem::replace(&mut self.phase, WatchPhase::Listing(None)) {
-            WatchPhase::Listing(from) => self.list(from).await,
+            WatchPhase::Listing(None) if self.lists.is_by_initial_events() => {
+                self.begin_initial_events().await
+            }
+            WatchPhase::Listing(from) => {
+                let page = self.list(from).await;
+                let is_last = matches!(self.phase, WatchPhase::Listed(_));
+                self.lists.note_page(page.is_ok(), is_last);
+                page
+            }
+            WatchPhase::ReceivingInitialEvents(received) => {
+                self.receive_initial_event(received).await
+            }
             WatchPhase::Listed(version) => self.begin(version).await,
             WatchPhase::Watching { version, lines, since } => {
                 self.hear(version, lines, since).await
@@ -291,8 +348,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
         }
         self.listed += page.items.len();
         if self.listed > LIST_LIMIT {
-            let text = format!("a list has more than {LIST_LIMIT} objects");
-            return Err(ClusterError::NoAnswer(text));
+            return Err(too_many_objects());
         }
         self.events.extend(page.items.into_iter().map(WatcherEvent::Listed));
         self.phase = match (page.next, page.version) {
@@ -363,7 +419,7 @@ impl<T: ObjectDecodeForm> KindWatch<T> {
                 self.phase = WatchPhase::Listed(version);
                 return Err(ClusterError::Refused(status));
             }
-            WatchLine::Bookmark(at) => {
+            WatchLine::Bookmark(at) | WatchLine::InitialEventsEnd(at) => {
                 version = at;
                 None
             }
@@ -410,6 +466,10 @@ fn refusal(code: u16, text: &[u8]) -> ClusterError {
         said => said.to_owned(),
     };
     ClusterError::Refused(Box::new(kube::core::Status { code, message, ..status }))
+}
+
+fn too_many_objects() -> ClusterError {
+    ClusterError::NoAnswer(format!("a list has more than {LIST_LIMIT} objects"))
 }
 
 fn unreadable(error: serde_json::Error) -> ClusterError {

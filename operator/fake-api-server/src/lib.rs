@@ -32,7 +32,8 @@ impl FakeApiServer {
     }
 }
 
-/// Starts a server that answers each request with the status and body that `answer` returns.
+/// Starts a server that answers each request with the status and body that `answer` returns. It refuses lists as the initial
+/// events of a watch, as an API server without the feature gate `WatchList` does, so clients ask for pages.
 ///
 /// # Panics
 /// If no port or no temporary folder is available.
@@ -45,6 +46,10 @@ pub async fn answering(
         let answer = answer.clone();
         async move {
             let (parts, body) = request.into_parts();
+            if parts.uri.query().is_some_and(|query| query.contains("sendInitialEvents=true")) {
+                let body = Body::from(refused_initial_events().to_string());
+                return Response::builder().status(422).body(body).unwrap();
+            }
             let body = to_bytes(body, usize::MAX).await.unwrap();
             let body = serde_json::from_slice(&body).unwrap_or_default();
             let (code, body) = answer((format!("{} {}", parts.method, parts.uri), body));
@@ -60,6 +65,14 @@ pub async fn answering(
     let server = FakeApiServer { folder };
     std::fs::write(server.kubeconfig(), kubeconfig.to_string()).unwrap();
     server
+}
+
+/// The answer of an API server to a watch with initial events if it does not serve them.
+fn refused_initial_events() -> Value {
+    let message = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature \
+                   gate is enabled";
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 422, "reason": "Invalid",
+        "message": message})
 }
 
 /// The kinds that every fake API server serves.

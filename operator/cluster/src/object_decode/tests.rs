@@ -113,6 +113,14 @@ fn deletions_and_bookmarks_are_noticed_whatever_the_object_is_like() {
     let line = event("BOOKMARK", r#"{"kind":"HelmRelease","metadata":{"resourceVersion":"12"}}"#);
     let line = WatchLine::<DecodedObject<HelmRelease>>::read(line.as_bytes()).unwrap();
     assert!(matches!(&line, WatchLine::Bookmark(version) if version == "12"), "{line:?}");
+    let end = r#"{"kind":"PartialObjectMetadata","metadata":{"resourceVersion":"13","creationTimestamp":null,
+        "annotations":{"k8s.io/initial-events-end":"true"}}}"#;
+    let line = event("BOOKMARK", end);
+    let line = WatchLine::<MetadataOnly>::read(line.as_bytes()).unwrap();
+    assert!(matches!(&line, WatchLine::InitialEventsEnd(version) if version == "13"), "{line:?}");
+    let line = event("BOOKMARK", &end.replace("\"true\"", "\"false\""));
+    let line = WatchLine::<MetadataOnly>::read(line.as_bytes()).unwrap();
+    assert!(matches!(&line, WatchLine::Bookmark(version) if version == "13"), "{line:?}");
     let line = event("ERROR", r#"{"kind":"Status","code":410,"message":"too old"}"#);
     let line = WatchLine::<DecodedObject<HelmRelease>>::read(line.as_bytes()).unwrap();
     assert!(matches!(&line, WatchLine::Error(status) if status.code == 410), "{line:?}");

@@ -1,6 +1,6 @@
 //! Tests of watch events, with an API server that gives scripted answers.
 
-use std::sync::Arc;
+mod initial_event_lists;
 
 use crds::helm::HelmRelease;
 use http::Response;
@@ -54,12 +54,22 @@ fn pool(script: &Arc<Mutex<ScriptedApiServer>>) -> ConnectionPool {
     })
 }
 
-/// Follows a watch of metadata until `count` events came.
+/// Follows a watch of metadata that lists by pages, until `count` events came.
 async fn watched(answers: Vec<(u16, String)>, count: usize) -> (ScriptedAnswers, Vec<String>) {
+    watched_with(ListMethods::pages(), answers, count).await
+}
+
+/// Follows a watch of metadata until `count` events came.
+async fn watched_with(
+    lists: ListMethods,
+    answers: Vec<(u16, String)>,
+    count: usize,
+) -> (ScriptedAnswers, Vec<String>) {
     let script =
         Arc::new(Mutex::new(ScriptedApiServer { answers: answers.into(), asked: Vec::new() }));
     let path = "/api/v1/secrets".to_owned();
-    let watch = KindWatch::<MetadataOnly>::new(pool(&script), path, String::new(), METADATA_ONLY);
+    let watch = KindWatch::<MetadataOnly>::new(pool(&script), path, String::new(), METADATA_ONLY)
+        .listing_by(lists);
     let name = |seen: WatcherEvent<MetadataOnly>| match seen {
         WatcherEvent::Listing => WatcherEvent::Listing,
         WatcherEvent::Listed(object) => WatcherEvent::Listed(object.name),

@@ -58,6 +58,12 @@ impl<K: ControllerKind> StoreUpdater<K> {
                 self.store_writer.writer.apply_watcher_event(&Event::Init);
             }
             Ok(WatcherEvent::Listed(DecodedObject::Read(object))) => {
+                // A list may have an object twice, and the later version counts.
+                if !self.unreadable.is_empty() {
+                    let namespace = object.namespace().unwrap_or_default();
+                    let node = node_named::<K::Object>(&namespace, &object.name_any());
+                    self.unreadable.remove(&node);
+                }
                 self.store_writer.writer.apply_watcher_event(&Event::InitApply(object));
             }
             Ok(WatcherEvent::Listed(DecodedObject::Unreadable(object))) => {
@@ -67,8 +73,13 @@ impl<K: ControllerKind> StoreUpdater<K> {
             Ok(WatcherEvent::ListEnded) => {
                 self.trouble = None;
                 self.store_writer.writer.apply_watcher_event(&Event::InitDone);
+                let unreadable = std::mem::take(&mut self.unreadable);
+                // An earlier version of such an object may have been in the same list.
+                for node in &unreadable {
+                    self.drop_stored(&node.namespace, &node.name);
+                }
                 let present = self.store.state();
-                self.notices.listed::<K>(&present, &std::mem::take(&mut self.unreadable));
+                self.notices.listed::<K>(&present, &unreadable);
                 self.store_writer.is_listed();
             }
             Ok(WatcherEvent::Applied(DecodedObject::Read(object))) => {
