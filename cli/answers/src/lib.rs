@@ -10,6 +10,7 @@ mod applied_object_health;
 mod applier_quarantines;
 pub mod audit;
 pub mod audited_revisions;
+pub mod branch_plan;
 pub mod cause_facts;
 pub mod change_sets;
 pub mod command_scope;

@@ -36,6 +36,7 @@ use super::repository_sources::{
 };
 use super::resource_scope::DeclaredKindScopes;
 use super::revision_files::RevisionFiles;
+use super::source_appliers::SourceAppliers;
 use super::source_files::{DeclaredGenerators, generator_sources, is_generator};
 use windlass_cluster::referenced_secrets_and_config_maps::DeclaredConfigMapsAndSecrets;
 use windlass_serve::settings::OperatorSettings;
@@ -171,12 +172,33 @@ impl KnownConfigMapsAndSecrets {
     const ALL: [Self; 3] = [Self::Declared, Self::OfBuiltAppliers, Self::OfCluster];
 }
 
+/// Where the search for appliers begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ApplierSearchBegin<'b> {
+    /// At the folder that the cluster applies first.
+    Folder(&'b ApplierSearchRoot),
+    /// At the appliers of a cluster that use one source.
+    Appliers(&'b SourceAppliers),
+}
+
+impl ApplierSearchBegin<'_> {
+    /// The folder. `None` if the search begins at appliers.
+    pub(crate) fn folder(&self) -> Option<&RelPath> {
+        match self {
+            Self::Folder(entry) => Some(&entry.folder),
+            Self::Appliers(_) => None,
+        }
+    }
+}
+
 /// An applier that was not built yet.
 struct ApplierToBuild {
     kind: ApplierKind,
     object: Object,
     parent: Option<ObjectId>,
     is_entry: bool,
+    /// Whether the manifest is that of the cluster, so that a declared manifest replaces it.
+    is_of_cluster: bool,
 }
 
 /// The Kustomization that builds the folder of the entry point.
@@ -192,7 +214,8 @@ fn entry_applier(folder: &RelPath) -> anyhow::Result<ApplierToBuild> {
             "sourceRef": {"kind": "GitRepository", "name": BOOTSTRAP_NAME},
         },
     }))?;
-    Ok(ApplierToBuild { kind: ApplierKind::Kustomization, object, parent: None, is_entry: true })
+    let kind = ApplierKind::Kustomization;
+    Ok(ApplierToBuild { kind, object, parent: None, is_entry: true, is_of_cluster: false })
 }
 
 /// The message that the folder of the entry point cannot be built. If the folder was only assumed, the message contains advice.
@@ -207,20 +230,23 @@ fn unbuilt_entry(entry: &ApplierSearchRoot, failure: &str) -> String {
     }
 }
 
-/// Finds everything that a revision declares from a folder on, and builds its Kustomizations.
+/// Finds everything that a revision declares from a folder or from some appliers on, and builds its Kustomizations.
 ///
 /// # Errors
 /// A thread could not do its work. An applier that cannot be built is recorded as failed, and is no error.
 pub(crate) fn declarations(
     revision: &Revision<'_>,
-    entry: &ApplierSearchRoot,
+    begin: ApplierSearchBegin<'_>,
 ) -> anyhow::Result<RepositoryDeclarations> {
     let mut found = RepositoryDeclarations {
         references: Arc::new(revision.cluster_references.clone()),
         kinds: revision.facts.kind_scopes(),
         ..RepositoryDeclarations::default()
     };
-    let mut pending = vec![entry_applier(&entry.folder)?];
+    let mut pending = match begin {
+        ApplierSearchBegin::Folder(entry) => vec![entry_applier(&entry.folder)?],
+        ApplierSearchBegin::Appliers(roots) => found.begin_at(roots),
+    };
     while !pending.is_empty() {
         let mut ready: Vec<ApplierToBuild> = Vec::new();
         let mut waiting = pending;
@@ -241,18 +267,35 @@ pub(crate) fn declarations(
         })?;
         for (applier, declared) in applied {
             if applier.is_entry
-                && let Some(own) = found.applies_itself(&declared.rendered, &entry.folder, revision)
+                && let Some(folder) = begin.folder()
+                && let Some(own) = found.applies_itself(&declared.rendered, folder, revision)
             {
                 pending.push(own);
                 continue;
             }
-            found.add(applier, declared, entry, &mut pending);
+            if applier.is_of_cluster
+                && let Some(own) = applier.declared_by_itself(&declared.rendered)
+            {
+                pending.push(own);
+                continue;
+            }
+            found.add(applier, declared, begin, &mut pending);
         }
     }
     found.defer_releases(revision)?;
     found.add_helmfile_releases(revision)?;
     found.name_missing_references(revision.facts);
     Ok(found)
+}
+
+impl ApplierToBuild {
+    /// The manifest of an applier of the cluster that applies its own manifest. The revision declares it, so it replaces that
+    /// of the cluster.
+    fn declared_by_itself(&self, rendered: &RenderedApplier) -> Option<Self> {
+        let id = self.object.id();
+        let object = rendered.objects.iter().find(|it| it.id() == id)?.clone();
+        Some(Self { kind: self.kind, object, parent: None, is_entry: false, is_of_cluster: false })
+    }
 }
 
 /// Makes the applier of a HelmRelease that is not rendered yet.
@@ -284,6 +327,25 @@ pub(crate) fn typed<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K
 }
 
 impl RepositoryDeclarations {
+    /// Begins at the appliers of a cluster that use a source. The source counts as declared unless the revision declares it.
+    fn begin_at(&mut self, roots: &SourceAppliers) -> Vec<ApplierToBuild> {
+        self.sources.insert(roots.source.id(), roots.source.clone());
+        let root = |object: &Object| {
+            let kind = ApplierKind::of(object)?;
+            let object = object.clone();
+            Some(ApplierToBuild {
+                kind,
+                object,
+                parent: None,
+                is_entry: false,
+                is_of_cluster: true,
+            })
+        };
+        let begun: Vec<ApplierToBuild> = roots.appliers.iter().filter_map(root).collect();
+        self.seen.extend(begun.iter().map(|it| it.object.id()));
+        begun
+    }
+
     /// Whether all objects that an applier names are declared or known.
     fn is_ready(
         &self,
@@ -457,7 +519,7 @@ impl RepositoryDeclarations {
         self.own_sources.extend(source_of(&object));
         self.seen.insert(object.id());
         let kind = ApplierKind::Kustomization;
-        Some(ApplierToBuild { kind, object, parent: None, is_entry: false })
+        Some(ApplierToBuild { kind, object, parent: None, is_entry: false, is_of_cluster: false })
     }
 
     /// Adds an applier and everything that its objects declare.
@@ -465,11 +527,12 @@ impl RepositoryDeclarations {
         &mut self,
         applier: ApplierToBuild,
         mut declared: DeclaredApplier,
-        entry: &ApplierSearchRoot,
+        begin: ApplierSearchBegin<'_>,
         pending: &mut Vec<ApplierToBuild>,
     ) {
         let id = applier.object.id();
-        if let Some(failure) = declared.rendered.failure.as_ref().filter(|_| applier.is_entry) {
+        let failure = declared.rendered.failure.as_ref().filter(|_| applier.is_entry);
+        if let (Some(failure), ApplierSearchBegin::Folder(entry)) = (failure, begin) {
             self.incomplete = Some(unbuilt_entry(entry, failure));
         }
         self.seen.insert(id.clone());
@@ -532,6 +595,7 @@ impl RepositoryDeclarations {
                     object: object.clone(),
                     parent,
                     is_entry: false,
+                    is_of_cluster: false,
                 });
             }
         }

@@ -10,12 +10,14 @@
 //! `windlass plan facts`: `cluster_facts_command.rs`, `cluster_facts_reading.rs`, `cluster_facts_file.rs`.
 //! `windlass plan check`, which posts a plan: `pull_request_check.rs`, `pull_request_commit.rs`. `windlass plan show`, which
 //! prints a Plan of a cluster: `plan_show.rs`. `windlass plan --live`: `live_plan.rs`, `live_render_inputs.rs`,
-//! `live_appliers.rs`, `live_comparison.rs`, `live_deletion_budgets.rs`. Predicting one object, also for `windlass diff`:
+//! `live_appliers.rs`, `live_comparison.rs`, `live_deletion_budgets.rs`. A branch of a source, compared with a cluster:
+//! [`branch_plan`], `source_appliers.rs`. Predicting one object, also for `windlass diff`:
 //! [`object_prediction`]. Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine
 //! `plan`).
 
 mod applier_discovery;
 mod applier_search_root;
+pub mod branch_plan;
 mod chart_download_folder;
 mod chart_fetch;
 mod cluster_facts_command;
@@ -46,6 +48,7 @@ mod render_failure;
 mod repository_sources;
 mod resource_scope;
 mod revision_files;
+mod source_appliers;
 mod source_artifact;
 mod source_files;
 #[cfg(test)]
@@ -62,7 +65,7 @@ use objects::SecretMasking;
 use plan::{ApplierComparisonStatus, ChangePlan, RenderingComparisonOptions};
 use tree::RelPath;
 
-use applier_discovery::Revision;
+use applier_discovery::{ApplierSearchBegin, Revision};
 use applier_search_root::{ApplierManifests, ApplierSearchRoot};
 use chart_download_folder::ChartDownloadFolder;
 use chart_fetch::ChartFetcher;
@@ -112,6 +115,9 @@ pub struct PlanArgs {
     /// The revision with the change [default: the work tree, with what is not committed]
     #[arg(long, value_name = "REV")]
     head: Option<String>,
+    /// With --live: a branch of the GitRepository that --source names; it is fetched, and no local repository is read
+    #[arg(long, value_name = "BRANCH")]
+    branch: Option<String>,
     /// A source that is this repository, such as OCIRepository/flux-system/fleet; may be repeated
     #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
     source: Vec<String>,
@@ -193,6 +199,7 @@ pub const EXAMPLES: &str = "Examples:
   windlass plan --base main --allow-hosts=charts.example.com,ghcr.io --detailed-exitcode
   windlass plan --live                                  what the cluster would become if the work tree were applied
   windlass plan --live --context prod --head main       what another cluster would become by the branch main
+  windlass plan --live --branch new --source GitRepository/apps/web   if this branch were merged
   windlass plan facts                                   write what only the cluster knows, for later plans
   windlass plan check plan.json                         what was found, as a comment and a status of a pull request
 
@@ -209,7 +216,9 @@ HelmReleases do; their hooks are not covered, and no program is run that a helmf
 
 With --live, the base is the cluster, as this user may read it: objects as they are, compared by dry-runs of the API server,
 and what appliers have recorded that they applied. Nothing is written. What this user may not read is named as not known, and
-never counts as added or removed. All releases are rendered, so their charts are fetched from --allow-hosts, too.
+never counts as added or removed. All releases are rendered, so their charts are fetched from --allow-hosts, too. With
+--branch, the files are those of a branch of a GitRepository of the cluster, fetched with its credentials as this user may
+read them, and what uses this source is compared.
 
 Exit status: 0 if the plan was made; 1 if something would change, with --detailed-exitcode; 2 if the plan could not be made,
 or an applier cannot be rendered with the change that could be before. What is not fetched, such as a chart of a host that
@@ -364,7 +373,8 @@ fn declared_side(
     manifests: ApplierManifests,
     entry: &ApplierSearchRoot,
 ) -> anyhow::Result<UnrenderedComparisonSide> {
-    let declarations = applier_discovery::declarations(revision, entry)?;
+    let begin = ApplierSearchBegin::Folder(entry);
+    let declarations = applier_discovery::declarations(revision, begin)?;
     Ok(UnrenderedComparisonSide {
         revision: revision.files.revision.clone(),
         declarations,

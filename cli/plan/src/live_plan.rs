@@ -5,8 +5,8 @@
 //! (`live_render_inputs.rs`).
 //! Then the appliers of the cluster are read (`live_appliers.rs`), each object is compared (`live_comparison.rs`,
 //! `object_prediction.rs`), and deletions are checked against the budgets of the cluster (`live_deletion_budgets.rs`).
-//! Elsewhere: two revisions (`lib.rs`), comparing and formats (engine `plan`). Nothing is written: all requests are reads or
-//! dry-runs.
+//! Elsewhere: two revisions (`lib.rs`), a branch that is fetched (`branch_plan.rs`), comparing and formats (engine `plan`).
+//! Nothing is written: all requests are reads or dry-runs.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,15 +14,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
+use helm::capabilities::Capabilities;
 use objects::{Object, ObjectId};
 use plan::{
     ApplierComparisonStatus, ApplierDeletionBudgets, ChangePlan, RenderingComparisonOptions,
     UnknownValue,
 };
+use tokio::runtime::Handle;
+use tree::RelPath;
 use windlass_runtime::approval_plan::DELETION_BUDGET;
 
-use super::applier_discovery::{self, ApplierKind, RepositoryDeclarations, Revision};
+use super::applier_discovery::{
+    self, ApplierKind, ApplierSearchBegin, RepositoryDeclarations, Revision,
+};
 use super::applier_search_root::{ApplierManifests, ApplierSearchRoot};
+use super::branch_plan;
 use super::chart_download_folder::ChartDownloadFolder;
 use super::chart_fetch::ChartFetcher;
 use super::comparison_rendering::{OtherSideFacts, UnrenderedComparisonSide};
@@ -48,13 +54,21 @@ use windlass_serve::settings::OperatorSettings;
 /// values of the cluster.
 const MAX_SEARCHES: usize = 6;
 
-/// A cluster connection, and the time limit of the command.
-struct LiveCluster {
+/// A cluster connection, and the time limit for reading the cluster.
+pub(crate) struct LiveCluster {
     // The connections have to be dropped before their runtime.
-    cluster: ClusterConnection,
-    runtime: CommandRuntime,
+    pub(crate) cluster: ClusterConnection,
+    runtime: LiveRuntime,
     limit: Duration,
     left: Cell<Duration>,
+}
+
+/// The runtime of the connections.
+enum LiveRuntime {
+    /// It belongs to the command.
+    OfCommand(CommandRuntime),
+    /// It belongs to the caller, and other threads run it.
+    OfCaller(Handle),
 }
 
 impl LiveCluster {
@@ -65,25 +79,45 @@ impl LiveCluster {
     fn open(args: &PlanArgs) -> anyhow::Result<Self> {
         let runtime = CommandRuntime::new()?;
         let (cluster, _) = runtime.block_on(args.access.open())?;
+        let runtime = LiveRuntime::OfCommand(runtime);
         Ok(Self { cluster, runtime, limit: args.timeout, left: Cell::new(args.timeout) })
+    }
+
+    /// Uses a connection of another runtime. This thread must not run tasks of that runtime.
+    pub(crate) fn of_caller(cluster: ClusterConnection, runtime: Handle, limit: Duration) -> Self {
+        let runtime = LiveRuntime::OfCaller(runtime);
+        Self { cluster, runtime, limit, left: Cell::new(limit) }
     }
 
     /// Runs work that reads the cluster.
     ///
     /// # Errors
     /// The error of the work, or the time is over.
-    fn read<T>(&self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    pub(crate) fn read<T>(
+        &self,
+        work: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
         let begun = Instant::now();
         let left = self.left.get();
-        let ended = self.runtime.block_on(async {
+        let limited = async {
             let within = tokio::time::timeout(left, work).await;
-            within.unwrap_or_else(|_elapsed| {
-                let seconds = self.limit.as_secs();
-                Err(anyhow!("reading the cluster took longer than {seconds} s (--timeout)"))
-            })
-        });
+            within.unwrap_or_else(|_elapsed| Err(self.out_of_time()))
+        };
+        let ended = match &self.runtime {
+            LiveRuntime::OfCommand(runtime) => runtime.block_on(limited),
+            LiveRuntime::OfCaller(runtime) => runtime.block_on(limited),
+        };
         self.left.set(left.saturating_sub(begun.elapsed()));
         ended
+    }
+
+    fn out_of_time(&self) -> anyhow::Error {
+        let seconds = self.limit.as_secs();
+        let flag = match self.runtime {
+            LiveRuntime::OfCommand(_) => " (--timeout)",
+            LiveRuntime::OfCaller(_) => "",
+        };
+        anyhow!("reading the cluster took longer than {seconds} s{flag}")
     }
 }
 
@@ -105,7 +139,7 @@ pub(crate) fn check_flags(args: &PlanArgs) -> anyhow::Result<()> {
         "two revisions are compared without a cluster: add --live, or leave out --context, --namespace and the other flags \
          of a cluster"
     );
-    Ok(())
+    branch_plan::check_flags(args)
 }
 
 /// The exit code of the command. An unreadable cluster is a failure, although a base revision that cannot be rendered is not.
@@ -134,56 +168,96 @@ pub(crate) fn change_plan(
     args: &PlanArgs,
     settings: OperatorSettings,
 ) -> anyhow::Result<ChangePlan> {
+    if let Some(branch) = &args.branch {
+        return branch_plan::change_plan(args, branch, LiveCluster::open(args)?, settings);
+    }
     let repository = named_repository(args.path.as_deref())?;
     let sources = RepositorySources::new(&repository.remote_urls(), &args.source)?;
     let files = head_files(args, &repository)?;
-    let artifact = files.artifact(None)?;
-    let manifests = ApplierManifests::of(&artifact.files);
+    let manifests = ApplierManifests::of(&files.artifact(None)?.files);
     let entry = match &args.path {
         Some(path) => ApplierSearchRoot::named(repository.path_of(path)?),
         None => manifests.entry()?,
     };
     let live = LiveCluster::open(args)?;
-    let mut inputs = live.read(LiveRenderInputs::of(&live.cluster))?;
-    let remote = Arc::new(RemoteFileFetcher::new(args.allow_hosts.clone())?);
+    let inputs = live.read(LiveRenderInputs::of(&live.cluster))?;
     let downloads = ChartDownloadFolder::new(args.cache_dir.clone());
-    let renderer = ReleaseRenderer {
-        charts: Arc::new(ChartFetcher::new(args.allow_hosts.clone(), downloads)),
-        remote: remote.clone(),
-        capabilities: capabilities(args, &inputs.facts)?,
-        settings,
-        includes_definitions: false,
-        // Masked values could have the wrong type for a dry-run.
-        masks_drawn_values: false,
-    };
-    let builds = ReusableKustomizationBuilds::new(remote);
+    let capabilities = capabilities(args, &inputs.facts)?;
+    let renderer = renderer(args.allow_hosts.clone(), downloads, capabilities, settings)?;
     let progress = format!("building what `{}` declares: {}", entry.folder, files.revision);
-    say(ProgressGlyph::Action, &plan::clean_line(&progress));
+    report_progress(&progress);
+    let builds = ReusableKustomizationBuilds::new(renderer.remote.clone());
     let search = RepositorySearchInputs {
         files: &files,
         sources: &sources,
         builds: &builds,
         renderer: &renderer,
-        entry: &entry,
+        begin: ApplierSearchBegin::Folder(&entry),
         deadline: Instant::now() + MAX_RENDER_TIME,
+        namespace: args.namespace.as_deref(),
+        progress: &report_progress,
     };
-    let declarations = search.declarations(&live, &mut inputs)?;
-    let side =
-        UnrenderedComparisonSide { revision: files.revision.clone(), declarations, manifests };
-    compared(args, &search, &live, &mut inputs, side)
+    search.plan(&live, inputs, manifests)
 }
 
-/// The inputs of a search in the repository.
-struct RepositorySearchInputs<'s> {
-    files: &'s RevisionFiles,
-    sources: &'s RepositorySources,
-    builds: &'s ReusableKustomizationBuilds,
-    renderer: &'s ReleaseRenderer,
-    entry: &'s ApplierSearchRoot,
-    deadline: Instant,
+/// Prints a line of progress.
+pub(crate) fn report_progress(text: &str) {
+    say(ProgressGlyph::Action, &plan::clean_line(text));
+}
+
+/// Makes the renderer of a comparison with a cluster. Charts and other files are fetched only from these hosts.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn renderer(
+    hosts: Vec<String>,
+    downloads: Option<ChartDownloadFolder>,
+    capabilities: Capabilities,
+    settings: OperatorSettings,
+) -> anyhow::Result<ReleaseRenderer> {
+    Ok(ReleaseRenderer {
+        remote: Arc::new(RemoteFileFetcher::new(hosts.clone())?),
+        charts: Arc::new(ChartFetcher::new(hosts, downloads)),
+        capabilities,
+        settings,
+        includes_definitions: false,
+        // Masked values could have the wrong type for a dry-run.
+        masks_drawn_values: false,
+    })
+}
+
+/// The inputs of a search in the repository, and of the comparison with the cluster.
+pub(crate) struct RepositorySearchInputs<'s> {
+    pub(crate) files: &'s RevisionFiles,
+    pub(crate) sources: &'s RepositorySources,
+    pub(crate) builds: &'s ReusableKustomizationBuilds,
+    pub(crate) renderer: &'s ReleaseRenderer,
+    pub(crate) begin: ApplierSearchBegin<'s>,
+    /// The time after which no further applier is started.
+    pub(crate) deadline: Instant,
+    /// The namespace whose appliers are listed. `None` for all namespaces.
+    pub(crate) namespace: Option<&'s str>,
+    /// Receives what is done at the moment.
+    pub(crate) progress: &'s dyn Fn(&str),
 }
 
 impl RepositorySearchInputs<'_> {
+    /// Searches the repository, renders what it declares, and compares the result with the cluster.
+    ///
+    /// # Errors
+    /// The repository or the cluster cannot be read.
+    pub(crate) fn plan(
+        &self,
+        live: &LiveCluster,
+        mut inputs: LiveRenderInputs,
+        manifests: ApplierManifests,
+    ) -> anyhow::Result<ChangePlan> {
+        let declarations = self.declarations(live, &mut inputs)?;
+        let revision = self.files.revision.clone();
+        let side = UnrenderedComparisonSide { revision, declarations, manifests };
+        compared(self, live, &mut inputs, side)
+    }
+
     /// Searches the repository, and reads from the cluster what the repository refers to. Returns everything that the
     /// repository declares.
     fn declarations(
@@ -202,7 +276,7 @@ impl RepositorySearchInputs<'_> {
     }
 
     fn search(&self, inputs: &LiveRenderInputs) -> anyhow::Result<RepositoryDeclarations> {
-        let Self { files, sources, builds, renderer, entry, deadline } = *self;
+        let Self { files, sources, builds, renderer, begin, deadline, .. } = *self;
         let cluster_references = inputs.cluster_references();
         let revision = Revision {
             files,
@@ -215,28 +289,24 @@ impl RepositorySearchInputs<'_> {
             cluster_references: &cluster_references,
             deadline,
         };
-        applier_discovery::declarations(&revision, entry)
+        applier_discovery::declarations(&revision, begin)
     }
 }
 
 /// Renders the head and compares it with the cluster.
 fn compared(
-    args: &PlanArgs,
     search: &RepositorySearchInputs<'_>,
     live: &LiveCluster,
     inputs: &mut LiveRenderInputs,
     side: UnrenderedComparisonSide,
 ) -> anyhow::Result<ChangePlan> {
-    let RepositorySearchInputs { renderer, entry, deadline, .. } = *search;
+    let RepositorySearchInputs { renderer, begin, deadline, progress, .. } = *search;
     let settings = &renderer.settings;
-    say(ProgressGlyph::Action, "reading the appliers of the cluster");
+    progress("reading the appliers of the cluster");
     let manifests = side.declarations.manifests.clone();
-    let made_entry = side.declarations.made_entry.clone();
-    let reader = ApplierReader {
-        cluster: &live.cluster,
-        settings,
-        made_entry: made_entry.clone().map(|id| (id, entry.folder.clone())),
-    };
+    let made_entry: Option<(ObjectId, RelPath)> =
+        side.declarations.made_entry.clone().zip(begin.folder().cloned());
+    let reader = ApplierReader { cluster: &live.cluster, settings, made_entry: made_entry.clone() };
     let versions = manifests.iter().map(|(id, object)| (id.clone(), object.gvk().version));
     let found = live.read(reader.read(versions.collect()))?;
     let limits = deletion_limits(&manifests, &found);
@@ -246,17 +316,16 @@ fn compared(
     let secrets = secret_masking(values.into_iter().collect());
     let writers = writers(&side.declarations, settings);
     let mut unrendered = side.unrendered();
-    say(ProgressGlyph::Action, "rendering releases");
+    progress("rendering releases");
     let of_cluster = OtherSideFacts::of_cluster(found.installed_releases());
     let mut head = side.render(&of_cluster, renderer, deadline)?;
-    if let Some(id) = made_entry.filter(|id| !found.appliers.contains_key(id))
+    if let Some((id, folder)) = made_entry.filter(|(id, _)| !found.appliers.contains_key(id))
         && let Some(applier) = head.appliers.get_mut(&id)
     {
         applier.unknown_values.push(UnknownValue {
             what: "appliers and objects that left the repository".to_owned(),
             reason: format!(
-                "no Kustomization is known that applies the folder `{}` in the cluster",
-                entry.folder
+                "no Kustomization is known that applies the folder `{folder}` in the cluster"
             ),
         });
     }
@@ -271,7 +340,7 @@ fn compared(
         writers: &writers,
         unrendered: &unrendered,
     };
-    say(ProgressGlyph::Action, "comparing objects with the cluster");
+    progress("comparing objects with the cluster");
     let base = live.read(async { Ok(comparison.compare(&mut head, found).await) })?;
     let budgets = match settings.deletion_budget {
         true => live.read(LiveDeletionBudgets::read(&live.cluster, &limits))?,
@@ -281,7 +350,7 @@ fn compared(
     let options = RenderingComparisonOptions {
         budgets: ApplierDeletionBudgets { of_appliers, ..ApplierDeletionBudgets::default() },
         secrets,
-        namespace: args.namespace.clone(),
+        namespace: search.namespace.map(str::to_owned),
         ..RenderingComparisonOptions::default()
     };
     let mut plan = plan::compare(&base, &head, &options);

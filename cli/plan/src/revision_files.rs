@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
-use git::{GitLimits, ReadOnlyLocalRepository, TreeEntryKind};
+use git::{GitLimits, GitSnapshot, ReadOnlyLocalRepository, TreeEntryKind};
 use parking_lot::Mutex;
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
@@ -66,6 +66,28 @@ impl RevisionFiles {
             artifacts: Mutex::default(),
             generated: Mutex::default(),
         }
+    }
+
+    /// Reads the files of a commit from its Git objects.
+    ///
+    /// # Errors
+    /// An object cannot be read, or there are too many files.
+    pub(crate) fn of_snapshot(snapshot: &GitSnapshot) -> anyhow::Result<Self> {
+        let mut builder = MemoryTree::builder(FILE_LIMITS);
+        for entry in snapshot.entries()?.entries {
+            let path = RelPath::parse(&entry.path)?;
+            match entry.kind {
+                TreeEntryKind::File { is_executable } => {
+                    builder.file(&path, snapshot.read(&entry)?, is_executable)?;
+                }
+                // As in an artifact, the folder of a link exists, and a submodule is an empty folder.
+                TreeEntryKind::Symlink => {
+                    builder.dir(&path.parent().unwrap_or_else(RelPath::root))?;
+                }
+                TreeEntryKind::Submodule => builder.dir(&path)?,
+            }
+        }
+        Ok(Self::new(snapshot.commit.sha.clone(), builder.build()))
     }
 
     /// Reads a file, even if no artifact contains it. Returns `None` if it does not exist.
@@ -254,22 +276,7 @@ impl LocalGitRepository {
             total: FILE_LIMITS.total_bytes,
             ..GitLimits::default()
         };
-        let snapshot = self.repository.snapshot(revision, limits)?;
-        let mut builder = MemoryTree::builder(FILE_LIMITS);
-        for entry in snapshot.entries()?.entries {
-            let path = RelPath::parse(&entry.path)?;
-            match entry.kind {
-                TreeEntryKind::File { is_executable } => {
-                    builder.file(&path, snapshot.read(&entry)?, is_executable)?;
-                }
-                // As in an artifact, the folder of a link exists, and a submodule is an empty folder.
-                TreeEntryKind::Symlink => {
-                    builder.dir(&path.parent().unwrap_or_else(RelPath::root))?;
-                }
-                TreeEntryKind::Submodule => builder.dir(&path)?,
-            }
-        }
-        Ok(RevisionFiles::new(snapshot.commit.sha.clone(), builder.build()))
+        RevisionFiles::of_snapshot(&self.repository.snapshot(revision, limits)?)
     }
 
     /// Reads the files of the work tree, committed or not. Files that Git ignores are left out, unless the last commit contains

@@ -780,6 +780,15 @@ fn flags_of_a_cluster_and_of_two_revisions_exclude_each_other() {
     assert!(refusal(&["--live", "--facts", "facts.yaml"]).contains("leave out --facts"));
     assert!(refusal(&["--context", "prod"]).contains("add --live"));
     assert!(refusal(&["-n", "shop"]).contains("add --live"));
+    let source = "--source=GitRepository/apps/web";
+    assert!(refusal(&["--branch", "new", source]).contains("add --live"));
+    assert!(refusal(&["--live", "--branch", "new"]).contains("--source=GitRepository/NAMESPACE"));
+    let other = "--source=Bucket/apps/web";
+    assert!(refusal(&["--live", "--branch", "new", other]).contains("--source=GitRepository"));
+    let head = ["--live", "--branch", "new", source, "--head", "main"];
+    assert!(refusal(&head).contains("leave out --head and --path"));
+    assert_eq!(refusal(&["--live", "--branch", "a..b", source]), "--branch");
+    assert_eq!(refusal(&["--live", "--branch", "new", source, "-n", "shop"]), "");
     for line in [&["--live", "--context", "prod", "-n", "shop"][..], &["--base", "main"], &[]] {
         assert_eq!(refusal(line), "", "{line:?}");
     }

@@ -52,6 +52,7 @@ pub use markdown::{comment_marker, markdown_comment, named_markdown_comment};
 pub use plan_check::{PlanCheckStatus, PlanFailureRule, check_status};
 pub use plan_finding::{FindingLevel, PlanFinding, PlanFindingKind};
 pub use plan_json::{MAX_PLAN_BYTES, PlanJsonError};
+pub use plan_lines::{applier_summary, finding_line};
 pub use rendering::{
     HelmReleaseTarget, MissingReference, RenderedApplier, RepositoryRendering, UnknownValue,
 };

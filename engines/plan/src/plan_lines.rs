@@ -45,8 +45,8 @@ pub(crate) fn summary_text(plan: &ChangePlan) -> String {
     ])
 }
 
-/// The number of changes in one applier.
-pub(crate) fn applier_summary(change: &ApplierChange) -> String {
+/// The number of changes in one applier: `new: 2 added`.
+pub fn applier_summary(change: &ApplierChange) -> String {
     let left = change.removed.iter().filter(|it| it.left_in_cluster.is_some()).count();
     let comparison = match change.comparison {
         ApplierComparisonStatus::Compared => "",
@@ -80,7 +80,7 @@ pub(crate) fn applier_summary(change: &ApplierChange) -> String {
 }
 
 /// The line of a finding: `error: Kustomization/flux-system/apps: deletes …`.
-pub(crate) fn finding_line(finding: &PlanFinding) -> String {
+pub fn finding_line(finding: &PlanFinding) -> String {
     let subjects = [&finding.applier, &finding.object].into_iter().flatten();
     let subjects: String = subjects.map(|it| format!("{}: ", it.subject())).collect();
     clean_line(&format!("{}: {subjects}{}", finding.level.name(), finding.message))

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_client::EgressDenyList;
+use http_client::{EgressDenyList, EgressRules};
 use nix::ifaddrs::getifaddrs;
 use url::{Host, Url};
 
@@ -93,6 +93,19 @@ impl EgressPolicy {
     }
 }
 
+/// The rules of web pages, which fetch sources for users. They know the addresses of this process, and no Services. So with
+/// `--no-cross-namespace-refs`, only public addresses are permitted.
+pub async fn rules_of_pages(settings: &OperatorSettings) -> EgressRules {
+    let rules = EgressDenyList::new(settings.allow_source_cidrs.clone());
+    let rules = if settings.allow_loopback_sources { rules.with_loopback() } else { rules };
+    rules.learn_own(own("").await);
+    let rules = Arc::new(rules);
+    match settings.no_cross_namespace_refs {
+        true => EgressRules::Public(rules),
+        false => EgressRules::Named(rules),
+    }
+}
+
 /// The addresses of this process. These are those of its network interfaces, and those of the host at which its artifacts are
 /// advertised.
 async fn own(advertised: &str) -> Vec<IpAddr> {
@@ -126,6 +139,22 @@ fn host(advertised: &str) -> Option<Host<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn pages_fetch_nothing_from_their_own_machine_and_with_tenants_only_public() {
+        let rules = async |flags: &[&str]| {
+            rules_of_pages(&OperatorSettings::from_flags(flags).unwrap()).await
+        };
+        let is_admitted =
+            |rules: &EgressRules, url: &str| rules.admits(&Url::parse(url).unwrap()).is_ok();
+        let usual = rules(&[]).await;
+        assert!(is_admitted(&usual, "http://10.1.2.3/a"));
+        assert!(!is_admitted(&usual, "http://127.0.0.1/a"));
+        assert!(!is_admitted(&usual, "http://169.254.169.254/a"));
+        let tenants = rules(&["--no-cross-namespace-refs"]).await;
+        assert!(!is_admitted(&tenants, "http://10.1.2.3/a"));
+        assert!(is_admitted(&tenants, "http://1.1.1.1/a"));
+    }
 
     #[tokio::test]
     async fn what_is_our_own_is_known_by_addresses_and_by_names() {

@@ -76,6 +76,14 @@ impl GitReference {
         VersionRange::parse(range).map(Self::Semver).map_err(refused)
     }
 
+    /// Checks names and hash by the rules of Git, without any request.
+    ///
+    /// # Errors
+    /// [`Error::InvalidReference`], with the reason.
+    pub fn check(&self) -> Result<(), Error> {
+        self.wanted().map(drop)
+    }
+
     /// Checks names and hash.
     pub(super) fn wanted(&self) -> Result<RemoteReferenceQuery, Error> {
         Ok(match self {
