@@ -190,6 +190,8 @@ impl MultiUserWebPagesSettings<'_> {
             format!("--web-oidc-ca-file={}", issuer.authority.display()),
             format!("--web-session-key-file={}", session_key.display()),
             format!("--kubeconfig={}", kubeconfig.display()),
+            // The Git servers of stories are on this machine.
+            "--allow-loopback-sources".to_owned(),
             "--health-addr=127.0.0.1:0".to_owned(),
             "--metrics-addr=127.0.0.1:0".to_owned(),
         ]

@@ -4,6 +4,7 @@
 //! each command (its own tests), commands that install (`tests/installation.rs`).
 
 pub(crate) mod all_commands;
+mod branch_plan_page;
 mod build_and_diff;
 mod command_arguments;
 mod diff;

@@ -5,7 +5,8 @@
 //! Below: forms (`actions/forms.rs`), rights (`actions/rights.rs`), carrying out (`actions/perform.rs`), the seal of forms
 //! (`actions/form_seal.rs`).
 //! Elsewhere: the requests to the API server, which are the same as those of the commands (`windlass_answers::actions`); which
-//! HTTP requests may change anything (`action_guard.rs`); how many a user who has logged in may send (`action_limits.rs`).
+//! HTTP requests may change anything (`action_guard.rs`); how many a user who has logged in may send (`action_limits.rs`); plans
+//! of branches, which change nothing (`branch_plans.rs`).
 
 mod form_seal;
 mod forms;
@@ -22,10 +23,13 @@ use windlass_answers::actions::incident_silence;
 use windlass_answers::actions::lifecycle_approval;
 use windlass_answers::actions::reconciliation::no_run;
 use windlass_answers::actions::suspension::is_suspended;
+use windlass_answers::branch_plan::SOURCE_KIND;
+use windlass_answers::kind_argument::ResourceArgument;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 pub(crate) use self::form_seal::FormSeal;
-pub(crate) use self::forms::panel;
-pub(crate) use self::perform::{ActionReply, perform};
+pub(crate) use self::forms::{branch_form, panel};
+pub(crate) use self::perform::{ActionReply, lacks_right, perform};
 use self::rights::AccessReviewCache;
 use super::page_query::PageQuery;
 use super::route::ObjectAddress;
@@ -35,6 +39,9 @@ const MAX_DONE_BYTES: usize = 512;
 
 /// The query parameter that carries the message about a finished action, with its seal.
 pub(crate) const DONE_PARAMETER: &str = "done";
+
+/// The query parameter that names the branch of a plan.
+pub(crate) const BRANCH_PARAMETER: &str = "branch";
 
 /// An action that a user requests for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,10 +53,12 @@ pub(crate) enum ObjectAction {
     Reject,
     RollBack,
     Silence,
+    /// Shows what the cluster would become if a branch were merged.
+    Plan,
 }
 
 impl ObjectAction {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Reconcile,
         Self::Suspend,
         Self::Resume,
@@ -57,6 +66,7 @@ impl ObjectAction {
         Self::Reject,
         Self::RollBack,
         Self::Silence,
+        Self::Plan,
     ];
 
     /// The word for this action in a form.
@@ -69,6 +79,7 @@ impl ObjectAction {
             Self::Reject => "reject",
             Self::RollBack => "rollback",
             Self::Silence => "silence",
+            Self::Plan => "plan",
         }
     }
 
@@ -81,6 +92,7 @@ impl ObjectAction {
             Self::Reject => "Reject",
             Self::RollBack => "Roll back",
             Self::Silence => "Silence",
+            Self::Plan => "Plan a branch",
         }
     }
 
@@ -127,6 +139,9 @@ impl ObjectAction {
                 } else if kind != "ArtifactGenerator" {
                     all.push(Self::Suspend);
                 }
+                if kind == SOURCE_KIND {
+                    all.push(Self::Plan);
+                }
                 all
             }
         }
@@ -151,6 +166,8 @@ pub(crate) struct ActionForm {
     reason: String,
     /// When the suspension or the silence ends. Empty for a suspension without an end.
     until: String,
+    /// The branch that is planned. Empty for other actions.
+    branch: String,
 }
 
 impl ActionForm {
@@ -171,6 +188,7 @@ impl ActionForm {
             seal: text("seal"),
             reason: text("reason"),
             until: text("until"),
+            branch: text("branch"),
         })
     }
 }
@@ -192,6 +210,20 @@ pub(crate) struct ActionFormState {
 impl ActionFormState {
     pub(crate) fn new(seal: FormSeal) -> Self {
         Self { seal, rights: AccessReviewCache::default() }
+    }
+
+    /// Whether the user may plan branches of a source. The answer of an access review counts for a while.
+    ///
+    /// # Errors
+    /// The API server does not decide.
+    pub(crate) async fn may_plan(
+        &self,
+        cluster: &ClusterConnection,
+        target: &ResourceArgument,
+        source: &Object,
+    ) -> Result<bool, ClusterError> {
+        let rights = rights::required(ObjectAction::Plan, target, source);
+        self.rights.has_all(cluster, &rights).await
     }
 
     /// Returns the message about a finished action that an address carries. Only messages of this user's own actions have the
@@ -227,9 +259,13 @@ mod tests {
 
     #[test]
     fn an_object_has_the_actions_that_are_of_use_to_it_as_it_is() {
-        use ObjectAction::{Approve, Reconcile, Reject, Resume, RollBack, Silence, Suspend};
+        use ObjectAction::{Approve, Plan, Reconcile, Reject, Resume, RollBack, Silence, Suspend};
         let flux = "kustomize.toolkit.fluxcd.io/v1";
         assert_eq!(actions(flux, "Kustomization", json!({}), json!({})), [Reconcile, Suspend]);
+        let source = "source.toolkit.fluxcd.io/v1";
+        let found = actions(source, "GitRepository", json!({}), json!({}));
+        assert_eq!(found, [Reconcile, Suspend, Plan]);
+        assert_eq!(actions(source, "Bucket", json!({}), json!({})), [Reconcile, Suspend]);
         let suspended = json!({"suspend": true});
         assert_eq!(actions(flux, "Kustomization", suspended, json!({})), [Resume]);
         let ours = "release.windlass.dev/v1alpha1";

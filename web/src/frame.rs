@@ -103,6 +103,14 @@ pub(crate) struct PageParts {
     pub(crate) version: String,
 }
 
+impl PageParts {
+    /// How soon a browser without scripts loads the page again. `None` for all pages except one that waits for a plan.
+    fn reload_seconds(&self) -> Option<u64> {
+        let after = self.renew_after?;
+        matches!(self.route, Route::BranchPlan { .. }).then(|| after.as_secs())
+    }
+}
+
 /// Arranges the parts in their columns.
 fn arranged(parts: &[PagePart]) -> Markup {
     let of = |column: PartColumn| parts.iter().filter(move |part| part.column == column);
@@ -137,7 +145,7 @@ const SECTIONS: [(Route, &str); 8] = [
 /// Renders a whole page. `live` is the address from which the open page receives its changed parts.
 pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) -> String {
     let is_current = |route: &Route| match page.route {
-        Route::Object { .. } => *route == Route::Objects,
+        Route::Object { .. } | Route::BranchPlan { .. } => *route == Route::Objects,
         Route::Incident { .. } => *route == Route::Incidents,
         Route::Commit(_) => *route == Route::Changes,
         ref current => route == current,
@@ -146,7 +154,7 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
-            (head(&page.title))
+            (head_reloading(&page.title, page.reload_seconds()))
             body data-live=[live] {
                 (sprite())
                 a class="skip" href="#main" { "To the content" }
@@ -273,12 +281,20 @@ pub(crate) fn onward(link: &Href) -> String {
 }
 
 fn head(title: &str) -> Markup {
+    head_reloading(title, None)
+}
+
+/// The head of a page. A browser without scripts loads the page again after this many seconds.
+fn head_reloading(title: &str, reload_seconds: Option<u64>) -> Markup {
     html! {
         head {
             meta charset="utf-8";
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { (clean_line(title)) " · windlass" }
+            @if let Some(seconds) = reload_seconds {
+                noscript { meta http-equiv="refresh" content=(seconds); }
+            }
             link rel="stylesheet" href=(Href::asset(assets::style_path()));
             link rel="icon" type="image/svg+xml" href=(Href::asset(assets::icon_path()));
             @for path in assets::script_paths() { script type="module" src=(Href::asset(path)) {} }
@@ -401,6 +417,28 @@ mod tests {
             "{html}"
         );
         assert!(html.contains(&format!("<a href=\"{address}")), "{html}");
+    }
+
+    #[test]
+    fn only_a_page_that_waits_for_a_plan_is_loaded_again_without_scripts() {
+        let page = |route: Route, renew_after: Option<Duration>| {
+            let page = PageParts {
+                route,
+                title: "Plan".to_owned(),
+                command: "windlass plan".to_owned(),
+                read_at: "2026-11-24T12:00:00Z".parse().unwrap(),
+                parts: Vec::new(),
+                renew_after,
+                version: String::new(),
+            };
+            head_reloading(&page.title, page.reload_seconds()).into_string()
+        };
+        let plan = Route::BranchPlan { namespace: "apps".to_owned(), name: "web".to_owned() };
+        let soon = Some(Duration::from_secs(5));
+        let reload = "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>";
+        assert!(page(plan.clone(), soon).contains(reload), "{}", page(plan.clone(), soon));
+        assert!(!page(plan, None).contains("refresh"));
+        assert!(!page(Route::Objects, soon).contains("refresh"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod action_guard;
 mod action_limits;
 mod actions;
 mod assets;
+mod branch_plans;
 mod frame;
 #[cfg(test)]
 mod hostile_strings;

@@ -57,6 +57,8 @@ enum PageRefreshTriggers {
     Records,
     RowsAndRecords,
     OneObject,
+    /// The plans of branches that the user started.
+    BranchPlans,
     /// The page is rendered only when the user opens it.
     Fixed,
 }
@@ -69,6 +71,7 @@ fn facts(route: &Route) -> PageRefreshTriggers {
         // This page needs dry-runs of all objects, so windlass does them only when a user asks.
         Route::Object { tab: ObjectTab::Diff, .. } | Route::Me => PageRefreshTriggers::Fixed,
         Route::Object { .. } => PageRefreshTriggers::OneObject,
+        Route::BranchPlan { .. } => PageRefreshTriggers::BranchPlans,
         Route::Incidents
         | Route::Incident { .. }
         | Route::Changes
@@ -101,6 +104,7 @@ pub(crate) fn version(reader: &PageDataReader, route: &Route) -> String {
         PageRefreshTriggers::Rows => rows.to_string(),
         PageRefreshTriggers::Records => records.to_string(),
         PageRefreshTriggers::RowsAndRecords => format!("{rows}-{records}"),
+        PageRefreshTriggers::BranchPlans => reader.branch_plans.changes().borrow().to_string(),
         PageRefreshTriggers::OneObject | PageRefreshTriggers::Fixed => String::new(),
     }
 }
@@ -188,6 +192,9 @@ impl PageWatch {
             (PageRefreshTriggers::Records, _) => Self::Counters { rows: None, records: records() },
             (PageRefreshTriggers::RowsAndRecords, _) => {
                 Self::Counters { rows: rows(), records: records() }
+            }
+            (PageRefreshTriggers::BranchPlans, _) => {
+                Self::Counters { rows: Some(reader.branch_plans.changes()), records: None }
             }
             (PageRefreshTriggers::OneObject, Route::Object { place, .. }) => {
                 Self::of_object(reader, place, version).await

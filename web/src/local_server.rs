@@ -163,10 +163,11 @@ impl PageRenderer {
         }
     }
 
-    /// Whether no page is being made and no page is open.
+    /// Whether no page is being made, no page is open, and no plan of a branch is being made.
     pub(crate) fn is_idle(&self) -> bool {
         self.permits.available_permits() == MAX_PAGES_AT_ONCE
             && self.places.available_permits() == MAX_OPEN_PAGES
+            && !self.reader.branch_plans.is_running()
     }
 
     /// Starts an order as soon as there is a free place.

@@ -1,7 +1,8 @@
 //! The web server for a team. Users log in, read pages, and send forms, all with their own rights.
 //!
-//! Each page is read, and each action is carried out, with the token of its user, which the API server verifies. Neither ever
-//! uses the rights of this process. Replicas do not need each other.
+//! Each page is read, and each action is carried out, with the token of its user, which the API server verifies. The rights of
+//! this process are used for one request only: reading the Secret of a source whose branch the user may plan. Replicas do not
+//! need each other.
 //! Elsewhere: logins (`login.rs`), the checks of requests (`multi_user_request_guard.rs`), readers (`session_readers.rs`), the parts shared
 //! with `windlass ui` (`local_server.rs`).
 
@@ -14,6 +15,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
+use http_client::EgressRules;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
@@ -24,6 +26,7 @@ use windlass_http_server::HttpListener;
 
 use super::action_guard::ACTION_PATH;
 use super::assets;
+use super::branch_plans::BranchPlanService;
 use super::frame;
 use super::href::{Href, LIVE_PATH};
 use super::local_server::{QueuedPageRequest, acted, answered, read_form, refused, wants_json};
@@ -72,10 +75,13 @@ impl MultiUserWebServer {
     }
 
     /// Serves until `stop`. It reads, and carries out the actions of forms, with the tokens of users. From `cluster`, it uses
-    /// only the address of the API server and its authorities. The future is not `Send`, so it has to stay on one thread.
+    /// the address of the API server and its authorities. Over `cluster` itself, it reads only the Secrets of a source whose
+    /// branch a user may plan, and only if this user may not read them. Sources are fetched from servers that `egress` admits.
+    /// The future is not `Send`, so it has to stay on one thread.
     pub async fn serve(
         self,
         cluster: ClusterConnection,
+        egress: EgressRules,
         metrics: Arc<MetricsRegistry>,
         stop: CancellationToken,
     ) {
@@ -86,7 +92,8 @@ impl MultiUserWebServer {
             let state = state.clone();
             async move { respond(&state, request).await }
         });
-        let sessions = SessionReaders::new(cluster, metrics, max_users, stop.clone());
+        let plans = BranchPlanService::new(egress, Some(cluster.clone()));
+        let sessions = SessionReaders::new(cluster, plans, metrics, max_users, stop.clone());
         LocalSet::new()
             .run_until(async {
                 tokio::join!(listener.serve_behind_proxy(router, stop), sessions.serve(orders));

@@ -1,6 +1,7 @@
 //! Reads a cluster for pages. Pages of one user share some results, and read the rest themselves.
 
 use axum::http::StatusCode;
+use http_client::EgressRules;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -13,6 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::actions::{ActionFormState, FormSeal};
+use super::branch_plans::{BranchPlanService, BranchPlans};
 use super::frame::SiteFacts;
 use super::local_server::PAGE_TIME_LIMIT;
 use super::reconciled_object_rows::ReconciledObjectRows;
@@ -104,6 +106,8 @@ pub(crate) struct PageDataReader {
     pub(crate) watcher: ReconciledObjectsWatcher,
     /// The state that forms need.
     pub(crate) actions: ActionFormState,
+    /// The plans of branches that the user started.
+    pub(crate) branch_plans: BranchPlans,
     unready: SharedRead<UnreadyObjectsSnapshot>,
     /// Permits for predictions by dry-runs.
     pub(crate) predictions: &'static Semaphore,
@@ -115,14 +119,21 @@ impl PageDataReader {
     pub(crate) async fn new(site: CommandScope, access: &[String]) -> Self {
         // The name is only shown to the user of the kubeconfig. The API server knows the user and decides about rights.
         let user = site.cluster.own_name().await.unwrap_or_default();
-        Self::with(site, user, access, WatchRightsOwner::OfOwnUser, FormSeal::new())
+        // The user reads the Secrets of sources, and the machine is the user's.
+        let plans = BranchPlanService::new(EgressRules::with_loopback(), None);
+        Self::with(site, user, access, WatchRightsOwner::OfOwnUser, FormSeal::new(), plans)
     }
 
-    /// Makes a reader for a logged-in user, who may lose rights while pages are open. `seal` seals the forms of the session.
+    /// Makes a reader for a logged-in user, who may lose rights while pages are open. `seal` seals the forms of the session, and
+    /// `plans` has the limits of all users.
     ///
     /// # Errors
     /// The API server does not say who the user is.
-    pub(crate) async fn for_login(site: CommandScope, seal: FormSeal) -> Result<Self, UnknownUser> {
+    pub(crate) async fn for_login(
+        site: CommandScope,
+        seal: FormSeal,
+        plans: BranchPlanService,
+    ) -> Result<Self, UnknownUser> {
         let user =
             timeout(PAGE_TIME_LIMIT, site.cluster.own_name()).await.unwrap_or_else(|_elapsed| {
                 let seconds = PAGE_TIME_LIMIT.as_secs();
@@ -133,7 +144,7 @@ impl PageDataReader {
         if user.is_empty() {
             return Err(UnknownUser::NameMissing);
         }
-        Ok(Self::with(site, user, &[], WatchRightsOwner::OfLogin, seal))
+        Ok(Self::with(site, user, &[], WatchRightsOwner::OfLogin, seal, plans))
     }
 
     fn with(
@@ -142,9 +153,11 @@ impl PageDataReader {
         access: &[String],
         rights: WatchRightsOwner,
         seal: FormSeal,
+        plans: BranchPlanService,
     ) -> Self {
         let words: Vec<&str> = access.iter().map(String::as_str).collect();
         let server = site.cluster.address();
+        let branch_plans = BranchPlans::new(plans, &user);
         let facts = SiteFacts {
             place: in_words(&site.namespace),
             cluster: site.cluster.cluster_name().unwrap_or(&server).to_owned(),
@@ -158,6 +171,7 @@ impl PageDataReader {
             facts,
             watcher: ReconciledObjectsWatcher::new(rights),
             actions: ActionFormState::new(seal),
+            branch_plans,
             unready: SharedRead::default(),
             predictions: &PREDICTIONS,
         }

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod audits;
+mod branch_plan;
 mod change_calendar;
 mod changes;
 mod current_user;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use windlass_answers::kind_argument::UnknownKind;
 use windlass_cluster::ClusterError;
 
+use self::branch_plan::BranchPlanRefusal;
 use super::frame::{self, PagePart, PageParts, SiteFacts};
 use super::href::Href;
 use super::live_updates;
@@ -76,6 +78,9 @@ pub(crate) async fn make(
         Route::Calendar => change_calendar::page(reader, request).await,
         Route::Audits => audits::page(reader, request).await,
         Route::Me => current_user::page(reader, request).await,
+        Route::BranchPlan { namespace, name } => {
+            branch_plan::page(reader, request, namespace, name).await
+        }
     }
 }
 
@@ -105,6 +110,9 @@ fn of_content(
 fn status_of(error: &anyhow::Error) -> StatusCode {
     if error.downcast_ref::<UnknownKind>().is_some() {
         return StatusCode::NOT_FOUND;
+    }
+    if let Some(refusal) = error.downcast_ref::<BranchPlanRefusal>() {
+        return refusal.status();
     }
     match error.downcast_ref::<ClusterError>() {
         Some(error) if error.code() == Some(401) => StatusCode::UNAUTHORIZED,

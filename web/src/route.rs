@@ -2,6 +2,7 @@
 
 use objects::ObjectId;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use windlass_answers::branch_plan::SOURCE_KIND;
 
 use super::shell_line::shell_line;
 
@@ -54,6 +55,11 @@ pub(crate) enum Route {
     Calendar,
     Audits,
     Me,
+    /// What the cluster would become if a branch of a GitRepository were merged.
+    BranchPlan {
+        namespace: String,
+        name: String,
+    },
 }
 
 /// An object as a path names it.
@@ -202,6 +208,9 @@ impl Route {
             ["approvals"] => Self::Approvals,
             ["calendar"] => Self::Calendar,
             ["audits"] => Self::Audits,
+            ["plan", SOURCE_KIND, namespace, name] if !namespace.is_empty() && !name.is_empty() => {
+                Self::BranchPlan { namespace: namespace.to_owned(), name: name.to_owned() }
+            }
             ["o", kind, namespace, name] => Self::of_object(kind, namespace, name, "")?,
             ["o", kind, namespace, name, tab] if !tab.is_empty() => {
                 Self::of_object(kind, namespace, name, tab)?
@@ -243,6 +252,9 @@ impl Route {
             Self::Approvals => "/approvals".to_owned(),
             Self::Calendar => "/calendar".to_owned(),
             Self::Audits => "/audits".to_owned(),
+            Self::BranchPlan { namespace, name } => {
+                format!("/plan/{SOURCE_KIND}/{}/{}", escaped(namespace), escaped(name))
+            }
             Self::Object { place: ObjectAddress { kind, namespace, name }, tab } => {
                 let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
                 let [kind, namespace, name] =
@@ -290,6 +302,7 @@ mod tests {
             Route::Me,
             Route::Commit("0123abc".to_owned()),
             Route::Incident { namespace: "apps".to_owned(), name: "a\"<b".to_owned() },
+            Route::BranchPlan { namespace: "apps".to_owned(), name: "a\"<b".to_owned() },
             object("clusterrole", "", "system:node-\"<b>?#", ObjectTab::Yaml),
         ];
         all.extend(ObjectTab::ALL.map(|tab| object("ks", "apps", "web", tab)));
@@ -315,6 +328,9 @@ mod tests {
             "/c/0123abz",
             "/incidents/apps",
             "/incidents/apps/",
+            "/plan/Bucket/apps/web",
+            "/plan/GitRepository/apps/",
+            "/plan/GitRepository/apps/web/x",
             "/o/ks/apps/..%2f..%2fsecrets",
             "/o/ks/apps/a%00b",
             "/o/ks/apps/%ff",

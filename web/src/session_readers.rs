@@ -24,6 +24,7 @@ use windlass_cluster::metrics::MetricsRegistry;
 
 use super::action_limits::ActionLimits;
 use super::actions::{ActionReply, FormSeal};
+use super::branch_plans::BranchPlanService;
 use super::frame;
 use super::live_updates;
 use super::local_server::{MAX_WAITING_PAGES, PageRenderer, QueuedPageRequest, refused};
@@ -72,13 +73,15 @@ struct RunningSessionReader {
 
 /// All readers of a process.
 pub(crate) struct SessionReaders {
-    /// Only the address of the API server and its authorities are used from this connection.
+    /// The readers use only the address of the API server and its authorities from this connection.
     cluster: ClusterConnection,
     metrics: Arc<MetricsRegistry>,
     max_readers: usize,
     stop: CancellationToken,
     running: BTreeMap<SessionReaderKey, RunningSessionReader>,
     limits: ActionLimits,
+    /// What readers need to plan branches.
+    plans: BranchPlanService,
     /// The sessions whose users are unknown. Readers add them.
     refusals: Arc<Mutex<SessionRefusals>>,
 }
@@ -87,13 +90,15 @@ impl SessionReaders {
     /// Starts without readers. `max_readers` limits how many there may be at once.
     pub(crate) fn new(
         cluster: ClusterConnection,
+        plans: BranchPlanService,
         metrics: Arc<MetricsRegistry>,
         max_readers: usize,
         stop: CancellationToken,
     ) -> Self {
         let limits = ActionLimits::default();
         let refusals = Arc::default();
-        Self { cluster, metrics, max_readers, stop, running: BTreeMap::new(), limits, refusals }
+        let running = BTreeMap::new();
+        Self { cluster, metrics, max_readers, stop, running, limits, plans, refusals }
     }
 
     /// Handles messages until the channel is closed. It has to run in a `LocalSet`.
@@ -172,7 +177,8 @@ impl SessionReaders {
         let left = Duration::from_secs(u64::try_from(left).unwrap_or_default());
         let seal = FormSeal::of_session(session);
         let refusals = UserRefusals { session: key.session.clone(), all: self.refusals.clone() };
-        drop(spawn_local(read(site, seal, received, left, stop.clone(), refusals)));
+        let inputs = SessionReaderInputs { site, seal, plans: self.plans.clone() };
+        drop(spawn_local(read(inputs, received, left, stop.clone(), refusals)));
         let subject = session.subject.clone();
         let running =
             RunningSessionReader { subject, orders: orders.clone(), used_at: Instant::now(), stop };
@@ -199,10 +205,16 @@ struct UserRefusals {
     all: Arc<Mutex<SessionRefusals>>,
 }
 
-/// Runs the reader of one session until the session ends, or until its pages were unused for some time.
-async fn read(
+/// What a reader of a session begins with.
+struct SessionReaderInputs {
     site: CommandScope,
     seal: FormSeal,
+    plans: BranchPlanService,
+}
+
+/// Runs the reader of one session until the session ends, or until its pages were unused for some time.
+async fn read(
+    inputs: SessionReaderInputs,
     orders: mpsc::Receiver<QueuedPageRequest>,
     left: Duration,
     stop: CancellationToken,
@@ -211,20 +223,20 @@ async fn read(
     // The event streams of open pages end with the reader.
     let _ends = stop.clone().drop_guard();
     tokio::select! {
-        () = make_while_used(site, seal, orders, stop.clone(), refusals) => {}
+        () = make_while_used(inputs, orders, stop.clone(), refusals) => {}
         () = sleep(left) => {}
         () = stop.cancelled() => {}
     }
 }
 
 async fn make_while_used(
-    site: CommandScope,
-    seal: FormSeal,
+    inputs: SessionReaderInputs,
     mut orders: mpsc::Receiver<QueuedPageRequest>,
     stop: CancellationToken,
     refusals: UserRefusals,
 ) {
-    let reader = match PageDataReader::for_login(site, seal).await {
+    let SessionReaderInputs { site, seal, plans } = inputs;
+    let reader = match PageDataReader::for_login(site, seal, plans).await {
         Ok(reader) => Rc::new(reader),
         Err(why) => {
             let why = Arc::new(why);
@@ -286,6 +298,7 @@ fn answer(status: StatusCode, title: &str, why: &str, wants_json: bool) -> PageA
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use http_client::EgressRules;
     use objects::RedactedValue;
     use serde_json::{Value, json};
     use tokio::sync::oneshot;
@@ -317,10 +330,14 @@ mod tests {
         (SessionReaderMessage::Page(Box::new(page)), answer)
     }
 
+    fn plans() -> BranchPlanService {
+        BranchPlanService::new(EgressRules::with_loopback(), None)
+    }
+
     async fn readers(max_readers: usize) -> SessionReaders {
         let (cluster, _) = fake_cluster::with_objects(Vec::new()).await;
         let stop = CancellationToken::new();
-        SessionReaders::new(cluster, MetricsRegistry::new(), max_readers, stop)
+        SessionReaders::new(cluster, plans(), MetricsRegistry::new(), max_readers, stop)
     }
 
     #[tokio::test]
@@ -394,7 +411,8 @@ mod tests {
                 (200, Body::from(json!({"status": {"allowed": true}}).to_string()))
             });
             let stop = CancellationToken::new();
-            let sessions = SessionReaders::new(cluster.await, MetricsRegistry::new(), 8, stop);
+            let sessions =
+                SessionReaders::new(cluster.await, plans(), MetricsRegistry::new(), 8, stop);
             let (messages, received) = mpsc::channel(4);
             drop(spawn_local(sessions.serve(received)));
             Self { messages, review }

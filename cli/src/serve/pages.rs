@@ -15,6 +15,7 @@ use windlass_cluster::client::{ClusterAccessOptions, connect};
 use windlass_cluster::leadership::Leadership;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_http_server::{self as http_server, HttpListener, ServerReadiness};
+use windlass_runtime::egress_policy;
 use windlass_serve::settings::{OperatorSettings, WebPageFlags};
 use windlass_web::{LoginOptions, MultiUserWebServer};
 
@@ -40,7 +41,7 @@ pub(super) async fn start(
     let Some(address) = flags.web_addr else { return Ok(None) };
     let max_users = usize::from(flags.web_max_users);
     let server = MultiUserWebServer::bind(address, login_options(flags)?, max_users).await?;
-    let kubeconfig = settings.kubeconfig.clone();
+    let settings = settings.clone();
     let identity = settings.identity();
     let metrics = metrics.clone();
     let stop = stop.clone();
@@ -49,12 +50,14 @@ pub(super) async fn start(
     thread.spawn(move || {
         let work = async {
             let access = ClusterAccessOptions {
-                kubeconfig: kubeconfig.as_deref(),
+                kubeconfig: settings.kubeconfig.as_deref(),
                 ..ClusterAccessOptions::default()
             };
-            // No request is sent over this connection. It only provides the address of the API server.
+            // It provides the address of the API server. The only requests over it read the Secrets of sources for plans of
+            // branches, for users who may not read them.
             let cluster = connect(access, &identity, &Leadership::unlimited(), &metrics).await?;
-            server.serve(cluster, metrics.clone(), stop).await;
+            let egress = egress_policy::rules_of_pages(&settings).await;
+            server.serve(cluster, egress, metrics.clone(), stop).await;
             anyhow::Ok(())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

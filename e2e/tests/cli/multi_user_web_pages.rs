@@ -268,6 +268,7 @@ async fn users_who_log_in_see_and_change_what_their_own_rights_allow() -> Result
         .await?;
     refuses_and_logs_out(&pages, bob).await?;
     users_act_with_their_own_rights(&story, &pages).await?;
+    users_plan_with_their_own_rights(&story, &pages).await?;
     story.end().await
 }
 
@@ -286,6 +287,58 @@ async fn refuses_and_logs_out(pages: &MultiUserWebPages, mut bob: BrowserCookies
     ensure!(kept.status() == StatusCode::SEE_OTHER, "{kept:?}");
     bob.keep(&own)?;
     ensure!(!bob.line().contains("session"), "{}", bob.line());
+    Ok(())
+}
+
+/// A user with the verb `plan` plans a branch by a form, and another one without it may not.
+async fn users_plan_with_their_own_rights(story: &Story, pages: &MultiUserWebPages) -> Result<()> {
+    let files = [("a.yaml", config_map("planned", "1"))];
+    let upstream = story.follow("planned", &files).await?;
+    story.kustomization("planned", "planned", json!({})).await?;
+    story.await_ready(&StoryObject::kustomization("planned")).await?;
+    upstream.repository.branch("new")?;
+    upstream.repository.commit(&[("a.yaml", &*config_map("planned", "2"))], "a change")?;
+    upstream.repository.switch("main")?;
+    let rules = |verb: &str| {
+        json!([
+            {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]},
+            {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"],
+                "verbs": [verb]},
+        ])
+    };
+    allow_by(story, "alice", rules("plan")).await?;
+    allow_by(story, "bob", rules("get")).await?;
+    let page = format!("/plan/GitRepository/{}/planned?branch=new", story.namespace);
+    let alice = pages.log_in("alice", &story.namespace).await?;
+    let form = story
+        .await_until("the form of the plan", DEFAULT_WAIT_TIMEOUT, async || {
+            Ok(form_fields(&pages.page(1, &page, &alice).await?, "plan").ok())
+        })
+        .await?;
+    let form = format!("{form}&branch=new");
+    let sent = pages.send(1, &alice, &form).await?;
+    ensure!(sent.status() == StatusCode::SEE_OTHER, "{}", sent.text().await?);
+    ensure!(sent.headers()[LOCATION] == *page, "{sent:?}");
+    // The plan belongs to the replica that makes it.
+    story
+        .await_until("the plan on the page", DEFAULT_WAIT_TIMEOUT, async || {
+            let read = pages.page(1, &page, &alice).await?;
+            ensure!(!read.contains("could not be made"), "{read}");
+            Ok(read.contains("~ changed <a href=").then_some(()))
+        })
+        .await?;
+
+    let bob = pages.log_in("bob", &story.namespace).await?;
+    story
+        .await_until("the refusal of another user", DEFAULT_WAIT_TIMEOUT, async || {
+            let read = pages.page(1, &page, &bob).await?;
+            let is_refused = read.starts_with("403") && read.contains("you lack the verb `plan`");
+            Ok(is_refused.then_some(()))
+        })
+        .await?;
+    let forged = pages.send(1, &bob, &form).await?;
+    ensure!(forged.status() == StatusCode::FORBIDDEN, "{}", forged.text().await?);
     Ok(())
 }
 

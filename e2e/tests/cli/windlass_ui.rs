@@ -34,17 +34,17 @@ pub(crate) struct StoryUiProcess {
 }
 
 /// A running `windlass ui`, and the browser that opened its address.
-struct UiBrowserClient {
-    process: StoryUiProcess,
+pub(super) struct UiBrowserClient {
+    pub(super) process: StoryUiProcess,
     http: Client,
     /// The cookie of the browser.
     cookie: String,
 }
 
 /// The answer of the server.
-struct PageReply {
-    status: StatusCode,
-    text: String,
+pub(super) struct PageReply {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
 }
 
 impl StoryUiProcess {
@@ -71,7 +71,7 @@ impl StoryUiProcess {
 
 impl UiBrowserClient {
     /// Starts the server with a kubeconfig, and opens the printed address.
-    async fn start(story: &Story, kubeconfig: &Path) -> Result<Self> {
+    pub(super) async fn start(story: &Story, kubeconfig: &Path) -> Result<Self> {
         let process = StoryUiProcess::start(story, kubeconfig).await?;
         let http = Client::builder().redirect(Policy::none()).build()?;
         let opened = http.get(&process.login).send().await?;
@@ -85,7 +85,7 @@ impl UiBrowserClient {
     }
 
     /// Reads a page as a browser or as a program.
-    async fn read(&self, path: &str, accept: &str) -> Result<PageReply> {
+    pub(super) async fn read(&self, path: &str, accept: &str) -> Result<PageReply> {
         let request =
             self.http.get(format!("{}{path}", self.process.base)).header(COOKIE, &self.cookie);
         let reply = request.header(ACCEPT, accept).send().await?;
@@ -95,7 +95,7 @@ impl UiBrowserClient {
     }
 
     /// Reads a page, and checks that it contains all given texts and no script.
-    async fn page(&self, path: &str, says: &[&str]) -> Result<String> {
+    pub(super) async fn page(&self, path: &str, says: &[&str]) -> Result<String> {
         let PageReply { status, text } = self.read(path, "text/html").await?;
         ensure!(status == StatusCode::OK, "{path}: {status}\n{text}");
         let lacks: Vec<_> = says.iter().filter(|part| !text.contains(**part)).collect();
@@ -137,12 +137,12 @@ impl UiBrowserClient {
     }
 
     /// The fields of an action's form on a page, as a browser sends them without a script.
-    async fn form(&self, path: &str, action: &str) -> Result<String> {
+    pub(super) async fn form(&self, path: &str, action: &str) -> Result<String> {
         form_fields(&self.page(path, &[]).await?, action)
     }
 
     /// Sends a form with the origin of a page.
-    async fn send(&self, fields: &str, origin: &str) -> Result<PageReply> {
+    pub(super) async fn send(&self, fields: &str, origin: &str) -> Result<PageReply> {
         let request =
             self.http.post(format!("{}/_/act", self.process.base)).header(COOKIE, &self.cookie);
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
@@ -157,7 +157,8 @@ impl UiBrowserClient {
         Ok(PageReply { status, text })
     }
 
-    async fn json(&self, path: &str) -> Result<Value> {
+    /// Reads a page as a program.
+    pub(super) async fn json(&self, path: &str) -> Result<Value> {
         let PageReply { status, text } = self.read(path, "application/json").await?;
         ensure!(status == StatusCode::OK, "{path}: {status}\n{text}");
         serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))

@@ -93,6 +93,7 @@ mod tests {
             seal: String::new(),
             reason: String::new(),
             until: String::new(),
+            branch: String::new(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cause::object_references;
 use maud::{Markup, html};
-use objects::Object;
+use objects::{Object, clean_line};
 use tokio::time::timeout;
 use windlass_answers::actions::version;
 use windlass_answers::kind_argument::ResourceArgument;
@@ -25,6 +25,9 @@ const REVIEW_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest reason, in characters.
 const MAX_REASON_CHARACTERS: u16 = 500;
+
+/// The longest name of a branch, in characters.
+const MAX_BRANCH_CHARACTERS: u16 = 255;
 
 /// The forms for the actions that the user may do with an object. The result is empty if there is no such action.
 pub(crate) async fn panel(
@@ -90,12 +93,13 @@ async fn reviews(
     found
 }
 
-fn form(
+/// The sealed form of an action, without what the user types.
+fn sealed(
     reader: &PageDataReader,
     action: ObjectAction,
     place: &ObjectAddress,
     object: &Object,
-) -> Markup {
+) -> ActionForm {
     let mut made = ActionForm {
         action,
         place: place.clone(),
@@ -106,17 +110,60 @@ fn form(
         seal: String::new(),
         reason: String::new(),
         until: String::new(),
+        branch: String::new(),
     };
     made.seal = reader.actions.seal.of(&made);
+    made
+}
+
+/// The form by which a user plans a branch of a source. The caller has checked that the user may do so.
+pub(crate) fn branch_form(
+    reader: &PageDataReader,
+    place: &ObjectAddress,
+    source: &Object,
+    branch: &str,
+) -> Markup {
+    let made = sealed(reader, ObjectAction::Plan, place, source);
+    html! {
+        div class="acts" role="group" aria-label="Actions" {
+            div class="act" {
+                form action=(ACTION_PATH) method="post" {
+                    (hidden(&made))
+                    (branch_field(branch))
+                    button class="btn" type="submit" { "Plan" }
+                }
+            }
+        }
+    }
+}
+
+fn branch_field(branch: &str) -> Markup {
+    html! {
+        label {
+            "Branch of this repository"
+            input type="text" name="branch" value=(clean_line(branch)) maxlength=(MAX_BRANCH_CHARACTERS) required autocomplete="off";
+        }
+    }
+}
+
+fn form(
+    reader: &PageDataReader,
+    action: ObjectAction,
+    place: &ObjectAddress,
+    object: &Object,
+) -> Markup {
+    let made = sealed(reader, action, place, object);
     html! {
         details class="act" {
             summary class="btn" { (action.title()) "…" }
             form action=(ACTION_PATH) method="post" {
                 (hidden(&made))
                 @if let Some(said) = consequence(action, object) { p { (said) } }
-                label {
-                    (reason_label(action))
-                    input type="text" name="reason" maxlength=(MAX_REASON_CHARACTERS) required[action.has_end()] autocomplete="off";
+                @if action == ObjectAction::Plan { (branch_field("")) } @else {
+                    label {
+                        (reason_label(action))
+                        input type="text" name="reason" maxlength=(MAX_REASON_CHARACTERS) required[action.has_end()] autocomplete="off";
+                    }
                 }
                 @if action.has_end() {
                     label {
@@ -156,9 +203,10 @@ fn reason_label(action: ObjectAction) -> &'static str {
     match action {
         ObjectAction::Suspend | ObjectAction::Silence => "Reason, which others see",
         ObjectAction::Approve | ObjectAction::Reject => "Comment, kept in the audit",
-        ObjectAction::Reconcile | ObjectAction::Resume | ObjectAction::RollBack => {
-            "Reason, kept in the audit; may be empty"
-        }
+        ObjectAction::Reconcile
+        | ObjectAction::Resume
+        | ObjectAction::RollBack
+        | ObjectAction::Plan => "Reason, kept in the audit; may be empty",
     }
 }
 
@@ -183,6 +231,9 @@ fn consequence(action: ObjectAction, object: &Object) -> Option<Markup> {
         }
         ObjectAction::Silence => {
             "Neither the beginning nor reminders are sent until then, but the end is. Another silence replaces this one."
+        }
+        ObjectAction::Plan => {
+            "The branch is fetched with the credentials of the source, and compared by dry-runs. Nothing is changed."
         }
         ObjectAction::Reconcile => return None,
     };

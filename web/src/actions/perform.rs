@@ -1,6 +1,6 @@
 //! Carries out the action of a form, if the object is still in the version that the user saw.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use axum::http::StatusCode;
 use crds::operation_lifecycle::LifecycleEvent;
 use crds::windlass_notification::Incident;
@@ -16,10 +16,11 @@ use windlass_answers::actions::suspension::{self, ObjectSuspension, end_of};
 use windlass_answers::actions::{
     ApprovalAnswer, ObjectToChange, lifecycle_approval, plan_approval, version,
 };
+use windlass_answers::branch_plan::{self, PLAN_VERB, PlannedBranch};
 use windlass_answers::kind_argument;
 use windlass_cluster::ClusterError;
 
-use super::{ActionForm, DONE_PARAMETER, ObjectAction, digest};
+use super::{ActionForm, BRANCH_PARAMETER, DONE_PARAMETER, ObjectAction, digest};
 use crate::frame::{self, PagePart, PageParts};
 use crate::href::Href;
 use crate::local_server::PAGE_TIME_LIMIT;
@@ -107,6 +108,10 @@ pub(crate) async fn perform(
         log(reader, form, &performed);
     }
     match performed {
+        Ok(_) if form.action == ObjectAction::Plan => ActionReply::Done(Href::with_query(
+            &route(form),
+            &[(BRANCH_PARAMETER, form.branch.as_str())],
+        )),
         Ok(said) => {
             let done = reader.actions.sealed_done(&said, Timestamp::now());
             ActionReply::Done(Href::with_query(&route(form), &[(DONE_PARAMETER, done.as_str())]))
@@ -123,6 +128,7 @@ fn log(reader: &PageDataReader, form: &ActionForm, performed: &Result<String, Ac
         action = form.action.word(),
         object = clean_line(&form.place.word()),
         reason = clean_line(&form.reason),
+        branch = Some(clean_line(&form.branch)).filter(|branch| !branch.is_empty()),
         status = refusal.map(|refusal| refusal.status.as_u16()),
         error = refusal.map(|refusal| clean_line(&refusal.text)),
         "a user sent the form of an action"
@@ -135,6 +141,9 @@ fn route(form: &ActionForm) -> Route {
     match form.action {
         ObjectAction::Silence => {
             Route::Incident { namespace: namespace.clone(), name: name.clone() }
+        }
+        ObjectAction::Plan => {
+            Route::BranchPlan { namespace: namespace.clone(), name: name.clone() }
         }
         _ => Route::Object { place: form.place.clone(), tab: ObjectTab::Why },
     }
@@ -163,6 +172,9 @@ async fn performed(reader: &PageDataReader, form: &ActionForm) -> Result<String,
             "it was deleted since the page was read",
         ));
     };
+    if form.action == ObjectAction::Plan {
+        return start_plan(reader, form, &object).await;
+    }
     if let Some(text) = change_since(form, &object) {
         return Err(ActionRefusal::new(StatusCode::CONFLICT, text));
     }
@@ -173,6 +185,41 @@ async fn performed(reader: &PageDataReader, form: &ActionForm) -> Result<String,
         is_of_version: true,
     };
     carry_out(&of, form).await.map_err(|error| ActionRefusal::of(&error))
+}
+
+/// Starts the plan of a branch. It goes on after this request. The version of the source does not count, because the plan is
+/// about the branch.
+async fn start_plan(
+    reader: &PageDataReader,
+    form: &ActionForm,
+    source: &Object,
+) -> Result<String, ActionRefusal> {
+    let namespace = source.namespace();
+    let name = source.name();
+    let planned = PlannedBranch::new(namespace, name, &form.branch)
+        .map_err(|error| ActionRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
+    let cluster = &reader.site.cluster;
+    match branch_plan::may_plan(cluster, namespace, name).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let text = lacks_right(&source.id().subject());
+            return Err(ActionRefusal::new(StatusCode::FORBIDDEN, text));
+        }
+        Err(error) => {
+            let text = format!("nothing was done, since it is not known whether you may: {error}");
+            return Err(ActionRefusal::new(StatusCode::SERVICE_UNAVAILABLE, text));
+        }
+    }
+    let begun = reader.branch_plans.start(cluster, planned);
+    begun.map_err(|text| ActionRefusal::new(StatusCode::TOO_MANY_REQUESTS, text))?;
+    Ok(String::new())
+}
+
+/// The text for a user who may not plan branches of a source.
+pub(crate) fn lacks_right(source: &str) -> String {
+    format!(
+        "you lack the verb `{PLAN_VERB}` on {source}, which a plan needs because the fetch uses the credentials of the source"
+    )
 }
 
 /// Describes how the object differs from the version that the user saw. Returns `None` if the object is unchanged.
@@ -234,6 +281,7 @@ async fn carry_out(of: &ObjectToChange<'_>, form: &ActionForm) -> anyhow::Result
             Ok(format!("{subject} is resumed"))
         }
         ObjectAction::Approve | ObjectAction::Reject => answered(of, form).await,
+        ObjectAction::Plan => bail!("a plan of a branch changes no object"),
         ObjectAction::Silence => {
             let incident: Incident = serde_json::from_value(object.clone().into_value())?;
             let ActionForm { reason, until, .. } = form;
@@ -348,6 +396,7 @@ mod tests {
             seal: String::new(),
             reason: "incident-1".to_owned(),
             until: String::new(),
+            branch: String::new(),
         };
         form.seal = reader.actions.seal.of(&form);
         form
@@ -446,6 +495,7 @@ mod tests {
             seal: String::new(),
             reason: String::new(),
             until: String::new(),
+            branch: String::new(),
         };
         assert_eq!(form.digest, "d one");
         assert_eq!(change_since(&form, &plan("one")), None);
@@ -530,5 +580,62 @@ mod tests {
             assert!(page.text.contains("href=\"/incidents/apps/web-1\""), "{}", page.text);
         }
         assert!(patches(&writes).is_empty());
+    }
+
+    /// A reader for a cluster in which access reviews have this answer, and the form of a plan in it.
+    async fn planner(review: Value) -> (PageDataReader, ActionForm) {
+        let cluster = fake_cluster::answering(move |(request, _)| {
+            let path = request.split_once(' ').map_or("", |(_, path)| path);
+            let (code, answer) = match path {
+                OBJECT_PATH => (200, web()),
+                "/apis/kustomize.toolkit.fluxcd.io/v1" => {
+                    let kind = json!({"kind": "Kustomization", "name": "kustomizations",
+                        "singularName": "", "namespaced": true, "verbs": ["list"]});
+                    (
+                        200,
+                        json!({"kind": "APIResourceList", "groupVersion": "", "resources": [kind]}),
+                    )
+                }
+                path if path.contains("selfsubjectaccessreviews") => (201, review.clone()),
+                _ => (200, json!({})),
+            };
+            (code, Body::from(answer.to_string()))
+        });
+        let site = CommandScope { cluster: cluster.await, namespace: String::new() };
+        let reader = PageDataReader::new(site, &[]).await;
+        let form = ActionForm { branch: "new".to_owned(), ..form(&reader, ObjectAction::Plan) };
+        (reader, form)
+    }
+
+    #[tokio::test]
+    async fn a_plan_begins_only_after_a_clear_answer_about_the_verb() {
+        let (reader, form) = planner(json!({"status": {"allowed": false}})).await;
+        let page = refused(&reader, &form).await;
+        assert_eq!(page.status, StatusCode::FORBIDDEN);
+        assert!(page.text.contains("you lack the verb `plan` on "), "{}", page.text);
+        let away = json!({"status": {"allowed": false, "evaluationError": "webhook is <b>away"}});
+        let (reader, form) = planner(away).await;
+        let page = refused(&reader, &form).await;
+        assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(page.text.contains("webhook is &lt;b&gt;away"), "{}", page.text);
+        let invalid = ActionForm { branch: "a..b".to_owned(), ..form };
+        assert_eq!(refused(&reader, &invalid).await.status, StatusCode::UNPROCESSABLE_ENTITY);
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_begins_has_a_page_and_the_next_one_is_refused() {
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let (reader, form) = planner(json!({"status": {"allowed": true}})).await;
+                let ActionReply::Done(page) = perform(&reader, &form, false).await else {
+                    panic!("it is refused")
+                };
+                assert_eq!(page.as_str(), "/plan/GitRepository/apps/web?branch=new");
+                let page = refused(&reader, &form).await;
+                assert_eq!(page.status, StatusCode::TOO_MANY_REQUESTS, "{}", page.text);
+                let without = ActionForm { seal: String::new(), ..form };
+                assert_eq!(refused(&reader, &without).await.status, StatusCode::FORBIDDEN);
+            })
+            .await;
     }
 }

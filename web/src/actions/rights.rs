@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use objects::Object;
 use serde_json::Value;
+use windlass_answers::branch_plan::PLAN_VERB;
 use windlass_answers::kind_argument::ResourceArgument;
 use windlass_cluster::untyped_objects::AccessToObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
@@ -64,6 +65,7 @@ pub(super) fn required(
             vec![own("patch", plural.clone())]
         }
         ObjectAction::Silence => vec![status(), own("silence", plural.clone())],
+        ObjectAction::Plan => vec![own(PLAN_VERB, plural.clone())],
         // To find out whether the change is the newest one, windlass lists the changes.
         ObjectAction::RollBack => {
             vec![status(), own("list", plural.clone()), own("rollback", plural.clone())]
@@ -207,6 +209,9 @@ mod tests {
         let incident = of("notification.windlass.dev/v1alpha1", "Incident", json!({}));
         let found = rights(ObjectAction::Silence, "incidents", incident);
         assert_eq!(found, ["patch incidents/status apps/a", "silence incidents apps/a"]);
+        let source = of("source.toolkit.fluxcd.io/v1", "GitRepository", json!({}));
+        let found = rights(ObjectAction::Plan, "gitrepositories", source);
+        assert_eq!(found, ["plan gitrepositories apps/a"]);
         let event =
             of("lifecycle.windlass.dev/v1alpha1", "LifecycleEvent", json!({"lifecycle": "l"}));
         let found = rights(ObjectAction::Approve, "lifecycleevents", event);

@@ -87,7 +87,8 @@ impl Replica {
         let (cluster, writes) = fake_cluster::with_objects(objects).await;
         let (readers, orders) = mpsc::channel(8);
         let stop = CancellationToken::new();
-        let sessions = SessionReaders::new(cluster, MetricsRegistry::new(), 8, stop);
+        let plans = BranchPlanService::new(EgressRules::with_loopback(), None);
+        let sessions = SessionReaders::new(cluster, plans, MetricsRegistry::new(), 8, stop);
         drop(spawn_local(sessions.serve(orders)));
         let state = state(readers);
         let now = Timestamp::now().as_second();

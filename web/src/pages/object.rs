@@ -10,6 +10,8 @@ mod past_operations_and_events;
 mod predicted_changes_and_values;
 mod tree_list;
 
+pub(super) use self::predicted_changes_and_values::changed_field;
+
 use cause::object_references;
 use jiff::Timestamp;
 use maud::{Markup, html};

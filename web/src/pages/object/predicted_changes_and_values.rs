@@ -93,7 +93,8 @@ fn changed(change: &DiffChange) -> Markup {
     }
 }
 
-fn changed_field(field: &FieldChange) -> Markup {
+/// A changed field, before and after.
+pub(in crate::pages) fn changed_field(field: &FieldChange) -> Markup {
     let FieldChange { path, old, new } = field;
     html! {
         p class="mono" { (text(path)) }
