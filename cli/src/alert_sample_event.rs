@@ -290,7 +290,8 @@ fn body(bytes: &[u8], masks: &SecretMasking) -> String {
     }
 }
 
-/// Why the service rejected the event, if the engine did not treat the answer as an error.
+/// Why the service of a provider rejected an event, if the engine did not treat its answer as an error. `None` if the service
+/// accepted the event.
 fn fault(last: &ProviderRequestAndResponse) -> Option<String> {
     match last.answer.as_ref()? {
         ProviderServiceResponse::Error { error } => Some(error.clone()),

@@ -132,7 +132,7 @@ impl ClusterScope {
         })
     }
 
-    /// The namespace in the flag `-n`.
+    /// The namespace that the user gave with the flag `-n`. `None` without this flag.
     pub(super) fn given_namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }

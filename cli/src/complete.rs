@@ -42,7 +42,7 @@ pub(super) fn objects_of(kind: &'static str) -> ArgValueCompleter {
     })
 }
 
-/// Completes directories and objects.
+/// The shell completion of an argument that is a directory, or the name of an object.
 pub(super) fn directories_and_objects() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let mut found = PathCompleter::dir().complete(current);
@@ -53,7 +53,7 @@ pub(super) fn directories_and_objects() -> ArgValueCompleter {
     })
 }
 
-/// Completes namespaces.
+/// The shell completion of an argument that is a namespace of the cluster.
 pub(super) fn namespaces() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let found = asked(&typed(), async |site| {
@@ -138,7 +138,7 @@ fn asked(
     place.run(work).unwrap_or_default()
 }
 
-/// The cluster and the namespace that a command line selects.
+/// The cluster and the namespace that the flags in these words select. `None` if the flags cannot be parsed.
 fn place(words: &[String]) -> Option<ClusterScope> {
     let mut kept = Vec::new();
     let mut words = words.iter();

@@ -65,7 +65,7 @@ const ARTIFACTS: [(&str, &str); 3] = [
     ("all", "artifactgenerator"),
 ];
 
-/// The types that `flux` accepts after a word.
+/// The types that `flux` accepts after a word such as `source`. `None` if no types follow this word.
 fn types_of(group: &str) -> Option<&'static [(&'static str, &'static str)]> {
     match group {
         "source" | "sources" => Some(&SOURCES),
@@ -145,7 +145,7 @@ fn positions(line: &[OsString]) -> impl Iterator<Item = usize> {
     )
 }
 
-/// The advice for a command of `flux` that has another name in windlass, or does not exist.
+/// The advice for a command of `flux` that has another name in windlass or does not exist there. `None` if no advice is known.
 pub(super) fn answer(line: &[OsString]) -> Option<String> {
     let line = line.get(1..)?;
     let words: Vec<&str> = positions(line).filter_map(|at| line.get(at)?.to_str()).collect();

@@ -169,7 +169,7 @@ async fn pending_revision(site: &CommandScope, object: &Object) -> anyhow::Resul
     )
 }
 
-/// The revision of a source's artifact.
+/// The revision of the artifact in the status of a source. `None` if the source has no artifact.
 fn artifact_revision(source: &Object) -> Option<String> {
     source.get("status")?["artifact"]["revision"].as_str().map(str::to_owned)
 }

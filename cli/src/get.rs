@@ -121,7 +121,7 @@ impl StatusSelector {
     }
 }
 
-/// Prints table rows.
+/// Prints objects as the rows of a table, or in another output format.
 struct RowPrinter {
     table: PagedTable,
     writer: ObjectStreamWriter,
@@ -198,7 +198,7 @@ impl RowPrinter {
         }
     }
 
-    /// Prints the remaining rows.
+    /// Prints the rows that are not printed yet.
     fn flush(&mut self) -> anyhow::Result<()> {
         print(&self.table.page(&std::mem::take(&mut self.rows)))
     }

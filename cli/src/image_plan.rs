@@ -264,7 +264,7 @@ fn words(kind: &str, name: &str) -> Vec<String> {
     }
 }
 
-/// The objects in files.
+/// The ImageUpdateAutomations and ImagePolicies that are read from local files.
 #[derive(Debug, Default)]
 struct ImageObjectsFromFiles {
     automations: Vec<Object>,

@@ -77,7 +77,7 @@ pub(super) struct LogsArgs {
     output: LogFormat,
 }
 
-/// How lines are printed.
+/// The format in which `windlass logs` prints lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     /// For people
@@ -201,7 +201,7 @@ fn format_line(entry: &LogEntry, prefix: &str, format: LogFormat, on: TerminalSc
     }
 }
 
-/// Formats a log line of another container.
+/// Formats a log line of a container that does not run windlass. The result is never `None`.
 fn shown(
     container: &LoggingContainer,
     line: &ContainerLogLine,
@@ -218,7 +218,8 @@ fn shown(
     })
 }
 
-/// Prints the log lines of containers, and messages about logs that were left out.
+/// Prints the log lines of containers, and messages about logs that were left out. `show` formats a line, or returns `None` if
+/// the line is not to be printed.
 async fn tell(
     site: &CommandScope,
     args: &LogsArgs,

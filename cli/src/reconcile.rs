@@ -287,7 +287,8 @@ struct DegradedNotice {
     text: String,
 }
 
-/// The message that an applied object is missing or not healthy, although the reconciliation succeeded.
+/// The notice that an applied object is missing or not healthy, although the reconciliation succeeded. `None` if there is no
+/// such object.
 /// Parity(flux): the object is ready, and the exit status is 0.
 fn degraded(object: &Object, why: &StateExplanation) -> Option<DegradedNotice> {
     let cause = why.cause.as_ref().filter(|_| why.state == ExaminedObjectState::Degraded)?;
@@ -424,7 +425,8 @@ async fn await_run(
     }
 }
 
-/// The advice for a release without remaining retries, because another request alone changes nothing.
+/// The advice for a HelmRelease without remaining retries, because another request alone changes nothing. `None` for other
+/// objects and while retries remain.
 fn reset(object: &Object) -> Option<String> {
     let said = cause::exhausted(object)?;
     let namespace = object.namespace();

@@ -200,7 +200,7 @@ fn clean_lines(text: &str) -> String {
 }
 
 impl ReleaseToRollBack {
-    /// The full name of the release, if its owner has several releases.
+    /// The full name of the release among several releases of its owner. `None` if the owner has only one release.
     fn release(&self) -> Option<String> {
         self.row.as_ref().map(helmfile_release_suspension::full_name)
     }
@@ -255,7 +255,7 @@ impl ReleaseToRollBack {
         all
     }
 
-    /// The history entry of a revision, if the status contains it.
+    /// The entry of a revision in the release's history. `None` if the status does not contain that revision.
     fn revision(&self, version: i64) -> Option<Value> {
         self.history().into_iter().find(|it| it["version"].as_i64() == Some(version))
     }
@@ -265,7 +265,7 @@ impl ReleaseToRollBack {
         asked.progress(ReleaseHistoryRevision::listed(self.status().get("history")))
     }
 
-    /// The condition that says that a rollback failed or cannot begin.
+    /// The condition that says that a rollback failed or cannot begin. `None` if no rollback failed.
     fn failure(&self) -> Option<Value> {
         remediated(&self.status()).filter(|it| it["reason"] == "RollbackFailed")
     }
@@ -278,7 +278,7 @@ impl ReleaseToRollBack {
         }
     }
 
-    /// The message about the release.
+    /// The message of the status about the release. `None` if the status has no message.
     fn message(&self) -> Option<String> {
         let text = match &self.row {
             Some(row) => {
@@ -292,7 +292,7 @@ impl ReleaseToRollBack {
     }
 }
 
-/// The condition `Remediated`.
+/// The condition `Remediated` in a status, which says how a rollback ended. `None` if there is no such condition.
 fn remediated(status: &Value) -> Option<Value> {
     let all = status["conditions"].as_array()?;
     all.iter().find(|it| it["type"] == "Remediated").cloned()

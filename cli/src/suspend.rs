@@ -37,7 +37,7 @@ pub(super) struct SuspendArgs {
     owner: Option<String>,
 }
 
-/// Which objects are meant.
+/// Which objects the user wants to suspend, resume or reconcile.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct ObjectSelectionArgs {
     /// KIND/NAME, KIND NAME, or with --all: KIND, several KINDs with commas, all, sources, appliers

@@ -140,7 +140,7 @@ fn exit_code(whys: &[StateExplanation], is_unread: bool) -> ExitCode {
     }
 }
 
-/// Prints an explanation.
+/// Prints the explanation of an object's state, and the tags of its images if they are known.
 fn print_explanation(explanation: &ObjectExplanation, args: &WhyArgs) -> anyhow::Result<()> {
     let on = TerminalScreen::of_stdout();
     print(&screen(&explanation.why, on, jiff::Timestamp::now()))?;

@@ -46,7 +46,7 @@ impl TestCertificateAuthority {
         Self::from_pem(read("ca.crt")?, &read("ca.key")?)
     }
 
-    /// Writes `ca.crt` and `ca.key`.
+    /// Writes the certificate and the key of the authority to a folder, as `ca.crt` and `ca.key`.
     pub fn save(&self, folder: &Path) -> Result<()> {
         crate::control_plane::write_private(&folder.join("ca.crt"), &self.certificate)?;
         crate::control_plane::write_private(&folder.join("ca.key"), &self.key)

@@ -55,7 +55,7 @@ pub enum OperatorsToStart<'a> {
     Programs(&'a [String], &'a [PathBuf]),
 }
 
-/// How a process ends.
+/// With which signal a test stops the process of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperatorStopSignal {
     /// It is asked to end (`SIGTERM`), as a rollout does.
@@ -218,7 +218,7 @@ impl ClusterWithOperator {
         Ok(())
     }
 
-    /// The Git server.
+    /// The Git server from which the operator fetches repositories.
     pub fn git(&self) -> &GitServer {
         &self.git
     }
@@ -475,7 +475,7 @@ fn await_ready(operator: &mut OperatorProcess, said: u64) -> anyhow::Result<()> 
     }
 }
 
-/// The last address in the log for a service.
+/// The last address in the log at which windlass listens for a service. `None` if the log contains none.
 fn listening(log: &str, serves: &str) -> Option<String> {
     log.lines().rev().find_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;

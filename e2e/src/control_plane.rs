@@ -129,7 +129,7 @@ impl ControlPlane {
         &self.state
     }
 
-    /// The process id of one of the programs, such as `kube-apiserver`.
+    /// The process id of one of the programs, such as `kube-apiserver`. `None` if there is no program of that name.
     pub fn process(&self, program: &str) -> Option<u32> {
         self.children.iter().find(|(name, _)| *name == program).map(|(_, child)| child.id())
     }

@@ -130,7 +130,7 @@ async fn exchange(State(backend): State<HttpFaultProxyBackend>, request: Request
 }
 
 impl HttpFaultProxyBackend {
-    /// Counts a request. Returns the fault of its answer, if it gets a wrong one.
+    /// Counts a request to the proxy. Returns the fault that its answer gets. `None` if the answer stays right.
     fn fault(&self, request: &Request) -> Option<ResponseFault> {
         let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         let line = format!("{} {path}", request.method());

@@ -177,7 +177,7 @@ pub struct MultiUserWebPagesSettings<'a> {
 }
 
 impl MultiUserWebPagesSettings<'_> {
-    /// The arguments of `windlass`.
+    /// The command-line arguments with which `windlass` serves the web pages for several users.
     pub fn arguments(&self) -> Vec<String> {
         let Self { port, host, issuer, session_key, kubeconfig } = self;
         vec![

@@ -136,7 +136,7 @@ impl OperatorProcess {
         self.folder.join("tmp")
     }
 
-    /// The process id of the program while it runs.
+    /// The process id of the operator. `None` if the operator does not run.
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }

@@ -54,8 +54,8 @@ fn read(id: u32, file: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("process {id} is not there ({path})"))
 }
 
-/// The fields `utime` and `stime`, which are the 14th and 15th word. The second word is the process name, which may contain
-/// spaces and parentheses.
+/// The processor time of a process in ticks: the sum of `utime` and `stime`, the 14th and 15th word. The second word is the
+/// process name, which may contain spaces and parentheses. `None` if the words cannot be parsed.
 fn ticks(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_whitespace().skip(11).map(str::parse::<f64>);

@@ -53,7 +53,7 @@ impl ResponseFault {
         Self::WithoutLastPage,
     ];
 
-    /// The wrong answer, if it does not depend on the right one.
+    /// The wrong answer that replaces the right one. `None` if the wrong answer is made from the right one.
     pub(crate) fn replacement(self) -> Option<Response> {
         match self {
             Self::Status(status) => {
@@ -134,7 +134,7 @@ impl ResponseFault {
         Some(list.to_string())
     }
 
-    /// Removes entries from a listing of S3.
+    /// Removes entries from a listing of an S3 bucket. `None` if the text is not such a listing, or if no entry can be removed.
     fn shorten_bucket(self, text: &str) -> Option<String> {
         const END: &str = "</Contents>";
         let mut parts = text.split("<Contents>");

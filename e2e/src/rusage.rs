@@ -127,7 +127,7 @@ pub fn run(options: &RusageOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// The peak resident memory of a process in KiB, while the process still exists.
+/// The peak resident memory of a process in KiB. `None` if the process does not exist any more.
 fn highest(id: Pid) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

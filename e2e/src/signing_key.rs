@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::git_server::StoryGitRepository;
 use crate::gnupg::{ADDRESS, GnuPgHome};
 
-/// A key that signs.
+/// A key with which a test signs, and its public key.
 pub struct SigningKey {
     folder: tempfile::TempDir,
     public: (&'static str, String),

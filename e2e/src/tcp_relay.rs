@@ -132,7 +132,7 @@ impl TcpRelay {
         TcpRelayTraffic { connections, sent, received }
     }
 
-    /// Starts the counts again.
+    /// Sets the counts of connections and bytes to zero.
     pub fn forget(&self) {
         let TcpRelayState { connections, sent, received, .. } = &*self.shared;
         for count in [connections, sent, received] {

@@ -114,7 +114,7 @@ impl WindlassUiProcess {
     }
 }
 
-/// The address that `windlass ui` has printed.
+/// The login address that `windlass ui` has printed. `None` if the log has no whole line with the address yet.
 fn login_address(log: &str) -> Option<&str> {
     // The last line may be incomplete.
     let (lines, _) = log.rsplit_once('\n')?;

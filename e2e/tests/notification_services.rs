@@ -174,7 +174,7 @@ impl FakeService {
         accepted.map(|asked| asked.body).collect()
     }
 
-    /// The requests as text.
+    /// The requests that the fake service has received, as text.
     fn said(&self) -> String {
         let asked = self.asked.lock();
         let line = |it: &FakeServiceRequest| {

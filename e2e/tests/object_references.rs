@@ -550,7 +550,7 @@ fn cases(tag: &str) -> Result<Vec<ReferenceCase>> {
 }
 
 impl ReferenceCase {
-    /// The object that the reference of this row names.
+    /// The object that the reference of this row names. `None` if the reference names no object that a test has to create.
     fn referent(&self) -> Option<Value> {
         let kind = self.object["kind"].as_str().unwrap_or_default();
         let metadata = json!({"name": self.name});

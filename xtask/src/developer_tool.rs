@@ -45,7 +45,7 @@ pub(crate) struct ToolArguments {
 }
 
 impl ToolArguments {
-    /// The arguments.
+    /// The arguments of the developer tool's command line.
     pub(crate) fn as_slice(&self) -> &[OsString] {
         &self.arguments
     }
@@ -173,7 +173,7 @@ impl CargoProgress {
         Self { all, present: 0, compiled: 0, begun: now, said: now }
     }
 
-    /// Counts a compiled artifact. It returns a line to print if the last line was long enough ago.
+    /// Counts a compiled artifact. Returns a line to print, or `None` if the last line was not long enough ago.
     fn next(&mut self, artifact: &Artifact, now: Instant) -> Option<String> {
         if artifact.target.kind.contains(&TargetKind::CustomBuild) {
             return None;

@@ -27,7 +27,7 @@ const SHELLS: [&str; 3] = ["bash", "fish", "zsh"];
 /// The profiles of an installation. Each has its own manifest, and that of the first one is `install.yaml`.
 const PROFILES: [&str; 3] = ["single", "high-availability", "lockdown"];
 
-/// What is made where.
+/// Which files of a release are made, and where.
 #[derive(Debug, Args)]
 pub(crate) struct DistOptions {
     /// Directory of the files, which is emptied

@@ -30,7 +30,7 @@ const COMMIT: &str = "WINDLASS_COMMIT";
 /// The size limit of the image in MiB.
 const MAX_IMAGE_MEBIBYTES: f64 = 60.0;
 
-/// What is made where.
+/// Which container image is made, and where.
 #[derive(Debug, Args)]
 pub(crate) struct ImageOptions {
     /// Folder for the layout (`oci/`), the root file system (`root/`) and the list of components

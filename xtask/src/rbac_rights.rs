@@ -142,7 +142,7 @@ fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RecordedRbacRequest>> {
     Ok(found)
 }
 
-/// Reads one recorded line. It gives nothing for a request that every user may make, or for a name that no object can
+/// Parses one recorded line as a request. `None` for a request that every user may make, and for a name that no object can
 /// have.
 fn request(line: &str) -> Option<RecordedRbacRequest> {
     let (verb, what) = line.split_once(' ')?;

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use testbed::progress::step;
 use testbed::upstream_programs::UpstreamProgram;
 
-/// Which program.
+/// Which upstream program is selected.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum UpstreamProgramChoice {
     /// Helm, which charts are compared with

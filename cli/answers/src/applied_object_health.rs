@@ -218,7 +218,7 @@ impl AppliedObjects {
     }
 }
 
-/// A running examination.
+/// A running examination of the objects that appliers have applied. It collects findings about their health.
 struct AppliedObjectExaminer<'e, 'c> {
     facts: &'e mut ClusterFactReader<'c>,
     /// The label selectors of the applied objects, one for each kind of applier.

@@ -43,7 +43,7 @@ pub fn parse_subject(text: &str) -> Result<AuditedObjectName, String> {
     Ok(AuditedObjectName { kind, name: name.to_owned() })
 }
 
-/// Audits, the oldest first.
+/// The ReleaseAudits that were listed, the oldest first, and messages about those that could not be listed.
 #[derive(Debug, Default)]
 pub struct ListedAudits {
     /// The audits.
@@ -92,7 +92,7 @@ fn selected(
     audits
 }
 
-/// When the audited operation ended.
+/// When the audited operation ended, or else when its audit was created. `None` if the audit contains neither time.
 pub fn ended(audit: &ReleaseAudit) -> Option<Time> {
     let created = audit.metadata.creation_timestamp.as_ref();
     audit.spec.ended.as_ref().or(created).map(|time| time.0)

@@ -25,12 +25,12 @@ pub struct RevisionOperations<'a> {
 }
 
 impl RevisionOperations<'_> {
-    /// When the first operation began.
+    /// When the first operation of the revision began. `None` if no audit contains a time.
     pub fn began(&self) -> Option<Time> {
         self.audits.iter().filter_map(|audit| started(audit)).min()
     }
 
-    /// When the last operation ended.
+    /// When the last operation of the revision ended. `None` if no audit contains a time.
     pub fn ended(&self) -> Option<Time> {
         self.audits.iter().filter_map(|audit| ended(audit)).max()
     }
@@ -62,7 +62,7 @@ impl RevisionOperations<'_> {
     }
 }
 
-/// When an operation began. If that is unknown, when it ended.
+/// When an audited operation began. If that is unknown, when it ended. `None` if the audit contains neither time.
 pub fn started(audit: &ReleaseAudit) -> Option<Time> {
     audit.spec.started.as_ref().map(|at| at.0).or_else(|| ended(audit))
 }
@@ -132,7 +132,7 @@ pub fn revisions(audits: &[ReleaseAudit]) -> Vec<RevisionOperations<'_>> {
     all
 }
 
-/// The source whose revision caused an operation.
+/// The name of the source whose revision caused an audited operation. `None` if no cause is the revision of a source.
 fn source(audit: &ReleaseAudit) -> Option<&str> {
     let mut causes = audit.spec.causes.iter();
     causes.find(|it| it.type_ == AuditCauseKind::Source && it.version.is_some())?.object.as_deref()
@@ -147,7 +147,7 @@ pub fn revision(audit: &ReleaseAudit) -> Option<&str> {
     of_cause.and_then(|it| it.version.as_deref()).or(applied)
 }
 
-/// The commit in a revision such as `main@sha1:…`. The digits may be shortened.
+/// The commit in a revision such as `main@sha1:…`. Its digits may be shortened. `None` if the revision ends with no commit.
 pub fn commit(revision: &str) -> Option<&str> {
     let (_, digest) = revision.rsplit_once(':')?;
     let is_hex = digest.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -22,7 +22,7 @@ use windlass_runtime::lifecycle::watched_object_cache::resource;
 /// The minimum number of digits of a commit or digest that identify a revision.
 const MIN_PREFIX_LENGTH: usize = 7;
 
-/// Changes, the newest first.
+/// The ChangeSets that were listed, the newest first, and messages about those that could not be listed.
 #[derive(Debug, Default)]
 pub struct ListedChangeSets {
     /// The changes.
@@ -203,7 +203,7 @@ pub fn to_list(changes: &[ChangeSet]) -> anyhow::Result<Value> {
     typed_objects::to_list(changes)
 }
 
-/// The change that followed a change of the same source, if there is one.
+/// A change of the same source with a higher number than `than`: the first such change in the list. `None` if there is none.
 #[must_use]
 pub fn newer<'c>(changes: &'c [ChangeSet], than: &ChangeSet) -> Option<&'c ChangeSet> {
     changes.iter().find(|it| {

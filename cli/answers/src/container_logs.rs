@@ -76,7 +76,7 @@ pub async fn in_order(
     Ok(failed)
 }
 
-/// The index of the earliest time. An entry without a time counts as the earliest.
+/// The index of the earliest time in a list. An entry without a time counts as the earliest. `None` if the list is empty.
 fn earliest(times: impl Iterator<Item = Option<jiff::Timestamp>>) -> Option<usize> {
     times.enumerate().min_by_key(|(_, at)| *at).map(|(index, _)| index)
 }

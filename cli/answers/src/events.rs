@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::command_scope::CommandScope;
 use super::kind_argument::{self, ResourceArgument};
 
-/// The selection of events.
+/// Which Kubernetes events a user selects: by their objects, by labels, and by type.
 #[derive(Debug, Clone, Copy)]
 pub struct EventQuery<'q> {
     /// The arguments that name an object. Events of its sources are included. If empty, all objects of windlass are selected.
@@ -21,7 +21,7 @@ pub struct EventQuery<'q> {
     pub types: &'q [String],
 }
 
-/// Events, the oldest first.
+/// The Kubernetes events that were listed, the oldest first, and messages about those that could not be listed.
 #[derive(Debug)]
 pub struct ListedEvents {
     /// The events.

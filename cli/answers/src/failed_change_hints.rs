@@ -71,7 +71,8 @@ pub(crate) fn is_of(change: &ChangeSet, id: &ObjectId) -> bool {
     has_failed(change, &ObjectKey::new(&id.group, &id.kind, &id.namespace, &id.name))
 }
 
-/// The message for an object that failed with a change.
+/// The message that an object failed with a change of its source, and how that change is taken back. `None` if the object
+/// failed with no such change, or if its changes cannot be read.
 pub(crate) async fn of_member(site: &CommandScope, id: &ObjectId) -> Option<String> {
     // An object that applies nothing is never a member.
     change_set_member_lines::subject_of(&id.group, &id.kind, &id.name)?;

@@ -259,7 +259,8 @@ impl ObjectReadinessSummary {
         lines
     }
 
-    /// Explains that no Alert requests Incidents for failing objects, if that is known.
+    /// The message that no Alert requests Incidents for failing objects. `None` if an Alert does, or if not all Alerts could be
+    /// seen.
     fn unasked(&self) -> Option<String> {
         if self.is_asked || self.hides_alerts {
             return None;
@@ -321,7 +322,8 @@ fn first_names(all: &[String]) -> String {
     }
 }
 
-/// The message about a failed change: the open Incidents of its members, and the command that rolls it back.
+/// The message about a failed change: its members with open Incidents, and the command that rolls the change back. `None` if
+/// the change did not fail or cannot be rolled back.
 fn failed_with(change: &ChangeSet, incidents: &[Incident]) -> Option<String> {
     let advice = advice(change)?;
     let open = incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
@@ -333,7 +335,7 @@ fn failed_with(change: &ChangeSet, incidents: &[Incident]) -> Option<String> {
     })
 }
 
-/// The object that fails.
+/// The object whose failure the Incident reports.
 fn subject(incident: &Incident) -> ObjectId {
     let subject = &incident.spec.subject;
     let namespace = incident.metadata.namespace.as_deref().unwrap_or_default();
@@ -341,7 +343,7 @@ fn subject(incident: &Incident) -> ObjectId {
     ObjectId::new(namespace, &subject.name, group, &subject.kind)
 }
 
-/// The state of an Incident: open or resolved.
+/// Whether an Incident is open or resolved. `None` if its status does not say so yet.
 pub fn state(incident: &Incident) -> Option<IncidentState> {
     incident.status.as_ref().and_then(|status| status.state)
 }
@@ -350,7 +352,7 @@ fn opened(incident: &Incident) -> Option<Time> {
     incident.status.as_ref()?.opened_at.as_ref().map(|at| at.0)
 }
 
-/// Since when the object of the Incident fails.
+/// Since when the object of an Incident fails, or else when the Incident was opened. `None` if neither time is known.
 pub fn since(incident: &Incident) -> Option<Time> {
     let since = incident.status.as_ref()?.since.as_ref().map(|at| at.0);
     since.or_else(|| opened(incident))

@@ -166,8 +166,8 @@ fn is_in(names: &KindNames, word: &str) -> bool {
         || names.category.strip_prefix(CATEGORY) == Some(word)
 }
 
-/// The kind of windlass or Flux with a name. Two kinds are named Helmfile. The bare name means the one with a short name, and
-/// the other needs its group.
+/// The kind of windlass or Flux with this name. The bare name `Helmfile`, which two kinds have, means the one with a short
+/// name. The other Helmfile needs its group. `None` if no kind has the name.
 fn called(word: &str) -> Option<&'static KindNames> {
     crds::names().filter(|it| is_called(it, word)).max_by_key(|it| it.short.len())
 }
@@ -223,7 +223,7 @@ fn unknown(word: &str) -> String {
     }
 }
 
-/// The most similar name, if one is similar enough.
+/// The name that is most similar to a word. `None` if no name is similar enough.
 pub(crate) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let alike = names.map(|name| (strsim::jaro_winkler(word, name), name));
     let best = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;

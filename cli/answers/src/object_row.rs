@@ -107,7 +107,8 @@ fn is_of_older_spec(object: &Object, said: ConditionView<'_>) -> bool {
     said.generation.or(observed).is_some_and(|seen| seen < object.generation())
 }
 
-/// The question of a LifecycleEvent, and the progress of its answer.
+/// The text about a LifecycleEvent in its table row: its phase, its subject, and how far its answer is. `None` for objects of
+/// other kinds.
 fn asked(object: &Object) -> Option<String> {
     let is_event = object.kind() == "LifecycleEvent"
         && object.api_version().starts_with("lifecycle.windlass.dev/");
@@ -137,7 +138,8 @@ fn asked(object: &Object) -> Option<String> {
     Some(said)
 }
 
-/// What a Plan holds back, and who approved it.
+/// The text about a Plan in its table row: what the Plan holds back, and who approved or rejected it. `None` for objects of
+/// other kinds.
 fn withheld(object: &Object) -> Option<String> {
     let spec = object.get("spec").filter(|_| is_of_releases(object, "Plan"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -212,7 +214,8 @@ fn counted(count: &Value, thing: &str) -> String {
     }
 }
 
-/// Whether a Freeze denies changes, until when, and why.
+/// The text about a Freeze in its table row: whether it denies changes, until when, and why. `None` for objects of other kinds,
+/// and for a Freeze that cannot be parsed.
 fn denied(object: &Object, now: Time) -> Option<String> {
     if !is_of_releases(object, "Freeze") {
         return None;
@@ -241,7 +244,8 @@ fn denied(object: &Object, now: Time) -> Option<String> {
     Some(format!("{state}: {}{}", spec.reason, failure.unwrap_or_default()))
 }
 
-/// Which operation a FreezeBypass allows, and whether that operation has begun.
+/// The text about a FreezeBypass in its table row: the operation that it allows, and whether it was used. `None` for objects of
+/// other kinds.
 fn let_begin(object: &Object) -> Option<String> {
     let spec = object.get("spec").filter(|_| is_of_releases(object, "FreezeBypass"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -306,7 +310,8 @@ pub fn is_silent(object: &Object) -> bool {
     has_runs && condition(object, "Ready").is_none()
 }
 
-/// The message about objects that report nothing, so they count neither as ready nor as not ready.
+/// The message about the number of objects without a condition `Ready`, which count neither as ready nor as not ready. `None`
+/// if the number is zero.
 pub fn unsaid(count: usize) -> Option<String> {
     (count > 0).then(|| {
         let noun = if count == 1 { "object reports" } else { "objects report" };
@@ -314,7 +319,7 @@ pub fn unsaid(count: usize) -> Option<String> {
     })
 }
 
-/// Parses a time of an object.
+/// Parses a field of an object as a time. `None` if the field is missing or is not a time.
 pub fn time(value: Option<&Value>) -> Option<Time> {
     value?.as_str()?.parse().ok()
 }

@@ -74,7 +74,8 @@ fn of_quarantine(quarantine: &Quarantine, source: &SourceCorrection) -> Option<S
     (is_back && has_source).then(|| source.warning())
 }
 
-/// The warning about an applier that reports a Quarantine. If the Quarantine cannot be read, it says so.
+/// The warning that a later revision can bring back what an applier has quarantined. If the Quarantine cannot be read, the
+/// warning says so. `None` if the applier reports no Quarantine, or if there is no reason to warn.
 pub(crate) async fn of_applier(
     site: &CommandScope,
     applier: &Object,

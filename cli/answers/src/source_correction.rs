@@ -29,7 +29,7 @@ pub(crate) struct SourceCorrection {
 }
 
 impl SourceCorrection {
-    /// Both in one sentence.
+    /// Why a later revision applies this one again, and what to do about that, in one sentence.
     pub(crate) fn warning(&self) -> String {
         format!("{}; {}", self.returns, self.correction)
     }
@@ -70,7 +70,7 @@ pub(crate) fn of_revision(
     }
 }
 
-/// The commit of a revision of a Git repository. The digest of another artifact is no commit.
+/// The commit of a revision of a Git repository. `None` for other revisions, such as the digest of an OCI artifact.
 fn commit_of_git(revision: &str) -> Option<&str> {
     let (before, _) = revision.rsplit_once(':')?;
     commit(revision).filter(|_| before == "sha1" || before.ends_with("@sha1"))

@@ -74,7 +74,8 @@ pub async fn way(site: &CommandScope, object: Object) -> Vec<TraceStep> {
     stops
 }
 
-/// The next object of a trace: the controller of the object, its applier, or its source.
+/// The next object of a trace, and how it is related: the object's source, its controller, or its applier. `None` if the trace
+/// ends here.
 fn above(object: &Object) -> Option<(ObjectId, &'static str)> {
     let source = || object_references::sources(object).into_iter().next().map(|id| (id, "from"));
     if object_references::is_reconciled(&object.id())

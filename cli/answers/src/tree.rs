@@ -206,7 +206,8 @@ impl ObjectTreeReader<'_> {
         Ok(ObjectTreeBranch { below, ..describe(&id, Ok(Some(object))) })
     }
 
-    /// The branch of a HelmRelease's generated HelmChart, in any namespace.
+    /// The tree branch of the HelmChart that was generated for a HelmRelease, in any namespace. `None` if there is none, if the
+    /// tree already contains it, or if the tree is full.
     async fn made_chart(&mut self, object: &Object) -> Option<ObjectTreeBranch> {
         // The tree of a HelmChart contains its HelmReleases. This check keeps the tree from returning to the HelmChart.
         let is_new = |id: &ObjectId| self.left > 0 && !self.way.contains(id);
@@ -216,8 +217,8 @@ impl ObjectTreeReader<'_> {
         Some(describe(&id, chart))
     }
 
-    /// The other owner that an object of an inventory names, if that owner exists. `owners` caches the owners that were already
-    /// read.
+    /// The other owner that an object of an inventory names. `owners` caches the owners that were already read. `None` if no
+    /// other owner is named or confirmed.
     async fn other_owner(
         &self,
         marks: &ExpectedOwnerMetadata,

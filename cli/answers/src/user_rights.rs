@@ -21,7 +21,7 @@ pub const VERBS: [&str; 4] = ["get", "list", "watch", "patch"];
 const BESIDES: [&str; 7] =
     ["pods", "pods/log", "events", "secrets", "configmaps", "namespaces", "deployments.apps"];
 
-/// A right.
+/// One right of a user: a verb, and whether the API server grants it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UserRight {
     /// The verb.

@@ -41,7 +41,7 @@ pub use flags::HelmfileFlags;
 pub(super) use local_disk_files::below;
 pub(super) use remote_fetcher::HelmfileRemoteFetcher;
 
-/// Runs the command.
+/// Runs `windlass helmfile` and prints its result. Returns the exit code of the command.
 pub fn run(flags: HelmfileFlags) -> ExitCode {
     let settings = flags.settings();
     let allows_nothing = flags.allow_no_matching_release;
@@ -250,7 +250,7 @@ pub(super) fn fetch_all(
     thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
 }
 
-/// A warning if the next run may print something else.
+/// The warning that each run may print something else, because the helmfile reads changing values. `None` if it reads none.
 fn changing(helmfile_environment: &HelmfileHostEnvironment) -> Option<String> {
     let drawn = helmfile_environment.drawn();
     (!drawn.is_empty()).then(|| {
@@ -383,7 +383,8 @@ fn failure_of(release: &HelmfileReleaseToRender, error: &str) -> String {
     format!("{}: release \"{}\": {error}", release.trail, release.name)
 }
 
-/// Renders releases in parallel.
+/// Renders releases in parallel. The results have the order of the releases. Each is the manifest or the error text of a
+/// release.
 fn side_by_side(
     releases: &[HelmfileReleaseToRender],
     stop: &StopSignal,

@@ -46,7 +46,7 @@ struct PrintedTemplateOutput {
     error: Option<(String, Option<String>)>,
 }
 
-/// Runs the command.
+/// Runs `windlass template` and prints its result. Returns the exit code of the command.
 pub fn run(flags: HelmTemplateFlags) -> ExitCode {
     let is_debug = flags.debug;
     let notices = flags.other.notices.clone();

@@ -97,7 +97,7 @@ pub(super) async fn flux_deployments(
     Ok(found)
 }
 
-/// The Flux controller that a Deployment runs, if windlass replaces that controller.
+/// The name of the Flux controller that a Deployment runs. `None` if it runs none that windlass replaces.
 pub(super) fn replaced(deployment: &Object) -> Option<&'static str> {
     controller_of(deployment.name(), deployment.label(COMPONENT), &REPLACED_CONTROLLERS)
 }
@@ -305,7 +305,7 @@ impl std::fmt::Display for LeaseHolder {
     }
 }
 
-/// The identity of the process that holds a Lease, if the Lease has not expired.
+/// The identity of the process that holds a Lease. `None` if the Lease has expired, or if no process has ever held it.
 fn holder(lease: &Object, now: Timestamp) -> Option<&str> {
     let holder = Some(identity(lease)).filter(|it| !it.is_empty())?;
     let lasts = duration(lease).saturating_add(CLOCK_SKEW);
@@ -323,7 +323,7 @@ fn identity(lease: &Object) -> &str {
     lease.get("spec").and_then(|spec| spec["holderIdentity"].as_str()).unwrap_or_default()
 }
 
-/// When a Lease was last renewed.
+/// When the holder of a Lease last renewed it. `None` if the Lease contains no such time.
 fn renewed(lease: &Object) -> Option<Timestamp> {
     lease.get("spec")?["renewTime"].as_str()?.parse().ok()
 }

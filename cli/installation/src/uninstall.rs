@@ -144,7 +144,7 @@ async fn await_definitions(
     Ok(())
 }
 
-/// Prints what was deleted.
+/// Prints how many objects and CRDs `windlass uninstall` has deleted.
 fn tell_end(args: &UninstallArgs, deleted: usize, definitions: usize) {
     let namespace = &args.connection.namespace;
     let text = match deleted {

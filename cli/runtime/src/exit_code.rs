@@ -5,7 +5,7 @@
 
 use super::connection::{ApiServerUnreachable, OutputError};
 
-/// How a command ended.
+/// How a command of windlass ended, as its exit code reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExitCode {
     /// All commands. The command succeeded or printed its help, or the reader of its output closed it.

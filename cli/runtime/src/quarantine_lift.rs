@@ -93,7 +93,7 @@ async fn own(
     Ok(own)
 }
 
-/// Converts an object to a Quarantine, if it belongs to this applier.
+/// Converts an object to a Quarantine of this applier. `None` if the object belongs to another applier or cannot be parsed.
 fn of_object(quarantine: Object, applier: &Object) -> Option<Quarantine> {
     let quarantine: Quarantine = serde_json::from_value(quarantine.into_value()).ok()?;
     (quarantine.spec.subject.uid == applier.uid()).then_some(quarantine)

@@ -52,7 +52,8 @@ fn is_about_unknown_field(message: &str) -> bool {
     message.contains("unknown field")
 }
 
-/// The first field of a request that an answer does not have. A field of the request that is null is to be removed.
+/// The path of the first requested field that the answer of the API server lacks. A requested null means a removal, so it is
+/// never missing. `None` if all fields are there.
 fn dropped_field(asked: &Value, answer: Option<&Value>, path: &str) -> Option<String> {
     match asked {
         Value::Null => None,

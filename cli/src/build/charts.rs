@@ -157,7 +157,7 @@ impl ChartBuildFiles<'_> {
         self.helm(&home, args).map(drop)
     }
 
-    /// Runs Helm.
+    /// Runs Helm with these arguments in a home folder of its own, and returns what Helm prints.
     fn helm<S: AsRef<OsStr>>(
         &self,
         home: &HelmHomeFolder,

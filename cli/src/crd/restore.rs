@@ -38,7 +38,7 @@ const MAX_WRITE_ATTEMPTS: u32 = 4;
 /// The maximum number of named fields in which a CRD differs from the exported one.
 const MAX_NAMED_FIELDS: usize = 8;
 
-/// What is restored.
+/// What `windlass crd restore` restores: the selected export and how it is used.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct CrdRestoreOptions {
     /// Export, by its name or by the uid of the deleted definition; needed if there are several
@@ -299,8 +299,8 @@ fn lacks_status(live: &Object, exported: &Object) -> bool {
     live.get("status").is_none() && fields(live) == fields(exported)
 }
 
-/// The patch that removes the status from the managed fields of an object. Otherwise, a controller that applies the status
-/// could not remove fields from it.
+/// The patch that removes the entry for the status from the managed fields of an object. Otherwise, a controller that applies
+/// the status could not remove fields from it. `None` if there is no such entry.
 fn without_status_entry(live: &Object) -> Option<Value> {
     let entries = live.meta("managedFields")?.as_array()?;
     let is_ours = |it: &Value| it["manager"] == UNOWNED && it["subresource"] == "status";

@@ -46,7 +46,8 @@ impl StoredCrdExport {
         chosen(all, wanted).map_err(|error| error.context(format!("in namespace {namespace}")))
     }
 
-    /// Reads one Secret of a CRD's export from its metadata.
+    /// Reads the description of a CRD's export from the metadata of one of its Secrets. `None` if the Secret belongs to another
+    /// CRD, or if a part of the description is missing.
     fn of(meta: &Value, definition: &str) -> Option<Self> {
         let note = |key: &str| meta["annotations"][key].as_str();
         if note(NAME) != Some(definition) {

@@ -55,7 +55,7 @@ enum FluxFlagSupport {
     Answered(&'static str),
 }
 
-/// A flag of `flux`.
+/// A flag of `flux`, and what windlass does with it.
 #[derive(Debug)]
 struct FluxFlag {
     name: &'static str,
@@ -196,14 +196,15 @@ fn verb(line: &[OsString]) -> Option<&str> {
     line.first()?.to_str()
 }
 
-/// Finds the flag of a verb that a word contains.
+/// Finds the flag of `flux` that a word contains, among those of this verb. `None` if the verb has no such flag.
 fn found(word: &str, verb: &str) -> Option<&'static FluxFlag> {
     let name = word.split_once('=').map_or(word, |(name, _)| name);
     let mut all = FLAGS.iter().filter(|it| it.name == name);
     all.find(|it| it.verbs.is_empty() || it.verbs.contains(&verb))
 }
 
-/// Replaces a switch with the value `true` by the switch alone. A switch with `false` is removed.
+/// Replaces a switch with the value `true` by the switch alone, and keeps every other word. `None` if the value is `false`,
+/// because the switch is then removed.
 fn switch(word: OsString) -> Option<OsString> {
     let given = word.to_str().and_then(|it| it.split_once('='));
     match given.filter(|(name, _)| SWITCHES.contains(name)) {

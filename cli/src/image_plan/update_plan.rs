@@ -62,7 +62,7 @@ pub(super) struct PlannedImageChange {
 }
 
 impl AutomationInputs {
-    /// The automation as `ImageUpdateAutomation/namespace/name`.
+    /// The name of the automation for messages: `ImageUpdateAutomation/namespace/name`.
     fn subject(&self) -> String {
         format!("ImageUpdateAutomation/{}/{}", self.namespace(), self.name())
     }

@@ -87,7 +87,8 @@ fn is_sparse(root: &Path) -> bool {
     of_tree.or_else(|| of_file(common.join("config"))).unwrap_or_default()
 }
 
-/// The path in a Git file that points to another place.
+/// The path in a Git file that points to another place, without the text `before` at its start. `None` if the file cannot be
+/// read or contains no such path.
 fn leading(file: &Path, before: &str) -> Option<String> {
     let text = beginning(file)?;
     let path = text.strip_prefix(before)?.trim_end_matches(['\n', '\r']);

@@ -41,8 +41,8 @@ impl LogLineSelection {
         !self.kinds.is_empty() || self.namespace.is_some() || self.name.is_some()
     }
 
-    /// Parses a line and returns it if it is selected. A line that is not a log entry, such as a panic, belongs to no object
-    /// and counts as an error.
+    /// Parses a log line. A line that is not a log entry, such as a panic, belongs to no object and counts as an error. `None`
+    /// if the entry is not selected.
     pub(super) fn entry(&self, line: &str) -> Option<LogEntry> {
         let Some(fields) = fields_of(line) else {
             return (!self.is_about_objects()).then(|| LogEntry::Plain(line.to_owned()));
@@ -107,7 +107,7 @@ impl LogEntry {
         out
     }
 
-    /// The entry as JSON.
+    /// The log entry as a JSON object. A line that is not a log entry becomes its field `msg`.
     pub(super) fn json(&self) -> Value {
         match self {
             Self::Fields(fields) => Value::Object(fields.clone()),

@@ -50,7 +50,8 @@ async fn files(site: &CommandScope, found: &ReleaseToRollBack) -> Option<ObjectI
         .then_some(id)
 }
 
-/// The values of both revisions, from Helm's release records.
+/// The Helm values of both revisions of a rollback, from Helm's records. `None` if the records are in another cluster or cannot
+/// be read.
 async fn values(
     site: &CommandScope,
     found: &ReleaseToRollBack,

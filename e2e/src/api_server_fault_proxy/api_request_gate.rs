@@ -241,7 +241,7 @@ impl ApiServerFaultProxyState {
         self.is_severed || self.fault == Some(ApiFault::Gone)
     }
 
-    /// Counts a request. Returns the fault of its answer, if the test ordered one for this request.
+    /// Counts a request to the API server. Returns the fault that its answer gets. `None` if the answer stays right.
     fn wrong_answer(
         &mut self,
         request_line: &str,
@@ -255,7 +255,8 @@ impl ApiServerFaultProxyState {
         (order.request.as_deref() == Some(request_line)).then_some(order.fault)
     }
 
-    /// The answer that the proxy itself gives to a request because of the current fault, if there is one.
+    /// The answer that the proxy gives in place of the API server because of the current fault. `None` if the request is
+    /// forwarded.
     fn refuse(&mut self, request: &Request, sort: &ApiRequestProperties) -> Option<Response> {
         let bearer = || {
             let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;

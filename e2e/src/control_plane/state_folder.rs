@@ -111,7 +111,7 @@ impl ControlPlaneStateFolder {
         Ok(Self { folder })
     }
 
-    /// The folder itself.
+    /// The path of the folder with the state of the control plane.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -121,7 +121,7 @@ impl ControlPlaneStateFolder {
         self.folder.join("kubeconfig")
     }
 
-    /// The kubeconfig of [`OPERATOR`].
+    /// The path of the kubeconfig with which the operator connects, as user [`OPERATOR`].
     pub fn operator_kubeconfig(&self) -> PathBuf {
         self.folder.join("operator.kubeconfig")
     }

@@ -57,7 +57,8 @@ fn is_dry_run(event: &Value) -> bool {
     address.contains("dryRun=All") || body.is_some_and(|it| !it.is_empty())
 }
 
-/// The object that windlass created by a request, as `jobs/migrate`.
+/// The object that windlass created with the request of an audit event, as `jobs/migrate`. `None` if the request created no
+/// object in the namespace, or if it was not from windlass.
 fn creation(event: &Value, namespace: &str) -> Option<String> {
     let object = &event["objectRef"];
     let is_ours = event["userAgent"].as_str()?.starts_with("windlass/");

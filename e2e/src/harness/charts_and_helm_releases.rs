@@ -45,12 +45,12 @@ pub fn by_value() -> String {
 }
 
 impl StoryObject {
-    /// A HelmRelease of Flux.
+    /// A HelmRelease of Flux with this name.
     pub fn helm_release(name: &str) -> Self {
         Self::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", name)
     }
 
-    /// A HelmChart of Flux.
+    /// A HelmChart of Flux with this name.
     pub fn helm_chart(name: &str) -> Self {
         Self::new(SOURCES, "HelmChart", name)
     }

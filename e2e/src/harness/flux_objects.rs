@@ -35,17 +35,17 @@ pub const NEVER: &str = "10m";
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
 impl StoryObject {
-    /// A Kustomization of Flux.
+    /// A Kustomization of Flux with this name.
     pub fn kustomization(name: &str) -> Self {
         Self::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name)
     }
 
-    /// A GitRepository of Flux.
+    /// A GitRepository of Flux with this name.
     pub fn git_repository(name: &str) -> Self {
         Self::new("source.toolkit.fluxcd.io/v1", "GitRepository", name)
     }
 
-    /// A ConfigMap.
+    /// A ConfigMap with this name.
     pub fn config_map(name: &str) -> Self {
         Self::new("v1", "ConfigMap", name)
     }

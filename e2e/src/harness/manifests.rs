@@ -40,7 +40,7 @@ spec:
   storageClassName: ""
 "#;
 
-/// A ConfigMap with `data.value`.
+/// The manifest of a ConfigMap with one value, in `data.value`.
 pub fn config_map(name: &str, value: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{value: \"{value}\"}}}}\n"

@@ -54,7 +54,8 @@ pub(super) fn collect(log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The request of an audit event, if windlass sent it with its own rights.
+/// The verb and the target of an audited request that windlass sent with its own rights. `None` for the requests of other
+/// users.
 fn request(event: &Value) -> Option<String> {
     if event["user"]["username"] != OPERATOR {
         return None;

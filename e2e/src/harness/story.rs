@@ -120,7 +120,8 @@ impl Story {
         Ok(applied)
     }
 
-    /// Server-side applies one object.
+    /// Applies one object with server-side apply, and overrides the fields of other managers. Returns the object as it is
+    /// stored.
     pub async fn apply_value(&self, object: Value) -> Result<DynamicObject> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let name = word(&object["metadata"]["name"]);

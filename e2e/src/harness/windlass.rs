@@ -23,7 +23,7 @@ use crate::process_usage::cpu_seconds;
 /// How long windlass may take to become ready on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// A running windlass.
+/// A running windlass and the addresses at which it listens.
 #[derive(Debug)]
 pub struct WindlassProcess {
     /// The process. Stories kill it, stop it, start it again, and read its log.

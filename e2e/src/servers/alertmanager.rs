@@ -21,7 +21,7 @@ pub struct AlertmanagerServer {
 }
 
 impl AlertmanagerServer {
-    /// Starts the server.
+    /// Starts an Alertmanager on a free port of this machine.
     pub async fn start() -> Result<Self> {
         let package = "prometheus-alertmanager";
         let program = super::installed(&[package, "alertmanager"], package)?;

@@ -51,7 +51,7 @@ struct AwsIdentityServerState {
 }
 
 impl AwsIdentityServer {
-    /// Starts a server.
+    /// Starts a server that answers like the login services of AWS, on a free port of this machine.
     pub async fn start() -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;

@@ -75,7 +75,7 @@ impl AzuriteServer {
         format!("http://{}/{ACCOUNT}", self.address())
     }
 
-    /// Creates a container.
+    /// Creates a container for blobs in the storage account.
     pub async fn bucket(&self, name: &str) -> Result<()> {
         self.send(Method::PUT, name, Some(("restype", "container")), b"").await
     }

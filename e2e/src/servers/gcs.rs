@@ -64,7 +64,7 @@ impl GcsServer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Creates a bucket.
+    /// Creates a bucket in the storage server.
     pub async fn bucket(&self, name: &str) -> Result<()> {
         self.send(self.request(Method::POST, "/storage/v1/b").json(&json!({"name": name}))).await
     }

@@ -155,7 +155,7 @@ impl GiteaServer {
         made["sha1"].as_str().map(str::to_owned).context("Gitea made no token")
     }
 
-    /// Deletes a token.
+    /// Deletes the access token with this name.
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.ask(Method::DELETE, &format!("users/{USER}/tokens/{name}"), Value::Null)
             .await

@@ -73,7 +73,7 @@ struct KmsServerState {
 }
 
 impl KmsServer {
-    /// Starts a server.
+    /// Starts a server that answers like key management services, on a free port of this machine.
     pub async fn start() -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -88,7 +88,7 @@ impl KmsServer {
         self.address
     }
 
-    /// The URL of Vault.
+    /// The URL at which the server answers as Vault.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

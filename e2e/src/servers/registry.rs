@@ -42,7 +42,7 @@ pub struct RegistryServer {
     _reaper: ProcessReaper,
 }
 
-/// A layer to push.
+/// A layer of an OCI artifact that a test pushes.
 pub struct PushedLayer<'a> {
     /// The media type of the layer.
     pub media_type: &'a str,

@@ -93,7 +93,7 @@ impl S3Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Creates a bucket.
+    /// Creates a bucket in the storage server.
     pub async fn bucket(&self, name: &str) -> Result<()> {
         self.send(Method::PUT, name, b"").await
     }
@@ -140,7 +140,7 @@ impl S3Server {
         Ok(asked.collect())
     }
 
-    /// Sends a signed request.
+    /// Sends a signed request to the storage server. An answer without success is an error.
     async fn send(&self, method: Method, path: &str, body: &[u8]) -> Result<()> {
         let scheme = if self.is_tls { "https" } else { "http" };
         let host = self.endpoint();

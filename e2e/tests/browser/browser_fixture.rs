@@ -77,7 +77,7 @@ impl<'s> BrowserFixture<'s> {
         format!("/o/ks/{}/{name}", self.story.namespace)
     }
 
-    /// Opens a page.
+    /// Opens the page at this path of windlass in the browser.
     pub(super) async fn show(&self, path: &str) -> Result<()> {
         self.chromium.open(&self.at(path)).await
     }

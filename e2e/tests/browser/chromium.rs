@@ -256,7 +256,7 @@ impl Chromium {
         Ok(self.client.enter_frame(Some(0)).await?)
     }
 
-    /// The current tab.
+    /// The handle of the browser's current tab.
     pub(super) async fn tab(&self) -> Result<WindowHandle> {
         Ok(self.client.window().await?)
     }
@@ -280,7 +280,7 @@ impl Chromium {
         Ok(self.client.delete_all_cookies().await?)
     }
 
-    /// Closes the current tab.
+    /// Closes the browser's current tab.
     pub(super) async fn close_tab(&self) -> Result<()> {
         Ok(self.client.close_window().await?)
     }

@@ -35,7 +35,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader}]
 ";
 
-/// A folder with files.
+/// A temporary folder with these files, given as paths and texts.
 fn folder(files: &[(&str, &str)]) -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
     for (path, text) in files {

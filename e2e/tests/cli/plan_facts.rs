@@ -37,7 +37,8 @@ async fn apply_map(story: &Story, zone: &str) -> Result<()> {
     story.apply_value(map).await.map(drop)
 }
 
-/// The part of a facts file about ConfigMaps and Secrets. Other stories add kinds meanwhile, so the rest may change.
+/// The part of a facts file about ConfigMaps and Secrets. Other stories add kinds meanwhile, so the rest may change. `None` if
+/// the file has no such part.
 fn references(facts: &str) -> Option<&str> {
     let (_, rest) = facts.split_once("\nreferences:\n")?;
     Some(rest.split_once("\nscopes:")?.0)

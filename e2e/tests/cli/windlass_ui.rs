@@ -556,7 +556,7 @@ pub(crate) async fn causes_are_first_headings(story: &Story, objects: &[&str]) -
     Ok(())
 }
 
-/// The text of an object in the first heading of this level.
+/// The text of an object in the first heading of this level on a page. `None` if the page has no such heading.
 fn heading_text(page: &str, level: &str) -> Option<String> {
     let (_, main) = page.split_once("<main")?;
     let (_, heading) = main.split_once(&format!("<{level}>"))?;

@@ -134,7 +134,7 @@ impl<'s> CommitDisasterSetup<'s> {
         self.upstream.remove(&gone).await
     }
 
-    /// Deletes the cluster-scoped objects.
+    /// Deletes the namespace with the objects of the story, if it is not the story's own namespace.
     pub(super) async fn clear(&self) {
         if self.place != self.story.namespace {
             // With Flux, the namespace is already deleted.

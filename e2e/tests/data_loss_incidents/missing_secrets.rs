@@ -75,7 +75,7 @@ impl<'s> MissingSecretDisasterSetup<'s> {
     }
 }
 
-/// Creates the Secret.
+/// Creates the Secret that was missing until now.
 async fn give(story: &Story) -> Result<()> {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": NAME},
         "stringData": {"prefix": "chosen", "enabled": "true"}});

@@ -42,7 +42,7 @@ pub(super) struct BucketListingDisasterSetup<'s> {
     pub(super) before: ConfigMapUids,
 }
 
-/// The Bucket.
+/// The name and kind of the Bucket whose listings are wrong.
 pub(super) fn bucket() -> StoryObject {
     StoryObject::new("source.toolkit.fluxcd.io/v1", "Bucket", NAME)
 }

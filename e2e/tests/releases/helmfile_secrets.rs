@@ -15,7 +15,7 @@ use crate::releases::helmfiles::{applied, keep, row};
 const PLAIN: [&str; 4] =
     ["canary-of-environment", "canary-of-release", "canary-of-reference", "canary-of-rotation"];
 
-/// A recorded case.
+/// A recorded helmfile with encrypted secrets, and the keys of its files.
 struct HelmfileSecretsCase {
     files: Vec<(String, String)>,
     /// The keys of the top-level files, and of those in `rotated`.

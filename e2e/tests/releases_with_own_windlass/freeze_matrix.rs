@@ -197,7 +197,7 @@ impl FreezeTriggerCase {
         story.await_object(&target, PATIENCE, is_held).await.map(drop)
     }
 
-    /// The value of its ConfigMap while the Freeze denies changes.
+    /// The value of the case's ConfigMap while the Freeze denies changes. `None` if the ConfigMap does not exist then.
     fn frozen_value(self) -> Option<&'static str> {
         match self.trigger {
             FreezeTrigger::Drift => Some("by hand"),

@@ -183,7 +183,7 @@ async fn reconcile_each(
     Ok(())
 }
 
-/// Different texts by name.
+/// A map with this many random texts, whose names begin with a prefix. The texts are the same in each run.
 fn texts(prefix: &str, count: usize) -> Value {
     let mut random = e2e::random_sequence::RandomSequence::new(7);
     let mut text = || (0..4).map(|_| format!("{:016x}", random.number())).collect::<String>();

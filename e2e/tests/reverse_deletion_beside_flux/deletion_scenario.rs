@@ -245,7 +245,7 @@ impl Scene {
     }
 }
 
-/// What is removed together.
+/// Which objects a deletion scenario removes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeletionScenarioKind {
     /// A commit removes eight appliers in four levels.

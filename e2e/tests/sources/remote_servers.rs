@@ -82,7 +82,7 @@ fn chance(version: u32, bytes: usize) -> String {
     text
 }
 
-/// Packs files with `tar`.
+/// Packs files with `tar` and gzip. Returns the bytes of the archive.
 fn packed(files: &[(&str, &str)]) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     for (path, text) in files {
@@ -158,7 +158,7 @@ impl RelayedUpstream {
         self.faults.as_ref().context("it was started without faults")
     }
 
-    /// Publishes a version.
+    /// Publishes a version of the files on the upstream server.
     pub(crate) async fn publish(&self, version: u32) -> Result<()> {
         let says = version.to_string();
         let more = chance(version, self.bytes);
@@ -208,7 +208,7 @@ impl RelayedUpstream {
         }
     }
 
-    /// The object through which others use the artifact, if it is a different one.
+    /// The object through which others use the artifact of the source. `None` if that is the source itself.
     pub(crate) fn offered(&self) -> Option<StoryObject> {
         (self.way == SourceFetchMethod::HttpArchive)
             .then(|| StoryObject::new(API, "ExternalArtifact", NAME))

@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// The names of ConfigMaps.
+/// The names of this many ConfigMaps, `map-00` and so on.
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("map-{at:02}")).collect()
 }

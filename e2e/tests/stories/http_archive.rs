@@ -34,7 +34,7 @@ async fn follow(story: &Story, name: &str, url: &str, more: Value) -> Result<()>
     story.apply_value(object).await.map(drop)
 }
 
-/// Packs files with `tar`.
+/// Packs files with `tar` and gzip. Returns the bytes of the archive.
 fn packed(files: &[(&str, String)]) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir()?;
     for (path, text) in files {

@@ -100,7 +100,7 @@ impl ChangeSetWriter {
         Self { context, table, written, absent_until: None, left: MAX_WRITES_PER_PASS }
     }
 
-    /// Begins a new pass.
+    /// Begins a new pass, in which the number of writes is limited again.
     pub(crate) fn pass(&mut self) {
         self.left = MAX_WRITES_PER_PASS;
         self.absent_until = self.absent_until.filter(|until| *until > Instant::now());

@@ -69,7 +69,8 @@ pub fn advice(change: &ChangeSet) -> Option<String> {
     ))
 }
 
-/// A text about an object that failed with the newest change of a source. It uses the ChangeSets that the watch last saw.
+/// The advice about an object that failed with the newest change of a source, from the ChangeSets that the watch last saw.
+/// `None` if the object failed with no such change.
 #[must_use]
 pub fn advice_of_member(context: &RunContext, object: &ObjectKey) -> Option<String> {
     let changes = context.shared::<WatchedObjectCache<ChangeSet>>().of(&object.namespace);

@@ -78,8 +78,8 @@ fn is_quarantined(ready: &Condition) -> bool {
     ready.status == "False" && ready.reason == condition_reason::QUARANTINED.as_str()
 }
 
-/// The cause of a failure from the Quarantines of the member: that of the revision. If there is none, it is the newest one of a
-/// member that reports a Quarantine. A Quarantine is written before `Ready`.
+/// The cause of a member's failure from its Quarantines. The Quarantine of the revision counts first, then the newest one of a
+/// member that reports a Quarantine, which is written before `Ready`. `None` if no Quarantine is the cause.
 fn quarantine_cause(ready: &Condition, own: &[Arc<Quarantine>], revision: &str) -> Option<String> {
     let is_quarantined = is_quarantined(ready);
     let is_of_revision = |it: &Quarantine| it.spec.result.revision == revision;

@@ -278,7 +278,7 @@ impl FollowedChange {
         members.all(|(_, it)| it.child.is_some() || it.state.has_ended())
     }
 
-    /// The earlier state of a member, also from the lines that an earlier process wrote.
+    /// The earlier state of a member of the change, also from the lines that an earlier process wrote. `None` if it has none.
     fn before(&self, key: &ObjectKey) -> Option<MemberState> {
         let earlier = || {
             let subject = change_set_member_lines::subject_of(&key.group, &key.kind, &key.name)?;

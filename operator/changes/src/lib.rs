@@ -76,7 +76,7 @@ const MAX_FAILED_READS_PER_PASS: usize = 4;
 #[derive(Default)]
 struct RollbackRequests(Mutex<BTreeSet<String>>);
 
-/// Watches ChangeSets until `stop`.
+/// Watches ChangeSets until `stop`, and records the rollbacks that users request.
 pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let requests = context.shared::<RollbackRequests>();
     let changed = |_: &RunContext, change: CachedObjectChange<ChangeSet>| {
@@ -141,7 +141,7 @@ struct ChangeSetReconcileLoop {
     changes: BTreeMap<String, FollowedChange>,
 }
 
-/// The commit of an artifact, for its ChangeSet.
+/// The description of an artifact's commit, for a ChangeSet. `None` if the artifact does not describe its commit.
 fn commit(artifact: &Artifact) -> Option<ChangeSetCommit> {
     let CommitDescription { subject, author, time } =
         CommitDescription::of_metadata(&artifact.metadata)?;

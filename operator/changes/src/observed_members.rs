@@ -118,6 +118,7 @@ pub(crate) fn quarantines_in_force(
 }
 
 /// The Quarantine of a Kustomization's build of a revision. With other variables, the same revision may have another build.
+/// `None` if that build is not quarantined.
 fn quarantine_of<'q>(
     own: &'q [Arc<Quarantine>],
     object: &Kustomization,

@@ -34,7 +34,8 @@ const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// The most members that are listed as left unchanged.
 const MAX_LEFT: usize = 32;
 
-/// The rollback that a user requested. The request of a ServiceAccount does not count, even if no admission policy refuses it.
+/// The rollback of a change that a user requested. `None` without a request. The request of a ServiceAccount does not count,
+/// even if no admission policy refuses it.
 pub(crate) fn request(object: &ChangeSet) -> Option<&ChangeSetRollbackRequest> {
     let asked = object.status.as_ref()?.rollback.as_ref()?;
     let counts = !asked.user.is_empty() && !asked.user.starts_with(SERVICE_ACCOUNT_PREFIX);
@@ -115,7 +116,8 @@ pub(crate) async fn carry_out(
     change.rolled_back(left, jiff::Timestamp::now());
 }
 
-/// The newest successful entry in a Kustomization's history that is another build than `result` and not quarantined.
+/// The newest successful entry in a Kustomization's history that is another build than `result` and not quarantined. `None` if
+/// there is no such entry.
 fn good_entry<'o>(
     object: &'o Kustomization,
     result: &str,
@@ -129,7 +131,8 @@ fn good_entry<'o>(
     })
 }
 
-/// The newest successful build of a Kustomization that is not its build of the revision.
+/// The newest successful build of a Kustomization that is not its build of the revision. `None` if there is no such build, or
+/// if its inputs are not known.
 fn good_before(
     context: &RunContext,
     change: &FollowedChange,

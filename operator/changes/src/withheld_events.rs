@@ -159,7 +159,8 @@ fn awaits_verdict(context: &RunContext, source: &ObjectKey, revision: &str) -> b
     }
 }
 
-/// The uid and the artifact of a source.
+/// The uid and the artifact of a source, as the watch last saw them. `None` if the source or its artifact does not exist, or if
+/// no watch sees the kind.
 fn seen_source(context: &RunContext, source: &ObjectKey) -> Option<(String, Artifact)> {
     fn seen<K: WindlassKind + ArtifactSource>(
         context: &RunContext,

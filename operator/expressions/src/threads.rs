@@ -30,7 +30,8 @@ struct ThreadJobQueue {
 }
 
 impl ThreadJobQueue {
-    /// The next work. The namespaces take turns, however much work each of them has.
+    /// Takes the next evaluation from the queue. The namespaces take turns, however many evaluations wait for each of them.
+    /// `None` if no evaluation waits.
     fn next(&mut self) -> Option<EvaluationJob> {
         let behind = (Bound::Excluded(self.served.as_str()), Bound::Unbounded);
         let turn =

@@ -105,8 +105,8 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
     /// Whether a user asked for everything to be compared.
     fn is_asked(&self) -> bool;
 
-    /// Another owner of the release with this newest record and journal. Returns its node, if it is not the same object, and
-    /// the message that says what to do.
+    /// Another owner of the release with this newest record and journal. Returns its key, unless it is the same object, and the
+    /// message that says what to do. `None` if no other owner has the release.
     fn rival(
         &self,
         journal: Option<&OperationJournal>,
@@ -124,15 +124,16 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// Whether [`ReleaseStatusOwner::before`] does something.
+    /// Whether the owner has work to do in [`ReleaseStatusOwner::before`].
     fn prepares(&self) -> bool {
         false
     }
 
-    /// The deletion limit in the owner's annotation: how many objects may be deleted without approval.
+    /// The deletion limit in the owner's annotation: how many objects may be deleted without approval. `None` without the
+    /// annotation.
     fn deletion_limit(&self) -> Option<String>;
 
-    /// The plan mode in the owner's annotation: which changes wait for approval.
+    /// The plan mode in the owner's annotation: which changes wait for approval. `None` without the annotation.
     fn plan_mode(&self) -> Option<String>;
 
     /// The objects that the owner itself applies with operations that make a new revision.
@@ -140,7 +141,8 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
         OwnerHooks::default()
     }
 
-    /// The owner reference with which objects in its namespace are deleted together with the owner.
+    /// The owner reference that objects in the owner's namespace get, so that Kubernetes deletes them with the owner. `None` if
+    /// they are not deleted with the owner.
     fn reference(&self) -> Option<OwnerReference> {
         None
     }

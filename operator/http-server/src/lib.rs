@@ -94,7 +94,7 @@ impl HttpListener {
         connections::serve(self.name, self.socket, router, limits, stop).await;
     }
 
-    /// Serves requests until `stop`.
+    /// Serves HTTP requests with this router until `stop`.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         connections::serve(self.name, self.socket, router, ConnectionLimits::default(), stop).await;
     }

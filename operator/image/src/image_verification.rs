@@ -35,7 +35,7 @@ pub(crate) struct ImageVerificationKeySecretReference {
 }
 
 impl ImageVerificationKeySecretReference {
-    /// The Secret, as `namespace/name`.
+    /// The place of the Secret with the key, as `namespace/name`.
     pub(crate) fn place(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

@@ -85,7 +85,7 @@ impl VerifiedImageVersions {
     }
 
     /// Like [`Self::doubt`], but also returns a reason if a Secret is missing or its keys changed since the verification.
-    /// `current` holds the key fingerprints of the Secrets that exist.
+    /// `current` holds the key fingerprints of the Secrets that exist. `None` if there is no doubt about the verification.
     pub(crate) fn doubt_by_keys(
         &self,
         object: &ImagePolicy,

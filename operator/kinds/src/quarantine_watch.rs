@@ -25,7 +25,7 @@ use windlass_runtime::run_context::RunContext;
 /// The reason of the event about a lifted Quarantine.
 const QUARANTINE_LIFTED: &str = "QuarantineLifted";
 
-/// Watches Quarantines until `stop`.
+/// Watches Quarantines until `stop`, and wakes the objects that a change of a Quarantine concerns.
 pub(crate) async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, change: CachedObjectChange<Quarantine>| {
         if let Some(message) = lifted(&change) {

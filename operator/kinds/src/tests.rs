@@ -24,7 +24,7 @@ struct DefinedKind {
 }
 
 impl DefinedKind {
-    /// All of them.
+    /// All kinds that windlass defines, with the schemas of spec and status from their CRDs.
     fn all() -> Vec<Self> {
         let of = |names: &'static KindNames, crd: &Value| {
             let part = |part: &str| {
@@ -53,13 +53,15 @@ impl DefinedKind {
         Object::new(object).unwrap()
     }
 
-    /// Specs of the kind with one reference each. `reference` returns a value for a field that holds a reference.
+    /// Specs of the kind with one reference each. `reference` returns a value for a field that holds a reference, and `None`
+    /// for other fields.
     fn specs(&self, reference: fn(&str, &Value) -> Option<Value>) -> Vec<Value> {
         values("", &self.spec, reference)
     }
 }
 
-/// The values of a field with one reference each. A list or map in them has one element.
+/// The values of a field with one reference each. A list or map in them has one element. `reference` returns `None` for a field
+/// that holds no reference.
 fn values(field: &str, schema: &Value, reference: fn(&str, &Value) -> Option<Value>) -> Vec<Value> {
     let Some(parts) = schema.as_object() else { return Vec::new() };
     if let Some(value) = reference(field, schema) {
@@ -89,7 +91,7 @@ fn secret(field: &str, _schema: &Value) -> Option<Value> {
     }
 }
 
-/// A value for a field that names an object of several kinds, if sources are among them.
+/// A value for a field that names an object of several kinds. `None` if no kind of a source is among them.
 fn source(_field: &str, schema: &Value) -> Option<Value> {
     let kinds = schema.pointer("/properties/kind/enum")?.as_array()?;
     let kind = kinds.iter().find(|it| *it == "GitRepository" || *it == "OCIRepository")?;

@@ -12,7 +12,7 @@ use super::provider_controller::tend;
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::run_context::RunContext;
 
-/// Runs Alerts.
+/// The controller that runs Alerts.
 pub struct AlertController;
 
 impl ControllerKind for AlertController {

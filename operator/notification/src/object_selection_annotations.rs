@@ -19,7 +19,7 @@ pub(crate) const RESOURCES: &str = "windlass.dev/resources";
 /// The most entries of an annotation, since they are parsed again for each event.
 const MAX_ANNOTATION_ENTRIES: usize = 64;
 
-/// A kind, as an entry names it.
+/// The API version of the kind `K`, if an entry names this kind. `None` if the entry names another kind.
 fn api_version_of<K: Resource<DynamicType = ()>>(kind: &str) -> Option<String> {
     (K::kind(&()) == kind).then(|| K::api_version(&()).into_owned())
 }

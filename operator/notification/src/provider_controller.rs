@@ -17,7 +17,7 @@ use windlass_runtime::object_hold;
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::run_context::RunContext;
 
-/// Runs Providers.
+/// The controller that runs Providers.
 pub struct ProviderController;
 
 impl ControllerKind for ProviderController {
@@ -54,8 +54,9 @@ impl ControllerKind for ProviderController {
 /// The delay before a rejected write is tried again.
 const REJECTED_WRITE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Handles an object of a kind without runs. It ends an expired suspension. It removes the finalizer of Flux's
-/// notification-controller from an object that is being deleted. It adds no finalizer.
+/// Handles an object of a kind without runs. It ends an expired suspension, and removes the finalizer of Flux's
+/// notification-controller from an object that is being deleted. It adds no finalizer. Returns the delay until the next attempt
+/// after a failure, and otherwise `None`.
 pub(crate) async fn tend<K: WindlassKind + ReconciledObject>(
     object: &Arc<K>,
     context: &RunContext,

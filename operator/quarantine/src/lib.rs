@@ -143,7 +143,7 @@ pub fn has_gone_back(object: &Kustomization, own: &[Arc<Quarantine>]) -> bool {
 }
 
 /// The last good result in the newest Quarantine that names one. The history in a status is short, so many failures in a row
-/// would push a good result out of it.
+/// would push a good result out of it. `None` if no Quarantine names one.
 #[must_use]
 pub fn last_good(own: &[Arc<Quarantine>]) -> Option<BuildInputsRecord> {
     let named = own.iter().rev().find_map(|it| it.spec.last_good.as_ref());
@@ -184,7 +184,7 @@ pub fn artifact_of_result(current: &Artifact, good: &BuildInputsRecord) -> Optio
     })
 }
 
-/// The Quarantine of a result that a user has lifted, if the result was not attempted since.
+/// The Quarantine of a result that a user has lifted, if the result was not attempted since. `None` if there is none.
 #[must_use]
 pub fn to_attempt<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Arc<Quarantine>> {
     let is_new = |it: &Arc<Quarantine>| {

@@ -80,7 +80,7 @@ const MAX_WRITES_PER_PASS: usize = 64;
 /// How long the first pass waits for kinds whose CRDs may be missing.
 const OPTIONAL_KINDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Watches StagedRollouts until `stop`.
+/// Watches StagedRollouts until `stop`, and wakes what depends on them when a spec changes.
 pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<StagedRollout>| {
         if has_another_spec(&changed) {
@@ -90,7 +90,7 @@ pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Watches ClusterStagedRollouts until `stop`.
+/// Watches ClusterStagedRollouts until `stop`, and wakes what depends on them when a spec changes.
 pub async fn follow_of_cluster(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<ClusterStagedRollout>| {
         if has_another_spec(&changed) {

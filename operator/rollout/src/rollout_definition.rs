@@ -27,10 +27,10 @@ const DEFAULT_MAX_UNAVAILABLE: MaxUnavailable = MaxUnavailable::Percent(25);
 /// How long a cluster does not respond before it counts as offline, if the rollout does not say it.
 const DEFAULT_OFFLINE_AFTER: Duration = Duration::from_secs(300);
 
-/// Labels of an object.
+/// The labels of an object, by their keys.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// A StagedRollout or ClusterStagedRollout.
+/// A StagedRollout or ClusterStagedRollout in one form, with its parsed spec.
 #[derive(Debug, Clone)]
 pub(crate) struct Rollout {
     /// The namespace of the rollout. Empty for a ClusterStagedRollout.
@@ -182,7 +182,7 @@ impl Rollout {
         }
     }
 
-    /// A StagedRollout.
+    /// The rollout of a StagedRollout, which selects appliers in its own namespace.
     pub(crate) fn of_namespace(object: &StagedRollout) -> Self {
         let spec = &object.spec;
         let parts = CommonRolloutSpec {
@@ -281,7 +281,8 @@ impl Rollout {
         }
     }
 
-    /// The wave of an applier, if its labels alone decide it.
+    /// The wave of an applier, if its labels alone decide it. `None` if its wave depends on other appliers, or if the waves are
+    /// not valid.
     pub(crate) fn wave_by_label(&self, labels: &Labels) -> Option<usize> {
         let selections = &self.waves.as_ref().ok()?.selections;
         if selections.iter().any(|it| matches!(it, WaveSelection::Percent(_))) {
@@ -291,7 +292,7 @@ impl Rollout {
         assign(selections, &[member]).first().copied()
     }
 
-    /// The value of the label that assigns an applier to a wave.
+    /// The value of the label that assigns an applier to a wave. `None` if the applier has no such label.
     pub(crate) fn wave_of<'l>(&self, labels: &'l Labels) -> Option<&'l str> {
         labels.get(&self.wave_label).map(String::as_str)
     }

@@ -259,7 +259,7 @@ fn pinned(
     artifact_of_result(newest, &facts)
 }
 
-/// The newest change of a source with this revision.
+/// The newest change of a source with this revision. `None` if no change brought the revision.
 fn newest_change<'c>(
     changes: &'c [Arc<ChangeSet>],
     source: &ObjectKey,

@@ -384,7 +384,7 @@ pub fn text(of: impl Into<String>) -> Option<String> {
     Some(of.into()).filter(|text| !text.is_empty())
 }
 
-/// A time as an optional field of audits.
+/// A time as an optional field of audits. The result is never `None`.
 pub fn when(time: Time) -> Option<When> {
     Some(When(time))
 }
@@ -464,7 +464,8 @@ pub fn request(meta: &ObjectMeta, key: &str) -> Option<AnnotationRequest> {
     Some(AnnotationRequest { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
 }
 
-/// The user and the reason of a request, from two annotations. They count only if `manager` wrote them.
+/// The user and the reason of a request, from two annotations. They count only if `manager` wrote them. `None` if no user
+/// counts.
 pub fn claim(
     meta: &ObjectMeta,
     manager: &str,

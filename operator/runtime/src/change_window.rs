@@ -51,7 +51,7 @@ fn schedule_times<K: Resource>(
     }))
 }
 
-/// A condition about an object's schedule if the schedule is invalid.
+/// The condition that says why an object's schedule is invalid. `None` if the schedule is valid, or if there is no schedule.
 pub(crate) fn invalid_schedule<K: Resource>(object: &K) -> Option<AnnotationCondition> {
     schedule_times(object)?.err()
 }
@@ -63,6 +63,7 @@ pub fn schedule_time_passed<K: Resource>(object: &K, since: Time, now: Time) -> 
 }
 
 /// The time until the next run: `again`, or an earlier time because of the schedule, the windows or the hold of the object.
+/// `None` if no run is due at a known time.
 pub(crate) fn sooner<K: WindlassKind + ReconciledObject>(
     object: &K,
     again: Option<Duration>,

@@ -63,7 +63,7 @@ pub fn is_registry(object: &HelmRepository) -> bool {
     object.spec.type_ == Some(HelmRepositoryType::Oci)
 }
 
-/// The first HelmRepository of a namespace, by name, with this address.
+/// The first HelmRepository of a namespace, by name, with this address. `None` if no HelmRepository has this address.
 ///
 /// Parity(flux): it configures the access to every chart or dependency that a file names by that address.
 pub fn with_address(

@@ -23,7 +23,7 @@ use windlass_cluster::windlass_kind::WindlassKind;
 /// Each crate implements this for a type of its own. It cannot do so for the kind itself, because the trait and the kind
 /// belong to other crates.
 pub trait ControllerKind: 'static {
-    /// The Kubernetes kind.
+    /// The Kubernetes kind whose objects the controller runs.
     type Object: WindlassKind + ReconciledObject;
 
     /// Annotations that change the runs of this kind. A change of such an annotation starts a run.
@@ -37,7 +37,7 @@ pub trait ControllerKind: 'static {
         Vec::new()
     }
 
-    /// The source that the spec names, if the object is applied from a source.
+    /// The source that the spec of an object names. `None` if the object is not applied from a source.
     fn source(_object: &Self::Object) -> Option<ObjectKey> {
         None
     }
@@ -47,7 +47,8 @@ pub trait ControllerKind: 'static {
         true
     }
 
-    /// The owner of objects in windlass's own cluster that an object is, for the first comparison after a start.
+    /// The object as the owner of objects in windlass's own cluster, for the first comparison after a start. `None` if the
+    /// object does not own any.
     fn applied_owner(_object: &Self::Object) -> Option<AppliedOwner> {
         None
     }

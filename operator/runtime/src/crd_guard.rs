@@ -330,7 +330,7 @@ fn without_what_goes(mut dry: Object, manifest: &Object, rules: &DriftIgnoreRule
     dry
 }
 
-/// The resource of CRDs.
+/// The API resource of CustomResourceDefinitions.
 pub(crate) fn definitions() -> ApiResourceLocation {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let plural = "customresourcedefinitions".to_owned();

@@ -18,8 +18,8 @@ use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::{ReadinessResult, RunExpressions};
 
-/// The states of the dependencies in `dependsOn`, in the same order. `looked_up` are the dependencies of other kinds. `stale`
-/// adds a condition for a ready dependency of the same kind.
+/// The states of the dependencies in `dependsOn`, in the same order. `looked_up` are the dependencies of other kinds, and
+/// `None` for those of the same kind. `stale` adds a condition for a ready dependency of the same kind, or returns `None`.
 pub(crate) async fn named_by<K: WindlassKind + Applier>(
     context: &RunContext,
     store: &Store<K>,

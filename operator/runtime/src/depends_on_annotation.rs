@@ -30,7 +30,7 @@ pub(crate) use reconcile::object_dependency::ANNOTATION as DEPENDS_ON;
 
 /// A kind on whose objects other objects may depend. The type that runs the kind implements it.
 pub trait DependableKind {
-    /// The Kubernetes kind.
+    /// The Kubernetes kind on whose objects other objects may depend.
     type Object: WindlassKind + ReconciledObject;
 
     /// The reason why a release of the object is not ready. `None` if it is ready.
@@ -141,13 +141,13 @@ impl DependableKinds {
         self.kinds.iter().find(|it| it.group == node.group && it.kind == node.kind)
     }
 
-    /// The API version of an object's kind.
+    /// The API version of an object's kind, without the group. `None` if no object can depend on this kind.
     pub(crate) fn version(&self, node: &ObjectKey) -> Option<String> {
         let api_version = (self.of_node(node)?.version)();
         Some(api_version.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
-    /// The effect of an object's deletion, from the object as a watch last saw it.
+    /// The effect of an object's deletion, from the object as a watch last saw it. `None` if no watch sees the object.
     pub(crate) fn removal(&self, node: &ObjectKey) -> Option<DeletionState> {
         (self.of_node(node)?.seen)(&self.kept, node)
     }

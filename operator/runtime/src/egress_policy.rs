@@ -129,7 +129,7 @@ async fn own(advertised: &str) -> Vec<IpAddr> {
     own.into_iter().collect()
 }
 
-/// The host in a value of `--storage-adv-addr`, which is a host with a port or a URL.
+/// The host in a value of `--storage-adv-addr`, which is a host with a port or a URL. `None` if the value contains no host.
 fn host(advertised: &str) -> Option<Host<String>> {
     let has_scheme = ["http://", "https://"].iter().any(|scheme| advertised.starts_with(scheme));
     let url = if has_scheme { advertised.to_owned() } else { format!("http://{advertised}") };

@@ -193,7 +193,7 @@ impl ObjectFreeze {
         is_known.then(|| AnnotationCondition { reason, text, ..self.hold.mark() })
     }
 
-    /// The condition of an object that a Freeze holds before any operation.
+    /// The condition of an object that a Freeze holds before any operation. `None` if no Freeze denies the operation.
     pub(crate) fn mark(&self) -> Option<AnnotationCondition> {
         (!self.denying.is_empty()).then(|| self.hold.mark())
     }

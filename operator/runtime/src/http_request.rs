@@ -110,7 +110,8 @@ fn headers(request: &ProviderRequest) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// How long a server wants no requests. The header has seconds or a date.
+/// How long a server wants no requests, from its header `Retry-After`. The header has seconds or a date. `None` if it is
+/// missing or cannot be parsed.
 pub fn retry_after(answer: &HttpResponse, now: jiff::Timestamp) -> Option<Duration> {
     let mut headers = answer.headers.iter();
     let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))?;

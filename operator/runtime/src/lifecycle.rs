@@ -50,7 +50,7 @@ const MANAGER: &str = "windlass";
 /// How long an event may wait for an answer if the Lifecycle gives no time.
 const DEFAULT_EVENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Watches Lifecycles until `stop`.
+/// Watches Lifecycles until `stop`, and wakes the LifecycleEvents of a changed Lifecycle.
 pub async fn follow_lifecycles(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<Lifecycle>| {
         let object = changed.after.or(changed.before);
@@ -61,7 +61,7 @@ pub async fn follow_lifecycles(context: Arc<RunContext>, stop: CancellationToken
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Watches LifecycleBindings until `stop`.
+/// Watches LifecycleBindings until `stop`, and wakes the LifecycleEvents in the namespace of a changed binding.
 pub async fn follow_bindings(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<LifecycleBinding>| {
         let object = changed.after.or(changed.before);

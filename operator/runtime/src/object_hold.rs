@@ -101,7 +101,8 @@ fn still_there<K: Resource>(object: &K) -> String {
     }
 }
 
-/// The field manager that owns a field by server-side apply. It would overwrite another client's change of the field.
+/// The field manager that owns a field by server-side apply. It would overwrite another client's change of the field. `None` if
+/// no field manager owns the field in this way.
 fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
     let owner = owners(object).find(|it| it.is_applied && it.has(path))?;
     Some(match owner.manager {

@@ -220,7 +220,7 @@ pub fn recorded(inventory: &ObjectInventory) -> ResourceInventory {
     }
 }
 
-/// A value converted to another type that has the same JSON.
+/// A value converted to another type that has the same JSON. `None` if the other type cannot represent the value.
 pub fn through<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     serde_json::from_value(serde_json::to_value(value).ok()?).ok()
 }

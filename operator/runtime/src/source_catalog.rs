@@ -25,7 +25,7 @@ pub const SOURCES: &str = "source.toolkit.fluxcd.io";
 
 /// A kind of source, whose artifacts other objects use. The type that runs the kind implements it.
 pub trait CatalogSourceKind {
-    /// The Kubernetes kind.
+    /// The Kubernetes kind of the sources that the catalog reads.
     type Object: WindlassKind + crds::ArtifactSource;
 
     /// Whether windlass runs the kind, so that its status has an `observedGeneration`.
@@ -150,7 +150,7 @@ pub fn currency<K: CatalogSourceKind>(object: &K::Object) -> String {
 }
 
 impl SourceCatalog {
-    /// A catalog without kinds.
+    /// A catalog of sources that has no kinds yet.
     pub fn new(kept: Arc<TypeMap>) -> Self {
         Self { kept, kinds: BTreeMap::new() }
     }

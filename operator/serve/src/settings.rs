@@ -28,7 +28,7 @@ use objects::LabelSelector;
 use url::Url;
 pub use web_pages::WebPageFlags;
 
-/// How the operator runs.
+/// The settings with which the operator runs, from the flags of `windlass serve`.
 #[derive(Debug, Clone, Args)]
 pub struct OperatorSettings {
     /// Path to a kubeconfig; by default `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of the Pod
@@ -300,7 +300,7 @@ pub struct OperatorSettings {
     accepted: CompatibilityFlags,
 }
 
-/// Whether CustomResourceDefinitions are guarded.
+/// Whether the operator guards the changes of CustomResourceDefinitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CrdGuardMode {
     /// They are.

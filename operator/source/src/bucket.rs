@@ -31,7 +31,7 @@ fn failure(why: ConditionReason) -> &'static str {
     }
 }
 
-/// The key of the bundle, if there is one.
+/// The key of the object whose files are the artifact of a Bucket. `None` if the Bucket's own objects are its files.
 fn bundle(object: &Bucket) -> Option<&str> {
     object.annotations().get(BUNDLE).map(String::as_str)
 }

@@ -143,7 +143,7 @@ impl SourceKind for HelmChart {
     }
 }
 
-/// The generation, which identifies the spec.
+/// The generation of a HelmChart, which identifies its spec. `None` if the object lacks it.
 fn generation(object: &HelmChart) -> Option<i64> {
     object.metadata.generation
 }

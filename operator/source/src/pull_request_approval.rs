@@ -107,7 +107,7 @@ impl ApprovalRefusal {
     }
 }
 
-/// Verifies Plans until `stop`.
+/// Verifies until `stop` whether reviewed pull requests approve Plans.
 pub async fn run(
     context: Arc<RunContext>,
     check_removal: RemovalReviewCheck,
@@ -149,7 +149,7 @@ fn is_of_kustomization(subject: &PlanSubject) -> bool {
         == ("kustomize.toolkit.fluxcd.io", "Kustomization")
 }
 
-/// The Kustomization of a Plan, if this process runs it.
+/// The Kustomization of a Plan. `None` if this process does not run it, or if it was created anew.
 fn seen_subject(context: &RunContext, plan: &Plan) -> Option<Arc<Kustomization>> {
     let PlanSubject { name, uid, .. } = &plan.spec.subject;
     let found = context.seen::<Kustomization>(&plan.namespace().unwrap_or_default(), name)?;

@@ -83,7 +83,7 @@ pub(super) enum RequestPurpose {
 pub(super) struct RequestCounts(BTreeMap<(RequestPurpose, String, String), RequestTally>);
 
 impl AuditLog {
-    /// The log at this path, if the file exists.
+    /// The audit log at this path. `None` if the file does not exist.
     pub(super) fn at(path: PathBuf) -> Option<Self> {
         path.is_file().then_some(Self(path))
     }

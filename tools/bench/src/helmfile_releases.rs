@@ -285,7 +285,7 @@ spec:
     }
 }
 
-/// Selects the Helmfiles.
+/// Selects the Helmfiles of the benchmark for a watch.
 fn helmfiles() -> WatchSelection {
     WatchSelection::of("helmfile.windlass.dev/v1alpha1", "Helmfile").within(NAMESPACE)
 }

@@ -71,7 +71,7 @@ impl IdleMeasurement {
         Ok(Self { requests, cpu, peak: process_usage::peak_mebibytes(bed.operators())? })
     }
 
-    /// The requests as JSON.
+    /// The counted requests of an idle operator, as JSON.
     pub(super) fn to_json(&self) -> Vec<serde_json::Value> {
         let lines = self.requests.iter();
         let line = |(purpose, verb, resource, tally)| serde_json::json!({"purpose": purpose, "verb": verb, "resource": resource, "tally": tally});

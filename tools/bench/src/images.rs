@@ -45,7 +45,7 @@ const MAX_PUSHES_PER_ROUND: usize = 1;
 /// The titles of the columns.
 const COLUMNS: [&str; 2] = ["Flux", "windlass"];
 
-/// How much is measured.
+/// How many objects and tags the image benchmark measures.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How many ImagePolicies choose from the tags of the image; each has a file

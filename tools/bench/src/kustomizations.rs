@@ -23,7 +23,7 @@ use testbed::progress::step;
 /// The promised CPU seconds and peak MiB for installing a hundred Kustomizations and waiting until they are healthy.
 const MAX_HUNDRED_INSTALL_COST: (f64, f64) = (1.2, 60.0);
 
-/// When an installation begins.
+/// When the measurement of an installation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KustomizationBenchStart {
     /// The artifact is there, and the Kustomizations are created; that takes a part of the time

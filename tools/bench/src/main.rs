@@ -80,7 +80,7 @@ enum BenchCommand {
     Measured(rusage::RusageOptions),
 }
 
-/// What is measured.
+/// Which benchmark is run, and what it measures.
 #[derive(Debug, Subcommand)]
 enum BenchKind {
     /// How soon a change is acted on when every interval is ten minutes: dependencies, drift, commits

@@ -61,7 +61,7 @@ enum DeadServiceBehavior {
     Silent,
 }
 
-/// How much is measured.
+/// How many events the notification benchmark measures, and how the dead service behaves.
 #[derive(Debug, Args)]
 pub(crate) struct NotifyBenchOptions {
     /// How many events; more than windlass keeps for one service are not measured

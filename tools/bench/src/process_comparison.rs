@@ -187,7 +187,7 @@ pub(super) fn processes(
     ])
 }
 
-/// The median. With an even number of figures it is the mean of the middle two.
+/// The median of figures. With an even number of figures it is the mean of the middle two. `None` without any figure.
 pub(super) fn median(all: &[f64]) -> Option<f64> {
     let mut sorted = all.to_vec();
     sorted.sort_by(f64::total_cmp);

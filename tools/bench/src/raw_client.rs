@@ -34,7 +34,7 @@ const NAMESPACE: &str = "windlass-bench";
 /// The user name of the client at the API server.
 pub(super) const USER: &str = "system:serviceaccount:windlass-bench:raw";
 
-/// The connected client.
+/// A client that sends requests to the API server and does nothing else, for comparison with windlass.
 pub(super) struct RawApiClient {
     client: Client,
 }

@@ -204,7 +204,7 @@ impl BenchComparison {
         [&self.raw, &self.operator].map(|phases| phases.iter().map(|it| it.total).collect())
     }
 
-    /// The comparison as JSON.
+    /// The comparison with the raw client, as JSON.
     pub(super) fn to_json(&self) -> serde_json::Value {
         let [raw, operator] = self.totals();
         serde_json::json!({
@@ -263,7 +263,8 @@ impl FigureRow {
     }
 }
 
-/// The median. With an even number of figures it is the mean of the middle two, and without any figure it is none.
+/// The median of one figure of several phases. With an even number of figures it is the mean of the middle two. `None` without
+/// any figure.
 fn median(phases: &[PhaseCost], of: &dyn Fn(&PhaseCost) -> Option<f64>) -> Option<f64> {
     let mut all: Vec<f64> = phases.iter().filter_map(of).collect();
     all.sort_by(f64::total_cmp);

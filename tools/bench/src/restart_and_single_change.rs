@@ -38,7 +38,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// The namespace of all objects.
 const NAMESPACE: &str = "settle";
 
-/// What is measured.
+/// How many objects the benchmark of restarts and single changes measures.
 #[derive(Debug, Args)]
 pub(crate) struct RestartAndChangeBenchOptions {
     /// The numbers of Kustomizations, the smaller first

@@ -39,7 +39,7 @@ const NEVER: &str = "1h";
 /// The API version of Flux's sources.
 const API: &str = "source.toolkit.fluxcd.io/v1";
 
-/// What is measured.
+/// Which source the source benchmark measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SourceBenchmark {
     /// A Git repository of 5 000 files, one of which changes
@@ -234,7 +234,7 @@ impl SourceBenchSetup {
         process_usage::peak_mebibytes(&self.installation.operators())
     }
 
-    /// Applies objects.
+    /// Applies these objects in the namespace of the benchmark, with server-side apply.
     async fn apply(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             let word =
@@ -314,7 +314,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
-/// The revision of the artifact, if the object is Ready.
+/// The revision of a source's artifact. `None` if the source is not ready or has no artifact.
 fn revision(seen: &WatchedObject) -> Option<&str> {
     seen.value("/status/artifact/revision").as_str().filter(|_| seen.exists && seen.is_ready())
 }

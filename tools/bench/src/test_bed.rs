@@ -265,7 +265,7 @@ impl BenchTestbed {
         &self.client
     }
 
-    /// The raw client.
+    /// The client that the measurements compare with windlass.
     pub(super) fn raw(&self) -> &RawApiClient {
         &self.raw
     }
@@ -507,7 +507,7 @@ pub(super) fn prepare(manifests: &[String]) -> anyhow::Result<Vec<PreparedObject
     Ok(all)
 }
 
-/// Selects the GitRepositories.
+/// Selects the GitRepositories of the test bed for a watch.
 pub(super) fn sources() -> WatchSelection {
     WatchSelection::of("source.toolkit.fluxcd.io/v1", "GitRepository").within(workload::NAMESPACE)
 }
@@ -519,7 +519,7 @@ pub(super) fn releases() -> [WatchSelection; 2] {
     [all, charts].map(|it| it.within(workload::NAMESPACE))
 }
 
-/// Selects the Kustomizations.
+/// Selects the Kustomizations of the test bed for a watch.
 pub(super) fn kustomizations() -> WatchSelection {
     let all = WatchSelection::of("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     all.within(workload::NAMESPACE)

@@ -16,7 +16,7 @@ pub(super) struct TimeSamples {
 }
 
 impl TimeSamples {
-    /// No samples yet.
+    /// A series of measured times that has no samples yet. `limit` is the time that 95 of 100 samples may take at most.
     pub(super) fn new(what: &'static str, limit: Duration) -> Self {
         Self { what, limit, judged_at: 95, times: Vec::new() }
     }
@@ -31,7 +31,7 @@ impl TimeSamples {
         self.times.is_empty()
     }
 
-    /// Adds a sample.
+    /// Adds a measured time to the series.
     pub(super) fn add(&mut self, time: Duration) {
         self.times.push(time);
     }

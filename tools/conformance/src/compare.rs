@@ -23,7 +23,7 @@ use e2e::cluster_with_operator::{BuildProfile, make};
 use report::{AnswerDifference, ComparisonTable};
 use testbed::progress::step;
 
-/// With which program.
+/// Which program windlass is compared with.
 #[derive(Debug, Subcommand)]
 pub enum CompareCommand {
     /// `windlass template` beside `helm template`: exit status, both outputs and written files
@@ -36,7 +36,7 @@ pub enum CompareCommand {
     Crds(crds::CrdComparisonOptions),
 }
 
-/// What is rendered how.
+/// Which charts are rendered and compared, and with which values.
 #[derive(Debug, Args)]
 pub struct HelmOptions {
     /// Charts: paths of folders or archives, or names of our own charts; all of our own by default
@@ -48,7 +48,7 @@ pub struct HelmOptions {
     how: ComparisonOptions,
 }
 
-/// What is built how.
+/// Which overlays are built and compared.
 #[derive(Debug, Args)]
 pub struct KustomizeComparisonOptions {
     /// Overlays: paths of folders, or names of our own overlays; all of our own by default
@@ -126,7 +126,7 @@ pub fn recorded() -> anyhow::Result<()> {
     run(&CompareCommand::Kustomize(KustomizeComparisonOptions { overlays: Vec::new(), how: how() }))
 }
 
-/// The differences of two answers to one command, as text for people. It is none if the answers are equal.
+/// The differences of two answers to one command, as text for people. `None` if the answers are equal.
 pub fn difference(
     arguments: &[String],
     wanted: &ProgramOutput,

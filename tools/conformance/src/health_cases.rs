@@ -118,7 +118,7 @@ fn read_yaml(path: &Path) -> anyhow::Result<Value> {
         .map_err(|error| anyhow::anyhow!("{}: {}", path.display(), error.problem()))
 }
 
-/// Returns the field with this name, in upper or lower case, as Go decodes it.
+/// Returns the field with this name, in upper or lower case, as Go decodes it. `None` if there is no such field.
 fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let mut fields = value.as_object()?.iter();
     fields.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)

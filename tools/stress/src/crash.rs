@@ -38,7 +38,7 @@ use testbed::progress::{dim, green, red, spell, step};
 /// How many violations of one cut are shown during the run. The list at the end shows all.
 const MAX_VIOLATIONS_SHOWN: usize = 5;
 
-/// Which cuts are made.
+/// At which writes of a scenario the crash test cuts windlass off.
 #[derive(Debug, Args)]
 pub(crate) struct CrashTestOptions {
     /// Cut at this many writes of each scenario, evenly spread, the first and the last among them

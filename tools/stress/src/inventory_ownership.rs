@@ -24,15 +24,15 @@ pub(crate) fn kind(api_version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// A kind in the preferred version of its group, or else in another version. A preferred version may lack kinds:
-/// `Receiver` is in `v1`, and `Provider` only in `v1beta3`.
+/// A kind in the preferred version of its group, or else in another version. A preferred version may lack kinds: `Receiver` is
+/// in `v1`, and `Provider` only in `v1beta3`. `None` if the API server does not serve the kind.
 pub(crate) fn served_kind(discovery: &Discovery, group: &str, kind: &str) -> Option<ApiResource> {
     let group = discovery.get(group)?;
     let versions = std::iter::once(group.preferred_version_or_latest()).chain(group.versions());
     resource_of(versions.flat_map(|version| group.versioned_resources(version)), kind)
 }
 
-/// The first resource of a kind.
+/// The first API resource of a kind in a list of resources. `None` if the list has none of this kind.
 fn resource_of(
     served: impl IntoIterator<Item = (ApiResource, ApiCapabilities)>,
     kind: &str,
@@ -40,12 +40,12 @@ fn resource_of(
     served.into_iter().map(|(resource, _)| resource).find(|resource| resource.kind == kind)
 }
 
-/// The kind of Kustomizations.
+/// The API resource of Kustomizations.
 pub(crate) fn kustomizations() -> ApiResource {
     kind("kustomize.toolkit.fluxcd.io/v1", "Kustomization")
 }
 
-/// The kind of HelmReleases.
+/// The API resource of HelmReleases.
 pub(crate) fn helm_releases() -> ApiResource {
     kind("helm.toolkit.fluxcd.io/v2", "HelmRelease")
 }
@@ -61,18 +61,18 @@ pub(crate) struct OwnerKind {
 }
 
 impl OwnerKind {
-    /// Kustomizations.
+    /// Kustomizations as owners, with the labels by which objects name their owner.
     pub(crate) fn kustomization() -> Self {
         Self { kind: kustomizations(), name: OWNER_NAME, namespace: OWNER_NAMESPACE }
     }
 
-    /// HelmReleases.
+    /// HelmReleases as owners, with the labels by which objects name their owner.
     pub(crate) fn helm_release() -> Self {
         let name = "helm.toolkit.fluxcd.io/name";
         Self { kind: helm_releases(), name, namespace: "helm.toolkit.fluxcd.io/namespace" }
     }
 
-    /// Helmfiles.
+    /// Helmfiles as owners, with the labels by which objects name their owner.
     pub(crate) fn helmfile() -> Self {
         let kind = kind("helmfile.windlass.dev/v1alpha1", "Helmfile");
         let name = "helmfile.windlass.dev/name";

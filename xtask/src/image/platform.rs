@@ -138,8 +138,8 @@ impl ImagePlatform {
         }
     }
 
-    /// The path of QEMU on this machine, and its path in the root file system of an image, for a foreign platform. On
-    /// its own platform, a program needs no QEMU.
+    /// The path of QEMU on this machine, and its path in the root file system of an image, for a foreign platform. `None` on
+    /// the image's own platform, where a program needs no QEMU.
     pub(super) fn emulator(self) -> Option<(PathBuf, OsString)> {
         self.is_foreign().then(|| (PathBuf::from(EMULATOR), OsString::from("/qemu")))
     }

@@ -430,8 +430,8 @@ impl WorkspaceGraph {
         graph
     }
 
-    /// The package to which a file belongs. It is the package that reads the file's folder, or else the one of the
-    /// deepest folder above the file.
+    /// The package to which a file belongs. It is the package that reads the file's folder, or else the one of the deepest
+    /// folder above the file. `None` if the file belongs to no package.
     fn package(&self, path: &str) -> Option<&String> {
         let reader = READERS.iter().find(|(folder, _)| path.starts_with(folder));
         if let Some((_, reader)) = reader {

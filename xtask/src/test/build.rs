@@ -28,7 +28,7 @@ pub(super) struct TestBuild {
     pub(super) packages: Vec<String>,
 }
 
-/// A program with tests.
+/// A compiled program that contains tests.
 #[derive(Debug, Clone)]
 pub(super) struct TestProgram {
     /// The package.

@@ -54,7 +54,7 @@ pub(super) struct JobOutcome {
     failure: Option<String>,
 }
 
-/// Counts of tests.
+/// How many tests passed, failed and were skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TestCounts {
     pub(super) passed: usize,
@@ -218,7 +218,7 @@ fn start(command: &mut Command, log: &PathBuf) -> anyhow::Result<(Duration, Opti
     Ok((processor, (!status.success()).then(|| format!("it ended with {status}"))))
 }
 
-/// The processor time of a process that has ended, and of the child processes that it waited for.
+/// The processor time of a process that has ended, and of the child processes that it waited for. `None` if it cannot be read.
 fn processor_time(id: Pid) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The second field is the name of the process, which may have spaces and parentheses.

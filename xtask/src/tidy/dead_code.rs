@@ -45,7 +45,7 @@ fn public_items(tokens: TokenStream, all: &mut BTreeSet<String>) {
     }
 }
 
-/// The name of the function, constant or static that begins here.
+/// The name of the function, constant or static that begins at these tokens. `None` if another item begins there.
 fn item_name(tokens: &[TokenTree]) -> Option<String> {
     let words: Vec<String> = tokens
         .iter()

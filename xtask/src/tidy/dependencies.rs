@@ -212,7 +212,7 @@ fn engine_faults(
     faults
 }
 
-/// Checks rule 2.
+/// Checks rule 2, about the packages that use `crds`. Returns one message for each fault.
 fn crds_faults(graph: &PackageGraph) -> Vec<String> {
     let users = graph.all.iter().filter(|(_, uses)| uses.contains("crds"));
     let strangers = users.filter(|(name, _)| !MAY_USE_CRDS.contains(&name.as_str()));
@@ -231,7 +231,7 @@ fn sources_faults(graph: &PackageGraph) -> Vec<String> {
     faults
 }
 
-/// Checks rule 4.
+/// Checks rule 4, about the packages that use the Kubernetes client. Returns one message for each fault.
 fn client_faults(graph: &PackageGraph) -> Vec<String> {
     let may = |name: &str| MAY_USE_CLIENT.contains(&name) || CLIENT_PACKAGES.contains(&name);
     let others = graph.all.iter().filter(|(name, _)| !may(name));

@@ -14,7 +14,7 @@ const RECORDS: [&str; 2] = ["fluxcd-audits", "fluxcd-incidents"];
 /// The beginning of the call in the test of each kind, up to the name of the kind.
 const CALL: &str = "knows_every_field(\"";
 
-/// The name of a CRD's kind in the call. It is none for a record.
+/// The name of a CRD's kind in the call that its test has to contain. `None` for the kind of a record.
 fn called(manifest: &str) -> Option<String> {
     let lines = || manifest.lines().map(str::trim);
     let mut items = lines().filter_map(|line| line.strip_prefix("- "));

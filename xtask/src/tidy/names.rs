@@ -172,8 +172,8 @@ fn has_tuple_parameter(parameters: &[TokenTree]) -> bool {
     })
 }
 
-/// The parameters of a function from the tokens after its name. They are the first parentheses outside of its
-/// generics.
+/// The parameters of a function from the tokens after its name. They are the first parentheses outside of its generics. `None`
+/// if there are no such parentheses.
 fn parameters(tokens: &[TokenTree]) -> Option<Vec<TokenTree>> {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate() {

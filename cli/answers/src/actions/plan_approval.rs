@@ -120,7 +120,7 @@ fn subject(plan: &Plan) -> String {
     }
 }
 
-/// The rejection of a Plan, if there is one.
+/// The rejection of a Plan by a user, from the Plan's status. `None` if no user has rejected the Plan.
 fn rejection(plan: &Plan) -> Option<&PlanRejection> {
     plan.status.as_ref()?.rejection.as_ref()
 }
@@ -221,7 +221,7 @@ fn with_approval(
     Some(status)
 }
 
-/// The status with the rejection of a user.
+/// Adds a user's rejection of a Plan to the status of that Plan. The result is never `None`.
 fn with_rejection(mut status: PlanStatus, user: &str, comment: &str) -> Option<PlanStatus> {
     let comment = said_comment(comment);
     status.rejection = Some(PlanRejection { user: user.to_owned(), at: seconds_now(), comment });
@@ -232,7 +232,7 @@ fn said_comment(comment: &str) -> Option<String> {
     Some(comment.to_owned()).filter(|it| !it.is_empty())
 }
 
-/// The current time in whole seconds, as the Kubernetes API stores times.
+/// The current time in whole seconds, as the Kubernetes API stores times. `None` only if this clock shows an impossible time.
 fn seconds_now() -> Option<crds::Time> {
     jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok().map(crds::Time)
 }

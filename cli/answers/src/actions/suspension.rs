@@ -31,7 +31,7 @@ pub struct ObjectSuspension<'s> {
 }
 
 impl ObjectSuspension<'_> {
-    /// The end in the format of the annotation.
+    /// The end of the suspension in the format of the annotation that stores it. `None` if the suspension has no end.
     #[must_use]
     pub fn end(&self) -> Option<String> {
         self.until.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())

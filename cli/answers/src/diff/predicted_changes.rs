@@ -56,7 +56,7 @@ impl DiffObjectReference {
         ObjectId::new(&self.namespace, &self.name, &group, &self.kind)
     }
 
-    /// `Kind/namespace/name`.
+    /// The name of the changed object for messages: `Kind/namespace/name`.
     pub fn subject(&self) -> String {
         self.id().subject()
     }

@@ -17,7 +17,8 @@ use windlass_cli_runtime::quarantine_lift;
 use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::OperatorSettings;
 
-/// The active Quarantine of an object's result, if there is one. If Quarantines cannot be read, `warn` receives the reason.
+/// The Quarantine in force of the object's result with this digest. `None` if there is none, or if Quarantines cannot be read.
+/// In the second case, `warn` receives the reason.
 pub(super) async fn in_force(
     cluster: &ClusterConnection,
     object: &Object,

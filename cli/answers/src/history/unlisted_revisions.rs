@@ -89,7 +89,8 @@ impl ReleaseRecordLocation {
         }
     }
 
-    /// Reads a record from its Secret.
+    /// Reads the record of a Helm revision from its Secret. `None` if the Secret is missing, or if it cannot be read or
+    /// decoded.
     async fn record(
         &self,
         site: &CommandScope,
@@ -102,8 +103,8 @@ impl ReleaseRecordLocation {
     }
 }
 
-/// Makes an entry from the labels of a record's Secret. The labels give the action only while it is pending, and no time after
-/// the status has changed.
+/// Makes a history entry from the labels of a record's Secret. These contain the action only while it is pending, and no time
+/// after the status has changed. `None` if the labels lack the status or the version.
 fn entry(record: &Value) -> Option<Value> {
     let labels = record.pointer("/metadata/labels")?;
     let status = labels["status"].as_str()?;

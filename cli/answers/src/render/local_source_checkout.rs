@@ -78,7 +78,8 @@ impl LocalSourceCheckout {
         self.root.join(at.as_str())
     }
 
-    /// The file or folder at a path. Links are not followed.
+    /// The metadata of the file or folder at a path in the checkout. Links are not followed. `None` if the path does not exist,
+    /// or if the checkout leaves it out.
     fn known(&self, at: &RelPath) -> Option<Metadata> {
         let mut path = self.root.clone();
         let mut known = fs::metadata(&path).ok()?;
@@ -95,7 +96,7 @@ fn is_kept(name: &str, known: &Metadata) -> bool {
     known.is_file() || (known.is_dir() && name != OF_GIT)
 }
 
-/// The folder above `folder` in which `folder` has this path, if there is one.
+/// The ancestor folder from which `path` leads to `folder`. `None` if `folder` does not end with `path`.
 fn root_of(folder: &Path, path: &RelPath) -> Option<PathBuf> {
     folder.ends_with(path.as_str()).then(|| {
         let above = folder.ancestors().nth(path.depth());

@@ -160,7 +160,7 @@ impl SharedQuarantines {
         Self { by_applier, not_known: not_known.collect() }
     }
 
-    /// The Quarantine that is a cause.
+    /// The Quarantine of the applier that is this root cause. `None` if its cause is not a Quarantine.
     pub(super) fn of_cause(&self, cause: &RootCause) -> Option<&SharedQuarantine> {
         let found = self.by_applier.get(&cause.object);
         // A user may have suspended the applier, which is another cause.

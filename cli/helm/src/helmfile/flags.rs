@@ -167,7 +167,7 @@ struct IgnoredHelmfileFlags {
     log_level: Option<String>,
 }
 
-/// A command of helmfile.
+/// A subcommand of `windlass helmfile`, which has the name and flags of a command of helmfile.
 #[derive(Debug, Subcommand)]
 pub(super) enum HelmfileCommand {
     /// Print helmfiles with all that is rendered, merged and inherited
@@ -222,7 +222,7 @@ impl HelmfileCommand {
     }
 }
 
-/// Formats of `list`.
+/// The output formats of `windlass helmfile list`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum HelmfileListFormat {
     /// A table
@@ -232,7 +232,7 @@ pub(super) enum HelmfileListFormat {
     Json,
 }
 
-/// Formats of `print-env`.
+/// The output formats of `windlass helmfile print-env`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum HelmfileEnvFormat {
     /// YAML
@@ -241,7 +241,7 @@ pub(super) enum HelmfileEnvFormat {
     Json,
 }
 
-/// Flags of `template`.
+/// The flags of `windlass helmfile template`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct HelmfileTemplateFlags {
@@ -318,7 +318,7 @@ pub(super) struct HelmfileDepsFlags {
     concurrency: i64,
 }
 
-/// Flags of `lint`.
+/// The flags of `windlass helmfile lint`.
 #[derive(Debug, Args)]
 pub(super) struct HelmfileLintFlags {
     /// Also lint what selected releases need
@@ -366,7 +366,7 @@ impl HelmfileLintFlags {
     }
 }
 
-/// Flags of `diff`.
+/// The flags of `windlass helmfile diff`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct HelmfileDiffFlags {

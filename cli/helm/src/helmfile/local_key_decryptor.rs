@@ -19,7 +19,7 @@ const FILE: &str = "sops/age/keys.txt";
 /// The advice if no key fits.
 const ADVICE: &str = "set SOPS_AGE_KEY or SOPS_AGE_KEY_FILE to an age key that decrypts it";
 
-/// Reads an environment variable.
+/// Reads the environment variable with this name. `None` if it is not set.
 type EnvironmentLookup = fn(&str) -> Option<String>;
 
 /// Decrypts with the keys of the environment. The keys are read when the first file is decrypted.
@@ -68,7 +68,7 @@ impl LocalKeyDecryptor {
         })
     }
 
-    /// The default key file of sops.
+    /// The path at which sops looks for its key file by default. `None` if no environment variable names the user's folder.
     fn usual(&self) -> Option<PathBuf> {
         let home = || (self.variable)("HOME").map(PathBuf::from);
         let of_system =

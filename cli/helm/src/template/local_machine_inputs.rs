@@ -279,7 +279,8 @@ pub(super) fn namespace(flags: &HelmTemplateFlags) -> String {
     found.unwrap_or_else(|| "default".to_owned())
 }
 
-/// The namespace of the current context in the kubeconfig, if it can be read.
+/// The namespace of the selected context in the kubeconfig. `None` if no kubeconfig with that context can be read, or if the
+/// context has no namespace.
 fn namespace_of_context(flags: &HelmTemplateFlags) -> Option<String> {
     let given = flags.kubeconfig.as_ref().filter(|path| !path.is_empty());
     let paths = std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty());

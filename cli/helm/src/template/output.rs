@@ -70,7 +70,7 @@ pub(super) fn print_partial(
     finish(flags, folder(flags, release).as_deref(), manifests, &error.before.hooks, out)
 }
 
-/// The folder to which templates are written.
+/// The folder to which the templates of a release are written. `None` if they are printed instead.
 fn folder(flags: &HelmTemplateFlags, release: &ReleaseToRender) -> Option<String> {
     let folder = flags.output_dir.clone().filter(|folder| !folder.is_empty())?;
     Some(if flags.release_name { format!("{folder}/{}", release.name) } else { folder })
@@ -122,7 +122,8 @@ fn finish(
     Ok(())
 }
 
-/// The path of the template in the chart, according to the comment in a document.
+/// The path of a template in its chart, from the comment `# Source:` of a rendered document. `None` if there is no such
+/// comment.
 fn source(document: &[u8]) -> Option<&str> {
     const SOURCE_COMMENT_PREFIX: &[u8] = b"# Source: ";
     let found = document

@@ -38,7 +38,7 @@ pub fn explain(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The single-letter flag at the end of the command line.
+/// The single-letter flag that is the last word of the command line. `None` if the last word is not such a flag.
 fn last_short() -> Option<char> {
     let last = std::env::args().next_back()?;
     let mut letters = last.strip_prefix('-')?.chars();

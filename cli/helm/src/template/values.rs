@@ -56,7 +56,7 @@ pub(super) fn merged(flags: &HelmTemplateFlags, strings: &[Vec<u8>]) -> Result<G
     Ok(all)
 }
 
-/// Parses a text that is exactly one JSON object.
+/// Parses a text that is exactly one JSON object. `None` if it is anything else.
 fn object(text: &[u8]) -> Option<GoMap> {
     let (value, end) = golang::json::decode_prefix(text).ok()?;
     match value {

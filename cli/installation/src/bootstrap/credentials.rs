@@ -235,7 +235,7 @@ impl RepositoryCredentials {
         self.is_generated
     }
 
-    /// The public key of a new key pair.
+    /// The public SSH key, if this run generated the key pair. `None` if the user provided the credentials.
     pub(super) fn generated_key(&self) -> Option<&str> {
         self.is_generated.then(|| self.data.get("identity.pub").map(String::as_str))?
     }
@@ -262,7 +262,8 @@ impl RepositoryCredentials {
     }
 }
 
-/// The URL of the repository that a source follows with this Secret.
+/// The URL of the repository that a source reads with the Secret of this name. `None` if the source names another Secret or
+/// none.
 fn repository_of(source: &Object, secret: &str) -> Option<String> {
     let spec = source.get("spec")?;
     let url = spec["url"].as_str().filter(|_| spec["secretRef"]["name"] == secret)?;

@@ -43,7 +43,7 @@ pub(super) async fn read_source(
     cluster.get(&resource, namespace, NAME).await
 }
 
-/// The fields that say which repository and branch a source follows.
+/// The fields `url` and `ref` of a source, which select its repository and branch. `None` if the source has no spec.
 fn followed(source: &Object) -> Option<(&Value, &Value)> {
     let spec = source.get("spec")?;
     Some((&spec["url"], &spec["ref"]))

@@ -129,7 +129,7 @@ impl WindlassLeases {
         }
     }
 
-    /// The Lease that was renewed last.
+    /// The Lease that was renewed last. `None` if there are no Leases.
     fn last(&self) -> Option<&Object> {
         self.all.iter().max_by_key(|it| renewed(it))
     }

@@ -86,7 +86,7 @@ pub async fn unseen(cluster: &ClusterConnection) -> Option<String> {
     leases(cluster).await.and_then(|leases| unseen_in(&leases, &namespace()))
 }
 
-/// The remark of [`unseen`] for Leases that were already read.
+/// The remark of [`unseen`] for Leases that were already read. `None` if there is a Lease.
 fn unseen_in(leases: &[Object], namespace: &str) -> Option<String> {
     leases.is_empty().then(|| {
         format!(
@@ -121,7 +121,7 @@ pub async fn say_doubt(cluster: &ClusterConnection) {
 }
 
 /// The Lease that was renewed last, if no process holds any. If one process held several, it is the Lease of windlass, because
-/// windlass also holds the Leases of Flux's controllers.
+/// windlass also holds the Leases of Flux's controllers. `None` if a Lease is held, or if there are no Leases.
 fn unheld(leases: &[Object], now: Timestamp) -> Option<&Object> {
     if leases.iter().any(|lease| holder(lease, now).is_some()) {
         return None;
@@ -152,7 +152,7 @@ pub(super) fn lease_in_words(lease: &Object) -> String {
     format!("{}/{}{since}", lease.namespace(), lease.name())
 }
 
-/// The reason of [`doubt`] for Leases that were already read.
+/// The reason of [`doubt`] for Leases that were already read. `None` if a Lease was renewed in time, or if there are no Leases.
 fn judged(leases: &[Object], now: Timestamp) -> Option<OperatorDoubtReason> {
     let check = "`windlass check` shows whether windlass runs";
     if let Some(last) = unheld(leases, now) {

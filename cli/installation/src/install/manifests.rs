@@ -33,7 +33,7 @@ const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The image in the manifests.
 const IMAGE: &str = "ghcr.io/windlass-dev/windlass";
 
-/// How windlass is installed.
+/// For which use `windlass install` sets up windlass: how many replicas, and with which rights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum InstallProfile {
     /// One replica with cluster-admin rights

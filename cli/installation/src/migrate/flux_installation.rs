@@ -140,7 +140,7 @@ pub(super) fn is_ready(object: &Object) -> bool {
     ready(object).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// The condition `Ready` of an object.
+/// The condition `Ready` in the status of an object. `None` if the object has no such condition.
 pub(super) fn ready(object: &Object) -> Option<&Value> {
     let conditions = object.get("status")?["conditions"].as_array()?;
     conditions.iter().find(|condition| condition["type"] == "Ready")

@@ -208,7 +208,8 @@ fn tell_next(survey: &FluxInstallationSurvey, namespace: &str, manifests: &Insta
     );
 }
 
-/// The next step in the repository that installs Flux, if there is one. Manifests that windlass does not replace are kept.
+/// The next step of a migration, in the repository that installs Flux. Manifests that windlass does not replace are kept.
+/// `None` if no repository installs Flux.
 fn next_in_repository(
     survey: &FluxInstallationSurvey,
     namespace: &str,

@@ -79,7 +79,7 @@ fn repeated(part: &[u8], times: usize) -> Result<Vec<u8>> {
     Ok(gzip.finish()?)
 }
 
-/// Tar archives.
+/// The tar archives that a hostile server offers: each with its name, its bytes, and what the extraction has to do with it.
 fn tars() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
     let zeros = vec![0; 1 << 20];
     let bomb = entry("zeros", b'0', "", 300 << 20, b"");

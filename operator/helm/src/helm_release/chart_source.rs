@@ -11,7 +11,7 @@ use crate::release_runner::chart_cache::ChartSource;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
 
-/// The node of the source of a HelmRelease.
+/// The key of the object from which a HelmRelease gets its chart. `None` if the spec names no chart.
 pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {
     let own = object.namespace().unwrap_or_default();
     if let Some(named) = &object.spec.chart_ref {
@@ -24,7 +24,8 @@ pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {
     Some(ObjectKey::new(SOURCES, "HelmChart", namespace, &name))
 }
 
-/// The source that the spec names. If windlass makes a HelmChart for the HelmRelease, this is the source of that HelmChart.
+/// The source that the spec of a HelmRelease names. If windlass makes a HelmChart for the HelmRelease, this is the source of
+/// that HelmChart. `None` if the spec names no chart.
 pub(super) fn named_source(object: &HelmRelease) -> Option<ObjectKey> {
     let Some(template) = object.spec.chart.as_ref().filter(|_| object.spec.chart_ref.is_none())
     else {

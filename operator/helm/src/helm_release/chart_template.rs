@@ -168,14 +168,14 @@ fn place(node: &ObjectKey) -> String {
     format!("{}/{}", node.namespace, node.name)
 }
 
-/// The HelmChart that the status knows.
+/// The HelmChart that the status of a HelmRelease names. `None` if the status names none.
 fn known(object: &HelmRelease) -> Option<ObjectKey> {
     let place = object.status.as_ref()?.helm_chart.as_deref()?;
     let (namespace, name) = place.split_once('/')?;
     Some(node_named::<HelmChart>(namespace, name))
 }
 
-/// The HelmChart that was kept and is no longer wanted.
+/// The HelmChart of a HelmRelease that its status still names, but that is no longer wanted. `None` if there is none.
 fn left(object: &HelmRelease, wanted: Option<&ObjectKey>) -> Option<ObjectKey> {
     known(object).filter(|known| Some(known) != wanted)
 }
@@ -252,7 +252,8 @@ pub(super) async fn keep(
     Ok(Some(place(&node)))
 }
 
-/// Another HelmRelease that keeps a HelmChart, as its labels say, and whose template still names it.
+/// Another HelmRelease that keeps a HelmChart, as its labels say, and whose template still names that HelmChart. `None` if
+/// there is no other one.
 fn keeper(
     context: &RunContext,
     chart: &HelmChart,

@@ -397,8 +397,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(changes)
     }
 
-    /// The namespace that an installation creates. For another cluster, it is only found out at the creation whether the
-    /// namespace exists.
+    /// The change that creates the release's namespace. For another cluster, only the creation shows whether the namespace
+    /// exists. `None` if the operation creates no namespace.
     fn namespace_change(&self, action: OperationKind) -> Option<PlannedChange> {
         let namespace = &self.desired().spec.target.namespace;
         let is_created = action == OperationKind::Install

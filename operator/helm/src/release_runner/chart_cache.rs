@@ -150,7 +150,7 @@ pub(crate) async fn load(
     Ok(loaded)
 }
 
-/// Finds a cached chart that comes from no source object, by the digest of its files.
+/// Finds a cached chart that comes from no source object, by the digest of its files. `None` if the cache does not contain it.
 pub fn known(context: &RunContext, digest: &str) -> Option<Arc<LoadedChart>> {
     context.shared::<ChartCache>().find(digest)
 }

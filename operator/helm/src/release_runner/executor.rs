@@ -98,7 +98,7 @@ pub(super) struct ObservedReleaseState {
     pub(super) lacked: BTreeSet<ObjectKey>,
 }
 
-/// An object that drifted.
+/// An object of the release that differs from its manifest in the cluster, or is missing there.
 pub(super) struct DriftedObject {
     pub(super) member: ManifestObject,
     /// The object in the form in which it is applied.
@@ -224,7 +224,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.unanswered.lock()
     }
 
-    /// The newest revision, as the run knows it.
+    /// The record of the release's newest revision, as this run knows it. `None` if the release has no revision.
     pub(super) fn last(&self) -> Option<Arc<ReleaseRecord>> {
         self.known().revisions.last().map(|it| it.record.clone())
     }
@@ -329,7 +329,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// The journal beside a revision.
+    /// The journal that is stored beside a revision of the release. `None` if that revision has none.
     pub(super) fn journal(&self, version: i64) -> Option<OperationJournal> {
         self.known().revisions.get(version).and_then(|it| it.journal.clone())
     }
@@ -401,7 +401,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.owner.tell(report, inventory, self.desired()).await
     }
 
-    /// The present action of the running operation, by its journal when it was last read.
+    /// The message about the running action of the release, from its journal when that was last read. `None` if no operation of
+    /// this owner runs.
     pub(super) fn running(&self) -> Option<String> {
         let known = self.known();
         let journal = known.revisions.last()?.journal.as_ref()?;
@@ -600,7 +601,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(outcome)
     }
 
-    /// Asks a lifecycle.
+    /// Sends a request about the release to its lifecycle. An error is the outcome with which the run ends.
     async fn ask(&self, ask: &::lifecycle::LifecycleEventRequest) -> Result<(), RunOutcome> {
         let ReleaseDesiredState { owner, spec: ReleaseSpec { target, .. }, kube_context, .. } =
             self.desired();

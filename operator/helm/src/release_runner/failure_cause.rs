@@ -75,6 +75,7 @@ fn is_pod(member: &ManifestObject) -> bool {
 }
 
 /// Returns the first answer of `check` for one of the object's Pods. These are the object itself, or the Pods that it selects.
+/// `None` if `check` answers for no Pod, or if the Pods cannot be read.
 async fn find_pod<T>(
     cluster: &ClusterConnection,
     member: &ManifestObject,
@@ -109,7 +110,8 @@ pub(super) async fn last_line(
     Some(shortened(&without_credentials(&masked(&line))))
 }
 
-/// The newest warning about an object, about its Pods that are not ready, or about its current ReplicaSets.
+/// The newest warning event about an object, about its Pods that are not ready, or about its current ReplicaSets. `None` if
+/// there is none, or if events cannot be read.
 async fn last_warning(
     cluster: &ClusterConnection,
     member: &ManifestObject,

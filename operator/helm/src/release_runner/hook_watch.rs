@@ -175,7 +175,8 @@ impl HookWatch {
     }
 }
 
-/// An object that carries the mark of the operation.
+/// The object of a watch or list, if its annotation names this operation. `None` if the annotation names another operation or
+/// is missing.
 fn understood(whole: FullObject, api_version: &str, kind: &str, operation: &str) -> Option<Object> {
     let mut value = whole.value?;
     // The objects of a list have no API version and kind.

@@ -76,7 +76,7 @@ pub fn attempt_once(spec: &mut ReleaseSpec, undoes: bool) {
     }
 }
 
-/// Remediation without another attempt.
+/// The remediation settings of a release that gets no second attempt. `undoes` says whether its failure is remediated.
 fn once(remediation: RemediationSettings, undoes: bool) -> RemediationSettings {
     let remediate_last_failure = undoes.then_some(true);
     RemediationSettings { retries: 0, remediate_last_failure, ..remediation }
@@ -226,7 +226,8 @@ impl OwnerQuarantines {
         }
     }
 
-    /// The Quarantine of a release that a user lifted, and whose failures are not forgotten yet.
+    /// The Quarantine of a release that a user lifted, and whose failures still count. `None` if there is none, or if the
+    /// Quarantines are not known.
     #[must_use]
     pub fn to_attempt(&self, desired: &ReleaseDesiredState) -> Option<&Arc<Quarantine>> {
         let known = self.unknown.is_none();

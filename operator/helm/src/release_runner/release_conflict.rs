@@ -16,10 +16,10 @@ use windlass_runtime::controller_kind::node_of;
 use windlass_runtime::object_status::through;
 use windlass_runtime::run_context::RunContext;
 
-/// Finds the other object that owns the release of a record. The journal beside the record names an owner by its uid. That
-/// owner counts if its spec asks for the release, or if its history has a revision of the release. Otherwise the owner is the
-/// object whose newest revision is this record. A release of the same name does not suffice, because it may be in another
-/// cluster.
+/// Finds the other object that owns the release of a record. `None` if no other object owns it. The journal beside the record
+/// names an owner by its uid. That owner counts if its spec asks for the release, or if its history has a revision of the
+/// release. Otherwise the owner is the object whose newest revision is this record. A release of the same name does not
+/// suffice, because it may be in another cluster.
 ///
 /// The journal is written before any object of the release is applied. So it names the owner during the first installation as
 /// well, when no status has a history.
@@ -46,7 +46,7 @@ struct ReleaseOwners {
 }
 
 impl ReleaseOwners {
-    /// See [`holder`].
+    /// The other object that owns the release of a record, as [`holder`] finds it. `None` if no other object owns the release.
     fn holder(
         &self,
         asking: &ObjectKey,
@@ -76,7 +76,8 @@ impl ReleaseOwners {
     }
 }
 
-/// The first object but the asking one that `has` the release.
+/// The first object of a list, other than the asking one, that `has` the release. With a `uid`, only the object of that uid
+/// counts. `None` if there is none.
 fn first<K: WindlassKind>(
     all: &[Arc<K>],
     asking: &ObjectKey,
@@ -87,8 +88,8 @@ fn first<K: WindlassKind>(
     its.filter(|it| has(it)).map(|it| node_of(&**it)).find(|node| node != asking)
 }
 
-/// The first Helmfile of a kind that owns the release. The status has a row for a release before any operation on it
-/// begins.
+/// The first Helmfile of a kind that owns the release. Its status has a row for a release before any operation on that release
+/// begins. `None` if no other Helmfile owns the release.
 fn helmfile<K>(
     all: &[Arc<K>],
     asking: &ObjectKey,

@@ -59,7 +59,7 @@ impl ReleaseRunnerState {
         self.0.lock()
     }
 
-    /// The last observation of the wait in progress.
+    /// The last observation while the release waits for its objects. `None` if no wait is in progress.
     pub(crate) fn observation(&self) -> Option<WaitObservation> {
         self.of().wait.as_ref().map(|wait| wait.observation)
     }

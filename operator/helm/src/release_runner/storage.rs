@@ -109,7 +109,7 @@ impl StoredRevision {
     }
 }
 
-/// The creation time of an object, by the clock of the API server.
+/// The time at which the API server created an object. `None` if the object contains no such time.
 pub(super) fn creation_time(object: &Object) -> Option<Time> {
     object.meta("creationTimestamp")?.as_str()?.parse().ok()
 }
@@ -224,7 +224,7 @@ fn strings(object: &Object, field: &str) -> BTreeMap<String, String> {
     map.into_iter().flatten().filter_map(text).collect()
 }
 
-/// The decoded record in a Secret.
+/// The decoded data of a release record in a Secret. `None` if the Secret has no such data, or if it cannot be decoded.
 fn data_of(secret: &Object) -> Option<Vec<u8>> {
     let text = secret.get("data")?.get(DATA_KEY)?.as_str()?;
     BASE64.decode(text).ok()

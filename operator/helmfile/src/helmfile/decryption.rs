@@ -87,7 +87,7 @@ impl SopsFileDecryptor for RemoteThreadDecryptor {
     }
 }
 
-/// No keys.
+/// A decryptor without keys, which decrypts nothing.
 struct KeylessDecryptor;
 
 impl SopsFileDecryptor for KeylessDecryptor {

@@ -49,7 +49,7 @@ pub trait HelmfileCustomResource:
     /// The spec in the form of windlass's Helmfile.
     fn asked(&self) -> Cow<'_, HelmfileSpec>;
 
-    /// The outcome of a contradiction in the spec.
+    /// The outcome of a run whose spec contradicts itself. `None` if the spec has no contradiction.
     fn fault(&self) -> Option<RunOutcome> {
         None
     }

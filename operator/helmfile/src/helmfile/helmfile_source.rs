@@ -67,7 +67,7 @@ impl HelmfileOrigin {
     }
 }
 
-/// The node of the source that a spec names.
+/// The key of the source object that a Helmfile's spec names. `None` if the spec names no source object.
 pub(super) fn source<K: HelmfileCustomResource>(object: &K) -> Option<ObjectKey> {
     let own = object.namespace().unwrap_or_default();
     object.asked().source_ref.as_ref().map(|source| source_reference::source_node(&own, source))
@@ -146,7 +146,7 @@ pub(super) fn getter_for(
 }
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
-    /// The revision of the source, as far as it is known without a request.
+    /// The revision of the Helmfile's source, as far as it is known without a request. `None` if it is not known.
     pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
         let Some(source) = &spec.source_ref else {
             let fetched = self.memory().fetched.clone();

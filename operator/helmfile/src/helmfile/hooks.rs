@@ -120,7 +120,7 @@ impl UnansweredHookWrites {
     }
 
     /// Handles an answered write of a manifest that changed nothing. Returns the earlier unanswered write that changed the
-    /// object. Other earlier writes of the object are forgotten.
+    /// object, or `None` if there is no such write. Other earlier writes of the object are forgotten.
     fn take(
         &mut self,
         moment: ManifestHookTime,
@@ -139,7 +139,7 @@ impl UnansweredHookWrites {
     }
 }
 
-/// The version in which an object is stored.
+/// The `resourceVersion` of an object, which changes with each write. `None` if the object has none.
 fn version(object: &Object) -> Option<String> {
     object.meta("resourceVersion")?.as_str().map(str::to_owned)
 }
@@ -322,7 +322,7 @@ impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
     }
 }
 
-/// One application of hooks.
+/// One application of the manifests of a release's hooks, and the changes that it made.
 struct HookManifestApply<'r, K: HelmfileCustomResource> {
     owner: &'r HelmfileReleaseOwner<K>,
     target: &'r ClusterTarget,

@@ -63,7 +63,7 @@ type HookReapplyResult = Result<(), RunOutcome>;
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Applies the hooks of a release once the release is as the helmfile says. That includes hooks before an operation, if no
-    /// operation began. It does nothing if the Helmfile changed meanwhile.
+    /// operation began. `None` if the Helmfile changed meanwhile, because then nothing is applied.
     pub(super) async fn reapply(
         &self,
         owner: &HelmfileReleaseOwner<K>,

@@ -70,7 +70,7 @@ enum PruneProgress {
 
 impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Uninstalls releases that are no longer in the helmfile, or gives them up. Those of a cluster wait until `kept` reports
-    /// that all other releases in that cluster are as the helmfile says. It does nothing if the Helmfile changed meanwhile.
+    /// that all other releases in that cluster are as the helmfile says. `None` if the Helmfile changed meanwhile.
     pub(super) async fn prune(
         &self,
         planned: &HelmfilePlan,
@@ -104,7 +104,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(outcomes)
     }
 
-    /// Handles a release that is not in a plan. It comes to its end here, or may be uninstalled.
+    /// Handles a release that is not in a plan. Its handling ends here, or the release may be uninstalled. `None` if the
+    /// Helmfile changed meanwhile.
     async fn leave(
         &self,
         row: &HelmfileReleaseStatus,
@@ -155,7 +156,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
     }
 
-    /// Asks whether a release may be uninstalled.
+    /// Decides whether a release that is not in the plan may be uninstalled now. `None` if the Helmfile changed meanwhile.
     async fn remove(
         &self,
         row: &HelmfileReleaseStatus,
@@ -207,6 +208,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 
     /// Gives a release up: it stays unchanged, and no longer belongs to this Helmfile. A running operation on it ends first.
+    /// `None` if the Helmfile changed meanwhile.
     async fn give_up(
         &self,
         row: &HelmfileReleaseStatus,
@@ -296,7 +298,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 
     /// Runs operations that are under way to the next place at which nothing is half done. Returns the releases that are not
-    /// there yet.
+    /// there yet. `None` if the Helmfile changed meanwhile.
     pub(super) async fn stop_all(&self, run: &HelmfileRun<'_, K>) -> Option<ReleaseOutcomes> {
         let mut outcomes = ReleaseOutcomes::new();
         for row in run.book.rows() {

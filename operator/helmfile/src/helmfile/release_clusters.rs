@@ -31,7 +31,7 @@ pub(super) type ContextTargets = BTreeMap<String, Result<Arc<ClusterTarget>, Run
 #[derive(Default)]
 pub(super) struct ReleaseClusters(ContextTargets);
 
-/// See [`ReleaseClusters::id`].
+/// The cluster of a release, as [`ReleaseClusters::id`] compares clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReleaseClusterId<'p> {
     /// [`ClusterTarget::place`].
@@ -153,7 +153,7 @@ pub(super) async fn contexts(
     all
 }
 
-/// The contexts of rows.
+/// The names of the kubeconfig contexts in the rows of a Helmfile's status.
 pub(super) fn of_rows(rows: &[HelmfileReleaseStatus]) -> BTreeSet<String> {
     rows.iter().map(|row| row.kube_context.clone()).collect()
 }

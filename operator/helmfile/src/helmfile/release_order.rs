@@ -139,7 +139,8 @@ impl<'p> ConcurrencyLimit<'p> {
         is_free
     }
 
-    /// Releases a slot. The release that waited longest for it gets the slot.
+    /// Releases a slot of a cluster. The release that waited longest for that slot gets it and is returned. `None` if no
+    /// release waits.
     fn give_back(&mut self, place: ReleaseClusterId<'p>) -> Option<usize> {
         let next = self.queued.get_mut(&place).and_then(VecDeque::pop_front);
         if let (None, Some(taken)) = (next, self.taken.get_mut(&place)) {
@@ -168,7 +169,7 @@ pub(super) trait OrderedReleaseOperations: Sync {
     /// Whether there is work for a release whose turn it is. If not, the releases that wait for it have their turn.
     fn is_due(&self, release: usize) -> bool;
 
-    /// Does it.
+    /// Does the work for a release whose turn it is, and returns how far the work is.
     fn turn(&self, release: usize) -> impl Future<Output = OrderedOperationOutcome> + Send;
 }
 

@@ -184,7 +184,8 @@ pub(super) fn origin<K: HelmfileCustomResource>(helmfile: &K, key: &ReleaseKey) 
     OperationOrigin { rollback, ..origin }
 }
 
-/// The rollback of a release that a user requests.
+/// The rollback of a release that a user requests in an annotation of the Helmfile. `None` if there is no such request for this
+/// release.
 fn rollback<K: HelmfileCustomResource>(
     helmfile: &K,
     key: &ReleaseKey,
@@ -242,7 +243,7 @@ pub(super) fn digest(
     format!("sha256:{}", hex::encode(hash.finalize()))
 }
 
-/// The newest known revision.
+/// The newest revision of a release in its history. `None` if the history is empty.
 pub(super) fn latest_version(known: &HelmReleaseStatusFields) -> Option<i64> {
     release_snapshot::latest(&known.history).map(|it| it.version)
 }

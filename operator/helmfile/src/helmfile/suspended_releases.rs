@@ -44,7 +44,7 @@ impl<'s> ReleaseSuspensions<'s> {
     }
 }
 
-/// The time at which the next suspension of a release ends.
+/// The time at which the next suspension of a release ends. `None` if no suspension ends later than now.
 pub(super) fn next_end(spec: &HelmfileSpec, now: Time) -> Option<Time> {
     let ends = spec.suspended_releases.iter().filter_map(|entry| Some(entry.until.as_ref()?.0));
     ends.filter(|end| *end > now).min()
@@ -116,8 +116,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(ReleaseProgress::Suspended { is_there })
     }
 
-    /// Runs an operation on a release to the next place at which nothing is half done. Returns the outcome if the operation is
-    /// not there yet. It does nothing if the Helmfile changed meanwhile.
+    /// Runs an operation on a release to the next place at which nothing is half done. The inner `Option` is the outcome if the
+    /// operation is not there yet. The outer one is `None` if the Helmfile changed meanwhile, because then nothing is done.
     pub(super) async fn stop_one(
         &self,
         key: &ReleaseKey,
@@ -140,7 +140,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some((!is_stopped).then_some(outcome))
     }
 
-    /// Like [`Self::stop_one`] for a release that is not in a plan, if an operation on it may be under way.
+    /// Like [`Self::stop_one`] for a release that is not in a plan, with the same result. It does nothing if no operation on
+    /// the release can be under way.
     pub(super) async fn stop_unplanned(
         &self,
         row: &HelmfileReleaseStatus,

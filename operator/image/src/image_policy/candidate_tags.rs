@@ -100,7 +100,7 @@ impl CandidateWalk<'_> {
     }
 
     /// The time at which images that were passed over are examined again. A signature may be added, or a tag may be moved,
-    /// without a change of the list of tags.
+    /// without a change of the list of tags. `None` if no image was passed over.
     fn recheck(&self, now: Timestamp) -> Option<Timestamp> {
         let interval = self.lookup.image.interval.max(SHORTEST_RECHECK);
         let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);

@@ -35,7 +35,8 @@ impl TagRule {
     }
 }
 
-/// The former latest version of the image `name`, if the policy's rule has not changed since it chose this version.
+/// The former latest version of the image `name`, if the policy's rule has not changed since it chose this version. Otherwise
+/// `None`.
 ///
 /// `known` is the rule that chose the version, if this process has seen it. Otherwise the status decides: it has to be of the
 /// same generation, and not be stalled for another reason. A stalled generation counts as observed although it chose nothing.

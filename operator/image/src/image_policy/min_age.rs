@@ -89,7 +89,7 @@ pub(super) async fn keep(
 
 impl TagMinimumAge {
     /// The time when the next digest becomes old enough, or the latest time at which a waiting policy runs, whichever is
-    /// earlier.
+    /// earlier. `None` if no digest waits for its age.
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let latest_wake = now.checked_add(LONGEST_SLEEP).unwrap_or(Timestamp::MAX);
         self.history.next_change(self.min_age, now).map(|at| at.min(latest_wake))

@@ -78,7 +78,8 @@ impl QuarantinedTags {
     }
 }
 
-/// The tag of a container's image, if the image has this canonical name. A digest behind the tag does not matter.
+/// The tag of a container's image, if the image has this canonical name. A digest behind the tag does not matter. `None` for
+/// other images.
 fn tag_of<'i>(listed: &'i str, image: &str) -> Option<&'i str> {
     // Most are other images, and there may be many.
     let last = image.rsplit('/').next().unwrap_or_default();

@@ -133,7 +133,7 @@ fn filter_of(filter: &TagFilter) -> FilterTags {
     }
 }
 
-/// Takes a processor.
+/// Ranks the tags of an image by the rule of its ImagePolicy. This work keeps a processor busy.
 fn ranked(
     policy: &TagPolicy,
     filter: Option<&FilterTags>,
@@ -181,7 +181,8 @@ fn unranked(error: PolicyError, skipped: &str) -> RunOutcome {
     }
 }
 
-/// The known digest of a version, if it may be used without a lookup.
+/// The digest of a chosen version from the policy's status, which needs no request to the registry. `None` if the status has no
+/// digest of this version.
 fn known_digest(object: &ImagePolicy, chosen: &ImageRef) -> Option<String> {
     let latest = object.status.as_ref()?.latest_ref.as_ref()?;
     let is_same = latest.name == chosen.name && latest.tag == chosen.tag;

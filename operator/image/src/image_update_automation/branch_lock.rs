@@ -92,7 +92,7 @@ impl WaitingAutomations {
         }
     }
 
-    /// Removes the automation with a turn from the queue.
+    /// Removes the automation with this turn from the queue, and returns it. `None` if the turn is not in the queue.
     fn take(&mut self, turn: i64) -> Option<WaitingAutomation> {
         let taken = self.turns.remove(&turn)?;
         self.known.remove(&taken.automation);

@@ -32,7 +32,7 @@ const MAX_FAILURE_BYTES: usize = 4 << 10;
 /// Bytes of a branch in a message.
 const MAX_SHOWN_BRANCH_BYTES: usize = 300;
 
-/// The unchecked name of the Provider in the annotation of an automation.
+/// The unchecked name of the Provider in the annotation of an automation. `None` if the automation has no such annotation.
 pub(super) fn annotated_provider(object: &ImageUpdateAutomation) -> Option<&str> {
     object.annotations().get(PULL_REQUEST).map(|name| name.trim())
 }
@@ -181,7 +181,7 @@ impl PullRequestTarget {
 }
 
 impl ForgePause {
-    /// The pause after a failure, if the forge requires one.
+    /// The pause of pull requests after a failure. `None` if the forge requires no pause.
     pub(super) fn after(target: &PullRequestTarget, failure: &RunOutcome) -> Option<Self> {
         let until = failure.wake().and_then(NextRunTrigger::earliest)?;
         Some(Self { target: target.clone(), until, failure: failure.clone() })

@@ -212,8 +212,8 @@ impl<M> PushRoundDraft<M> {
         })
     }
 
-    /// Adds the changes of an automation to the commit of its label, or as a commit of its own. Returns the automation if
-    /// there is no room for its changes. There is always room for the changes of the first automation.
+    /// Adds the changes of an automation to the commit of its label, or as a commit of its own. Returns the automation if there
+    /// is no room for its changes, and otherwise `None`. There is always room for the changes of the first automation.
     pub(super) fn add(
         &mut self,
         label: CommitAttributes,

@@ -209,8 +209,9 @@ impl AuditedAttempts {
         (!over.changes.is_empty()).then_some(over)
     }
 
-    /// Adds the changes of a run to the open attempt, or to a new one. Returns the attempt if it ended and has to be
-    /// audited; it stays open while the run waits. The caller has already stopped an open attempt at another build.
+    /// Adds the changes of a run to the open attempt, or to a new one. The caller has already stopped an open attempt at
+    /// another build. Returns the attempt if it ended and has to be audited. `None` while the attempt stays open, and if it
+    /// needs no audit.
     fn take(
         &mut self,
         object: &Kustomization,

@@ -179,7 +179,8 @@ impl KustomizationSession<'_> {
         })
     }
 
-    /// The report of a run without a build, if the files that the last build read and the applied objects are unchanged.
+    /// The report of a run that needs no build, because the files of the last build and the applied objects are unchanged.
+    /// `None` if the run has to build.
     pub(super) fn unchanged(
         &self,
         object: &Arc<Kustomization>,

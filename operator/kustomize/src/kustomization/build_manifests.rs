@@ -68,7 +68,7 @@ pub(super) struct BuildWorkLimits {
 }
 
 impl BuildWorkLimits {
-    /// The time begins now.
+    /// The limits of a build that may take this time, which begins now.
     pub(super) fn new(time: Duration) -> Self {
         let stop = StopSignal::default();
         let limit = TimeLimit::start(time, &stop);

@@ -73,7 +73,8 @@ async fn cluster_scoped(
 }
 
 impl KustomizationSession<'_> {
-    /// See [`scoped`].
+    /// Removes the namespace of cluster-scoped objects from the desired state, as the function [`scoped`] does. Without such an
+    /// object, the state is returned unchanged.
     pub(super) async fn scoped(
         &self,
         desired_kustomization: Arc<DesiredKustomization>,

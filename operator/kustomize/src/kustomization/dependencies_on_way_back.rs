@@ -141,8 +141,8 @@ fn awaited_by(
     Some(awaited)
 }
 
-/// What the dependencies `awaited` of a Kustomization mean for its way back. `find` reads a Kustomization with its Quarantines,
-/// and finds no object of another kind.
+/// What the dependencies `awaited` of a Kustomization mean for its way back. `find` reads a Kustomization with its Quarantines.
+/// It returns `None` for an object of another kind.
 fn follow_dependencies(
     object: &Kustomization,
     awaited: impl IntoIterator<Item = ObjectKey>,

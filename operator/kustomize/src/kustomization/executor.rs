@@ -388,7 +388,7 @@ impl KustomizationExecutor {
     }
 
     /// The outcome if a user suspended the Kustomization since the run began, or its window closed. The run stops before the
-    /// next step.
+    /// next step. `None` if the run may continue.
     fn stopped(&self) -> Option<RunOutcome> {
         let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
         super::paused_run::stop(&now, &self.desired.revision, self.settings.retry_at)

@@ -57,7 +57,7 @@ pub(super) async fn complete(
     }
 }
 
-/// The kind of an object that may have Pods.
+/// The API resource of a workload, by the kind of an object. `None` if objects of this kind have no Pods.
 fn workload(node: &ObjectKey) -> Option<ApiResourceLocation> {
     let all = WORKLOADS.iter().map(|(version, kind, plural)| resource(version, kind, plural));
     let mut all = all.filter(|it| it.gvk.group == node.group);

@@ -118,7 +118,8 @@ pub(super) fn generate(
     Ok(GeneratedKustomizationFile { folder, path, content: content.into_bytes().into() })
 }
 
-/// The kustomization file of a folder, which is the first of the allowed names that exists.
+/// The kustomization file of a folder, which is the first of the allowed names that exists. `None` if the folder has no such
+/// file.
 fn file_of(files: &dyn FileTree, folder: &RelPath) -> Option<RelPath> {
     let paths = FILE_NAMES.iter().filter_map(|name| folder.join(name).ok());
     let is_file = |path: &RelPath| files.entry(path).is_some_and(|e| e.kind() == FileKind::File);

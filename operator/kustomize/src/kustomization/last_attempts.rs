@@ -75,7 +75,8 @@ impl KustomizationSession<'_> {
         }
     }
 
-    /// The failed health wait for this desired state, until the wait is repeated.
+    /// The failed wait for the health of objects in this desired state, until the wait is repeated. `None` if no such wait
+    /// failed.
     pub(super) fn failed_wait(&self, judged: &BuildIdentity) -> Option<FailedHealthWait> {
         let memory = self.memory();
         let (of, wait) = memory.failed_wait.as_ref()?;

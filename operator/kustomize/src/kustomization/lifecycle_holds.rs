@@ -121,7 +121,7 @@ impl LifecycleClearance {
         Self { answers: Vec::new() }
     }
 
-    /// The answers of lifecycles.
+    /// The answers of lifecycles that let the attempt begin.
     pub(super) fn into_answers(self) -> Vec<LifecycleEventAnswer> {
         self.answers
     }

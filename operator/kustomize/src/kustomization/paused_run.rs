@@ -20,7 +20,7 @@ use windlass_runtime::applier_run::PendingChanges;
 use windlass_runtime::approval_plan::{self, DeletionSubject};
 use windlass_runtime::{change_window, hold_conditions, object_hold, source_reference};
 
-/// The reason why a running run has to stop before its next step.
+/// The outcome with which a running run has to stop before its next step. `None` if the run may continue.
 pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<RunOutcome> {
     let now = jiff::Timestamp::now();
     let is_deleted = object.meta().deletion_timestamp.is_some();

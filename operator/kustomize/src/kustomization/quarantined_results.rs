@@ -191,6 +191,7 @@ impl KustomizationSession<'_> {
     }
 
     /// The Quarantine in force of an artifact that was built before with this spec, and with these inputs if they are known.
+    /// `None` if this process knows no such build, or if its result is not quarantined.
     pub(super) fn known_quarantine(
         &self,
         object: &Kustomization,
@@ -464,12 +465,13 @@ pub(crate) fn rolled_back_artifact(quarantine: &Quarantine) -> Option<NeededArti
     rolled_back_to(quarantine).filter(|_| is_in_force).and_then(needed)
 }
 
-/// The artifact of the last good result of a Kustomization that goes back to it after a failure.
+/// The artifact of the last good result of a Kustomization that goes back to it after a failure. `None` if the Kustomization
+/// does not go back, or if it has no such result.
 pub(crate) fn last_good_artifact(object: &Kustomization) -> Option<NeededArtifact> {
     rolls_back(object).then(|| report::last_good(object))?.and_then(needed)
 }
 
-/// The artifact from which a result was made.
+/// The artifact from which a result was made. `None` if the record of the result lacks its path.
 pub(super) fn needed(good: BuildInputsRecord) -> Option<NeededArtifact> {
     let BuildInputsRecord { artifact_path, artifact_digest, revision, .. } = good;
     let artifact = NeededArtifact { path: artifact_path, digest: artifact_digest, revision };
@@ -482,7 +484,7 @@ fn named(quarantine: &Quarantine) -> String {
     format!("Quarantine/{namespace}/{}", quarantine.name_any())
 }
 
-/// The audit cause that a user lifted a Quarantine.
+/// The audit cause that a user lifted a Quarantine. `None` if no user has lifted it.
 fn lifted(quarantine: &Quarantine) -> Option<AuditCause> {
     let lift = quarantine.status.as_ref()?.lift.as_ref()?;
     Some(AuditCause {

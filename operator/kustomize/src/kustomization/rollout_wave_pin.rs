@@ -113,7 +113,8 @@ fn unsaid_for(since: Time, now: Time) -> Option<Duration> {
     SHORT_WAVE_WAIT.checked_sub(waited).filter(|left| !left.is_zero())
 }
 
-/// The artifact of the last good result of a Kustomization that a rollout may pin to it.
+/// The artifact of the last good result of a Kustomization, to which a rollout may pin the Kustomization. `None` if there is no
+/// such result.
 pub(crate) fn pinned_artifact(object: &Kustomization) -> Option<NeededArtifact> {
     report::last_good(object).and_then(needed)
 }

@@ -16,7 +16,8 @@ pub(super) fn is_of_same_source(one: &Kustomization, other: &Kustomization) -> b
     source(one) == source(other)
 }
 
-/// Whether a dependency has still to apply what both get from one source.
+/// The state of a dependency that has still to apply what both Kustomizations get from one source. `None` if the dependency is
+/// not stale.
 ///
 /// Parity(flux): it must also have applied the revision that is about to be applied. `revision` is empty if none is, because a
 /// rollout pins the Kustomization to what it has.

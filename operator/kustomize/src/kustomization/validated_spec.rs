@@ -417,7 +417,8 @@ fn refused(error: &build_manifests::Error) -> RunOutcome {
     RunOutcome::Failed(why, text, NextRunTrigger::default())
 }
 
-/// The first entry of a Secret that is not a text, such as a number or a boolean.
+/// The first entry of a Secret that is not a text, such as a number or a boolean. `None` for a Secret without such an entry,
+/// and for other objects.
 fn value_that_is_no_text(manifest: &Object) -> Option<String> {
     if manifest.api_version() != "v1" || manifest.kind() != "Secret" {
         return None;

@@ -89,7 +89,7 @@ impl NamespaceAlertQueues {
         (is_new, dropped)
     }
 
-    /// The next job of a namespace. Without one its queue is removed.
+    /// Takes the next job from the queue of a namespace. `None` if there is no job, and then the queue is removed.
     fn next(&mut self, namespace: &str) -> Option<QueuedAlertMatch> {
         let job = self.of.get_mut(namespace).and_then(NamespaceAlertQueue::pop);
         match &job {

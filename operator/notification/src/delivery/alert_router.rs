@@ -64,7 +64,7 @@ impl notify::AlertClusterReader for AlertRouterCluster {
         Some(read)
     }
 
-    /// Routing an event needs no Secret.
+    /// Always `None`: the routing of an event reads no Secret.
     fn secret(&self, _: &str, _: &str) -> Option<SecretData> {
         None
     }
@@ -119,8 +119,8 @@ impl AlertRouter {
         self.evaluate(event, alert, &ObjectLabels::Read(None), notify::follow_up).await.0
     }
 
-    /// The notification of an Alert that sends an event, and how many bytes the event has. Warnings are recorded on the
-    /// Alert.
+    /// The notification of an Alert that sends an event, and how many bytes the event has. Warnings are recorded on the Alert.
+    /// `None` if the Alert does not send the event.
     pub(super) fn notification(
         &self,
         alert: &Alert,
@@ -269,7 +269,7 @@ pub(super) fn is_of_incident(event: &notify::FluxEvent) -> bool {
         && cause::condition_reason::is_of_condition(&event.reason, is_error)
 }
 
-/// An Alert in the form of the engine, with the objects that an annotation names.
+/// An Alert in the form of the engine, with the objects that an annotation names. `None` if the engine cannot parse the Alert.
 fn readable(alert: &Alert) -> Option<notify::Alert> {
     let mut read = notify::Alert::new(serde_json::to_value(alert).ok()?).ok()?;
     // Labels do not restrict these objects.

@@ -177,7 +177,7 @@ pub(super) struct IncidentNotificationOutcomes {
 }
 
 impl IncidentNotificationOutcomes {
-    /// A step has ended.
+    /// Stores the outcome of a notification about an Incident, until the reader of the outcomes takes it.
     pub(super) fn put(&self, outcome: IncidentNotificationOutcome) {
         self.ended.lock().push(outcome);
         self.came.notify_one();

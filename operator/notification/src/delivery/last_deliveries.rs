@@ -68,8 +68,8 @@ impl LastDeliveries {
         self.put(provider, uid, LastDeliveryOutcome::Failed { since, message });
     }
 
-    /// Forgets the results of Providers that have no uid by `uid_of`. A result for another uid becomes `Replaced`, since it
-    /// says nothing about a Provider that was created later with the same name.
+    /// Forgets the results of Providers for which `uid_of` returns `None`, because they do not exist. A result for another uid
+    /// becomes `Replaced`, since it says nothing about a Provider that was created later with the same name.
     pub(crate) fn retain(&self, uid_of: impl Fn(&ProviderKey) -> Option<String>) {
         self.0.lock().retain(|provider, result| {
             let Some(uid) = uid_of(provider) else { return false };
@@ -80,7 +80,7 @@ impl LastDeliveries {
         });
     }
 
-    /// All recorded results.
+    /// The outcome of the last delivery of each Provider.
     pub(crate) fn all(&self) -> BTreeMap<ProviderKey, LastDeliveryOutcome> {
         let all = self.0.lock();
         all.iter().map(|(provider, result)| (provider.clone(), result.last.clone())).collect()

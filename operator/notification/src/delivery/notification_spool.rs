@@ -305,7 +305,7 @@ impl NotificationSpool {
         std::mem::take(&mut *self.earlier.lock()).remove_files();
     }
 
-    /// A waiting notification, if it is in memory.
+    /// A waiting notification, if it is in memory. `None` if it is only on the disk, or does not wait.
     pub(super) fn in_memory(&self, number: u64) -> Option<Arc<QueuedNotification>> {
         self.state.lock().entries.get(&number)?.kept.clone()
     }

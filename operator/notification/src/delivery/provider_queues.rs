@@ -95,7 +95,8 @@ impl DeliveredObject {
 pub(crate) struct ProviderQueues(Mutex<AllQueues>);
 
 impl ProviderQueue {
-    /// The first notification that may be sent now. It has to wait for each one before it with which it shares a hash.
+    /// The index of the first notification that may be sent now. It has to wait for each one before it with which it shares a
+    /// hash. `None` if no notification may be sent now.
     fn next(&self, by_commit: bool) -> Option<usize> {
         let mut before = BTreeSet::new();
         for (at, place) in self.places.iter().take(MAX_SEARCH_DEPTH).enumerate() {
@@ -108,7 +109,7 @@ impl ProviderQueue {
         None
     }
 
-    /// Where a notification is.
+    /// The index of a notification in the queue of its Provider. `None` if it is not in this queue.
     fn place_of(&self, number: u64) -> Option<usize> {
         self.places.iter().position(|place| place.number == number)
     }
@@ -147,7 +148,8 @@ impl AllQueues {
         is_being_sent || is_delivered() == Some(true)
     }
 
-    /// Begins to send the next notification of a queue.
+    /// Begins to send the next notification of a queue, and returns the number of that notification. `None` if none may be sent
+    /// now.
     fn begin(&mut self, provider: &ProviderKey, by_commit: bool) -> Option<u64> {
         let is_additional = self.of.get(provider)?.running > 0;
         if is_additional && !self.may_add(&provider.namespace) {
@@ -167,7 +169,8 @@ impl AllQueues {
         Some(number)
     }
 
-    /// A notification of a queue is not being sent any more. Returns the queue, and where the notification is in it.
+    /// Records that a notification of a queue is not being sent any more. Returns the queue, and where the notification is in
+    /// it. `None` if the notification is not in the queue.
     fn stop(&mut self, provider: &ProviderKey, number: u64) -> Option<StoppedPlace<'_>> {
         let queue = self.of.get_mut(provider)?;
         let at = queue.place_of(number)?;
@@ -213,13 +216,13 @@ impl ProviderQueues {
         self.0.lock().delivered = Some(BTreeMap::new());
     }
 
-    /// Ends [`Self::remember_deliveries`].
+    /// Ends what [`Self::remember_deliveries`] began: deliveries are not remembered any more.
     pub(super) fn forget_deliveries(&self) {
         self.0.lock().delivered = None;
     }
 
-    /// Begins to send the next notification of a queue, if one may be sent now. Notifications about one object, and if
-    /// `by_commit` those about one commit, are sent one after the other.
+    /// Begins to send the next notification of a queue, and returns its number. Notifications about one object, and if
+    /// `by_commit` those about one commit, are sent one after the other. `None` if none may be sent now.
     pub(super) fn begin(&self, provider: &ProviderKey, by_commit: bool) -> Option<u64> {
         self.0.lock().begin(provider, by_commit)
     }
@@ -301,12 +304,12 @@ impl ProviderQueues {
         queue.places.extend(behind);
     }
 
-    /// The signals of a queue.
+    /// The signals that wake the worker of a Provider's queue. `None` if the Provider has no queue.
     pub(super) fn signals(&self, provider: &ProviderKey) -> Option<QueueSignals> {
         self.0.lock().of.get(provider).map(|queue| queue.signals.clone())
     }
 
-    /// A Provider changed.
+    /// Wakes the worker of a Provider's queue, because the Provider changed.
     pub(crate) fn ring(&self, namespace: &str, name: &str) {
         let provider = ProviderKey { namespace: namespace.to_owned(), name: name.to_owned() };
         if let Some(signals) = self.signals(&provider) {

@@ -167,7 +167,8 @@ impl ProviderWorker {
         }
     }
 
-    /// Begins to send the next notification, if one may be sent now. `running` is how many are being sent.
+    /// Begins to send the next notification, and returns its number. `running` is how many are being sent. `None` if none may
+    /// be sent now.
     fn begin(&mut self, running: usize) -> Option<u64> {
         if !self.pace.may_begin(running) {
             return None;
@@ -185,7 +186,7 @@ impl ProviderWorker {
         self.queue.providers.begin(&self.provider, by_commit)
     }
 
-    /// Evaluates an attempt.
+    /// Handles the end of an attempt to send a notification: it was delivered, is attempted later, or failed finally.
     fn settle(&mut self, PushAttemptEnd { number, notification, ended, round }: PushAttemptEnd) {
         let queue = self.queue.clone();
         let Some(notification) = notification else {
@@ -274,7 +275,7 @@ impl ProviderWorker {
         }
     }
 
-    /// The service works.
+    /// Records that the service of the Provider works. An event reports it if a failure was reported before.
     fn accepted(&mut self) {
         self.pace.accepted();
         if std::mem::take(&mut self.known.failures).reported_at.is_some() {

@@ -52,7 +52,7 @@ impl QueuedNotification {
         Self { incident: Some(incident), ..self }
     }
 
-    /// The event.
+    /// The event that the notification carries, in the form in which the engine sends it.
     pub(super) fn event(&self) -> notify::FluxEvent {
         let incident = self.incident.as_ref().map(IncidentTransitionReference::incident);
         notify::FluxEvent {
@@ -63,7 +63,7 @@ impl QueuedNotification {
         }
     }
 
-    /// The identity of the notification, if it is about an incident.
+    /// The identity of a notification about an Incident. `None` if the notification is not about an Incident.
     pub(super) fn step(&self) -> Option<IncidentNotificationKey> {
         let mark = self.incident.clone()?;
         let [namespace, alert, provider] =

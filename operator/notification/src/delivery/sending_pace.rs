@@ -89,7 +89,7 @@ impl SendingPace {
         self.pause_end = self.pause_end.max(Some(Instant::now() + pause));
     }
 
-    /// The pause is over.
+    /// Ends the pause, so that notifications may be sent again.
     pub(super) fn resume(&mut self) {
         self.pause_end = None;
     }

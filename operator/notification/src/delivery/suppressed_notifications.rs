@@ -111,7 +111,7 @@ pub(crate) struct SuppressedNotifications(Mutex<SuppressionBacklog>);
 
 impl SuppressedNotifications {
     /// Holds a notification, in place of an earlier one about the same topic, and with the earlier one's waiting time. Returns
-    /// the notification if there is no room.
+    /// the notification if there is no room, and otherwise `None`.
     pub(super) fn hold(
         &self,
         topic: AlertObjectPair,
@@ -132,7 +132,7 @@ impl SuppressedNotifications {
         None
     }
 
-    /// The notification about a topic, which waits no longer.
+    /// Takes the notification about a topic out of the waiting ones. `None` if none waits.
     pub(super) fn take(&self, topic: &AlertObjectPair) -> Option<QueuedNotification> {
         self.0.lock().take(topic).map(|entry| entry.notification)
     }

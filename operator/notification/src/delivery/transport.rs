@@ -86,7 +86,7 @@ impl NotificationSender<'_> {
         }
     }
 
-    /// Sends a message.
+    /// Sends a message to the service of a Provider, over HTTP or NATS, and returns the result.
     pub async fn send(&self, transport_message: &TransportMessage) -> MessageSendResult {
         match transport_message {
             TransportMessage::Request(request) | TransportMessage::Message(request) => {

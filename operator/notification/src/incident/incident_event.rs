@@ -26,7 +26,7 @@ fn took(status: &IncidentStatus, until: Time) -> String {
     reconcile::format_duration(Duration::from_secs(seconds))
 }
 
-/// The message for people.
+/// The message of a notification about an Incident, for people.
 fn message(status: &IncidentStatus, saying: IncidentTransition, now: Time) -> String {
     let said = status.message.clone().unwrap_or_default();
     let affected = status.affected.clone().unwrap_or_default();

@@ -94,7 +94,7 @@ pub(super) enum IncidentOpenNotificationState {
     Denied,
 }
 
-/// The entry of an Alert for a Provider.
+/// The entry of an Incident's status about the notifications of an Alert to a Provider. `None` if there is no such entry.
 fn entry<'s>(
     status: &'s IncidentStatus,
     namespace: &str,
@@ -107,7 +107,7 @@ fn entry<'s>(
     status.notifications.iter().find(is_it)
 }
 
-/// The due notification for an Alert about an open incident.
+/// The notification that is due now for an Alert about an open Incident. `None` if no notification is due.
 fn due(
     status: &IncidentStatus,
     sent: Option<&IncidentNotification>,

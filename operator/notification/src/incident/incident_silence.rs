@@ -17,7 +17,7 @@ const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// The prefix of ServiceAccount user names.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// When the silence of an incident ends, if it is in force now.
+/// When the silence of an Incident ends. `None` if no silence is in force now.
 pub fn silence_end(status: &IncidentStatus, now: Time) -> Option<Time> {
     let silence = status.silence.as_ref()?;
     let [begin, until] = [silence.at.as_ref()?.0, silence.until.as_ref()?.0];

@@ -287,7 +287,7 @@ impl IncidentWriter {
         }
     }
 
-    /// Begins a pass.
+    /// Begins a pass over all Incidents: its limits start anew, and the open Incidents of each namespace are counted.
     pub(super) fn pass(&mut self) {
         self.left = MAX_WRITES_PER_PASS;
         self.failures_left = MAX_FAILED_READS_PER_PASS;
@@ -390,14 +390,14 @@ impl IncidentWriter {
         name(subject, &problem.to_string(), self.shard.suffix_of(*problem))
     }
 
-    /// The Incident of a failure, if windlass created it. If several processes divide the objects, another process may keep
-    /// it.
+    /// The Incident of a failure, if windlass created it. If several processes divide the objects, another process may keep it.
+    /// `None` if there is none.
     pub(super) fn of(&self, of: &IncidentIdentity) -> Option<Arc<Incident>> {
         let found = self.table.get(&of.0.namespace, &self.name(of))?;
         identity(&found).is_some().then_some(found)
     }
 
-    /// The Incident with this name, if its uid is still the same.
+    /// The Incident with this name and uid. `None` if it does not exist, or if it has another uid.
     pub(super) fn get(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<Incident>> {
         let found = self.table.get(namespace, name)?;
         (found.uid().as_deref() == Some(uid)).then_some(found)

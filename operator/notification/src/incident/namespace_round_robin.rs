@@ -25,7 +25,7 @@ impl NamespaceRoundRobin {
         turns.into_iter().map(|((_, _, namespace), needed)| (namespace, needed)).collect()
     }
 
-    /// A namespace was served.
+    /// Records that a namespace had its turn, so that the next namespace follows.
     pub(super) fn served(&mut self, namespace: &str) {
         namespace.clone_into(&mut self.last);
     }

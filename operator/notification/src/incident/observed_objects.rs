@@ -213,7 +213,7 @@ fn refresh<K: WindlassKind + ReconciledObject>(
     }
 }
 
-/// An object with only the fields that a judgement needs.
+/// An object with only the fields that a judgement needs. `None` if the value is not an object of Kubernetes.
 fn slim(mut object: Value) -> Option<Object> {
     let keep = |part: Option<&mut Value>, keys: &[&str]| {
         if let Some(fields) = part.and_then(Value::as_object_mut) {
@@ -274,7 +274,7 @@ impl ObservedObjects {
         self.has_changed || self.entries.len() != before
     }
 
-    /// Judges all objects.
+    /// Judges all observed objects: which of them fail, and why. Returns one verdict for each object.
     pub(super) fn judge(
         &mut self,
         listed: &ListedKinds,
@@ -292,8 +292,8 @@ impl ObservedObjects {
         verdicts
     }
 
-    /// The object whose labels decide which process opens an incident. It is the subject, or an object that names a missing
-    /// subject.
+    /// The object whose labels decide which process opens an Incident. It is the subject, or an object that names a missing
+    /// subject. `None` if neither is observed.
     fn selected_by(&self, incident: &Incident) -> Option<&ObservedObjectFacts> {
         let first = incident.affected.first();
         let entry = self.entries.get(&incident.failure.subject);

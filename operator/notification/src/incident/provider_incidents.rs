@@ -28,7 +28,8 @@ pub(super) fn judged_uid(provider: Option<&Provider>, now: Time) -> Option<Strin
 }
 
 /// Whether an Incident is about the deliveries of a suspended Provider. Such an Incident stays open and needs no judgement
-/// until the Provider is resumed or deleted. Until then no notification is sent that could end it.
+/// until the Provider is resumed or deleted. Until then no notification is sent that could end it. `provider_of` returns `None`
+/// if the Provider does not exist.
 pub(super) fn is_at_rest(
     incident: &Incident,
     now: Time,

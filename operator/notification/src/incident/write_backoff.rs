@@ -63,7 +63,7 @@ impl IncidentWriteBackoff {
         self.is_open() && !self.namespaces.contains_key(namespace)
     }
 
-    /// A write was refused.
+    /// Records that the API server refused the write of an Incident. The next writes wait, as far as the refusal reaches.
     pub(super) fn refused(
         &mut self,
         namespace: &str,

@@ -49,7 +49,7 @@ const KEPT_FOR: Duration = Duration::from_secs(300);
 const MOST_KEPT: usize = 64;
 const LARGEST_KEPT: usize = 256 << 10;
 
-/// Shared by all requests.
+/// The state that all webhook requests share.
 struct WebhookService {
     context: Arc<RunContext>,
     cluster: ClusterConnection,
@@ -93,7 +93,7 @@ fn digest_of_path(receiver: &Receiver) -> Option<PathDigest> {
     Some(Sha256::digest(path).into())
 }
 
-/// A request under way.
+/// Counts a webhook request of a Receiver as under way until this value is dropped.
 struct ActiveWebhookRequest<'a>(&'a WebhookService, String);
 
 impl Drop for ActiveWebhookRequest<'_> {
@@ -108,7 +108,7 @@ impl Drop for ActiveWebhookRequest<'_> {
     }
 }
 
-/// Takes requests of webhooks.
+/// The router that takes webhook requests and hands them to the Receivers.
 pub fn hooks(context: Arc<RunContext>) -> Router {
     let hooks = Arc::new(WebhookService {
         cluster: context.cluster.asking(),
@@ -171,7 +171,7 @@ async fn take(State(hooks): State<Arc<WebhookService>>, request: Request) -> Sta
 }
 
 impl WebhookService {
-    /// The Receiver at a path.
+    /// The Receiver whose webhook path is that of the request. `None` if no Receiver has this path.
     fn find(&self, uri: &str) -> Option<Arc<Receiver>> {
         let wanted = PathDigest::from(Sha256::digest(uri));
         let mut paths = self.paths.lock();

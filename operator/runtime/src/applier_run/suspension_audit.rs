@@ -77,13 +77,13 @@ fn until(now: Time, then: Time) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
 
-/// The text that describes the suspension in the condition of a status.
+/// The text that describes the suspension in the condition of a status. `None` if the object is not suspended.
 fn hold_message(condition: Option<&crds::Condition>) -> Option<&str> {
     condition.filter(|it| it.status == ConditionStatus::True.as_str()).map(|it| it.message.as_str())
 }
 
 /// The text of the suspension that was audited last. `known` is the text in the status. If the hold comes from a rollback, the
-/// present text counts as audited, because the rollback has its own audit.
+/// present text counts as audited, because the rollback has its own audit. `None` if `known` is `None`.
 fn audited(
     known: Option<&str>,
     mark: Option<&AnnotationCondition>,
@@ -103,7 +103,8 @@ fn is_of_rollback(meta: &ObjectMeta, rollback: Option<ReleaseRollback>) -> bool 
     said.is_some_and(|said| said.is_empty() || said.starts_with(": "))
 }
 
-/// Compares the hold in force with the suspension that was audited last.
+/// Compares the hold in force with the suspension that was audited last. Returns the change that has to be audited, or `None`
+/// if there is no change.
 fn changed(mark: Option<&AnnotationCondition>, audited: Option<&str>) -> Option<SuspensionChange> {
     let now = mark.filter(|it| it.status == ConditionStatus::True).map(|it| it.text.as_str());
     match (audited, now) {

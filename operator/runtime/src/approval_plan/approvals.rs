@@ -29,7 +29,7 @@ const DEFAULT_POLICY: &str = "default";
 /// How long the review of a right counts.
 const COUNTS_FOR: Duration = Duration::from_secs(60);
 
-/// What an approval requires.
+/// What the approval of a Plan requires: the right of a user on policies, and the number of users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ApprovalRequirements {
     /// The PlanPolicies on which users need the right to approve. `default` if the list is empty.

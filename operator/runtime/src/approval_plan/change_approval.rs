@@ -201,7 +201,8 @@ fn is_shown_as_whole(plan: &Plan, subject: &DeletionSubject<'_>, its: &ApprovedP
         && approval(plan).is_some_and(|it| it.covers(subject.uid, &its.removed))
 }
 
-/// The approval of a result by one Plan, if it has one. The right was checked for the policies of the Plan.
+/// The approval of a result by one Plan. The right of the users was checked for the policies of the Plan. `None` if the Plan is
+/// not approved, or if its approval does not cover this result.
 fn approving(
     plan: &Plan,
     subject: &DeletionSubject<'_>,
@@ -214,7 +215,7 @@ fn approving(
 }
 
 /// What an approval of a Plan allows, if the Plan is of this result. An approval that keeps objects does not count, because a
-/// result can only be carried out as a whole.
+/// result can only be carried out as a whole. `None` if the Plan does not cover this result, or has expired.
 fn covering(
     plan: &Plan,
     subject: &DeletionSubject<'_>,

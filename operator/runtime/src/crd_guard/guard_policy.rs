@@ -8,7 +8,7 @@ pub(super) const POLICY: &str = "windlass.dev/crd-policy";
 /// The annotation of a live CRD that confirms its deletion with all custom resources. Its value is the uid of the CRD.
 pub(super) const REMOVAL: &str = "windlass.dev/crd-removal";
 
-/// The parsed policy annotation.
+/// What the parsed policy annotation of a CRD says to the guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CrdGuardAnnotation {
     /// The guard judges the CRD.

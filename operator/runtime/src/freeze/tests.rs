@@ -37,7 +37,7 @@ fn now() -> Time {
     "2026-12-24T12:00:00Z".parse().unwrap()
 }
 
-/// The judgement of a Freeze at the time of the tests.
+/// The judgement of a Freeze at the time of the tests. `None` if the Freeze does not deny changes then.
 fn denied(freeze: &Freeze) -> Option<DenyingFreeze> {
     judged(freeze, calendar(&freeze.spec, freeze.status.as_ref(), now()).as_ref(), now())
 }

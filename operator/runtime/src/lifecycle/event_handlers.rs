@@ -192,7 +192,7 @@ fn is_open(event: &LifecycleEvent) -> bool {
     matches!(phase, LifecycleState::Pending | LifecycleState::Running)
 }
 
-/// Handles events, without end.
+/// Handles LifecycleEvents without end, once this process is the leader.
 pub(super) async fn run(context: Arc<RunContext>) {
     context.cluster.leadership.begun().await;
     super::known(&context).await;

@@ -111,7 +111,7 @@ pub fn resource<K: WatchCachedKind>() -> ApiResourceLocation {
     }
 }
 
-/// Namespace and name.
+/// The namespace and the name of an object in the cache of a watch.
 type WatchCachedObjectKey = (String, String);
 
 /// The cached objects by key. `None` stands for an object that exists but cannot be parsed.
@@ -267,7 +267,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         }
     }
 
-    /// An object, if it is known and can be read.
+    /// An object in the cache of a watch. `None` if the object is not known or cannot be parsed, or if the watch has failed.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         match &*self.state.borrow() {
             WatchCacheState::Listed(all) => {
@@ -304,7 +304,8 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         kept
     }
 
-    /// Removes a deleted object from the cache, and returns it if it was known. The change is not announced.
+    /// Removes a deleted object from the cache, and returns it. `None` if the cache had no readable object with this uid. The
+    /// change is not announced.
     pub fn remove(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<K>> {
         let mut removed = None;
         self.change(|all| {

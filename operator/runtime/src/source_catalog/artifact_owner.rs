@@ -66,7 +66,8 @@ fn is_not_of_another_namespace(node: &ObjectKey, url: &str) -> bool {
     })
 }
 
-/// The kind, namespace and name in the path of a URL, in the layout of Flux and windlass.
+/// The kind, namespace and name in the path of an artifact's URL, in the layout of Flux and windlass. `None` if the URL has
+/// another layout.
 fn of_url(url: &str) -> Option<[String; 3]> {
     let url = Url::parse(url).ok()?;
     let path = percent_decode_str(url.path()).decode_utf8().ok()?.to_ascii_lowercase();

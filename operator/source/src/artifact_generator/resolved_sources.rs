@@ -95,7 +95,8 @@ fn missing(node: &ObjectKey) -> String {
     format!("{plural}.{} \"{}\" not found", node.group, node.name)
 }
 
-/// The way by which what a generator makes leads back to it, from itself to itself: it would grow with each run.
+/// The way by which what a generator makes leads back to it, from itself to itself: it would grow with each run. `None` if
+/// there is no such way.
 ///
 /// Differs(flux): there it does.
 fn way_back(context: &RunContext, node: &ObjectKey, spec: &GeneratorSpec) -> Option<Vec<String>> {

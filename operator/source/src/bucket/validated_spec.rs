@@ -48,7 +48,7 @@ pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
     service_account_name.iter().map(|_| "spec.serviceAccountName").collect()
 }
 
-/// Checks a spec.
+/// Checks the spec of a Bucket. Returns the validated spec, or the outcome that names its fault.
 pub(super) fn desired(
     object: &Bucket,
     resolved: BucketReferencedSecrets,
@@ -125,7 +125,7 @@ fn name_of_secret(spec: &BucketSpec) -> &str {
     spec.secret_ref.as_ref().map_or("", |reference| reference.name.as_str())
 }
 
-/// A key of a Secret as text.
+/// The value of a key in a Secret, as text. `None` if the key is missing or its value is not UTF-8.
 fn text<'d>(data: &'d BucketSecretData, key: &str) -> Option<&'d str> {
     data.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }

@@ -126,7 +126,7 @@ fn inside(field: &str, path: &str) -> Result<RelPath, RunOutcome> {
     })
 }
 
-/// The shortest way by which a name leads back to itself, from itself to itself.
+/// The shortest way by which a name leads back to itself, from itself to itself. `None` if there is no such way.
 pub(crate) fn cycle(
     start: &str,
     first: Vec<String>,

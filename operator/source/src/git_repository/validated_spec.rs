@@ -16,7 +16,7 @@ use super::verify::CommitVerification;
 use crate::source::ValidatedSourceSpec;
 use crate::source::artifact_verification_record::VERIFY;
 
-/// Checks a spec.
+/// Checks the spec of a GitRepository. Returns the validated spec, or the outcome that names its fault.
 pub(super) fn desired(
     object: &GitRepository,
     resolved: GitRepositoryReferencedObjects,

@@ -17,7 +17,7 @@ pub(crate) struct ChartArtifactMetadata {
 }
 
 impl ChartArtifactMetadata {
-    /// The reason of `Ready`.
+    /// The reason that the condition `Ready` gives for this artifact: the chart was packaged, or it was pulled.
     pub(super) fn reason(&self) -> ConditionReason {
         if self.is_packaged { CHART_PACKAGE_SUCCEEDED } else { CHART_PULL_SUCCEEDED }
     }

@@ -45,7 +45,7 @@ pub(super) enum ChartOrigin {
 }
 
 impl ChartOrigin {
-    /// The artifact of the source. A registry has none.
+    /// The artifact of the chart's source. `None` for a registry, which has no artifact.
     pub(super) fn artifact(&self) -> Option<&Artifact> {
         match self {
             Self::Tree(held) | Self::Index(held, _) => Some(&held.artifact),

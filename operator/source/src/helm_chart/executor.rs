@@ -152,7 +152,8 @@ pub(super) async fn ask(
     Ok(RemoteRevision { revision, found })
 }
 
-/// The reason of `Ready`, if all was well the last time, with this spec and this artifact of the source.
+/// The reason of the condition `Ready` in the status of a HelmChart. `None` if the chart was not ready, or if its spec or its
+/// source's artifact changed since.
 fn last_time<'o>(object: &'o HelmChart, artifact: Option<&Artifact>) -> Option<&'o str> {
     let artifact = artifact?;
     let observed = object.status.as_ref();
@@ -317,7 +318,7 @@ async fn pull(
     Ok((archive, verified))
 }
 
-/// Stores an archive. Blocks.
+/// Stores the archive of a chart that `write` writes. It blocks its thread until the archive is stored.
 fn store<E>(
     run: &SourceRun<HelmChart>,
     write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,

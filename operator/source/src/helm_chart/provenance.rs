@@ -23,7 +23,7 @@ use windlass_cluster::referenced_secrets_and_config_maps::RunReferenceReads;
 /// Annotation of a HelmChart that names the Secret with public keys. The chart has to be signed with one of these keys.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";
 
-/// The Secret that the annotation names.
+/// The name of the Secret with the keys for provenance files, from an annotation. `None` without this annotation.
 pub(super) fn secret_of(object: &HelmChart) -> Option<&str> {
     object.annotations().get(ANNOTATION).map(String::as_str)
 }

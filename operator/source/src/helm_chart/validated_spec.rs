@@ -52,6 +52,7 @@ pub(super) fn check(object: &HelmChart) -> Result<(), RunOutcome> {
     Ok(())
 }
 
+/// Whether a chart name consists of allowed characters.
 /// Parity(flux): `^([-a-z0-9]+/?\.?)+$`.
 fn is_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

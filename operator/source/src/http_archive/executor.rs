@@ -27,7 +27,7 @@ pub(crate) struct HttpFetchSpec {
     pub(super) remote: RemoteHttpArchive,
 }
 
-/// The unpacked download.
+/// A downloaded archive whose files are unpacked in memory.
 pub(crate) struct HttpArchiveDownload {
     tree: MemoryTree,
     revision: String,
@@ -57,7 +57,8 @@ fn classify(error: &Error) -> RunOutcome {
     }
 }
 
-/// The validators with which the server detects whether the file has changed.
+/// The validators with which the server detects whether the file has changed. `None` if no validators of the kept artifact are
+/// known.
 fn validators(
     run: &SourceRun<HTTPArchive>,
     kept: &KeptArtifact,

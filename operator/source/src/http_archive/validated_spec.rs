@@ -23,7 +23,7 @@ fn unusable(text: String) -> RunOutcome {
     RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
 }
 
-/// Checks a spec.
+/// Checks the spec of an HTTPArchive. Returns the validated spec, or the outcome that names its fault.
 pub(super) fn desired(
     object: &HTTPArchive,
     resolved: &HttpArchiveReferencedSecrets,

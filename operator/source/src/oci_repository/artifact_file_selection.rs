@@ -45,7 +45,7 @@ pub(super) fn contents(
     Ok(contents)
 }
 
-/// Writes the archive.
+/// Writes the selected contents of an artifact as an archive.
 pub(super) fn write(
     out: &mut dyn Write,
     tree: &MemoryTree,

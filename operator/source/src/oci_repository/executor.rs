@@ -230,7 +230,7 @@ async fn verify(
     Ok(Some(VerificationRecord { how: signed.how(), text }))
 }
 
-/// A pulled artifact.
+/// An artifact that was pulled from an OCI registry.
 pub(super) struct PulledArtifact {
     pub(super) layer: FetchedLayer,
     /// Whether the manifest calls the layer a chart.

@@ -68,7 +68,7 @@ pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), RunOutcome> {
     Err(RunOutcome::Stalled(condition_reason::UNSUPPORTED_FIELD, text))
 }
 
-/// Checks a spec.
+/// Checks the spec of an OCIRepository. Returns the validated spec, or the outcome that names its fault.
 pub(super) fn desired(
     object: &OCIRepository,
     resolved: OciRepositoryReferencedSecrets,

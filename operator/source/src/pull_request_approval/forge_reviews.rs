@@ -87,7 +87,7 @@ struct PolicyForgeRepository<'r> {
     repository: &'r str,
 }
 
-/// Asks the forge.
+/// Asks the forge of a PlanPolicy for the reviews of a pull request. The error is the reason why there is no approval.
 async fn ask_forge(
     context: &RunContext,
     namespace: &str,

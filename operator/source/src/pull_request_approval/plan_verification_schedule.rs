@@ -61,7 +61,7 @@ impl PlanVerificationSchedule {
         next.map(|at| at.saturating_duration_since(now)).unwrap_or_default()
     }
 
-    /// A verification begins.
+    /// Records that a verification of a Plan begins. It is repeated later if this one does not end.
     pub(super) fn begin(&mut self, uid: &str, now: Instant) {
         let at = now + INTERRUPTED_AFTER;
         let next = self.0.entry(uid.to_owned());
@@ -70,7 +70,7 @@ impl PlanVerificationSchedule {
         next.not_before = at;
     }
 
-    /// A verification ended.
+    /// Records how a verification of a Plan ended, and when the next one is due.
     pub(super) fn end(&mut self, uid: &str, end: PlanVerificationResult, now: Instant) {
         // The Plan does not need to be verified any more.
         let Some(next) = self.0.get_mut(uid) else { return };

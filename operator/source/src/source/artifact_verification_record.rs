@@ -82,7 +82,7 @@ async fn keep<K: SourceKind>(context: &RunContext, object: &K, proof: StoredVeri
     }
 }
 
-/// The record of an artifact, if there is one.
+/// The stored record of an artifact's verification. `None` if there is no record of this artifact, or if it cannot be read.
 async fn proof<K: SourceKind>(
     context: &RunContext,
     object: &K,

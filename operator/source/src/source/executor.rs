@@ -147,7 +147,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         Self { run, latest, found: Mutex::default(), stored: Mutex::default() }
     }
 
-    /// The artifact that this run stored.
+    /// The artifact that this run stored. `None` if the run has not stored any.
     pub(super) fn stored(&self) -> Option<StoredArtifact<K::Status>> {
         self.stored.lock().clone()
     }
@@ -179,7 +179,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         }
     }
 
-    /// The artifact of the status, if its bytes are in the store.
+    /// The artifact of the status, if its bytes are in the store. Otherwise `None`.
     async fn kept(&self, desired: &ArtifactDesiredState) -> Option<KeptArtifact> {
         let object = &self.run.object;
         let artifact = object.artifact()?.clone();

@@ -165,7 +165,8 @@ struct UncopiedSources {
     error: String,
 }
 
-/// The artifact of a source, if standbys copy it.
+/// The artifact of a source, if standbys copy it. `None` without an artifact, for a deleted source, and for one whose artifacts
+/// are verified.
 fn artifact_to_copy<K: SourceKind>(object: &K) -> Option<&Artifact> {
     let is_wanted = object.meta().deletion_timestamp.is_none() && !object.is_verified();
     object.artifact().filter(|_| is_wanted)
@@ -234,7 +235,8 @@ impl ArtifactCopies {
         gone.map(|(node, _)| node).collect()
     }
 
-    /// The sources that are not copied, if the log has to say this now.
+    /// The sources that are not copied, if the log has to say this now. `None` if all sources are copied, or if the last report
+    /// is recent.
     fn report(&mut self, now: Instant) -> Option<UncopiedSources> {
         let is_recent = |at| now.saturating_duration_since(at) < REPORT_INTERVAL;
         if self.reported_at.is_some_and(is_recent) {

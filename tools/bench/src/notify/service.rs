@@ -145,7 +145,7 @@ impl CountingNotificationService {
         self.seen().first.keys().filter(|message| is_probe(message)).count()
     }
 
-    /// Forgets all counts.
+    /// Sets the counts of received messages to zero.
     pub(super) fn forget(&self) {
         *self.seen() = MessageCounts::default();
     }

@@ -122,7 +122,7 @@ impl ScalePromise {
     }
 }
 
-/// All steps and promises.
+/// The measured costs of all steps, and the promises that they have to keep.
 #[derive(Debug)]
 pub(crate) struct ScaleReport {
     pub(crate) workload: TenantWorkload,
@@ -138,7 +138,7 @@ impl ScaleReport {
         self.promises.iter().all(ScalePromise::is_kept)
     }
 
-    /// Prints the report.
+    /// Prints the report of the scale benchmark, as a table or as JSON.
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
     pub(crate) fn print(&self, output: FigureOutputFormat) {
         if output == FigureOutputFormat::Json {

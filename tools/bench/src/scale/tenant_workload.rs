@@ -92,7 +92,7 @@ impl TenantWorkload {
         Duration::from_secs(300 + (self.appliers() / 2 + objects / 20) as u64)
     }
 
-    /// The namespaces to create.
+    /// The names of the tenants' namespaces that have to be created. Empty if all tenants share variables.
     pub(crate) fn namespace_names(&self) -> Vec<String> {
         match self.shares_variables {
             true => Vec::new(),

@@ -91,7 +91,7 @@ pub(super) fn measure(scene: &SourceBenchSetup, times: u16) -> anyhow::Result<So
     })
 }
 
-/// The present revision.
+/// The revision of the Bucket's present artifact. Empty if the Bucket has no artifact.
 async fn current(scene: &SourceBenchSetup) -> anyhow::Result<String> {
     let selection =
         e2e::cluster_with_operator::WatchSelection::of(super::API, KIND).within(NAMESPACE);

@@ -198,7 +198,8 @@ impl EventBuffer {
         self.bytes.extend_from_slice(chunk);
     }
 
-    /// Takes the next whole event. An event ends with an empty line.
+    /// Takes the next whole event from the received bytes. An event ends with an empty line. `None` if no whole event is there
+    /// yet.
     fn take(&mut self) -> Option<String> {
         let rest = self.bytes.get(self.searched..).unwrap_or_default();
         let Some(end) = rest.windows(2).position(|pair| pair == b"\n\n") else {

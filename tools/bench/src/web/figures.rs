@@ -9,7 +9,7 @@ use crate::raw_client_comparison::FigureOutputFormat;
 use crate::time_samples;
 use testbed::progress::{bold, green, red};
 
-/// A measured figure.
+/// A measured figure of the web pages, and its goal.
 #[derive(Debug, Clone)]
 pub(super) struct WebFigure {
     what: String,
@@ -38,7 +38,7 @@ impl WebFigure {
         Self { note: note.into(), ..self }
     }
 
-    /// Whether the goal is met. A figure that is not a number meets no goal.
+    /// Whether the figure meets its goal. A figure that is not a number meets no goal. `None` if the figure has no goal.
     fn is_met(&self) -> Option<bool> {
         self.goal.map(|goal| self.measured <= goal)
     }
@@ -132,7 +132,7 @@ impl WebReport {
         Self { title, load, ..Self::default() }
     }
 
-    /// Adds a figure.
+    /// Adds a measured figure to the report.
     pub(super) fn add(&mut self, figure: WebFigure) {
         self.figures.push(figure);
     }
@@ -142,7 +142,7 @@ impl WebReport {
         self.figures.iter().all(|figure| figure.is_met() != Some(false))
     }
 
-    /// Prints the report.
+    /// Prints the report about the web pages, as a table or as JSON.
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
     pub(super) fn print(&self, output: FigureOutputFormat) {
         if output == FigureOutputFormat::Json {

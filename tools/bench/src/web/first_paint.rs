@@ -73,7 +73,8 @@ fn paint(pages: &WindlassUiProcess) -> anyhow::Result<Duration> {
     first_paint(&trace, pages.origin()).context("the trace of Chromium has no paint of the page")
 }
 
-/// The time from the begin of a navigation to the origin until its first content was painted.
+/// The time from the begin of a navigation to the origin until its first content was painted. `None` if the trace has no such
+/// navigation.
 fn first_paint(trace: &Value, origin: &str) -> Option<Duration> {
     let events = trace["traceEvents"].as_array()?;
     let data = |event: &Value, key: &str| event["args"]["data"][key].as_str().map(str::to_owned);

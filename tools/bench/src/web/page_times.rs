@@ -55,14 +55,14 @@ pub(super) struct PageTimes {
 }
 
 impl PageTimes {
-    /// No requests yet.
+    /// The times of requests for a page, without any request yet.
     pub(super) fn new(what: &'static str) -> Self {
         // The limit of the samples is not used: the figure has the goal.
         let first_byte = TimeSamples::new(what, Duration::MAX);
         Self { what, first_byte, sizes: Vec::new(), failures: Vec::new() }
     }
 
-    /// Adds a request.
+    /// Adds the result of a request: its time and size, or its failure.
     pub(super) fn add(&mut self, page: anyhow::Result<ReceivedPage>) {
         match page {
             Ok(page) => {
@@ -98,7 +98,7 @@ impl PageTimes {
     }
 }
 
-/// A time in milliseconds.
+/// Converts a time to a number of milliseconds.
 pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }

@@ -15,7 +15,7 @@ use crate::corpus::ProgramOutput;
 use crate::replay::helmfile::{HelmfileCase, HelmfileCommandLine, own};
 use testbed::progress::step;
 
-/// Which cases.
+/// Which recorded cases of helmfile are compared, and how many differences are shown.
 #[derive(Debug, Args)]
 pub struct HelmfileComparisonOptions {
     /// Cases whose names begin like this; all by default

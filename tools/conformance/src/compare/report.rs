@@ -45,7 +45,7 @@ struct CaseRow {
 }
 
 impl AnswerDifference {
-    /// The difference between two answers. It is none if they are equal.
+    /// The difference between two answers. `None` if they are equal.
     pub(super) fn between(
         run: &str,
         arguments: &[String],
@@ -70,7 +70,7 @@ impl AnswerDifference {
         Some(Self { run: run.to_owned(), command: arguments.join(" "), shown })
     }
 
-    /// The difference between an answer and the recorded one. It is none if they are equal.
+    /// The difference between an answer and the recorded one. `None` if they are equal.
     pub(super) fn from_recorded(
         run: &str,
         arguments: &[String],

@@ -155,7 +155,7 @@ impl Case {
     }
 }
 
-/// Removes a text member from the case, and returns it.
+/// Removes a text member from the case, and returns it. `None` if the case has no such member, or if it is not a text.
 fn taken_text(members: &mut Map<String, Value>, member: &str) -> Option<String> {
     let text = members.get(member)?.as_str()?.to_owned();
     members.remove(member);
@@ -189,7 +189,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// Compares two strings.
+/// Compares the wanted text with the actual one. The error is a mismatch with both texts.
 pub(super) fn same(wanted: &str, got: &str) -> CaseJudgement {
     if wanted == got {
         return Ok(());

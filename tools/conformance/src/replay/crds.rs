@@ -76,7 +76,7 @@ fn kind_of(flux: &Value) -> &str {
     flux.pointer("/names/kind").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The CRD of a kind in the form of the recording.
+/// The CRD of a kind in the form of the recording. `None` if windlass has no CRD of this kind.
 fn condensed(kind: &str) -> Option<Value> {
     let (_, crd) = crds::all().into_iter().find(|(_, crd)| crd.spec.names.kind == kind)?;
     let spec = serde_json::to_value(&crd.spec).ok()?;

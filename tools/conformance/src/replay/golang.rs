@@ -75,7 +75,7 @@ fn value(kind: &str, json: &serde_json::Value) -> Result<GoRuntimeValue, CaseFai
     })
 }
 
-/// A `time.Duration` in nanoseconds.
+/// A Go duration in nanoseconds, as `time.Duration` in templates.
 #[derive(Debug)]
 struct GoDurationObject(i64);
 

@@ -182,7 +182,7 @@ impl HelmfileCase {
         &self.runs
     }
 
-    /// The mark of the case, if windlass may answer differently.
+    /// The remark of the case that allows windlass another answer. `None` if the answer has to be equal.
     fn mark(&self) -> Option<&str> {
         self.mark.iter().map(String::as_str).find(|mark| MARKS.contains(mark))
     }

@@ -16,7 +16,7 @@ const MAX_ANSWER_CHARACTERS: usize = 600;
 /// How many equal characters of two long answers are printed before their first difference.
 const COMMON_CHARACTERS_SHOWN: usize = 100;
 
-/// The table of topics.
+/// The table of topics with the counts of their cases, as text.
 pub(super) fn table(tallies: &BTreeMap<&str, ReplayTally>) -> String {
     let width = tallies.keys().map(|name| name.len()).max().unwrap_or_default().max("topic".len());
     let mut table =

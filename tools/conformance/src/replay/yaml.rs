@@ -271,7 +271,7 @@ struct YamlEmissionCase {
     pretty: Option<String>,
 }
 
-/// Writes a value.
+/// Writes the JSON value of a case as YAML, and compares the text with the recorded one.
 fn emission(case: Case) -> CaseJudgement {
     let YamlEmissionCase { json, yaml, .. } = case.inputs()?;
     let value = serde_json::from_str(&json)

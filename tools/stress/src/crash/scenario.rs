@@ -103,7 +103,7 @@ impl CrashScenarioSetup {
         e2e::harness::flux_objects::revision(self.revisions.last().map_or("", String::as_str))
     }
 
-    /// Creates the GitRepository.
+    /// Creates the GitRepository of the scenario.
     pub(super) async fn create_source(&self) -> anyhow::Result<()> {
         let url = self.server.url(&self.repository);
         self.story.git_repository(SOURCE_NAME, &url, json!({})).await
@@ -114,7 +114,7 @@ impl CrashScenarioSetup {
         self.story.request(&StoryObject::git_repository(SOURCE_NAME)).await.map(drop)
     }
 
-    /// Deletes the GitRepository.
+    /// Deletes the GitRepository of the scenario.
     pub(super) async fn delete_source(&self) -> anyhow::Result<()> {
         self.story.delete(&StoryObject::git_repository(SOURCE_NAME)).await
     }

@@ -251,7 +251,7 @@ impl ManifestRewriting {
     }
 }
 
-/// The group, version and kind of a document. It is none for a document that is not an object.
+/// The group, version and kind of a document. `None` for a document that is not an object.
 fn gvk(document: &Value) -> Option<Gvk> {
     let kind = document.get("kind")?.as_str()?;
     Some(Gvk::new(document.get("apiVersion")?.as_str()?, kind))

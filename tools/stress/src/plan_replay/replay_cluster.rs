@@ -412,7 +412,7 @@ struct ReferencedObject<'t> {
     name: &'t str,
 }
 
-/// Reads `Secret/namespace/name`. It gives none for other unknown things of a plan.
+/// Parses a reference such as `Secret/namespace/name`. `None` for other unknown parts of a plan.
 fn referenced(what: &str) -> Option<ReferencedObject<'_>> {
     let (kind, rest) = what.split_once('/')?;
     let (namespace, name) = rest.split_once('/')?;

@@ -20,7 +20,7 @@ const SERVED_BRANCH: &str = "refs/heads/main";
 /// The largest file that is changed. Larger files are not manifests.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-/// A copied commit.
+/// A commit that was copied from the original repository.
 #[derive(Debug)]
 pub(super) struct ReplayedCommit {
     /// The short hash and the first line of the message of the original commit.
@@ -98,7 +98,7 @@ pub(super) fn clone_for_plans(
     Ok(place)
 }
 
-/// The URL from which a clone was made. It is none if the clone has no such remote.
+/// The URL from which a clone was made. `None` if the clone has no such remote.
 pub(super) fn remote_url(clone: &Path) -> Option<String> {
     git_in(clone, &["config", "--get", "remote.origin.url"]).ok().filter(|it| !it.is_empty())
 }
@@ -124,7 +124,7 @@ fn share_objects(clone: &Path, repository: &StoryGitRepository) -> anyhow::Resul
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// A changed file.
+/// A file of a commit whose text was changed for the test bed.
 struct RewrittenFile {
     path: String,
     text: String,

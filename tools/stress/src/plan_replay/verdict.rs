@@ -64,7 +64,7 @@ pub(super) struct ApplierBetweenCommits<'s> {
 }
 
 impl ApplierBetweenCommits<'_> {
-    /// Judges the prediction.
+    /// Judges whether the prediction about an applier came true.
     pub(super) fn verdict(&self) -> ApplierVerdict {
         let fails_at = |side: Option<&ApplierInCluster>, revision: &str| {
             side.filter(|it| !it.has_applied(revision)).map(|it| {
@@ -137,7 +137,7 @@ fn is_rejected(change: &ApplierChange) -> bool {
     fields.any(|it| it.consequence == ImmutableFieldConsequence::Rejected)
 }
 
-/// The cause in the test bed that makes an applier fail. It is none if the applier itself fails.
+/// The cause in the test bed that makes an applier fail. `None` if the applier itself fails.
 fn environment(applier: &ApplierInCluster) -> Option<&'static str> {
     if applier.ready == "Unknown" || applier.ready.is_empty() {
         return Some("it did not settle");
@@ -212,7 +212,7 @@ pub(super) struct VerdictCounts {
 }
 
 impl VerdictCounts {
-    /// Counts a verdict.
+    /// Counts the verdict about an applier.
     pub(super) fn add(&mut self, verdict: &ApplierVerdict) {
         match verdict {
             ApplierVerdict::Unchanged => self.unchanged += 1,

@@ -34,7 +34,7 @@ impl FaultInterval {
     }
 }
 
-/// A status with `Ready=False`.
+/// A status of an object that says `Ready=False`, and when it was seen.
 #[derive(Debug, Clone)]
 struct UnreadyStatus {
     at: Instant,
@@ -61,7 +61,7 @@ impl Drop for UnreadyObjects {
     }
 }
 
-/// The condition `Ready` of an object, if it is `False`.
+/// The condition `Ready` of an object, if it is `False`. Otherwise `None`.
 fn unready(seen: &WatchedObject) -> Option<UnreadyStatus> {
     let conditions = seen.value("/status/conditions").as_array().filter(|_| seen.exists)?;
     let is_unready = |it: &&Value| it["type"] == "Ready" && it["status"] == "False";

@@ -11,7 +11,7 @@ use e2e::random_sequence::RandomSequence;
 
 use super::soak_model::{KustomizationState, ROOT_KUSTOMIZATION_COUNT, SoakModel};
 
-/// A random operation.
+/// A random operation of the soak test.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SoakOperation {
     /// A commit changes an object in a folder, adds one, or removes one.
@@ -52,7 +52,7 @@ pub(super) enum CommitChange {
 }
 
 impl SoakOperation {
-    /// Chooses the next operation.
+    /// Chooses the next random operation that is possible now. `may_kill` allows that windlass is killed.
     pub(super) fn choose(model: &SoakModel, random: &mut RandomSequence, may_kill: bool) -> Self {
         loop {
             if let Some(operation) = Self::try_choose(model, random, may_kill) {
@@ -71,7 +71,7 @@ impl SoakOperation {
         }
     }
 
-    /// Tries to choose an operation. It gives none if the operation is not possible now.
+    /// Chooses a random operation. `None` if that operation is not possible now.
     fn try_choose(model: &SoakModel, random: &mut RandomSequence, may_kill: bool) -> Option<Self> {
         let there = [KustomizationState::Active, KustomizationState::Suspended];
         Some(match random.below(100) {
@@ -154,7 +154,7 @@ fn fault(random: &mut RandomSequence) -> SoakOperation {
 pub(super) struct OperationCounts(BTreeMap<&'static str, usize>);
 
 impl OperationCounts {
-    /// Counts an operation.
+    /// Counts an operation by its sort.
     pub(super) fn add(&mut self, operation: &SoakOperation) {
         *self.0.entry(operation.sort()).or_default() += 1;
     }

@@ -274,7 +274,7 @@ impl SoakEnvironment {
         }
     }
 
-    /// Ends the present fault.
+    /// Ends the present fault of the API server.
     pub(super) fn heal(&mut self) {
         self.fault_until = None;
         self.proxy.heal();
@@ -431,7 +431,7 @@ impl SoakEnvironment {
         format!("the log of windlass ends:\n{}", self.windlass.operator.tail(LOG_LINES))
     }
 
-    /// Stops everything.
+    /// Stops windlass, its servers and the story.
     pub(super) async fn end(self) -> anyhow::Result<()> {
         drop((self.windlass, self.proxy, self.server));
         self.story.end().await

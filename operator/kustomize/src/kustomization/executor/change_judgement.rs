@@ -269,7 +269,8 @@ impl KustomizationExecutor {
         Ok(changes)
     }
 
-    /// The change that the run would make to an object. If it cannot be tried yet, the change is unverified.
+    /// The change that the run would make to an object. If the change cannot be tried yet, it is unverified. `None` if the
+    /// object stays unchanged.
     fn change(
         &self,
         manifest: &ManifestToApply,

@@ -49,7 +49,7 @@ enum WriteError {
     Withheld(RunOutcome),
 }
 
-/// A write that failed.
+/// The failure of a write to the API server, with a text for users.
 struct WriteFailure {
     /// Names the object.
     text: String,
@@ -417,7 +417,7 @@ impl KustomizationExecutor {
         Ok(is_deleted)
     }
 
-    /// The guard of definitions.
+    /// The guard that judges changes of CRDs by this Kustomization.
     pub(super) fn guard(&self) -> CrdGuardian<'_> {
         CrdGuardian::new(&self.context, &self.target, &self.node.namespace)
             .ignoring(&self.settings.ignore)

@@ -29,7 +29,7 @@ pub(super) struct SpoolUsageByNamespace {
 }
 
 impl SpoolUsageByNamespace {
-    /// A notification waits.
+    /// Counts a notification that waits in the spool for the share of its namespace.
     pub(super) fn add(&mut self, namespace: &str, number: u64, is_error: bool, bytes: u64) {
         let share = self.of.entry(namespace.to_owned()).or_default();
         if is_error { &mut share.failures } else { &mut share.well }.insert(number);

@@ -195,7 +195,8 @@ impl SpoolFile {
         Ok(ReplacementFile { file, bytes })
     }
 
-    /// The file, if records were appended that are not flushed to the disk. They count as flushed from then on.
+    /// The file, if records were appended that are not flushed to the disk. They count as flushed from then on. `None` if all
+    /// records are flushed.
     pub(super) fn unflushed(&mut self) -> Option<Arc<File>> {
         std::mem::take(&mut self.is_unflushed).then(|| self.file.clone())
     }

@@ -19,7 +19,7 @@ const CHECKSUM_BYTES: usize = 8;
 /// The most bytes of a line that are read at once. Longer lines are damaged, since no notification is that long.
 const MAX_LINE_BYTES: u64 = 4 << 20;
 
-/// A record.
+/// A record in the file of the spool: a notification began to wait, or its delivery ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SpoolRecord<'r> {
     /// A notification waits. It is given as JSON.

@@ -17,7 +17,8 @@ const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const SECRETS: &str = "/api/v1/namespaces/flux-system/secrets";
 const OBJECTS: &str = "/apis/acme.io/v1/widgets?";
 
-/// A change before a request is answered. Also returns the answer if it is not the usual one.
+/// Changes the fake cluster before a request is answered. Also returns the status and body of the answer, or `None` for the
+/// usual answer.
 type RequestInterception = fn(&str, &mut FakeClusterState) -> Option<(u16, Value)>;
 
 /// The objects in the fake cluster.

@@ -117,7 +117,7 @@ impl StandbyStorage {
         })
     }
 
-    /// The file of an earlier copy, if it has the bytes of an artifact.
+    /// The file of an earlier copy, if it has the bytes of an artifact. Otherwise `None`.
     fn same_bytes(&self, held: &NamedArtifact, artifact: &Artifact) -> Option<File> {
         let is_same = held.digest == artifact.digest
             && self.store.verify(&held.path, &held.digest).is_ok_and(|is_intact| is_intact);
@@ -133,7 +133,8 @@ impl StandbyStorage {
     }
 }
 
-/// The URL of an artifact in the storage of the leader. No path leads out of the address, and no part of it is a query.
+/// The URL of an artifact in the storage of the leader. No path leads out of the address, and no part of it is a query. `None`
+/// if the leader's address is not valid.
 fn url_of(leader: &str, path: &str) -> Option<String> {
     let mut url = Url::parse(&server_url(leader)).ok()?;
     url.path_segments_mut().ok()?.pop_if_empty().extend(path.split('/'));

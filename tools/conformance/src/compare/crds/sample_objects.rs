@@ -68,8 +68,8 @@ pub(super) fn of(definition: &Value, version: &str) -> Vec<Value> {
     all
 }
 
-/// The object as the API server stores it. Without a conversion, the schema of the storage version drops fields that
-/// it lacks. It is none if that makes the object invalid.
+/// The object as the API server stores it. Without a conversion, the schema of the storage version drops fields that it lacks.
+/// `None` if that makes the object invalid.
 fn kept(
     definition: &Value,
     version: &str,
@@ -87,7 +87,7 @@ fn kept(
     read.create(&stored.create(&object)?.ok()?)?.ok()
 }
 
-/// The object as the API server would store it, without invalid fields. It is none if nothing valid is left.
+/// The object as the API server would store it, without invalid fields. `None` if nothing valid is left.
 fn valid(schema: &CrdVersionSchema, mut object: Value) -> Option<Value> {
     for _ in 0..MAX_REPAIRS {
         match schema.create(&object)? {

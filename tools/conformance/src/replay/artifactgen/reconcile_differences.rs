@@ -85,8 +85,8 @@ fn is_of(external: &Value, generator: &Value) -> bool {
     is_named || external["metadata"]["labels"][GENERATOR_LABEL] == generator["metadata"]["uid"]
 }
 
-/// The expected result if another owner has one of the generator's ExternalArtifacts, which Flux took over. The
-/// artifacts before this one are made.
+/// The expected result if another owner has one of the generator's ExternalArtifacts, which Flux took over. The artifacts
+/// before this one are made. `None` if no other owner has one.
 fn beside_other_owner(
     recorded: &RecordedGeneratorRun,
     before: &GeneratorState,

@@ -152,7 +152,7 @@ fn followed(
     Ok(builder.build())
 }
 
-/// The final target of a link. It is none if that is outside of the tree, or if the links are a circle.
+/// The final target of a link. `None` if that is outside of the tree, or if the links are a circle.
 fn target(links: &BTreeMap<RelPath, String>, link: &RelPath) -> Option<RelPath> {
     let mut at = link.clone();
     for _ in 0..MAX_LINKS {
@@ -162,7 +162,7 @@ fn target(links: &BTreeMap<RelPath, String>, link: &RelPath) -> Option<RelPath> 
     None
 }
 
-/// Unpacks archives like windlass.
+/// Reads the archives of a case by unpacking them as windlass does.
 pub(super) struct CaseTarballReader;
 
 impl artifactgen::TarballReader for CaseTarballReader {

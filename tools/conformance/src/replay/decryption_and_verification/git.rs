@@ -128,7 +128,7 @@ fn answer(
     Value::Object(answer)
 }
 
-/// The target of `spec.ref`.
+/// The Git object to which the field `spec.ref` of a GitRepository points.
 struct GitReferenceTarget {
     /// The text before the commit in the revision.
     name: Option<String>,

@@ -28,7 +28,8 @@ pub(super) fn judge(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     }
 }
 
-/// The error about a missing file. The program that reads the chart's files reports it, not the verifier.
+/// The error about a missing file. The program that reads the chart's files reports it, not the verifier. `None` if no file is
+/// missing.
 fn missing_file(recorded: &TrustCase, provenance: &str) -> Option<String> {
     if !recorded.files.contains_key(provenance) {
         return Some(format!(

@@ -77,7 +77,7 @@ pub(super) fn text(case: Case) -> CaseJudgement {
     }
 }
 
-/// Renders one file.
+/// Renders a chart and returns the text of one of its files. The text is empty if the chart renders no such file.
 fn rendered(
     chart: &Chart,
     values: &GoMap,

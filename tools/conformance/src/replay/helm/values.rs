@@ -182,7 +182,7 @@ fn has_sources(chart: &Chart, user: &GoMap, done: &CoalescedValues) -> Result<()
     Ok(())
 }
 
-/// The value at a path that `windlass values` prints.
+/// The value at a path that `windlass values` prints. `None` if there is no value at this path.
 fn placed<'j>(value: &'j mut Json, path: &[String]) -> Option<&'j mut Json> {
     let mut at = value;
     for part in path {

@@ -111,7 +111,7 @@ impl<'r> RecordedAutomationRun<'r> {
         Ok(reconcile::parse_duration(interval)?.as_secs_f64())
     }
 
-    /// The recorded condition `Ready`.
+    /// The condition `Ready` in the recorded status. Null if there is none.
     fn said(&self) -> &'r Value {
         let conditions = self.recorded["object"]["status"]["conditions"].as_array();
         let ready = conditions.into_iter().flatten().find(|it| it["type"] == "Ready");
@@ -208,7 +208,7 @@ impl<'r> RecordedAutomationRun<'r> {
         Ok(answer)
     }
 
-    /// The expected result for an empty repository.
+    /// The expected result for an empty repository, for which Flux panics. `None` if the recording has no panic.
     fn of_empty_repository(&self) -> Option<Value> {
         if self.recorded["panic"].is_null() {
             return None;
@@ -229,8 +229,8 @@ impl<'r> RecordedAutomationRun<'r> {
         Some(answer)
     }
 
-    /// The expected result for a GitRepository of a cloud or with a ServiceAccount. windlass rejects it when the
-    /// GitRepository and its Secret exist.
+    /// The expected result for a GitRepository of a cloud or with a ServiceAccount. windlass rejects it when the GitRepository
+    /// and its Secret exist. `None` for other cases.
     fn refused(&self) -> Option<Value> {
         let source = self.source();
         let spec = &source["spec"];

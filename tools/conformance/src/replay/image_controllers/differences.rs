@@ -79,7 +79,7 @@ impl<'c> RecordedImageRun<'c> {
             && metadata["deletionTimestamp"].is_null()
     }
 
-    /// The recorded condition `Ready`.
+    /// The condition `Ready` in the recorded status.
     fn said(&self) -> &'c Value {
         ready(&self.recorded["object"]["status"])
     }
@@ -92,7 +92,7 @@ impl<'c> RecordedImageRun<'c> {
             || text(said, "message").starts_with("failed to get the referred ImageRepository")
     }
 
-    /// The ImageRepository that is run, or that the policy names.
+    /// The ImageRepository that is run, or that the policy names. `None` if the case does not contain it.
     fn repository(&self) -> Option<&'c Value> {
         if !self.is_policy() {
             return Some(self.object);
@@ -142,14 +142,14 @@ impl<'c> RecordedImageRun<'c> {
         self.answer(changed, conditions, event)
     }
 
-    /// `spec.interval` of the object in seconds.
+    /// The field `spec.interval` of the object in seconds. `None` if it is missing or invalid.
     fn interval(&self) -> Option<f64> {
         let interval = self.object["spec"]["interval"].as_str()?;
         Some(reconcile::parse_duration(interval).ok()?.as_secs_f64())
     }
 
-    /// The API server fills in `spec.provider`. Without that field, Flux takes a ServiceAccount for a cloud login,
-    /// which needs a feature gate.
+    /// The objects of the case with `spec.provider`, which the API server fills in. Without that field, Flux takes a
+    /// ServiceAccount for a cloud login, which needs a feature gate. `None` for other cases.
     fn with_default_provider(&self) -> Option<Vec<Value>> {
         let repository = self.repository()?;
         let spec = &repository["spec"];
@@ -166,7 +166,8 @@ impl<'c> RecordedImageRun<'c> {
         is_meant.then(|| filled.collect())
     }
 
-    /// The logins of Azure and Google Cloud, and AWS with a ServiceAccount, are not supported. The status says so.
+    /// The expected result for logins of Azure and Google Cloud, and of AWS with a ServiceAccount. windlass does not support
+    /// them, and the status says so. `None` for other cases.
     fn with_unsupported_provider(&self) -> Option<Value> {
         let repository = self.repository()?;
         let spec = &repository["spec"];
@@ -196,7 +197,8 @@ impl<'c> RecordedImageRun<'c> {
         Some(self.answer(json!({"observedGeneration": generation}), conditions, event))
     }
 
-    /// A policy has no tags until its ImageRepository has scanned the image. In the recordings, every image has tags.
+    /// The expected result for an image that its ImageRepository has not scanned. Its policy has no tags until then. In the
+    /// recordings, every image has tags. `None` for other cases.
     fn of_unscanned_image(&self) -> Option<Value> {
         if !self.is_policy() || !self.is_attempted() || self.is_refused_before_image() {
             return None;
@@ -217,7 +219,8 @@ impl<'c> RecordedImageRun<'c> {
         Some(answer)
     }
 
-    /// If the registry sends no digest for a manifest, windlass fetches the manifest and computes it.
+    /// The expected result for a manifest whose digest the registry does not send. windlass fetches the manifest and computes
+    /// its digest. `None` for other cases.
     fn of_manifest_without_digest(&self) -> Option<Value> {
         let error = text(self.recorded, "error");
         let rest = error.strip_prefix("failed fetching digest of ")?;
@@ -249,7 +252,7 @@ impl<'c> RecordedImageRun<'c> {
         Some(answer)
     }
 
-    /// A failed scan is repeated before its interval is over.
+    /// The expected result for a failed scan, which windlass repeats before its interval is over. `None` for other cases.
     fn of_repeated_scan(&self) -> Option<Value> {
         let before = &self.object["status"];
         let is_skipped =
@@ -282,7 +285,8 @@ impl<'c> RecordedImageRun<'c> {
         Some(answer)
     }
 
-    /// A selector with an invalid label matches no namespace. Flux's message says why the label is invalid.
+    /// The expected result for a selector with an invalid label, which matches no namespace. Flux's message says why the label
+    /// is invalid. `None` for other cases.
     fn with_invalid_label(&self) -> Option<Value> {
         let repository = self.repository()?;
         let selectors = repository["spec"]["accessFrom"]["namespaceSelectors"].as_array()?;

@@ -238,7 +238,7 @@ impl CaseGitRepository {
         Ok(())
     }
 
-    /// The race at the next push: the branch, and the commit to which the other writer moves it.
+    /// The race at the next push: the branch, and the commit to which the other writer moves it. `None` if no race comes.
     pub(super) fn coming_race(&self) -> Option<(&str, &str)> {
         Some((self.race.as_ref()?.branch.as_str(), self.raced.as_deref()?))
     }

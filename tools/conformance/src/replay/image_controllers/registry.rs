@@ -45,7 +45,7 @@ pub(super) struct RegistryAnswers {
 }
 
 impl RegistryAnswers {
-    /// The tags, if a client without credentials gets all of them in one page.
+    /// The tags, if a client without credentials gets all of them in one page. Otherwise `None`.
     pub(super) fn listed(&self) -> Option<&[String]> {
         let is_plain = self.basic.is_none() && self.status.is_none() && self.page_size.is_none();
         is_plain.then_some(self.tags.as_slice())

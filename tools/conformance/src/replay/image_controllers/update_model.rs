@@ -65,12 +65,12 @@ impl<'m> ImageUpdateModel<'m> {
         own.or(of_source).unwrap_or(&Value::Null)
     }
 
-    /// The branch to push.
+    /// The branch to which the automation pushes. `None` if neither the automation nor its source names a branch.
     pub(super) fn branch(&self) -> Option<&'m str> {
         text(self.automation, "/spec/git/push/branch").or_else(|| text(self.reference(), "/branch"))
     }
 
-    /// The refspec that is pushed in addition.
+    /// The refspec that the automation pushes in addition. `None` if the spec has none.
     pub(super) fn refspec(&self) -> Option<&'m str> {
         text(self.automation, "/spec/git/push/refspec")
     }
@@ -218,7 +218,8 @@ impl<'m> ImageUpdateModel<'m> {
         interval.unwrap_or_default()
     }
 
-    /// The message of the commit. It is the recorded one, or the default message.
+    /// The message of the commit. It is the recorded one, or the default message. `None` if a template makes a message that is
+    /// not recorded.
     fn message(&self) -> Option<&'m str> {
         let recorded = self.recorded.pointer("/commits/0/message").and_then(Value::as_str);
         let template = text(self.automation, "/spec/git/commit/messageTemplate");
@@ -232,7 +233,7 @@ impl<'m> ImageUpdateModel<'m> {
         format!("{} <{}>", author("name"), author("email"))
     }
 
-    /// The kind of the commit's signature. It is none if the commit is not signed.
+    /// The kind of the commit's signature. `None` if the commit is not signed.
     fn signature(&self) -> Option<&'m str> {
         let key = self.automation.pointer("/spec/git/commit/signingKey")?;
         Some(text(key, "/type").unwrap_or("gpg"))

@@ -375,7 +375,7 @@ fn attributes(message: &[u8], tag: u32) -> Vec<Value> {
     all(message, tag).iter().map(pair).collect()
 }
 
-/// An OTLP request in the form of the recording.
+/// An OTLP request in the form of the recording. `None` if the request cannot be represented in that form.
 fn span(body: &[u8]) -> Option<Value> {
     let resource_spans = first(body, 1);
     let scope_spans = first(&resource_spans, 2);

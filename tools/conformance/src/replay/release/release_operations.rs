@@ -243,7 +243,8 @@ impl FakeReleaseCluster {
         }
     }
 
-    /// Sends an event. `Some` is the rejection of the cluster.
+    /// Records an event of the operation. Returns the text with which the cluster rejects it, or `None` if the cluster accepts
+    /// it.
     fn tell(&mut self, event: String, kind: &str) -> Option<String> {
         let refused = if self.fail.contains(&event) {
             Some(event.clone())

@@ -314,7 +314,7 @@ fn pattern(glob: &str) -> String {
     pattern
 }
 
-/// Converts a jq path that only names fields to a JSON pointer.
+/// Converts a jq path that only names fields to a JSON pointer. `None` for every other jq expression.
 fn pointer(expression: &str) -> Option<String> {
     let fields: Vec<&str> = expression.strip_prefix('.')?.split('.').collect();
     let is_name = |field: &&str| {

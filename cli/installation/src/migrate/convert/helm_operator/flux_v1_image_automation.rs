@@ -67,7 +67,7 @@ struct FluxDaemonFlags {
 }
 
 impl FluxDaemon {
-    /// Reads the Deployment if the flags of one of its containers name a repository.
+    /// Reads the settings of Flux v1 from its Deployment. `None` for other objects, and if no container names a Git repository.
     pub(in crate::migrate::convert) fn of(found: &Object) -> Option<Self> {
         if found.kind() != "Deployment" {
             return None;
@@ -95,7 +95,7 @@ impl FluxDaemon {
         self.flags.last("automation-interval").filter(is_duration).unwrap_or(DEFAULT_INTERVAL)
     }
 
-    /// The text that Flux v1 appended to its commit messages.
+    /// The text that Flux v1 appended to its commit messages, so that CI skips them. `None` if the flags request no such text.
     fn message_end(&self) -> Option<&str> {
         let flag = self.flags.last("git-ci-skip").filter(|it| *it == "true");
         self.flags.last("git-ci-skip-message").or(flag.map(|_| SKIPS_CI))
@@ -122,13 +122,13 @@ impl FluxDaemonFlags {
         self.values.get(flag).into_iter().flatten().map(String::as_str)
     }
 
-    /// The last value of a flag, which is the effective one.
+    /// The last value of a command-line flag, which is the effective one. `None` if the flag is missing.
     fn last(&self, flag: &str) -> Option<&str> {
         self.values.get(flag)?.last().map(String::as_str)
     }
 }
 
-/// The URL of a repository, without credentials.
+/// The URL of a Git repository, without user name and password. `None` if the Deployment does not contain the whole URL.
 fn repository_url(text: &str) -> Option<String> {
     let url = git_url(text);
     match url.split_once("://") {
@@ -141,8 +141,8 @@ fn repository_url(text: &str) -> Option<String> {
     }
 }
 
-/// A value, unless it is empty or comes from an environment variable. The Deployment does not contain the values of such
-/// variables.
+/// A value of a flag as it is. `None` if it is empty or uses an environment variable, whose value the Deployment does not
+/// contain.
 fn known(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains("$(")).then(|| text.to_owned())
 }

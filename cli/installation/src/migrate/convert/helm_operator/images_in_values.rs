@@ -129,7 +129,8 @@ pub(super) fn containers(
     list
 }
 
-/// Detects `image` as a text with `registry` and `tag` in the same map, or as a map with `repository`, `registry` and `tag`.
+/// Finds an image in Helm values. `image` is a text beside `registry` and `tag`, or a map with `repository`, `registry` and
+/// `tag`. `None` if `image` is neither.
 fn detected(map: &Map<String, Value>, base: &[&str]) -> Option<SplitImageValues> {
     match map.get("image")? {
         Value::String(_) => image_values(map, base, "image"),

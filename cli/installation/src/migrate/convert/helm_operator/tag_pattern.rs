@@ -234,7 +234,7 @@ fn class_length(rest: &str) -> usize {
     at
 }
 
-/// How a tag is ordered that matches the whole expression between its anchors.
+/// How to order the tags that match a pattern as a whole, from `^` to `$`. `None` if the pattern describes no known order.
 fn whole_order(pattern: &str) -> Option<TagOrder> {
     let body = pattern.strip_prefix('^')?.strip_suffix('$')?;
     if body.contains("(?") {
@@ -251,7 +251,7 @@ fn order_of(body: &str) -> Option<TagOrder> {
     (after_version(body) == Some("")).then_some(TagOrder::Version)
 }
 
-/// The rest of a pattern after three numbers with dots between them.
+/// The rest of a pattern after three numbers with dots between them. `None` if the pattern does not begin with such a version.
 fn after_version(pattern: &str) -> Option<&str> {
     let prefix = pattern.strip_prefix('v').map(|it| it.strip_prefix('?').unwrap_or(it));
     let minor = after_dot(after_number(prefix.unwrap_or(pattern))?)?;
@@ -262,7 +262,7 @@ fn after_dot(pattern: &str) -> Option<&str> {
     pattern.strip_prefix("\\.").or_else(|| pattern.strip_prefix("[.]"))
 }
 
-/// The rest of a pattern after digits, of which there has to be at least one.
+/// The rest of a pattern after a number. `None` if the pattern does not begin with a part that requires a digit.
 fn after_number(pattern: &str) -> Option<&str> {
     let mut rest = pattern;
     let mut has_digit = false;
