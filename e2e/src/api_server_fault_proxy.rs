@@ -45,6 +45,14 @@ pub enum ApiFault {
         /// The share of these requests, in percent.
         percent: u8,
     },
+    /// The API server takes only a few requests at once. The proxy answers all others with 429. Watches do not count, and every
+    /// answer begins later by a duration.
+    Crowded {
+        /// The number of requests that are handled at the same time.
+        at_once: usize,
+        /// How long each of them takes at least.
+        delay: Duration,
+    },
     /// A kind is unavailable. Every open watch ends. The proxy answers 503 to lists and watches whose paths end with this text.
     Unavailable(String),
     /// The proxy answers every access review with a status.

@@ -14,10 +14,14 @@ use e2e::harness::freezes::calendar_of_days;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent,
+    WatchParams,
+};
 use serde_json::json;
 
 /// How long an outage lasts. Every running request and watch is affected, including its first retries.
@@ -197,6 +201,88 @@ async fn an_api_server_that_has_too_many_requests_is_asked_again() -> Result<()>
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_is_unavailable_is_asked_again() -> Result<()> {
     refuse("unavailable", 503).await
+}
+
+/// How many Kustomizations are created while the API server takes few requests at once.
+const CROWDED_KUSTOMIZATIONS: usize = 100;
+
+/// How long they may take. Requests that the API server puts off are repeated after pauses.
+const CROWDED_TIME: Duration = Duration::from_secs(90);
+
+/// Waits until `Ready` of a Kustomization is False, and returns the object as text. Returns `None` if the watch ends before.
+async fn first_failure(api: Api<DynamicObject>) -> Result<Option<String>> {
+    let version = api.list(&ListParams::default()).await?.metadata.resource_version;
+    let version = version.context("a list has a version")?;
+    let mut events = api.watch(&WatchParams::default().timeout(290), &version).await?.boxed();
+    while let Some(event) = events.try_next().await? {
+        let object = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => object,
+            WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) | WatchEvent::Error(_) => continue,
+        };
+        let ready = condition(&object, "Ready");
+        if ready["status"] == "False" {
+            return Ok(Some(format!("{}: {ready}", object.name_any())));
+        }
+    }
+    Ok(None)
+}
+
+/// How many requests windlass may have in flight.
+async fn request_limit(windlass: &WindlassProcess) -> Result<usize> {
+    let metrics = windlass.metrics().await?;
+    let limit = metrics.lines().find_map(|line| {
+        line.strip_prefix("windlass_api_request_limit{cluster=\"\"} ")?.parse().ok()
+    });
+    limit.with_context(|| format!("there is no limit in\n{metrics}"))
+}
+
+/// The API server takes few requests at once and puts off all others. windlass sends fewer, and nothing fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_takes_few_requests_at_once_gets_fewer_and_nothing_fails() -> Result<()>
+{
+    let story = Story::begin("crowded").await?;
+    let proxy = ApiServerFaultProxy::start(story.bed.operator_kubeconfig())?;
+    let mut windlass = WindlassProcess::start_for(&story, &[&proxy.flag()]).await?;
+    let map =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${name}\ndata:\n  value: ${value}\n";
+    let upstream = story.follow("app", &[("a.yaml", map.to_owned())]).await?;
+    story.await_ready(&StoryObject::git_repository("app")).await?;
+    let gvk = GroupVersionKind::gvk("kustomize.toolkit.fluxcd.io", "v1", "Kustomization");
+    let kind = ApiResource::from_gvk(&gvk);
+    let api = Api::<DynamicObject>::namespaced_with(story.client.clone(), &story.namespace, &kind);
+    let failure = tokio::spawn(first_failure(api.clone()));
+    let before = request_limit(&windlass).await?;
+    proxy.begin(ApiFault::Crowded { at_once: 10, delay: Duration::from_millis(50) });
+    for at in 0..CROWDED_KUSTOMIZATIONS {
+        let name = format!("app-{at:03}");
+        let variables = json!({"name": format!("{name}-map"), "value": "one"});
+        story.kustomization(&name, "app", json!({"postBuild": {"substitute": variables}})).await?;
+    }
+    let mut lowest = before;
+    let are_ready = async || {
+        lowest = lowest.min(request_limit(&windlass).await?);
+        let listed = api.list(&ListParams::default()).await?.items;
+        let ready = listed.iter().filter(|it| condition(it, "Ready")["status"] == "True").count();
+        Ok((ready == CROWDED_KUSTOMIZATIONS || failure.is_finished()).then_some(()))
+    };
+    story.await_until("all Kustomizations to be ready", CROWDED_TIME, are_ready).await?;
+    if failure.is_finished() {
+        let failure = failure.await??;
+        anyhow::bail!("a Kustomization has failed, or the watch ended: {failure:?}");
+    }
+    failure.abort();
+    ensure!(lowest < before, "the limit of requests was {before} all the time");
+    for at in 0..CROWDED_KUSTOMIZATIONS {
+        story.await_value(&format!("app-{at:03}-map"), "one").await?;
+    }
+    // With good answers, windlass sends more requests again.
+    proxy.heal();
+    let labelled = map.replace("\ndata:", "\n  labels:\n    round: second\ndata:");
+    upstream.push(&[("a.yaml", labelled)]).await?;
+    let is_back = async || Ok((request_limit(&windlass).await? > lowest).then_some(()));
+    story.await_until("the limit of requests to rise", RECOVERY, is_back).await?;
+    ensure!(windlass.operator.is_running()?, "windlass ended");
+    story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,6 +52,8 @@ struct ApiServerFaultProxyState {
     wrong: Option<PendingWrongAnswer>,
     /// Whether a cut has happened. Then the proxy answers no request.
     is_severed: bool,
+    /// How many requests are handled now. Watches do not count.
+    in_flight: usize,
     writes: Vec<String>,
     dice: RandomSequence,
 }
@@ -74,6 +76,7 @@ impl Default for ApiRequestGate {
             cut: None,
             wrong: None,
             is_severed: false,
+            in_flight: 0,
             writes: Vec::new(),
             dice: RandomSequence::new(0),
         };
@@ -121,6 +124,7 @@ impl ApiRequestGate {
             Some(ApiFault::Compacted(_) | ApiFault::Unavailable(_)) => self.end_watches(),
             Some(
                 ApiFault::Slow(_)
+                | ApiFault::Crowded { .. }
                 | ApiFault::Refusing { .. }
                 | ApiFault::FailingReviews { .. }
                 | ApiFault::Unauthorized
@@ -205,7 +209,7 @@ impl ApiRequestGate {
             return ProxyDecision::Answered(answer);
         }
         let delay = match inside.fault {
-            Some(ApiFault::Slow(delay)) => delay,
+            Some(ApiFault::Slow(delay) | ApiFault::Crowded { delay, .. }) => delay,
             _ => Duration::ZERO,
         };
         let request_line = format!("{} {}", request.method(), request.uri().path());
@@ -266,6 +270,11 @@ impl ApiServerFaultProxyState {
             Some(ApiFault::Refusing { status, percent }) => {
                 let status = *status;
                 self.dice.chance(*percent).then(|| refusal(status))
+            }
+            Some(ApiFault::Crowded { at_once, .. }) => {
+                // The request itself is in flight by now.
+                let is_full = sort.watch_from.is_none() && self.in_flight > *at_once;
+                is_full.then(|| refusal(429))
             }
             Some(ApiFault::Unavailable(end)) => {
                 request.uri().path().ends_with(end.as_str()).then(|| refusal(503))
@@ -333,6 +342,7 @@ pub(super) async fn exchange(
     request: Request,
 ) -> Response {
     let sort = ApiRequestProperties::of(request.method(), request.uri());
+    let _in_flight = sort.watch_from.is_none().then(|| RequestInFlight::begin(&gate));
     match gate.judge(&request, &sort) {
         // The connection is being closed, which also ends this future.
         ProxyDecision::Lost => pending().await,
@@ -373,6 +383,22 @@ async fn damaged(
     request.headers_mut().remove(header::ACCEPT_ENCODING);
     let answer = upstream.forward(request, false).await?;
     Ok(fault.damage(answer).await?.0)
+}
+
+/// A request that is handled now. Dropping it ends that, also if the client no longer waits for the answer.
+struct RequestInFlight(Arc<ApiRequestGate>);
+
+impl RequestInFlight {
+    fn begin(gate: &Arc<ApiRequestGate>) -> Self {
+        gate.inside().in_flight += 1;
+        Self(gate.clone())
+    }
+}
+
+impl Drop for RequestInFlight {
+    fn drop(&mut self) {
+        self.0.inside().in_flight -= 1;
+    }
 }
 
 /// Counts a write as answered when it is dropped, so it also works if the task of the write is cancelled.

@@ -29,6 +29,7 @@ use super::egress_resolver::EgressResolver;
 use super::error::chain;
 use super::kubeconfig::{KubeconfigError, KubeconfigProxy, RemoteKubeconfig};
 use super::leadership::{LeaderOnlyConnection, Leadership};
+use super::request_limit::RequestLimit;
 use super::request_retry::RetryAfterLayer;
 use super::response_limit::{ANSWER_LIMIT, BoundedBody};
 use super::{ClusterConnection, ClusterError};
@@ -162,9 +163,12 @@ pub async fn connect(
     let anywhere = &EgressRules::Anywhere;
     let leasing = ApiServerConnection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
     let leasing = leasing.unary(None)?;
-    let asking = ApiServerConnection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
+    let connection = ApiServerConnection::new(config.clone(), None, anywhere, leadership, metrics)?;
+    let asking = ApiServerConnection {
+        request_limit: connection.request_limit.clone(),
+        ..ApiServerConnection::new(config, None, anywhere, &unlimited, metrics)?
+    };
     let asking = asking.unary(None)?;
-    let connection = ApiServerConnection::new(config, None, anywhere, leadership, metrics)?;
     let connected = ClusterConnection::new(connection, [leasing, asking], identity.into())?;
     Ok(ClusterConnection { name: access.cluster_name().map(Arc::from), ..connected })
 }
@@ -230,6 +234,8 @@ pub(super) struct ApiServerConnection {
     egress: EgressRules,
     leadership: Leadership,
     requests: ApiRequestCounters,
+    /// How many requests may be in flight. Renewed credentials do not change it.
+    pub(super) request_limit: RequestLimit,
 }
 
 /// The address of the API server, and the credentials for it.
@@ -249,12 +255,14 @@ impl ApiServerConnection {
         metrics: &MetricsRegistry,
     ) -> Result<Self, ConnectionError> {
         let unary = http(&config, proxy, egress, leadership)?;
+        let request_limit = RequestLimit::new(address_of(&config.cluster_url));
         let credentials = ApiServerCredentials { config, proxy: proxy.cloned(), unary };
         Ok(Self {
             access: Arc::new(Mutex::new(Arc::new(credentials))),
             egress: egress.clone(),
             leadership: leadership.clone(),
             requests: metrics.api_requests.clone(),
+            request_limit,
         })
     }
 
@@ -262,7 +270,8 @@ impl ApiServerConnection {
         self.access.lock().clone()
     }
 
-    /// A client for requests that are not watches. Its requests have a limit of time and of length.
+    /// A client for requests that are not watches. Its requests have a limit of time and of length, and only a number of them
+    /// are in flight at once.
     fn unary(&self, user: Option<&str>) -> Result<Client, ConnectionError> {
         self.client(ConnectionSharing::Shared, user, Some(UNARY_TIMEOUT))
     }
@@ -302,8 +311,12 @@ impl ApiServerConnection {
                 let bounded = move |answer: http::Response<Incoming>| {
                     answer.map(|body| BoundedBody::new(body, ANSWER_LIMIT, limit))
                 };
-                let service =
-                    ServiceBuilder::new().map_response(bounded).timeout(limit).service(service);
+                // The time of a request begins when it is sent, and not while it waits for others.
+                let service = ServiceBuilder::new()
+                    .map_response(bounded)
+                    .layer(self.request_limit.clone())
+                    .timeout(limit)
+                    .service(service);
                 Client::new(service, namespace)
             }
             None => Client::new(service, namespace),
@@ -406,6 +419,12 @@ impl tower::Service<http::Request<Body>> for CredentialRenewingHttpClient {
             Err(error) => Box::pin(std::future::ready(Err(error.into()))),
         }
     }
+}
+
+/// An address without parts that may be secret.
+fn address_of(url: &http::Uri) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme_str().unwrap_or("https"), url.host().unwrap_or_default())
 }
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
@@ -555,14 +574,7 @@ impl ClusterConnection {
 
     /// The address of the API server, without parts that may be secret.
     pub fn address(&self) -> String {
-        let credentials = self.connection.credentials();
-        let url = &credentials.config.cluster_url;
-        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        format!(
-            "{}://{}{port}",
-            url.scheme_str().unwrap_or("https"),
-            url.host().unwrap_or_default()
-        )
+        address_of(&self.connection.credentials().config.cluster_url)
     }
 
     /// Waits until the API server responds, and returns its version. A program may therefore start before the API server does.

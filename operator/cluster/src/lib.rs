@@ -1,8 +1,9 @@
 //! The Kubernetes client, with events and metrics. This is the only crate that has a `kube::Client`.
 //!
 //! Connections: [`client`] and its TLS (`client_certificate`), a [`connection_pool`] for watches, and kubeconfigs from Secrets
-//! ([`kubeconfig`]). Requests: limits of answers ([`response_limit`]), repetition (`request_retry`), throttled requests of a
-//! run ([`throttled_requests`]), and kinds that do not respond ([`unresponsive_kinds`]).
+//! ([`kubeconfig`]). Requests: how many are in flight (`request_limit`, `request_window`), limits of answers
+//! ([`response_limit`]), repetition (`request_retry`), throttled requests of a run ([`throttled_requests`]), and kinds that do
+//! not respond ([`unresponsive_kinds`]).
 //!
 //! Objects: discovery of kinds ([`discovery`]), reads and writes ([`objects`]), existence (`object_existence`), and statuses
 //! and finalizers ([`status_writes`]). Also long lists ([`list_pager`], [`object_pages`]), decoding ([`object_decode`],
@@ -53,7 +54,9 @@ mod paced_wakes;
 pub mod preparing_permit;
 pub mod rbac_watch;
 pub mod referenced_secrets_and_config_maps;
+mod request_limit;
 mod request_retry;
+mod request_window;
 pub mod resource_version;
 mod response_limit;
 pub mod run_permits;

@@ -2,8 +2,9 @@
 //!
 //! `gotk_*` are the names of Flux, so that its dashboards keep working. `windlass_*` are new names. Each metric about single
 //! objects also exists per kind. The series of single objects exist only while there are few objects
-//! ([`MAX_OBJECTS_WITH_SERIES`]). Below: the sizes of stores (`store_sizes`).
+//! ([`MAX_OBJECTS_WITH_SERIES`]). Below: the sizes of stores (`store_sizes`), and the limits of requests (`request_limits`).
 
+mod request_limits;
 mod store_sizes;
 
 use std::fmt::Debug;
@@ -22,7 +23,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use reconcile::ObjectKey;
 
+use self::request_limits::RequestLimits;
 use self::store_sizes::StoreSizes;
+use crate::ClusterConnection;
 
 /// The labels of a metric about one object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -204,6 +207,7 @@ pub struct MetricsRegistry {
     /// 1 while notifications wait in memory only, because the disk does not take them.
     pub unsaved_notifications: Gauge<i64, AtomicI64>,
     stores: StoreSizes,
+    request_limits: RequestLimits,
 }
 
 fn duration_buckets() -> Histogram {
@@ -308,6 +312,7 @@ impl MetricsRegistry {
             "1 while notifications wait in memory only, because the disk does not take them",
         );
         let stores = StoreSizes::added(&mut registry);
+        let request_limits = RequestLimits::added(&mut registry);
         Arc::new(Self {
             registry,
             reconcile_duration,
@@ -330,6 +335,7 @@ impl MetricsRegistry {
             waiting_notifications,
             unsaved_notifications,
             stores,
+            request_limits,
         })
     }
 
@@ -340,6 +346,12 @@ impl MetricsRegistry {
         size: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
         self.stores.add(store, Box::new(size));
+    }
+
+    /// Shows from now on how many requests to a cluster may be in flight, as long as the connection is in use. The name is the
+    /// Secret of its kubeconfig (`namespace/name`), and empty for windlass's own cluster.
+    pub fn measure_request_limit(&self, cluster: &str, connection: &ClusterConnection) {
+        self.request_limits.add(cluster.to_owned(), connection.request_limit_reader());
     }
 
     /// Counts a wake of an object.
@@ -432,6 +444,7 @@ impl MetricsRegistry {
     /// All metrics in the text format that Prometheus scrapes.
     pub fn text(&self) -> String {
         self.stores.measure();
+        self.request_limits.measure();
         let mut text = String::new();
         // Writing into a String cannot fail.
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap_or_default();

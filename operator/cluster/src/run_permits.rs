@@ -19,7 +19,10 @@ pub struct RunPermits(Arc<Mutex<PermitQueues>>);
 
 #[derive(Debug)]
 struct PermitQueues {
-    free: usize,
+    /// How many permits there are.
+    all: usize,
+    /// How many of them are granted. After the pool shrank, these may be more than `all`.
+    granted: usize,
     /// The most permits that one namespace may hold.
     each: usize,
     /// The waiting runs of each namespace.
@@ -94,7 +97,7 @@ pub struct GrantedPermit {
 impl Drop for GrantedPermit {
     fn drop(&mut self) {
         let mut queues = self.permits.lock();
-        queues.free += 1;
+        queues.granted -= 1;
         if let Some(held) = queues.held.get_mut(&self.namespace) {
             *held -= 1;
             if *held == 0 {
@@ -124,7 +127,8 @@ impl RunPermits {
     /// A pool of `all` permits. One namespace may hold at most `each` of them.
     pub fn shared(all: usize, each: usize) -> Self {
         Self(Arc::new(Mutex::new(PermitQueues {
-            free: all,
+            all,
+            granted: 0,
             each,
             waiting: BTreeMap::new(),
             turns: VecDeque::new(),
@@ -177,9 +181,9 @@ impl RunPermits {
         queues: &mut PermitQueues,
     ) -> Vec<(oneshot::Sender<GrantedPermit>, GrantedPermit)> {
         let mut granted = Vec::new();
-        while queues.free > 0 {
+        while queues.granted < queues.all {
             let Some((namespace, waiting)) = queues.next() else { break };
-            queues.free -= 1;
+            queues.granted += 1;
             *queues.held.entry(namespace.clone()).or_default() += 1;
             granted.push((waiting, GrantedPermit { permits: self.clone(), namespace }));
         }
@@ -194,7 +198,20 @@ impl RunPermits {
 
     /// How many permits are free.
     pub fn free(&self) -> usize {
-        self.lock().free
+        let queues = self.lock();
+        queues.all.saturating_sub(queues.granted)
+    }
+
+    /// Changes the number of permits, and how many of them one namespace may hold. Permits that are held stay valid. If they
+    /// are more than there may be now, the next one is granted when enough were given back.
+    pub(crate) fn resize(&self, all: usize, each: usize) {
+        let granted = {
+            let mut queues = self.lock();
+            queues.all = all;
+            queues.each = each;
+            self.grant(&mut queues)
+        };
+        hand_out(granted);
     }
 }
 

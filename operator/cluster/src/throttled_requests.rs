@@ -3,7 +3,8 @@
 //!
 //! Throttling says nothing about the run's objects, so windlass repeats the run and does not count it as failed. If no
 //! connection can be made at all, that may last, so it does not count as throttling. Here: noting throttled requests, and when
-//! the run is repeated. Elsewhere: repeating one request (`request_retry`), and the run (crate `windlass-runtime`).
+//! the run is repeated. Elsewhere: repeating one request (`request_retry`), fewer requests at once (`request_limit`), and the
+//! run (crate `windlass-runtime`).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -21,7 +22,11 @@ tokio::task_local! {
 
 /// Whether requests of one run were throttled. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct ThrottledRequests(Arc<Mutex<Option<Throttling>>>);
+pub struct ThrottledRequests {
+    /// The namespace of the object that runs. Its requests wait in the queue of this namespace.
+    namespace: Arc<str>,
+    noted: Arc<Mutex<Option<Throttling>>>,
+}
 
 /// The throttling of at least one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,6 +36,11 @@ pub struct Throttling {
 }
 
 impl ThrottledRequests {
+    /// The requests of a run of an object in a namespace.
+    pub fn of_namespace(namespace: &str) -> Self {
+        Self { namespace: namespace.into(), noted: Arc::default() }
+    }
+
     /// Runs the work of a run, and notes each throttled request that the work sends in the same task.
     pub async fn watch<T>(&self, work: impl Future<Output = T>) -> T {
         OF_RUN.scope(self.clone(), work).await
@@ -38,11 +48,11 @@ impl ThrottledRequests {
 
     /// The throttling that was noted. `None` if no request was throttled.
     pub fn throttling(&self) -> Option<Throttling> {
-        *self.0.lock()
+        *self.noted.lock()
     }
 
     fn note(&self, retry_after: Duration) {
-        let mut noted = self.0.lock();
+        let mut noted = self.noted.lock();
         let longest = noted.unwrap_or_default().retry_after.max(retry_after);
         *noted = Some(Throttling { retry_after: longest });
     }
@@ -108,6 +118,11 @@ impl ThrottledRunBackoff {
         );
         Some(delay)
     }
+}
+
+/// The namespace of the object whose run sends the request. Empty outside of a run.
+pub(crate) fn namespace_of_run() -> Arc<str> {
+    OF_RUN.try_with(|requests| requests.namespace.clone()).unwrap_or_default()
 }
 
 /// Whether an open connection was closed before the answer was complete.

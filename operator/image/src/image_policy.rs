@@ -141,7 +141,8 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Durati
         delete(context, &latest, &object).await
     } else {
         let attempt = attempt(context, &node, &memory, &latest, &object);
-        let ended = ThrottledRequests::default().watch(Box::pin(attempt)).await;
+        let requests = ThrottledRequests::of_namespace(&node.namespace);
+        let ended = requests.watch(Box::pin(attempt)).await;
         if std::mem::take(&mut memory.lock().is_unannounced) {
             context.work_queue.changed(&node);
         }

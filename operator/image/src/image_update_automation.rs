@@ -169,7 +169,8 @@ async fn run(seen: Arc<ImageUpdateAutomation>, context: &Arc<RunContext>) -> Opt
         latest.set_finalizer(context, &object, false).await.map(|_| None)
     } else {
         let attempt = attempt(context, &node, &memory, &latest, &object);
-        ThrottledRequests::default().watch(Box::pin(attempt)).await
+        let requests = ThrottledRequests::of_namespace(&node.namespace);
+        requests.watch(Box::pin(attempt)).await
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);

@@ -482,13 +482,14 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     let expressions = Arc::new(RunExpressions::new(&node.namespace, kept));
     let began = jiff::Timestamp::now();
     let freeze = freeze::holding(&context, &*object, began);
+    let requests = ThrottledRequests::of_namespace(&node.namespace);
     let session = ApplierSession {
         context,
         node,
         latest,
         expressions,
         preparing,
-        requests: ThrottledRequests::default(),
+        requests,
         began,
         freeze,
         memory,

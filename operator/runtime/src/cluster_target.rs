@@ -30,7 +30,7 @@ use windlass_serve::settings::OperatorSettings;
 /// The field that names the kubeconfig in most kinds.
 const KUBE_CONFIG: &str = "spec.kubeConfig";
 
-/// How many objects are applied to one cluster at the same time.
+/// How many objects are applied to one cluster at the same time, if its API server permits that many requests.
 ///
 /// This bounds the memory, and the requests to one API server. A cluster that does not respond does not delay the objects of
 /// other clusters.
@@ -262,8 +262,9 @@ impl ClusterTargets {
         budgets: Arc<HostBudgets>,
         metrics: Arc<MetricsRegistry>,
     ) -> Self {
-        let applying = RunPermits::new(APPLYING_AT_ONCE);
         let cluster = watcher.cluster().clone();
+        let applying = cluster.permits_for_runs(APPLYING_AT_ONCE);
+        metrics.measure_request_limit("", &cluster);
         let destination = TargetClusterState {
             cluster: cluster.clone(),
             watcher: watcher.clone(),
@@ -374,13 +375,15 @@ impl ClusterTargets {
             tracing::info!(secret, "the credentials of a cluster were renewed");
             return Ok(known.clone());
         }
+        metrics.measure_request_limit(secret, &cluster);
+        let applying = cluster.permits_for_runs(APPLYING_AT_ONCE);
         let watcher = self.home.watcher().of_another(cluster.clone());
         let follow = follow_crds(cluster.clone(), self.work_queue.clone());
         let destination = Arc::new(TargetClusterState {
             cluster,
             watcher,
             preparing: preparing_permits(),
-            applying: RunPermits::new(APPLYING_AT_ONCE),
+            applying,
             crd_watch: Some(tokio::spawn(follow).abort_handle()),
             rights_watch: OnceLock::new(),
             access: Mutex::new(RemoteClusterAccess {

@@ -85,7 +85,8 @@ async fn run(seen: Arc<ArtifactGenerator>, context: &Arc<RunContext>) -> Option<
         true => delete(context, &latest, &object).await,
         false => {
             let attempt = attempt(context, &node, &memory, &latest, &object);
-            ThrottledRequests::default().watch(Box::pin(attempt)).await
+            let requests = ThrottledRequests::of_namespace(&node.namespace);
+            requests.watch(Box::pin(attempt)).await
         }
     };
     done.unwrap_or_else(|error| {

@@ -278,7 +278,8 @@ async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<RunContext>) -> Option<D
         retire(context, &latest, &object).await
     } else {
         let attempt = attempt(context, &node, &memory, &latest, &object);
-        ThrottledRequests::default().watch(Box::pin(attempt)).await
+        let requests = ThrottledRequests::of_namespace(&node.namespace);
+        requests.watch(Box::pin(attempt)).await
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);

@@ -134,3 +134,26 @@ async fn runs_that_go_on_and_runs_that_begin_take_turns() {
     let order = order.lock().clone();
     assert_eq!(order, ["go on 1", "begin 1", "go on 2", "begin 2", "begin 3"]);
 }
+
+#[tokio::test]
+async fn a_pool_that_shrinks_takes_no_permit_away_and_one_that_grows_serves_those_that_wait() {
+    let permits = RunPermits::new(4);
+    let mut held = Vec::new();
+    for namespace in ["a", "a", "b", "b"] {
+        held.push(permits.acquire(namespace).await);
+    }
+    permits.resize(2, 1);
+    assert_eq!(permits.free(), 0, "four are held, and two too many");
+    let mut waits = Box::pin(permits.acquire("c"));
+    held.truncate(2);
+    assert!(waits.as_mut().now_or_never().is_none(), "both permits are held");
+    held.truncate(1);
+    let third = waits.as_mut().now_or_never();
+    assert!(third.is_some(), "one of the two permits is free");
+    let mut more = Box::pin(permits.acquire("a"));
+    assert!(more.as_mut().now_or_never().is_none());
+    permits.resize(3, 1);
+    assert!(more.as_mut().now_or_never().is_none(), "its namespace has all that it may have");
+    permits.resize(3, 2);
+    assert!(more.as_mut().now_or_never().is_some());
+}
